@@ -1,0 +1,57 @@
+# Everything runs in an environment of its own, made on first use: `make help` lists the commands.
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+ARGS ?=
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+# One thread a process: the tests run side by side, and sums do not depend on the machine.
+TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+DEMO := $(BIN)/nonvacuous bound --risk 0.02 --kl 5000 --examples 60000 --confidence 0.95
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test quick lint format wheel-check clean
+
+help: ## list these commands
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+demo: install ## show what the library does
+	$(DEMO)
+
+test: install ## run every test, the slow ones too (ARGS="-k word" selects)
+	scripts/install-chromium.sh
+	$(TEST) $(ARGS)
+
+quick: install ## run the tests that are not marked slow
+	$(TEST) -m "not slow" $(ARGS)
+
+lint: install ## check style, types and the walls between the rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install ## put the code into the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel-check: install ## build the wheel and try it in a clean environment
+	scripts/check-wheel.sh $(BIN)/python
+
+clean: ## remove the environment, builds and caches
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+install: $(STAMP) ## make the environment
+
+# The environment is remade only when one of these files changes. torch comes first and alone.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than Python 3.11: run make PYTHON=/path/to/a/newer/python"; exit 1; }
+	@echo "Installing into $(VENV); the first time takes a few minutes."
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) $(shell grep '^torch==' constraints.txt)
+	$(PIP) hatchling
+	$(PIP) --no-build-isolation -e '.[dev,data]'
+	@touch $@
