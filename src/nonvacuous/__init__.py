@@ -1,0 +1,76 @@
+"""How wrong can this network be on data it has not seen? Get a number you can prove.
+
+This module only re-exports, and only on first use (PEP 562): `import nonvacuous.bounds` never
+imports torch. A new public name goes into `_EXPORTS` and into the imports for type checkers;
+a test keeps the two in step.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from nonvacuous import bounds as bounds
+    from nonvacuous import data as data
+    from nonvacuous import errors as errors
+    from nonvacuous.bounds import ConfidenceBudget as ConfidenceBudget
+    from nonvacuous.certificate import Certificate as Certificate
+    from nonvacuous.certify import certify as certify
+    from nonvacuous.distributions import DiagonalGaussian as DiagonalGaussian
+    from nonvacuous.distributions import priors as priors
+    from nonvacuous.risk import estimate_risk as estimate_risk
+    from nonvacuous.risk import zero_one as zero_one
+    from nonvacuous.verify import verify as verify
+
+# Public name -> "module:attribute", or "module" where the module itself is what is exported.
+_EXPORTS = {
+    "Certificate": "nonvacuous.certificate:Certificate",
+    "ConfidenceBudget": "nonvacuous.bounds:ConfidenceBudget",
+    "DiagonalGaussian": "nonvacuous.distributions:DiagonalGaussian",
+    "bounds": "nonvacuous.bounds",
+    "certify": "nonvacuous.certify:certify",
+    "data": "nonvacuous.data",
+    "errors": "nonvacuous.errors",
+    "estimate_risk": "nonvacuous.risk:estimate_risk",
+    "priors": "nonvacuous.distributions.priors",
+    "verify": "nonvacuous.verify:verify",
+    "zero_one": "nonvacuous.risk:zero_one",
+}
+
+
+def __getattr__(name: str) -> Any:
+    target = _EXPORTS.get(name)
+    if target is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module_name, _, attribute = target.partition(":")
+    module = import_module(module_name)
+    value = getattr(module, attribute) if attribute else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({name for name in globals() if name.startswith("__")} | _EXPORTS.keys())
+
+
+class _Package(ModuleType):
+    """The package, in which a function keeps its name beside a submodule of the same name.
+
+    When Python has imported `nonvacuous.certify`, it sets the attribute `certify` of the package
+    to that module, which would hide the function `nonvacuous.certify`. The module stays reachable
+    where the import system looks for it: `from nonvacuous.certify import ...` is unaffected.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        exported_object = ":" in _EXPORTS.get(name, "")
+        if exported_object and isinstance(value, ModuleType):
+            return
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,48 @@
+"""Bounds as pure functions of plain numbers: the part whose mistakes would make certificates false.
+
+Every function takes keyword-only floats and ints, checks them, returns a number in [0, 1] rounded
+outward, and names its theorem. Nothing here knows about networks; nothing here imports torch.
+"""
+
+from nonvacuous.bounds.binary_kl import binary_kl, kl_inverse_lower, kl_inverse_upper
+from nonvacuous.bounds.budget import ConfidenceBudget, Spend
+from nonvacuous.bounds.disintegrated import disintegrated, disintegrated_renyi
+from nonvacuous.bounds.holdout import holdout, holdout_lower
+from nonvacuous.bounds.moment import maurer_moment
+from nonvacuous.bounds.pac_bayes import (
+    best_trade_off,
+    catoni,
+    catoni_union,
+    mcallester,
+    quadratic,
+    seeger,
+    thiemann,
+    thiemann_union,
+)
+from nonvacuous.bounds.refined import empirical_bernstein, split_kl
+from nonvacuous.bounds.sampling import sampling, sampling_bounded
+
+__all__ = [
+    "ConfidenceBudget",
+    "Spend",
+    "best_trade_off",
+    "binary_kl",
+    "catoni",
+    "catoni_union",
+    "disintegrated",
+    "disintegrated_renyi",
+    "empirical_bernstein",
+    "holdout",
+    "holdout_lower",
+    "kl_inverse_lower",
+    "kl_inverse_upper",
+    "maurer_moment",
+    "mcallester",
+    "quadratic",
+    "sampling",
+    "sampling_bounded",
+    "seeger",
+    "split_kl",
+    "thiemann",
+    "thiemann_union",
+]

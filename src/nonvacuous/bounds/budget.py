@@ -1,0 +1,172 @@
+"""A ledger for the failure probability: every claim that may fail is written down and paid for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from nonvacuous.bounds import checks
+from nonvacuous.bounds.rounding import down
+from nonvacuous.errors import BadInput, Overspent
+
+
+def _exactly(value: float) -> Fraction:
+    """The decimal that the float prints as: 0.04 and 0.01 then add up to 0.05, not a hair more."""
+    return Fraction(repr(float(value)))
+
+
+@dataclass(frozen=True)
+class Spend:
+    """One line of the ledger. ``choices`` counts the alternatives that share the line."""
+
+    name: str
+    failure: float
+    reason: str
+    choices: int = 1
+
+
+class ConfidenceBudget:
+    """How much failure probability there is, and on what it was spent.
+
+    >>> budget = ConfidenceBudget(failure=0.05)
+    >>> budget.spend("sampling", 0.01, reason="Monte-Carlo estimate of the posterior's risk")
+    0.01
+    >>> budget.spend_rest("bound", reason="PAC-Bayes-kl")
+    0.04
+    >>> budget.remaining
+    0.0
+    """
+
+    def __init__(self, failure: float) -> None:
+        self._failure = checks.failure_probability(failure)
+        self._entries: list[Spend] = []
+
+    @property
+    def failure(self) -> float:
+        """The whole budget: one minus the confidence."""
+        return self._failure
+
+    @property
+    def entries(self) -> tuple[Spend, ...]:
+        return tuple(self._entries)
+
+    @property
+    def spent(self) -> float:
+        return float(self._spent())
+
+    @property
+    def remaining(self) -> float:
+        return float(_exactly(self._failure) - self._spent())
+
+    def spend(self, name: str, failure: float, reason: str) -> float:
+        """Write one line and return ``failure``; raise :class:`Overspent` if it is not there."""
+        amount = checks.failure_probability(failure)
+        self._write(Spend(name, amount, reason))
+        return amount
+
+    def spend_rest(self, name: str, reason: str) -> float:
+        """Spend everything that is left."""
+        rest = self.remaining
+        if rest <= 0.0:
+            raise Overspent(f"Nothing is left for {name!r}: {self._account()}")
+        if _exactly(rest) + self._spent() > _exactly(self._failure):
+            rest = down(rest)
+        return self.spend(name, rest, reason)
+
+    def union(
+        self,
+        name: str,
+        failure: float,
+        *,
+        reason: str,
+        choices: int | None = None,
+        weights: Sequence[float] | None = None,
+    ) -> tuple[float, ...]:
+        """Spend ``failure`` once on a whole grid fixed before the data; return each point's share.
+
+        Give either the number of equally likely ``choices`` or prior ``weights`` that sum to at
+        most one. Any one of the grid's claims may then be reported, each at its own share.
+        """
+        total = checks.failure_probability(failure)
+        if (choices is None) == (weights is None):
+            raise BadInput(
+                "union takes either choices or weights, "
+                f"got choices = {choices!r} and weights = {weights!r}."
+            )
+        if choices is not None:
+            number = checks.count("choices", choices, minimum=1)
+            shares = (total / number,) * number
+        else:
+            assert weights is not None
+            parts = [checks.positive("weights", weight) for weight in weights]
+            if not parts or sum(map(_exactly, parts)) > 1:
+                raise BadInput(
+                    f"weights must be positive and sum to at most 1, got weights = {weights!r}."
+                )
+            shares = tuple(total * part for part in parts)
+        self._write(Spend(name, total, reason, len(shares)))
+        return shares
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "failure": self._failure,
+            "entries": [
+                {"name": e.name, "failure": e.failure, "reason": e.reason, "choices": e.choices}
+                for e in self._entries
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> ConfidenceBudget:
+        """Rebuild a ledger, with every rule checked again."""
+        try:
+            budget = cls(record["failure"])
+            for entry in record["entries"]:
+                choices = checks.count("choices", entry["choices"], minimum=1)
+                failure = checks.failure_probability(entry["failure"])
+                budget._write(Spend(entry["name"], failure, entry["reason"], choices))
+        except (KeyError, TypeError) as error:
+            raise BadInput(f"This is not a confidence budget: {record!r} ({error!r}).") from error
+        return budget
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> ConfidenceBudget:
+        return cls.from_dict(json.loads(text))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConfidenceBudget) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]  # a ledger grows
+
+    def __repr__(self) -> str:
+        return f"ConfidenceBudget(failure={self._failure!r}, spent={self.spent!r})"
+
+    def __str__(self) -> str:
+        return self._account()
+
+    def _spent(self) -> Fraction:
+        return sum((_exactly(entry.failure) for entry in self._entries), Fraction(0))
+
+    def _write(self, entry: Spend) -> None:
+        for field in ("name", "reason"):
+            text = getattr(entry, field)
+            if not isinstance(text, str) or not text.strip():
+                raise BadInput(f"{field} must say what the spending is for, got {text!r}.")
+        if any(entry.name == earlier.name for earlier in self._entries):
+            raise BadInput(f"name {entry.name!r} is in the ledger already: each spend is its own.")
+        if self._spent() + _exactly(entry.failure) > _exactly(self._failure):
+            raise Overspent(
+                f"{entry.name!r} asks for failure = {entry.failure!r}, more than is left: "
+                f"{self._account()} Raise the total failure or spend less elsewhere."
+            )
+        self._entries.append(entry)
+
+    def _account(self) -> str:
+        lines = ", ".join(f"{entry.name} {entry.failure:g}" for entry in self._entries) or "nothing"
+        return f"of {self._failure:g}, spent {self.spent:g} ({lines}), left {self.remaining:g}."

@@ -1,0 +1,74 @@
+"""Bounds for *one* network drawn once from the posterior, instead of the randomized predictor.
+
+The confidence is over the sample and the draw together: with probability at least 1 - failure
+over the examples S and one hypothesis h drawn from the posterior Q (which may depend on S), the
+risk of that h is at most the returned value. The prior is fixed before the examples; losses lie
+in [0, 1]. Drawing again until the number pleases is a search and must be charged.
+"""
+
+from __future__ import annotations
+
+import math
+
+from nonvacuous.bounds import checks
+from nonvacuous.bounds.binary_kl import kl_inverse_upper
+from nonvacuous.bounds.moment import log_moment
+from nonvacuous.bounds.rounding import as_risk, up
+from nonvacuous.errors import BadInput
+
+
+def disintegrated(
+    *,
+    empirical_risk: float,
+    log_density_ratio: float,
+    examples: int,
+    failure: float,
+    exact_moment: bool = False,
+) -> float:
+    """kl(empirical risk, risk) <= (ln dQ/dP(h) + ln(2 sqrt(n) / failure)) / n, for the drawn h.
+
+    ``empirical_risk`` is that of h itself, ``log_density_ratio`` = ln dQ/dP at h, in nats; it may
+    be negative. Assumption: Q is absolutely continuous with respect to P.
+    Proof: E over S, h ~ Q of exp(n kl) dP/dQ(h) is at most E over S, h ~ P of exp(n kl) <= xi(n);
+    Markov. Source: Rivasplata, Kuzborskij, Szepesvari and Shawe-Taylor (2020), Theorem 1 (i).
+
+    >>> call = dict(empirical_risk=0.02, examples=60_000, failure=0.05)
+    >>> round(disintegrated(**call, log_density_ratio=5000.0), 4)
+    0.1343
+    """
+    risk = checks.unit_interval("empirical_risk", empirical_risk)
+    ratio = checks.real("log_density_ratio", log_density_ratio)
+    n = checks.count("examples", examples, minimum=1)
+    delta = checks.failure_probability(failure)
+    if not isinstance(exact_moment, bool):
+        raise BadInput(f"exact_moment must be True or False, got {exact_moment!r}.")
+    nats = ratio + log_moment(n, exact=exact_moment) - math.log(delta)
+    # A negative exponent is an event of probability below failure: the trivial reading is 0.
+    exponent = up(max(nats + 8e-16 * abs(ratio), 0.0) / n)
+    return as_risk(float(kl_inverse_upper(risk, exponent)))
+
+
+def disintegrated_renyi(
+    *, empirical_risk: float, renyi_nats: float, order: float, examples: int, failure: float
+) -> float:
+    """kl(empirical risk, risk) <= (D_a(Q||P) + (2a-1)/(a-1) ln(2/failure) + ln 2 sqrt(n)) / n.
+
+    ``renyi_nats`` = D_a(Q || P), the Renyi divergence of order a = ``order`` > 1: the same for
+    every h, where :func:`disintegrated` pays the density ratio at the h that was drawn. The order
+    is fixed before the data. Proof: Markov over h ~ Q, Hoelder, Markov over S.
+    Source: Viallard, Germain, Habrard and Morvant (2024), Theorem 2.
+
+    >>> call = dict(empirical_risk=0.02, examples=60_000, failure=0.05, order=2.0)
+    >>> round(disintegrated_renyi(**call, renyi_nats=5000.0), 4)
+    0.1345
+    """
+    risk = checks.unit_interval("empirical_risk", empirical_risk)
+    divergence = checks.non_negative("renyi_nats", renyi_nats)
+    a = checks.real("order", order)
+    if a <= 1.0:
+        raise BadInput(f"order must be greater than 1, got order = {order!r}.")
+    n = checks.count("examples", examples, minimum=1)
+    delta = checks.failure_probability(failure)
+    tails = (2.0 * a - 1.0) / (a - 1.0) * math.log(2.0 / delta)
+    exponent = up((divergence + tails + log_moment(n, exact=False)) / n, ulps=16)
+    return as_risk(float(kl_inverse_upper(risk, exponent)))

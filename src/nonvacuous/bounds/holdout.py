@@ -1,0 +1,118 @@
+"""Exact bounds from counts of errors on examples that trained nothing (Clopper and Pearson, 1934).
+
+The upper end is the p at which ``errors`` or fewer errors among ``examples`` would happen with
+probability exactly ``failure``. The tail P(Bin(n, p) <= k) is the k-th point probability, in
+Loader's form  exp(-n kl(k/n, p)) times Stirling corrections, times a short sum of ratios: relative
+error below 1e-11 up to n = 10^9, where library inverses of the incomplete beta function are off by
+a few parts in 10^9, on either side.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from nonvacuous.bounds import checks
+from nonvacuous.bounds.binary_kl import binary_kl, kl_inverse_upper
+from nonvacuous.bounds.rounding import as_risk, down, up
+
+#: The computed tail may be off by this much, relative; the result is pushed past it.
+_TAIL_ERROR = 1e-10
+#: Beyond some 10^11 examples the exact tail is not worth its sum: Chernoff's is as good there.
+_LONGEST_SUM = 2_000_000
+
+
+def holdout(*, errors: int, examples: int, failure: float) -> float:
+    """Upper bound on the risk of one fixed predictor from its errors on held-out examples.
+
+    Statement: with probability at least 1 - failure over the draw of ``examples`` independent,
+    identically distributed examples, the risk is at most the returned value.
+    Assumptions: the predictor was fixed before it met these examples; losses are 0 or 1.
+    Source: Clopper and Pearson (1934); as a bound for learning, Langford (2005), Theorem 3.3.
+
+    >>> round(holdout(errors=100, examples=10_000, failure=0.05), 4)
+    0.0118
+    """
+    error_count, example_count = checks.errors_among(errors, "examples", examples)
+    return _upper_end(error_count, example_count, checks.failure_probability(failure))
+
+
+def holdout_lower(*, errors: int, examples: int, failure: float) -> float:
+    """Lower bound on the risk of one fixed predictor: the mirror image of :func:`holdout`.
+
+    >>> round(holdout_lower(errors=100, examples=10_000, failure=0.05), 4)
+    0.0084
+    """
+    error_count, example_count = checks.errors_among(errors, "examples", examples)
+    failure = checks.failure_probability(failure)
+    if error_count == 0:
+        return 0.0
+    right = _upper_end(example_count - error_count, example_count, failure)
+    return as_risk(down(1.0 - right, ulps=1))
+
+
+def _upper_end(errors: int, examples: int, failure: float) -> float:
+    if errors == examples:
+        return 1.0
+    if errors == 0:
+        return as_risk(up(-math.expm1(math.log(failure) / examples)))
+    rate = errors / examples
+    # Chernoff's bound is never below the exact end: a bracket, and a result of last resort.
+    chernoff = float(kl_inverse_upper(rate, up(-math.log(failure) / examples)))
+    floor = up(rate)
+    if floor >= 1.0 or _terms(errors, examples, rate) > _LONGEST_SUM:
+        return as_risk(chernoff)
+    target = math.log(failure) - _TAIL_ERROR
+    if _log_tail(errors, examples, floor) <= target:
+        return floor  # only for failure of about one half and more
+    risk = float(special.betainccinv(errors + 1, examples - errors, failure))
+    for _ in range(4):
+        risk = min(max(risk, floor), chernoff)
+        if risk >= 1.0:
+            return 1.0
+        excess = _log_tail(errors, examples, risk) - target
+        risk += excess / _tail_slope(errors, examples, risk)
+    for widening in (4, 64, 1024, 2**14, 2**18):
+        widened = up(risk, ulps=widening)
+        if widened < min(chernoff, 1.0) and _log_tail(errors, examples, widened) <= target:
+            return widened
+    return as_risk(chernoff)
+
+
+def _log_tail(errors: int, examples: int, risk: float) -> float:
+    """ln P(Bin(examples, risk) <= errors), for 0 < errors < examples and risk >= errors/examples.
+
+    The sum runs from the largest term down and stops where the rest is below 1e-16 of it.
+    """
+    steps = np.arange(_terms(errors, examples, risk), dtype=np.float64)
+    ratios = ((1.0 - risk) / risk) * ((errors - steps) / (examples - errors + 1.0 + steps))
+    return _log_point(errors, examples, risk) + math.log1p(float(np.cumprod(ratios).sum()))
+
+
+def _terms(errors: int, examples: int, risk: float) -> int:
+    """How many terms of the tail matter: twelve standard deviations of them."""
+    return min(errors, 64 + int(12.0 * math.sqrt(examples * risk * (1.0 - risk))))
+
+
+def _tail_slope(errors: int, examples: int, risk: float) -> float:
+    """Minus the derivative of the log tail in ``risk``: (n - k) P(k) / ((1 - p) P(<= k))."""
+    log_ratio = _log_point(errors, examples, risk) - _log_tail(errors, examples, risk)
+    return (examples - errors) / (1.0 - risk) * math.exp(log_ratio)
+
+
+def _log_point(errors: int, examples: int, risk: float) -> float:
+    """ln P(Bin(examples, risk) = errors) for 0 < errors < examples."""
+    rest = examples - errors
+    corrections = _stirling(examples) - _stirling(errors) - _stirling(rest)
+    spread = 0.5 * math.log(examples / (2.0 * math.pi * errors * rest))
+    return spread + corrections - examples * float(binary_kl(errors / examples, risk))
+
+
+def _stirling(n: int) -> float:
+    """ln n! - (n ln n - n + ln(2 pi n) / 2)."""
+    if n < 16:
+        return math.lgamma(n + 1) - (n * math.log(n) - n + 0.5 * math.log(2.0 * math.pi * n))
+    square = float(n) * n
+    return (1 / 12 - (1 / 360 - (1 / 1260 - 1 / (1680 * square)) / square) / square) / n

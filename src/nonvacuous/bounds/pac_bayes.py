@@ -1,0 +1,210 @@
+"""PAC-Bayes bounds on the risk of a randomized predictor: numbers in, number out.
+
+Common statement. Let P (the prior) be fixed before the ``examples`` independent examples are seen,
+and let losses lie in [0, 1]. With probability at least 1 - failure over the sample, *for every*
+posterior Q at once, the risk of the predictor that draws its weights from Q afresh for each
+prediction is at most the returned value, where ``empirical_risk`` is the mean over Q of the
+training error (or an upper bound on it) and ``kl_nats`` = KL(Q || P) (or an upper bound).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from nonvacuous.bounds import checks
+from nonvacuous.bounds.binary_kl import kl_inverse_upper
+from nonvacuous.bounds.moment import log_moment
+from nonvacuous.bounds.rounding import as_risk, down, up
+from nonvacuous.errors import BadInput
+
+
+def complexity(
+    *, kl_nats: float, examples: int, failure: float, exact_moment: bool = False
+) -> float:
+    """(KL + ln(2 sqrt(n) / failure)) / n, rounded up: what PAC-Bayes-kl inverts."""
+    kl = checks.non_negative("kl_nats", kl_nats)
+    n = checks.count("examples", examples, minimum=1)
+    delta = checks.failure_probability(failure)
+    if not isinstance(exact_moment, bool):
+        raise BadInput(f"exact_moment must be True or False, got {exact_moment!r}.")
+    return up((kl + log_moment(n, exact=exact_moment) - math.log(delta)) / n)
+
+
+def seeger(
+    *,
+    empirical_risk: float,
+    kl_nats: float,
+    examples: int,
+    failure: float,
+    exact_moment: bool = False,
+) -> float:
+    """PAC-Bayes-kl: kl(empirical risk, risk) <= (KL + ln(2 sqrt(n) / failure)) / n, inverted.
+
+    ``exact_moment`` replaces 2 sqrt(n) by xi(n), which is smaller and just as valid.
+    Source: Seeger (2002), Langford (2005), with the constant of Maurer (2004), Theorem 5.
+
+    >>> round(seeger(empirical_risk=0.01, kl_nats=0.0, examples=10_000, failure=0.05), 4)
+    0.0146
+    """
+    risk = checks.unit_interval("empirical_risk", empirical_risk)
+    exponent = complexity(
+        kl_nats=kl_nats, examples=examples, failure=failure, exact_moment=exact_moment
+    )
+    return as_risk(float(kl_inverse_upper(risk, exponent)))
+
+
+def mcallester(*, empirical_risk: float, kl_nats: float, examples: int, failure: float) -> float:
+    """empirical risk + sqrt((KL + ln(2 sqrt(n) / failure)) / 2n): Pinsker applied to ``seeger``.
+
+    Source: McAllester (1999), with Maurer's constant.
+
+    >>> round(mcallester(empirical_risk=0.02, kl_nats=5000.0, examples=60_000, failure=0.05), 4)
+    0.2243
+    """
+    risk = checks.unit_interval("empirical_risk", empirical_risk)
+    exponent = complexity(kl_nats=kl_nats, examples=examples, failure=failure)
+    return as_risk(up(risk + math.sqrt(exponent / 2.0)))
+
+
+def quadratic(*, empirical_risk: float, kl_nats: float, examples: int, failure: float) -> float:
+    """(sqrt(empirical risk + c) + sqrt(c))^2 with c = (KL + ln(2 sqrt(n) / failure)) / 2n.
+
+    Follows from ``seeger`` by kl(q, p) >= (p - q)^2 / 2p. Source: Rivasplata et al. (2019);
+    Perez-Ortiz et al. (2021), equation 5.
+
+    >>> round(quadratic(empirical_risk=0.02, kl_nats=5000.0, examples=60_000, failure=0.05), 4)
+    0.205
+    """
+    risk = checks.unit_interval("empirical_risk", empirical_risk)
+    half = complexity(kl_nats=kl_nats, examples=examples, failure=failure) / 2.0
+    return as_risk(up((math.sqrt(risk + half) + math.sqrt(half)) ** 2))
+
+
+def thiemann(
+    *, empirical_risk: float, kl_nats: float, examples: int, failure: float, trade_off: float
+) -> float:
+    """empirical risk / (1 - t/2) + (KL + ln(2 sqrt(n) / failure)) / (n t (1 - t/2)), 0 < t < 2.
+
+    A linearization of ``seeger`` (by kl(q, p) >= (p - q)^2 / 2p), so it holds for every
+    ``trade_off`` t at once: :func:`best_trade_off` may be used after seeing the data at no charge.
+    Source: Thiemann, Igel, Wintenberger and Seldin (2017), Theorem 3.
+
+    >>> call = dict(empirical_risk=0.02, kl_nats=5000.0, examples=60_000, failure=0.05)
+    >>> round(thiemann(**call, trade_off=0.8), 4)
+    0.2073
+    """
+    risk = checks.unit_interval("empirical_risk", empirical_risk)
+    t = checks.positive("trade_off", trade_off)
+    if t >= 2.0:
+        raise BadInput(f"trade_off must lie strictly between 0 and 2, got {trade_off!r}.")
+    exponent = complexity(kl_nats=kl_nats, examples=examples, failure=failure)
+    shrink = 1.0 - t / 2.0
+    return as_risk(up((risk + exponent / t) / shrink))
+
+
+def best_trade_off(
+    *, empirical_risk: float, kl_nats: float, examples: int, failure: float
+) -> float:
+    """The ``trade_off`` at which :func:`thiemann` is smallest, in closed form.
+
+    >>> call = dict(empirical_risk=0.02, kl_nats=5000.0, examples=60_000, failure=0.05)
+    >>> round(best_trade_off(**call), 4)
+    0.9024
+    """
+    risk = checks.unit_interval("empirical_risk", empirical_risk)
+    exponent = complexity(kl_nats=kl_nats, examples=examples, failure=failure)
+    return 2.0 / (math.sqrt(2.0 * risk / exponent + 1.0) + 1.0)
+
+
+def catoni(
+    *, empirical_risk: float, kl_nats: float, examples: int, failure: float, temperature: float
+) -> float:
+    """(1 - exp(-C empirical risk - (KL + ln(1/failure)) / n)) / (1 - exp(-C)), C = ``temperature``.
+
+    Holds for one C > 0 *fixed before the data*; to choose C afterwards use :func:`catoni_union`.
+    Source: Catoni (2007), Theorem 1.2.6.
+
+    >>> call = dict(empirical_risk=0.02, kl_nats=5000.0, examples=60_000, failure=0.05)
+    >>> round(catoni(**call, temperature=2.0), 4)
+    0.1342
+    """
+    risk = checks.unit_interval("empirical_risk", empirical_risk)
+    kl = checks.non_negative("kl_nats", kl_nats)
+    n = checks.count("examples", examples, minimum=1)
+    delta = checks.failure_probability(failure)
+    c = checks.positive("temperature", temperature)
+    exponent = up(c * risk + (kl - math.log(delta)) / n)
+    normalizer = down(-math.expm1(-c))
+    if normalizer <= 0.0:
+        return 1.0  # a temperature this low says nothing
+    return as_risk(up(-math.expm1(-exponent) / normalizer))
+
+
+#: Temperatures fixed here, before any data: half-decade-fine would waste nats on large KL, finer
+#: ones would pay more than they gain; 128 points cost ln 128 = 4.9 nats.
+TEMPERATURES: tuple[float, ...] = tuple(1e-3 * 32_000.0 ** (j / 127) for j in range(128))
+#: Trade-offs of ``thiemann_union``, spread over (0, 2).
+TRADE_OFFS: tuple[float, ...] = tuple(2.0 * (j + 0.5) / 64 for j in range(64))
+
+
+def catoni_union(
+    *,
+    empirical_risk: float,
+    kl_nats: float,
+    examples: int,
+    failure: float,
+    grid: Sequence[float] | None = None,
+) -> float:
+    """The smallest :func:`catoni` over a grid of temperatures, each at failure / len(grid).
+
+    The grid must be fixed before the data are seen; the default is ``TEMPERATURES``. Valid by a
+    union bound over the grid.
+
+    >>> call = dict(empirical_risk=0.02, kl_nats=5000.0, examples=60_000, failure=0.05)
+    >>> round(catoni_union(**call), 4)
+    0.1343
+    """
+    delta = checks.failure_probability(failure)
+    temperatures = TEMPERATURES if grid is None else checks.grid_of("grid", grid)
+    return min(
+        catoni(
+            empirical_risk=empirical_risk,
+            kl_nats=kl_nats,
+            examples=examples,
+            failure=delta / len(temperatures),
+            temperature=temperature,
+        )
+        for temperature in temperatures
+    )
+
+
+def thiemann_union(
+    *,
+    empirical_risk: float,
+    kl_nats: float,
+    examples: int,
+    failure: float,
+    grid: Sequence[float] | None = None,
+) -> float:
+    """The smallest :func:`thiemann` over a grid of trade-offs, each at failure / len(grid).
+
+    Kept for comparison with published tables that pay for their grid. It pays more than it must:
+    :func:`thiemann` holds for all trade-offs at once, so :func:`best_trade_off` is free.
+
+    >>> call = dict(empirical_risk=0.02, kl_nats=5000.0, examples=60_000, failure=0.05)
+    >>> round(thiemann_union(**call), 4)
+    0.2052
+    """
+    delta = checks.failure_probability(failure)
+    trade_offs = TRADE_OFFS if grid is None else checks.grid_of("grid", grid, below=2.0)
+    return min(
+        thiemann(
+            empirical_risk=empirical_risk,
+            kl_nats=kl_nats,
+            examples=examples,
+            failure=delta / len(trade_offs),
+            trade_off=trade_off,
+        )
+        for trade_off in trade_offs
+    )

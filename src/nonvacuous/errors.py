@@ -1,0 +1,34 @@
+"""Every exception that nonvacuous raises on purpose.
+
+A message says what is wrong, where, why it matters and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class NonvacuousError(Exception):
+    """The root: catch this to catch everything the library raises on purpose."""
+
+
+class BadInput(NonvacuousError, ValueError):
+    """An argument, a file or a data set is not what it must be."""
+
+
+class Overspent(BadInput):
+    """More failure probability was asked for than the confidence budget holds."""
+
+
+class Unsupported(NonvacuousError):
+    """No theorem covers this: it will never be certified as it stands."""
+
+
+class NotYetSupported(Unsupported):
+    """A theorem covers this, but the library does not implement it."""
+
+
+class WrongMode(NonvacuousError):
+    """The network is in a mode in which its predictions are not those of one fixed function."""
+
+
+class InvalidCertificate(NonvacuousError):
+    """A certificate contradicts itself, its run folder or its data."""

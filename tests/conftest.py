@@ -1,0 +1,57 @@
+"""What every test shares: reproducible property tests, and honest reasons for skipping."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("reproducible", derandomize=True, deadline=None)
+settings.load_profile("reproducible")
+
+CHROMIUM = Path("/usr/bin/chromium")
+IDX_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+DATA_FILES = (
+    *(f"{name}/{file}" for name in ("mnist", "fashion-mnist") for file in IDX_FILES),
+    "cifar10/train-00000-of-00002.parquet",
+    "cifar10/train-00001-of-00002.parquet",
+    "cifar10/test-00000-of-00001.parquet",
+)
+
+
+def _missing(reason: str) -> NoReturn:
+    """Skip on a contributor's machine; fail where a skip would mean that nobody ever ran it."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{reason} With CI=true this is a failure, not a skip.", pytrace=False)
+    pytest.skip(reason)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("browser") and not CHROMIUM.exists():
+        _missing(f"{CHROMIUM} is missing: run scripts/install-chromium.sh.")
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("No CUDA device on this machine.")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder with MNIST, Fashion-MNIST and CIFAR-10, which are never part of the project."""
+    value = os.environ.get("NONVACUOUS_DATA")
+    if not value:
+        _missing("NONVACUOUS_DATA is not set: it must name the folder that holds mnist/ and so on.")
+    folder = Path(value).resolve()
+    absent = [name for name in DATA_FILES if not (folder / name).is_file()]
+    if absent:
+        _missing(f"NONVACUOUS_DATA={value} lacks {', '.join(absent)}.")
+    return folder
