@@ -1,0 +1,244 @@
+"""The certificate: a frozen record of one promise and of everything it takes to check it."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import os
+from decimal import ROUND_CEILING, Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from nonvacuous.bounds import ConfidenceBudget
+from nonvacuous.errors import BadInput, InvalidCertificate
+from nonvacuous.records import (
+    Assumption,
+    BoundRecord,
+    BudgetRecord,
+    ComplexityRecord,
+    DataRecord,
+    Digest,
+    DistributionRecord,
+    LossRecord,
+    ModelRecord,
+    Observation,
+    Probability,
+    Record,
+    RescalingRecord,
+    RiskRecord,
+    Text,
+    TwinRecord,
+)
+
+Status = Literal["valid", "conditional", "refused"]
+
+#: What the promise is about; see ``predictor``.
+PREDICTORS = {
+    "stochastic": "the randomized network (weights drawn afresh from the posterior for each input)",
+    "drawn": "the one network drawn from the posterior",
+    "deterministic": "the network",
+}
+
+
+class Certificate(Record):
+    """How wrong a network can be on data it has not seen, with the evidence.
+
+    Built by :func:`nonvacuous.certify`; saved, loaded and compared exactly. A certificate whose
+    assumptions were found false is ``refused``: it is kept as a record, and promises nothing.
+    """
+
+    format: Literal["nonvacuous-certificate/1"] = "nonvacuous-certificate/1"
+    statement: Text
+    status: Status
+    mode: Literal["posterior", "post-hoc", "holdout"]
+    predictor: Literal["stochastic", "drawn", "deterministic"]
+    loss: LossRecord
+    confidence: Annotated[float, Field(gt=0.0, lt=1.0)]
+    risk_upper: Probability
+    bound: BoundRecord
+    budget: BudgetRecord
+    data: DataRecord
+    model: ModelRecord
+    prior: DistributionRecord | None = None
+    posterior: DistributionRecord | None = None
+    complexity: ComplexityRecord | None = None
+    rescaling: RescalingRecord | None = None
+    empirical: RiskRecord
+    held_out_twin: TwinRecord | None = None
+    observed: tuple[Observation, ...] = ()
+    assumptions: Annotated[tuple[Assumption, ...], Field(min_length=1)]
+    seed: int
+    software: dict[str, str]
+    #: SHA-256 of the files in the run folder that the promise rests on, by name.
+    artifacts: dict[str, Digest] = {}
+    #: SHA-256 of everything above: a certificate that was edited does not load.
+    digest: Digest
+
+    @classmethod
+    def sealed(cls, **fields: Any) -> Certificate:
+        """Build a certificate from everything but its digest. Parts are records, not dicts."""
+        return cls(**fields, digest=_digest_of(cls.model_construct(**fields, digest="")))
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Certificate:
+        expected = status_of(self.assumptions)
+        if self.status != expected:
+            raise ValueError(f"status is {self.status!r}, but the assumptions make it {expected!r}")
+        if abs(self.confidence - (1.0 - self.budget.failure)) > 1e-15:
+            raise ValueError(
+                f"confidence {self.confidence!r} is not one minus the budget's failure "
+                f"{self.budget.failure!r}"
+            )
+        ConfidenceBudget.from_dict(
+            self.budget.model_dump()
+        )  # raises where more is spent than there is
+        random = (self.prior, self.posterior, self.complexity)
+        if self.mode == "holdout":
+            if any(part is not None for part in random):
+                raise ValueError("a held-out certificate has no prior, posterior or complexity")
+        elif any(part is None for part in random):
+            raise ValueError(f"mode {self.mode!r} needs a prior, a posterior and a complexity")
+        if self.digest != _digest_of(self):
+            raise ValueError("the digest does not match: something was changed after sealing")
+        return self
+
+    @property
+    def is_vacuous(self) -> bool:
+        """True when the promise says nothing: the risk of any predictor is at most 1."""
+        return self.status == "refused" or self.risk_upper >= 1.0
+
+    @property
+    def guessing(self) -> float:
+        """The error rate of a uniform guess among the classes."""
+        return 1.0 - 1.0 / self.data.classes
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the certificate as JSON; a reader never sees half of it."""
+        target = Path(path)
+        text = self.model_dump_json(indent=2) + "\n"
+        temporary = target.with_name(target.name + ".part")
+        with open(temporary, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Certificate:
+        """Read a certificate; raise :class:`InvalidCertificate` naming what is wrong with it."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"Cannot read the certificate {path}: {error.strerror}.") from error
+        except UnicodeDecodeError as error:
+            raise InvalidCertificate(f"{path} is not UTF-8 text: {error.reason}.") from error
+        return cls.from_json(text, source=str(path))
+
+    @classmethod
+    def from_json(cls, text: str, *, source: str = "the text given") -> Certificate:
+        _refuse_repeated_keys(text, source)
+        try:
+            return cls.model_validate_json(text, strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the record"
+            raise InvalidCertificate(
+                f"{source} is not a valid certificate: {where}: {first['msg']} "
+                f"({error.error_count()} problem(s) in all)."
+            ) from error
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> tuple[str, str, str, str]:
+        """Four lines: the promise, the confidence, the terms, the caveats."""
+        promise, confidence = _one_line(self._promise()), _one_line(self._confidence())
+        return promise, confidence, _one_line(self._terms()), _one_line(self._caveats())
+
+    def _promise(self) -> str:
+        what = f"{self.loss.name} risk of {PREDICTORS[self.predictor]}"
+        if self.status == "refused":
+            return f"REFUSED: no promise about the {what}."
+        note = " (vacuous: this says nothing)" if self.is_vacuous else ""
+        return f"{self.status.upper()}: {what} <= {rounded_up(self.risk_upper)}{note}"
+
+    def _confidence(self) -> str:
+        twin = self.held_out_twin
+        beside = f"; held-out twin {rounded_up(twin.risk_upper)}" if twin else "; no held-out twin"
+        return (
+            f"with confidence {self.confidence:g} over the draw of {self.data.bound.examples} "
+            f"examples of {self.data.name}{beside}"
+        )
+
+    def _terms(self) -> str:
+        risk = self.empirical
+        parts = [
+            f"empirical {rounded_up(risk.risk_upper)} ({risk.amount:g} in {risk.trials} trials)"
+        ]
+        if self.complexity is not None:
+            parts.append(f"KL {self.complexity.kl_nats:.1f} nats")
+        searched = [f"{s.name} x{s.choices}" for s in self.budget.entries if s.choices > 1]
+        if searched:
+            parts.append("searches paid: " + ", ".join(searched))
+        return f"{self.bound.name}: " + ", ".join(parts)
+
+    def _caveats(self) -> str:
+        troubled = [a for a in self.assumptions if a.effect != "none"]
+        if troubled:
+            return "because " + "; ".join(f"{a.name}: {a.detail}" for a in troubled)
+        unchecked = [a.name for a in self.assumptions if a.status != "checked"]
+        return "rests on (not checked here): " + (", ".join(unchecked) or "nothing")
+
+    def _repr_html_(self) -> str:
+        lines = "<br>".join(html.escape(line) for line in self.lines())
+        return f'<div class="nonvacuous-certificate" data-status="{self.status}">{lines}</div>'
+
+
+def rounded_up(risk: float) -> str:
+    """Four decimals, never below the number itself: what is printed must be true as printed."""
+    return str(Decimal(risk).quantize(Decimal("0.0001"), rounding=ROUND_CEILING))
+
+
+def _one_line(text: str) -> str:
+    """A name with a line break or an escape sequence in it must not forge a line of its own."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def status_of(assumptions: tuple[Assumption, ...]) -> Status:
+    """The worst effect of any assumption decides."""
+    effects = {assumption.effect for assumption in assumptions}
+    if "refused" in effects:
+        return "refused"
+    return "conditional" if "conditional" in effects else "valid"
+
+
+def _digest_of(certificate: Certificate) -> str:
+    content = certificate.model_dump_json(exclude={"digest"})
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a certificate file, for checkers written in other languages."""
+    return Certificate.model_json_schema()
+
+
+def _refuse_repeated_keys(text: str, source: str) -> None:
+    """Two values under one key let a reader see one and a checker the other."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        repeated = {key for key in keys if keys.count(key) > 1}
+        if repeated:
+            raise InvalidCertificate(f"{source} repeats the key(s) {sorted(repeated)}.")
+        return dict(pairs)
+
+    try:
+        json.loads(text, object_pairs_hook=unique)
+    except ValueError as error:  # malformed, or a number longer than Python converts
+        raise InvalidCertificate(f"{source} is not JSON: {error}.") from error
+    except RecursionError as error:
+        raise InvalidCertificate(f"{source} is nested too deeply to be a certificate.") from error

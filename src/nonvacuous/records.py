@@ -1,0 +1,193 @@
+"""The parts of a certificate: small frozen records that refuse unknown keys, NaN and infinities."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+Failure = Annotated[float, Field(gt=0.0, lt=1.0)]
+Nats = Annotated[float, Field(ge=0.0)]
+Count = Annotated[int, Field(ge=0)]
+PositiveCount = Annotated[int, Field(ge=1)]
+#: SHA-256, in hexadecimal.
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Record(BaseModel):
+    """What every part shares: frozen, strict, nothing unknown, nothing infinite."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, ser_json_inf_nan="strings"
+    )
+
+
+class LossRecord(Record):
+    """The loss that the promise is about, and the range it was checked to stay in."""
+
+    name: Text
+    lower: float = 0.0
+    upper: float = 1.0
+
+
+class ExampleSet(Record):
+    """Some of the data set's examples: how many, which (by index) and what they held."""
+
+    examples: PositiveCount
+    index_digest: Digest
+    content_digest: Digest
+
+
+class DataRecord(Record):
+    """Which examples played which role. The promise's n is ``bound.examples`` and nothing else."""
+
+    name: Text
+    classes: Annotated[int, Field(ge=2)]
+    preprocessing: Text
+    bound: ExampleSet
+    prior: ExampleSet | None = None
+    held_out: ExampleSet | None = None
+
+
+class ModelRecord(Record):
+    """The network: its make, its size, and everything in it that is not random."""
+
+    architecture: Text
+    parameters: Count
+    fixed_digest: Digest
+
+
+class DistributionRecord(Record):
+    """A distribution over weights; ``saw`` is the index digest of the examples it was fitted on."""
+
+    description: Text
+    digest: Digest
+    saw: Digest | None = None
+
+
+class KlTerm(Record):
+    """The share of one tensor in KL(posterior || prior)."""
+
+    tensor: Text
+    size: PositiveCount
+    nats: Nats
+
+
+class ComplexityRecord(Record):
+    """What the posterior's distance from the prior costs, tensor by tensor."""
+
+    terms: Annotated[tuple[KlTerm, ...], Field(min_length=1)]
+    kl_nats: Nats
+    #: ln dQ/dP at the drawn weights, for a bound on one drawn network. May be negative.
+    log_density_ratio: float | None = None
+
+
+class RescalingColumn(Record):
+    """One way to account for the complexity, shown for comparison."""
+
+    name: Text
+    kl_nats: Nats
+    risk_upper: Probability
+
+
+class RescalingRecord(Record):
+    """What a function-preserving rescaling did to the complexity."""
+
+    kl_before: Nats
+    kl_after: Nats
+    log_scales_digest: Digest
+    columns: tuple[RescalingColumn, ...] = ()
+
+
+class RiskRecord(Record):
+    """The posterior's error on the bound examples, as counts of independent trials."""
+
+    #: The number of errors where losses are 0 or 1, else None and ``total`` is their sum.
+    errors: Count | None
+    total: Nats | None = None
+    trials: PositiveCount
+    scheme: Literal["pairs", "shared draws", "every example once"]
+    identical: bool
+    seed: int
+    #: Upper end of the mean loss, sampling paid for; the plain mean where nothing was sampled.
+    risk_upper: Probability
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RiskRecord:
+        if (self.errors is None) == (self.total is None):
+            raise ValueError("a risk is counted in errors or summed in total: exactly one of them")
+        if self.amount > self.trials:
+            raise ValueError(f"more loss ({self.amount}) than trials ({self.trials})")
+        return self
+
+    @property
+    def amount(self) -> float:
+        """The sum of the losses over the trials."""
+        return float(self.errors if self.errors is not None else self.total or 0.0)
+
+    @property
+    def mean(self) -> float:
+        """The mean loss over the trials: an estimate, without a confidence."""
+        return self.amount / self.trials
+
+
+class BoundRecord(Record):
+    """Which theorem gave the number, with every number that went into it."""
+
+    name: Text
+    theorem: Text
+    inputs: dict[str, float | int]
+
+
+class SpendRecord(Record):
+    name: Text
+    failure: Failure
+    reason: Text
+    choices: PositiveCount = 1
+
+
+class BudgetRecord(Record):
+    """The ledger of the failure probability, as :class:`nonvacuous.ConfidenceBudget` writes it."""
+
+    failure: Failure
+    entries: Annotated[tuple[SpendRecord, ...], Field(min_length=1)]
+
+
+class TwinRecord(Record):
+    """What a plain held-out test promises on the same data, at the same confidence."""
+
+    description: Text
+    errors: Count
+    examples: PositiveCount
+    failure: Failure
+    risk_upper: Probability
+
+
+class Observation(Record):
+    """A measured error rate that is not part of the promise."""
+
+    name: Text
+    errors: Count
+    trials: PositiveCount
+
+
+class Assumption(Record):
+    """Something the promise rests on, and what is known about it.
+
+    ``checked``: verified on the artefacts; ``asserted``: stated by the user or the code;
+    ``not checkable``: a fact about the world; ``violated``: found to be false.
+    ``effect``: what it means for the certificate's status.
+    """
+
+    name: Text
+    status: Literal["checked", "asserted", "not checkable", "violated"]
+    detail: Text
+    effect: Literal["none", "conditional", "refused"] = "none"
+
+    @model_validator(mode="after")
+    def _violations_count(self) -> Assumption:
+        if self.status == "violated" and self.effect == "none":
+            raise ValueError(f"the violated assumption {self.name!r} must have an effect")
+        return self
