@@ -1,0 +1,49 @@
+"""Data: examples, their readers, checks and splits.
+
+Everything here is fixed before any label is looked at: preprocessing is pixel/255 unless the caller
+brings statistics, and splits are random, persisted and never stratified.
+"""
+
+from __future__ import annotations
+
+from nonvacuous.data.cache import cache_folder
+from nonvacuous.data.checks import (
+    Duplicates,
+    check_disjoint,
+    check_examples,
+    count_repeats,
+    find_duplicates,
+)
+from nonvacuous.data.describe import describe
+from nonvacuous.data.digits import digits
+from nonvacuous.data.examples import Dataset, Examples
+from nonvacuous.data.functions import import_function
+from nonvacuous.data.load import NAMES, load
+from nonvacuous.data.preprocessing import Standardize
+from nonvacuous.data.readers import read_idx, read_images, read_npz, read_parquet
+from nonvacuous.data.splits import Split, index_digest, make_split, split_examples
+
+__all__ = [
+    "NAMES",
+    "Dataset",
+    "Duplicates",
+    "Examples",
+    "Split",
+    "Standardize",
+    "cache_folder",
+    "check_disjoint",
+    "check_examples",
+    "count_repeats",
+    "describe",
+    "digits",
+    "find_duplicates",
+    "import_function",
+    "index_digest",
+    "load",
+    "make_split",
+    "read_idx",
+    "read_images",
+    "read_npz",
+    "read_parquet",
+    "split_examples",
+]

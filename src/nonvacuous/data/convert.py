@@ -1,0 +1,155 @@
+"""From whatever holds numbers to the two tensors of `Examples`: float32 inputs, int64 labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nonvacuous.errors import BadInput
+
+PIXEL_STEP = "pixel/255"
+"""Name of the one preprocessing that happens by default: 8-bit pixels become [0, 1]."""
+
+
+def as_inputs(values: Any, *, where: str) -> tuple[Tensor, tuple[str, ...]]:
+    """Inputs as a float32 tensor, and the names of the preprocessing steps applied.
+
+    8-bit unsigned integers are taken for pixels and divided by 255: a rule fixed before any data
+    was seen. Every other kind of number is kept as it is.
+    """
+    if isinstance(values, Tensor):
+        tensor = values.detach()
+        if tensor.is_complex() or tensor.is_quantized or tensor.is_sparse:
+            raise BadInput(f"{where}: inputs must be plain dense real numbers, not {tensor.dtype}")
+    else:
+        array = _as_array(values, where=where, what="inputs")
+        if array.dtype.kind not in "fiub":
+            raise BadInput(
+                f"{where}: inputs must be numbers, but they have dtype {array.dtype}; "
+                "convert them to float32"
+            )
+        # torch knows neither foreign byte order nor negative strides.
+        array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+        if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+            array = array.astype(np.float32)
+        elif array.dtype.kind == "f" and array.dtype.itemsize > 8:
+            with np.errstate(over="ignore"):  # what becomes infinite is reported by the checks
+                array = array.astype(np.float64)
+        tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+    if tensor.ndim < 2:
+        raise BadInput(
+            f"{where}: inputs have shape {tuple(tensor.shape)}; expected one row per example, "
+            "such as (examples, features) or (examples, channels, height, width)"
+        )
+    if 0 in tensor.shape[1:]:
+        raise BadInput(f"{where}: inputs have shape {tuple(tensor.shape)}: each input is empty")
+    if tensor.dtype == torch.uint8:
+        return tensor.to(torch.float32).div_(255.0), (PIXEL_STEP,)
+    return tensor.to(torch.float32), ()
+
+
+def as_labels(
+    values: Any, *, where: str, class_names: Sequence[str] | None = None
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Labels as an int64 tensor in 0..classes-1, and the class names.
+
+    Text becomes classes in sorted order of the text. Integers must use every value from 0 up,
+    unless `class_names` says which classes exist.
+    """
+    if isinstance(values, Tensor):
+        # numpy has no bfloat16; float64 keeps the kind, and the message below names it.
+        values = values.detach().cpu()
+        array = (values.double() if values.is_floating_point() else values).numpy()
+    else:
+        array = _as_array(values, where=where, what="labels")
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        hint = "; for one-hot rows pass labels.argmax(axis=1)" if array.ndim == 2 else ""
+        raise BadInput(
+            f"{where}: labels have shape {array.shape}; expected one label per example, "
+            f"shape (examples,){hint}"
+        )
+    if array.dtype.kind in "US":
+        return _from_text(array, where=where, class_names=class_names)
+    if array.dtype.kind not in "iub":
+        raise BadInput(
+            f"{where}: labels have dtype {array.dtype}, which is not an integer; labels name "
+            "classes 0, 1, 2, ... (if they are whole numbers, convert with labels.astype('int64'))"
+        )
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise BadInput(f"{where}: label {int(array.max())} is too large; labels are 0, 1, 2, ...")
+    integers = array.astype(np.int64)
+    names = tuple(class_names) if class_names is not None else _infer_names(integers, where=where)
+    if integers.size and (int(integers.min()) < 0 or int(integers.max()) >= len(names)):
+        worst = int(integers.min()) if int(integers.min()) < 0 else int(integers.max())
+        raise BadInput(
+            f"{where}: label {worst} is outside 0..{len(names) - 1} ({len(names)} classes)"
+        )
+    return torch.from_numpy(np.ascontiguousarray(integers)), names
+
+
+def _infer_names(labels: np.ndarray, *, where: str) -> tuple[str, ...]:
+    found = np.unique(labels)
+    if found.size == 0:
+        raise BadInput(f"{where}: there are no labels, so there are no examples")
+    if int(found[0]) < 0:
+        raise BadInput(f"{where}: label {int(found[0])} is negative; labels are 0, 1, 2, ...")
+    # Compared by position, never by building 0..max: a stray label of 10**9 must not fill memory.
+    wrong = np.flatnonzero(found != np.arange(found.size))
+    if wrong.size:
+        missing, next_label = int(wrong[0]), int(found[wrong[0]])
+        raise BadInput(
+            f"{where}: no example has label {missing}, but some have label {next_label}; labels "
+            "must use every value 0, 1, 2, ... without gaps (renumber them with "
+            "numpy.unique(labels, return_inverse=True)[1], or name all classes with class_names)"
+        )
+    return tuple(str(value) for value in found.tolist())
+
+
+def _from_text(
+    array: np.ndarray, *, where: str, class_names: Sequence[str] | None
+) -> tuple[Tensor, tuple[str, ...]]:
+    if array.dtype.kind == "S":
+        try:
+            array = np.char.decode(array, "utf-8")
+        except UnicodeDecodeError as error:
+            raise BadInput(f"{where}: a text label is not valid UTF-8 ({error})") from error
+    found = np.unique(array)
+    if class_names is None:
+        names = tuple(str(name) for name in found.tolist())
+        if not names:
+            raise BadInput(f"{where}: there are no labels, so there are no examples")
+    else:
+        names = tuple(class_names)
+        unknown = sorted(set(found.tolist()) - set(names))
+        if unknown:
+            raise BadInput(
+                f"{where}: label {unknown[0]!r} is not one of the classes "
+                f"{_shortened(names)}; add examples of it to the training data or remove it"
+            )
+    position = {name: index for index, name in enumerate(names)}
+    codes = [position[name] for name in array.tolist()]
+    return torch.tensor(codes, dtype=torch.int64), names
+
+
+def _as_array(values: Any, *, where: str, what: str) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except Exception as error:  # any foreign object may raise anything here
+        raise BadInput(f"{where}: {what} cannot be read as an array ({error})") from error
+    if array.dtype.hasobject:
+        raise BadInput(
+            f"{where}: {what} are Python objects (rows of unequal length, missing values or mixed "
+            "types?); give a numpy array of numbers" + (" or of text" if what == "labels" else "")
+        )
+    return array
+
+
+def _shortened(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:8])
+    return shown + (", ..." if len(names) > 8 else "")

@@ -1,0 +1,100 @@
+"""A data set from the user's own function, named as package.module:function."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from nonvacuous.data.examples import Dataset, Examples
+from nonvacuous.errors import BadInput
+
+
+def dataset_from_function(spec: str) -> Dataset:
+    """Import and call the function; see `as_dataset` for what it may return."""
+    function = import_function(spec)
+    with _current_folder_last():
+        try:
+            result = function()
+        except Exception as error:  # the user's code may raise anything
+            raise BadInput(
+                f"{spec}() raised {type(error).__name__}: {error}; call it in Python to see why"
+            ) from error
+    return as_dataset(result, where=spec)
+
+
+def import_function(spec: str) -> Any:
+    """The callable behind "package.module:function"; the current folder is searched too."""
+    module_name, _, attribute = spec.partition(":")
+    if not module_name or not attribute:
+        raise BadInput(f"{spec!r} is not of the form package.module:function")
+    with _current_folder_last():
+        try:
+            found: Any = importlib.import_module(module_name)
+        except Exception as error:  # the module's own code may raise anything
+            raise BadInput(
+                f"{spec}: the module {module_name} cannot be imported "
+                f"({type(error).__name__}: {error}); install it, or run from the folder it is in"
+            ) from error
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise BadInput(f"{spec}: {module_name} has nothing called {attribute}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise BadInput(f"{spec} is a {type(found).__name__}, not a function")
+    return found
+
+
+def as_dataset(result: Any, *, where: str) -> Dataset:
+    """A Dataset out of what a function returned.
+
+    Accepted: Dataset; Examples or anything `Examples.of` takes; a pair of two such things, for
+    training and test; a mapping with the keys train and, optionally, test.
+    """
+    if isinstance(result, Dataset):
+        return result
+    if isinstance(result, Mapping):
+        if "train" not in result or set(result) - {"train", "test"}:
+            raise BadInput(
+                f"{where} returned a mapping with the keys {sorted(map(str, result))}; expected "
+                "train and, optionally, test"
+            )
+        return _both(result["train"], result.get("test"), where=where)
+    if isinstance(result, (tuple, list)) and len(result) == 2 and _holds_examples(result[0]):
+        return _both(result[0], result[1], where=where)
+    if result is None:
+        raise BadInput(f"{where} returned nothing; it must return (inputs, labels)")
+    return _both(result, None, where=where)
+
+
+def _both(train: Any, test: Any, *, where: str) -> Dataset:
+    first = Examples.of(train, name=None if isinstance(train, Examples) else where)
+    if test is None:
+        return Dataset(first)
+    if isinstance(test, Examples):
+        return Dataset(first, test)
+    return Dataset(first, Examples.of(test, class_names=first.class_names, name=f"{where} (test)"))
+
+
+def _holds_examples(value: Any) -> bool:
+    # A pair (inputs, labels) starts with an array; a pair (train, test) with something that holds
+    # both. Only tuples count: a list may be an array written out.
+    return isinstance(value, (Examples, tuple, torch.utils.data.Dataset))
+
+
+@contextmanager
+def _current_folder_last() -> Iterator[None]:
+    # An installed command does not search the current folder, unlike `python -m`. It comes last,
+    # so that a file there cannot stand in for an installed package.
+    folder = os.getcwd()
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        # From the end: the same folder may stand earlier in the path, for another reason.
+        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]

@@ -1,0 +1,162 @@
+"""load: a data set by its name, its path or the function that makes it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nonvacuous.data.checks import check_examples
+from nonvacuous.data.digits import digits
+from nonvacuous.data.examples import Dataset
+from nonvacuous.data.functions import dataset_from_function
+from nonvacuous.data.readers import read_idx, read_images, read_npz, read_parquet
+from nonvacuous.errors import BadInput
+
+DIGIT_NAMES = tuple(str(digit) for digit in range(10))
+FASHION_NAMES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+    "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
+CIFAR_NAMES = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+NAMES = ("digits", "mnist", "fashion-mnist", "cifar10")
+"""The data sets known by name. Only digits needs no files."""
+
+# Debian's package dataset-fashion-mnist puts the files there.
+_SYSTEM_FOLDER = Path("/usr/share/datasets")
+_SHARD = re.compile(r"^(?P<stem>.+)-(?P<index>\d+)-of-(?P<total>\d+)$")
+
+
+def load(source: str | Path, *, data_dir: str | Path | None = None) -> Dataset:
+    """A checked data set.
+
+    source     digits, mnist, fashion-mnist or cifar10; a file .npz or .parquet; a folder (one
+               folder per class, or train and test with one folder per class each, or IDX files, or
+               parquet shards); or "package.module:function", which is imported and called
+    data_dir   the folder with mnist/, fashion-mnist/ and cifar10/; without it the environment
+               variable NONVACUOUS_DATA
+    """
+    dataset = _read(source, data_dir=data_dir)
+    check_examples(dataset.train)
+    if dataset.test is not None:
+        check_examples(dataset.test, minimum=1, every_class=False)
+    return dataset
+
+
+def _read(source: str | Path, *, data_dir: str | Path | None) -> Dataset:
+    text = str(source)
+    if text == "digits":
+        return digits()
+    if text == "cifar10":
+        folder = _named_folder(text, data_dir)
+        return _read_shards(folder, name=text, class_names=CIFAR_NAMES)
+    if text in NAMES:
+        names = FASHION_NAMES if text == "fashion-mnist" else DIGIT_NAMES
+        return _read_idx_folder(_named_folder(text, data_dir), name=text, class_names=names)
+    path = Path(source).expanduser()
+    if text and path.is_dir():
+        return _read_folder(path)
+    if path.is_file():
+        return _read_file(path)
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text):
+        return dataset_from_function(text)
+    close = difflib.get_close_matches(text.lower().replace("_", "-"), NAMES, n=1)
+    raise BadInput(
+        f"there is no data set {text!r}: it is neither one of {', '.join(NAMES)}, nor an existing "
+        "file or folder, nor of the form package.module:function"
+        + (f"; did you mean {close[0]}?" if close else "; check the spelling of the path")
+    )
+
+
+def _named_folder(name: str, data_dir: str | Path | None) -> Path:
+    base = data_dir if data_dir is not None else os.environ.get("NONVACUOUS_DATA") or None
+    if base is not None and (Path(base).expanduser() / name).is_dir():
+        return Path(base).expanduser() / name
+    if (_SYSTEM_FOLDER / name).is_dir():
+        return _SYSTEM_FOLDER / name
+    found = f"{base} has no folder {name}" if base is not None else "no data folder is set"
+    raise BadInput(
+        f"the files of {name} were not found: {found}. Set NONVACUOUS_DATA or --data-dir to the "
+        f"folder that contains {name}/, or use digits, which needs no files"
+    )
+
+
+def _read_file(path: Path) -> Dataset:
+    readers: dict[str, Callable[[Path], Dataset]] = {
+        ".npz": read_npz,
+        ".parquet": lambda file: Dataset(read_parquet(file)),
+    }
+    if path.suffix.lower() not in readers:
+        raise BadInput(
+            f"{path}: files ending in {path.suffix or 'nothing'} cannot be read; expected .npz or "
+            ".parquet, a folder of images, or package.module:function"
+        )
+    return readers[path.suffix.lower()](path)
+
+
+def _read_folder(folder: Path) -> Dataset:
+    if any(folder.glob("*.parquet")):
+        return _read_shards(folder, name=folder.name, class_names=None)
+    if any(folder.glob("*-idx?-ubyte*")):
+        return _read_idx_folder(folder, name=folder.name, class_names=None)
+    if (folder / "train").is_dir():
+        train = read_images(folder / "train", name=folder.name)
+        if not (folder / "test").is_dir():
+            return Dataset(train)
+        test_name = f"{folder.name} (test)"
+        test = read_images(folder / "test", name=test_name, class_names=train.class_names)
+        return Dataset(train, test)
+    return Dataset(read_images(folder))
+
+
+def _read_idx_folder(folder: Path, *, name: str, class_names: Sequence[str] | None) -> Dataset:
+    parts = []
+    for part, part_name in (("train", name), ("t10k", f"{name} (test)")):
+        images = _idx_file(folder, f"{part}-images-idx3-ubyte")
+        labels = _idx_file(folder, f"{part}-labels-idx1-ubyte")
+        parts.append(read_idx(images, labels, name=part_name, class_names=class_names))
+        class_names = parts[0].class_names
+    return Dataset(parts[0], parts[1])
+
+
+def _idx_file(folder: Path, stem: str) -> Path:
+    for candidate in (folder / f"{stem}.gz", folder / stem):
+        if candidate.is_file():
+            return candidate
+    raise BadInput(f"{folder} has no file {stem}.gz; put the four IDX files there")
+
+
+def _read_shards(folder: Path, *, name: str, class_names: Sequence[str] | None) -> Dataset:
+    train_files = _shards(folder, "train")
+    test_files = _shards(folder, "test")
+    if not train_files:
+        raise BadInput(
+            f"{folder} has no parquet file whose name starts with train; rename the files to "
+            "train.parquet and test.parquet, or name one file"
+        )
+    train = read_parquet(train_files, name=name, class_names=class_names)
+    if not test_files:
+        return Dataset(train)
+    return Dataset(
+        train,
+        read_parquet(test_files, name=f"{name} (test)", class_names=train.class_names),
+    )
+
+
+def _shards(folder: Path, part: str) -> list[Path]:
+    files = sorted(
+        path for path in folder.glob(f"{part}*.parquet") if re.match(rf"{part}\b", path.name)
+    )
+    matches = [_SHARD.match(path.stem) for path in files]
+    totals = {int(match["total"]) for match in matches if match}
+    # A missing shard would quietly make the training set smaller, and n with it.
+    if totals and (len(totals) > 1 or None in matches or len(files) != totals.pop()):
+        raise BadInput(
+            f"{folder}: the {part} shards are not complete: found "
+            f"{', '.join(path.name for path in files)}; add the missing ones"
+        )
+    return files

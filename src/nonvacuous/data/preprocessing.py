@@ -1,0 +1,144 @@
+"""Standardization: statistics given by the caller or fitted on the prior part, never on all data.
+
+A transform fitted on examples that later enter the bound makes the prior depend on them, and the
+certificate false. So fitting is always an explicit act on named examples, and the result remembers
+which ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nonvacuous.data.examples import Examples
+from nonvacuous.errors import BadInput
+
+_CHUNK = 2048
+
+
+@dataclass(frozen=True)
+class Standardize:
+    """Subtract a mean and divide by a scale, for each channel (or each feature of flat inputs).
+
+    means, scales   one number per entry of the inputs' second axis
+    fitted_on       content hash of the examples the statistics come from; empty when they were
+                    given by the caller, who thereby states that they do not come from this data
+    """
+
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
+    fitted_on: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "means", tuple(float(value) for value in self.means))
+        object.__setattr__(self, "scales", tuple(float(value) for value in self.scales))
+        if not self.means or len(self.means) != len(self.scales):
+            raise BadInput(
+                f"Standardize: {len(self.means)} means and {len(self.scales)} scales; give one of "
+                "each per channel"
+            )
+        if not all(math.isfinite(value) for value in self.means):
+            raise BadInput(f"Standardize: means must be finite, not {self.means[:4]}")
+        if not all(math.isfinite(value) and value > 0 for value in self.scales):
+            raise BadInput(f"Standardize: scales must be finite and above 0, not {self.scales[:4]}")
+
+    @classmethod
+    def fit(cls, prior_part: Examples) -> Standardize:
+        """Mean and standard deviation of the prior part, in float64.
+
+        Pass only examples that no bound will be computed on: ``examples.subset(split.prior)``.
+        A channel or feature that is constant there keeps its size (scale 1).
+        """
+        if len(prior_part) < 2:
+            raise BadInput(
+                f"{prior_part.name}: {len(prior_part)} examples are too few to standardize with; "
+                "use a larger prior part, or give means and scales known in advance"
+            )
+        count = prior_part.inputs.numel() // prior_part.inputs.shape[1]
+        channels = prior_part.inputs.shape[1]
+        means = prior_part.inputs.new_zeros(channels, dtype=torch.float64)
+        squares = torch.zeros_like(means)
+        for chunk in _by_channel(prior_part.inputs):
+            means += chunk.sum(dim=1) / count
+        for chunk in _by_channel(prior_part.inputs):
+            squares += ((chunk - means[:, None]) ** 2).sum(dim=1)
+        flat = prior_part.inputs.transpose(0, 1).flatten(1)
+        # Rounding can leave a tiny deviation on a constant channel; compare the values instead.
+        constant = flat.amin(dim=1) == flat.amax(dim=1)
+        scales = torch.where(constant, 1.0, (squares / count).sqrt())
+        return cls(tuple(means.tolist()), tuple(scales.tolist()), prior_part.content_hash())
+
+    def __call__(self, examples: Examples) -> Examples:
+        """The examples with standardized inputs; the step is recorded in `preprocessing`."""
+        if examples.example_shape[0] != len(self.means):
+            raise BadInput(
+                f"{examples.name}: inputs of shape {examples.example_shape} do not fit a "
+                f"standardization of {len(self.means)} channels"
+            )
+        shape = (1, -1) + (1,) * (examples.inputs.ndim - 2)
+        means = examples.inputs.new_tensor(self.means).reshape(shape)
+        scales = examples.inputs.new_tensor(self.scales).reshape(shape)
+        return replace(
+            examples,
+            inputs=(examples.inputs - means) / scales,
+            preprocessing=(*examples.preprocessing, f"standardize:{self.digest()}"),
+        )
+
+    def check_fitted_on(self, prior_part: Examples) -> None:
+        """Raise BadInput unless the statistics were given, or come from exactly these examples.
+
+        `prior_part` holds the examples as they were before standardization.
+        """
+        if self.fitted_on and self.fitted_on != prior_part.content_hash():
+            raise BadInput(
+                f"the standardization was fitted on other examples than the prior part of "
+                f"{prior_part.name}; if it saw bound data, the certificate would be false. Fit it "
+                "again: Standardize.fit(examples.subset(split.prior))"
+            )
+
+    def digest(self) -> str:
+        """sha256 over the exact means, scales and the hash of the examples they come from."""
+        return hashlib.sha256(json.dumps(self._exact(), sort_keys=True).encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """A plain record for JSON, with its digest."""
+        return {
+            "means": list(self.means),
+            "scales": list(self.scales),
+            "fitted_on": self.fitted_on,
+            "digest": self.digest(),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Standardize:
+        """The transform out of such a record, checked against its digest."""
+        try:
+            transform = cls(
+                tuple(record["means"]), tuple(record["scales"]), str(record["fitted_on"])
+            )
+            digest = record["digest"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadInput(f"this is not the record of a standardization ({error!r})") from error
+        if transform.digest() != digest:
+            raise BadInput("the record of the standardization was changed: its digest differs")
+        return transform
+
+    def _exact(self) -> dict[str, Any]:
+        return {
+            "means": [value.hex() for value in self.means],
+            "scales": [value.hex() for value in self.scales],
+            "fitted_on": self.fitted_on,
+        }
+
+
+def _by_channel(inputs: Tensor) -> Iterator[Tensor]:
+    # In pieces, so that the float64 copy of a large set never exists as a whole.
+    for part in inputs.split(_CHUNK):
+        yield part.transpose(0, 1).flatten(1).double()

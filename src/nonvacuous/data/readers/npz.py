@@ -1,0 +1,81 @@
+"""numpy's npz archives: a training set, and a test set where there is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from nonvacuous.data.examples import Dataset, Examples
+from nonvacuous.data.files import read_npz_arrays
+from nonvacuous.errors import BadInput
+
+_TRAIN_KEYS = (("inputs", "labels"), ("x", "y"), ("x_train", "y_train"))
+_TEST_KEYS = ("x_test", "y_test")
+_CHANNELS = (1, 3, 4)
+
+
+def read_npz(path: str | Path, *, name: str | None = None) -> Dataset:
+    """A data set from an npz file.
+
+    Keys: inputs/labels, or x/y, or x_train/y_train with x_test/y_test where there is a test set.
+
+    Labels are integers or text; an optional key class_names names the classes. Images may have
+    their channels last: arrays of shape (n, height, width, channels) are turned, and arrays of
+    8-bit pixels of shape (n, height, width) get one channel. Files with Python objects are refused.
+    """
+    path = Path(path)
+    name = name or path.stem
+    arrays = read_npz_arrays(path)
+    inputs_key, labels_key = _train_keys(arrays, path)
+    if len({key in arrays for key in _TEST_KEYS}) > 1:
+        raise BadInput(
+            f"{path} has only one of the keys x_test and y_test; a test set needs both "
+            f"(found: {_listed(arrays)})"
+        )
+    names = _class_names(arrays, path)
+    train = Examples.of(
+        (_channels_first(arrays[inputs_key]), arrays[labels_key]), class_names=names, name=name
+    )
+    if _TEST_KEYS[0] not in arrays:
+        return Dataset(train)
+    test = Examples.of(
+        (_channels_first(arrays["x_test"]), arrays["y_test"]),
+        class_names=train.class_names,
+        name=f"{name} (test)",
+    )
+    return Dataset(train, test)
+
+
+def _train_keys(arrays: dict[str, np.ndarray], path: Path) -> tuple[str, str]:
+    present = [pair for pair in _TRAIN_KEYS if pair[0] in arrays and pair[1] in arrays]
+    if len(present) != 1:
+        reason = "more than one pair of" if present else "not the expected"
+        raise BadInput(
+            f"{path} has {reason} keys. Found: {_listed(arrays)}. Expected: inputs and labels, or "
+            "x and y, or x_train and y_train (with x_test and y_test where there is a test set). "
+            "Write it with numpy.savez(path, inputs=..., labels=...)"
+        )
+    return present[0]
+
+
+def _class_names(arrays: dict[str, np.ndarray], path: Path) -> tuple[str, ...] | None:
+    if "class_names" not in arrays:
+        return None
+    names = arrays["class_names"]
+    if names.ndim != 1 or names.dtype.kind != "U":
+        raise BadInput(f"{path}: class_names must be a list of text, one name per class")
+    return tuple(str(value) for value in names.tolist())
+
+
+def _channels_first(array: np.ndarray) -> np.ndarray:
+    # Decided by shape alone, and only where the shape leaves no doubt.
+    if array.ndim == 3 and array.dtype == np.uint8:
+        return array[:, None]
+    if array.ndim == 4 and array.shape[3] in _CHANNELS and array.shape[1] not in _CHANNELS:
+        return np.moveaxis(array, 3, 1)
+    return array
+
+
+def _listed(arrays: dict[str, np.ndarray]) -> str:
+    return ", ".join(sorted(arrays)) if arrays else "no keys at all"

@@ -1,0 +1,185 @@
+"""Parquet files: encoded images with a label column, or plain columns of numbers with one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nonvacuous.data.cache import cached_images
+from nonvacuous.data.examples import Examples
+from nonvacuous.data.images import decode_image, optional_package, stack_images
+from nonvacuous.errors import BadInput
+
+_IMAGE_COLUMNS = ("img", "image")
+_LABEL_COLUMNS = ("label", "labels", "y")
+
+
+def read_parquet(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    name: str | None = None,
+    class_names: Sequence[str] | None = None,
+) -> Examples:
+    """Examples from one parquet file or several shards of one table.
+
+    The label column is called label, labels or y. The inputs are an image column (img or image:
+    encoded bytes, or a structure with a field `bytes`, as on the public hubs), one column of lists
+    of equal length, or otherwise all remaining columns, which must be numbers.
+    """
+    files = [Path(paths)] if isinstance(paths, (str, Path)) else [Path(path) for path in paths]
+    if not files:
+        raise BadInput("read_parquet: no files were given")
+    parts = [_read_file(path) for path in files]
+    for path, part in zip(files, parts, strict=True):
+        if part[0].shape[1:] != parts[0][0].shape[1:]:
+            raise BadInput(
+                f"{path} holds inputs of shape {part[0].shape[1:]} but {files[0]} of shape "
+                f"{parts[0][0].shape[1:]}; they are not parts of one table"
+            )
+        if part[0].dtype != parts[0][0].dtype or part[1].dtype.kind != parts[0][1].dtype.kind:
+            raise BadInput(
+                f"{path} and {files[0]} store inputs or labels with different types; "
+                "they are not parts of one table"
+            )
+    found_names = class_names if class_names is not None else parts[0][2]
+    inputs = np.concatenate([part[0] for part in parts])
+    labels = np.concatenate([part[1] for part in parts])
+    return Examples.of((inputs, labels), class_names=found_names, name=name or files[0].stem)
+
+
+def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]:
+    parquet: Any = optional_package("pyarrow.parquet", purpose=f"reading {path}")
+    if not path.is_file():
+        raise BadInput(f"there is no file {path}; check the path")
+    try:
+        with parquet.ParquetFile(path) as file:
+            table = file.read()
+    except Exception as error:  # pyarrow's errors have no common root but Exception
+        raise BadInput(
+            f"{path} cannot be read as a parquet file ({error}); download or write it again"
+        ) from error
+    columns = table.column_names
+    if len(set(columns)) != len(columns):
+        raise BadInput(f"{path} has two columns of the same name; rename one: {_listed(columns)}")
+    label_column = _only(columns, _LABEL_COLUMNS, path=path, what="label")
+    if table.num_rows == 0:
+        raise BadInput(f"{path} has no rows")
+    labels = _labels(table.column(label_column), where=f"{path}, column {label_column!r}")
+    names = _hub_names(table.schema.metadata, label_column)
+    if any(column in columns for column in _IMAGE_COLUMNS):
+        image_column = _only(columns, _IMAGE_COLUMNS, path=path, what="image")
+        inputs = cached_images(
+            path,
+            count=table.num_rows,
+            decode=lambda: _decode(
+                table.column(image_column), where=f"{path}, column {image_column!r}"
+            ),
+        )
+    else:
+        inputs = _numbers(table, [column for column in columns if column != label_column], path)
+    return inputs, labels, names
+
+
+def _only(columns: Sequence[str], wanted: Sequence[str], *, path: Path, what: str) -> str:
+    found = [column for column in wanted if column in columns]
+    if len(found) != 1:
+        reason = "more than one" if found else "no"
+        raise BadInput(
+            f"{path} has {reason} {what} column. Found: {_listed(columns)}. Expected one column "
+            f"named {' or '.join(wanted)}; rename it"
+        )
+    return found[0]
+
+
+def _labels(column: Any, *, where: str) -> np.ndarray:
+    arrow: Any = optional_package("pyarrow", purpose="reading parquet")
+    if column.null_count:
+        raise BadInput(f"{where}: {column.null_count} labels are missing; remove those rows")
+    if arrow.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type):
+        return np.array(column.to_pylist(), dtype=np.str_)
+    return np.asarray(column.to_numpy())
+
+
+def _hub_names(metadata: dict[bytes, bytes] | None, label_column: str) -> tuple[str, ...] | None:
+    """Class names in the way the public hub stores them with a table; None if there are none."""
+    try:
+        features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
+        names = features[label_column]["names"]
+    except (KeyError, ValueError, TypeError):
+        return None
+    if isinstance(names, list) and names and all(isinstance(value, str) for value in names):
+        return tuple(names)
+    return None
+
+
+def _decode(column: Any, *, where: str) -> np.ndarray:
+    arrow: Any = optional_package("pyarrow", purpose="reading parquet")
+    if arrow.types.is_struct(column.type):
+        fields = [column.type.field(index).name for index in range(column.type.num_fields)]
+        if "bytes" not in fields:
+            raise BadInput(f"{where} has the fields {fields}; expected one named bytes")
+        compute: Any = optional_package("pyarrow.compute", purpose="reading parquet")
+        column = compute.struct_field(column, "bytes")
+    if not (arrow.types.is_binary(column.type) or arrow.types.is_large_binary(column.type)):
+        raise BadInput(f"{where} holds {column.type}; expected the bytes of encoded images")
+    if column.null_count:
+        raise BadInput(f"{where}: {column.null_count} images are missing; remove those rows")
+    rows = ((f"{where}, row {row}", value.as_py()) for row, value in enumerate(column))
+    return stack_images((label, decode_image(data, where=label)) for label, data in rows)
+
+
+def _numbers(table: Any, columns: Sequence[str], path: Path) -> np.ndarray:
+    arrow: Any = optional_package("pyarrow", purpose="reading parquet")
+    if not columns:
+        raise BadInput(f"{path} has a label column but no inputs")
+    kind = table.column(columns[0]).type
+    is_list = arrow.types.is_list(kind) or arrow.types.is_fixed_size_list(kind)
+    if len(columns) == 1 and is_list:
+        return _lists(table.column(columns[0]), where=f"{path}, column {columns[0]!r}")
+    arrays = []
+    for name in columns:
+        column = table.column(name)
+        kind = column.type
+        if not (
+            arrow.types.is_integer(kind) or arrow.types.is_floating(kind)
+            or arrow.types.is_boolean(kind)
+        ):  # fmt: skip
+            raise BadInput(
+                f"{path}: column {name!r} holds {kind}, not numbers; remove it or turn it into "
+                "numbers"
+            )
+        if column.null_count:
+            raise BadInput(
+                f"{path}: column {name!r} misses {column.null_count} values; fill or remove them"
+            )
+        arrays.append(np.asarray(column.to_numpy()))
+    if all(array.dtype == np.uint8 for array in arrays):
+        return np.stack(arrays, axis=1)
+    # Numbers beyond float32 become infinite, which the check for finite inputs reports.
+    with np.errstate(over="ignore"):
+        return np.stack([array.astype(np.float32) for array in arrays], axis=1)
+
+
+def _lists(column: Any, *, where: str) -> np.ndarray:
+    arrow: Any = optional_package("pyarrow", purpose="reading parquet")
+    compute: Any = optional_package("pyarrow.compute", purpose="reading parquet")
+    lengths = compute.list_value_length(column)
+    if column.null_count or len(lengths.unique()) != 1:
+        raise BadInput(f"{where}: the lists must all have one length, and none may be missing")
+    flat = compute.list_flatten(column)
+    if flat.null_count or not (
+        arrow.types.is_integer(flat.type) or arrow.types.is_floating(flat.type)
+    ):
+        raise BadInput(f"{where}: the lists must hold numbers and nothing else")
+    values = np.asarray(flat.to_numpy())
+    return values.reshape(len(column), -1)
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "") or "no columns"

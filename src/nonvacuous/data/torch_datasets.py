@@ -1,0 +1,71 @@
+"""The pair (inputs, labels) out of tuples and torch datasets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nonvacuous.errors import BadInput
+
+_PROBE = 32
+
+
+def read_pair(anything: Any, *, where: str) -> tuple[Any, Any]:
+    if isinstance(anything, torch.utils.data.DataLoader):
+        raise BadInput(
+            f"{where}: a DataLoader shuffles and batches; pass the dataset it reads, loader.dataset"
+        )
+    if isinstance(anything, torch.utils.data.TensorDataset):
+        if len(anything.tensors) != 2:
+            raise BadInput(
+                f"{where}: the TensorDataset holds {len(anything.tensors)} tensors; expected two, "
+                "inputs and labels"
+            )
+        return anything.tensors[0], anything.tensors[1]
+    if isinstance(anything, torch.utils.data.Dataset):
+        return _read_items(anything, where=where)
+    if isinstance(anything, (tuple, list)) and len(anything) == 2:
+        return anything[0], anything[1]
+    raise BadInput(
+        f"{where}: cannot read examples from {type(anything).__name__}; give a pair "
+        "(inputs, labels), a torch Dataset or nonvacuous.data.Examples"
+    )
+
+
+def _read_items(dataset: Any, *, where: str) -> tuple[Tensor, list[Any]]:
+    if not hasattr(dataset, "__len__") or isinstance(dataset, torch.utils.data.IterableDataset):
+        raise BadInput(f"{where}: the dataset has no length; give one with __len__ and __getitem__")
+    items = [_item(dataset, index, where=where) for index in range(len(dataset))]
+    if not items:
+        raise BadInput(f"{where}: the dataset is empty")
+    # A random augmentation would make the measured risk that of other inputs than the stored ones.
+    for index in range(min(_PROBE, len(items))):
+        if not torch.equal(items[index][0], _item(dataset, index, where=where)[0]):
+            raise BadInput(
+                f"{where}: item {index} of the dataset is different each time it is read; remove "
+                "the random augmentation, because a certificate is about the examples themselves"
+            )
+    inputs = [item[0] for item in items]
+    shapes = {tuple(tensor.shape) for tensor in inputs}
+    if len(shapes) > 1:
+        raise BadInput(f"{where}: inputs have different shapes {sorted(shapes)[:4]}")
+    return torch.stack(inputs), [item[1] for item in items]
+
+
+def _item(dataset: Any, index: int, *, where: str) -> tuple[Tensor, Any]:
+    item = dataset[index]
+    if not isinstance(item, (tuple, list)) or len(item) != 2:
+        raise BadInput(f"{where}: item {index} of the dataset is not a pair (input, label)")
+    value, label = item
+    if not isinstance(value, Tensor):
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            raise BadInput(
+                f"{where}: input {index} is a {type(value).__name__}, not a tensor; add a "
+                "transform that turns it into numbers"
+            )
+        value = torch.from_numpy(np.array(array))
+    return value, label.item() if isinstance(label, Tensor) and label.numel() == 1 else label

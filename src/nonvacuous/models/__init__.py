@@ -1,0 +1,86 @@
+"""Reference architectures by name: build("mlp:600,600,600", (1, 28, 28), 10).
+
+To add one, write a builder that takes the text after the colon, the shape of one example and the
+number of classes, and put it into BUILDERS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+
+from nonvacuous.errors import BadInput
+from nonvacuous.models.cnn import Cnn
+from nonvacuous.models.mlp import Mlp
+
+__all__ = ["BUILDERS", "Cnn", "Mlp", "build"]
+
+Builder = Callable[[str, tuple[int, ...], int], nn.Module]
+
+
+def _build_mlp(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return Mlp(example_shape, classes, widths=_sizes(arguments or "600,600", name="mlp"))
+
+
+def _build_cnn(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+    channels, _, hidden = (arguments or "32,64").partition("/")
+    if arguments.endswith("/"):
+        raise BadInput(f"model cnn:{arguments}: no width follows the /; write cnn:32,64/128")
+    return Cnn(
+        example_shape,
+        classes,
+        channels=_sizes(channels, name="cnn"),
+        hidden=_sizes(hidden, name="cnn") if hidden else (),
+    )
+
+
+BUILDERS: dict[str, Builder] = {"mlp": _build_mlp, "cnn": _build_cnn}
+"""Every architecture by name. mlp:600,600 has two hidden layers; cnn:32,64/128 has two
+convolutional blocks and one hidden linear layer."""
+
+
+def build(
+    name: str, example_shape: Sequence[int], classes: int, *, seed: int | None = None
+) -> nn.Module:
+    """A freshly initialized network for inputs of this shape.
+
+    name            mlp:WIDTHS or cnn:CHANNELS or cnn:CHANNELS/WIDTHS, sizes separated by commas
+    example_shape   the shape of one input, such as (1, 28, 28) or (20,)
+    seed            makes the initial weights reproducible and leaves torch's global random state
+                    alone; without it they follow that state
+    """
+    kind, _, arguments = name.partition(":")
+    if kind not in BUILDERS:
+        raise BadInput(
+            f"there is no model {name!r}; known are {', '.join(BUILDERS)}, for instance "
+            "mlp:600,600 or cnn:32,64 (for your own use package.module:function)"
+        )
+    shape = tuple(example_shape)
+    if not shape or not all(_is_positive_integer(size) for size in shape):
+        raise BadInput(
+            f"model {name}: {shape} is not the shape of an input; give (d,) or (c, h, w)"
+        )
+    if not _is_positive_integer(classes) or classes < 2:
+        raise BadInput(f"model {name}: {classes!r} classes; give a whole number from 2 up")
+    with contextlib.ExitStack() as stack:
+        if seed is not None:
+            stack.enter_context(torch.random.fork_rng(devices=[]))
+            torch.manual_seed(seed)
+        return BUILDERS[kind](arguments, shape, classes)
+
+
+def _is_positive_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _sizes(text: str, *, name: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+        raise BadInput(
+            f"model {name}: {text!r} is not a list of sizes; write whole numbers separated by "
+            f"commas, such as {name}:64,32"
+        )
+    return tuple(int(part) for part in parts)
