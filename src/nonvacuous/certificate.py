@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.errors import BadInput, InvalidCertificate
+from nonvacuous.files import write_atomically
 from nonvacuous.records import (
     Assumption,
     BoundRecord,
@@ -107,8 +108,13 @@ class Certificate(Record):
 
     @property
     def is_vacuous(self) -> bool:
-        """True when the promise says nothing: the risk of any predictor is at most 1."""
-        return self.status == "refused" or self.risk_upper >= 1.0
+        """True when the promise says nothing worth knowing: guessing errs no more often.
+
+        (The kl-inverse stays below 1 however large the KL: comparing with 1 would call 0.9987 a
+        result.)
+        """
+        useless = self.guessing if self.loss.name == "zero-one" else 1.0
+        return self.status == "refused" or self.risk_upper >= useless
 
     @property
     def guessing(self) -> float:
@@ -119,12 +125,7 @@ class Certificate(Record):
         """Write the certificate as JSON; a reader never sees half of it."""
         target = Path(path)
         text = self.model_dump_json(indent=2) + "\n"
-        temporary = target.with_name(target.name + ".part")
-        with open(temporary, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
+        write_atomically(target, lambda stream: stream.write(text.encode()))
         return target
 
     @classmethod
@@ -163,7 +164,7 @@ class Certificate(Record):
         what = f"{self.loss.name} risk of {PREDICTORS[self.predictor]}"
         if self.status == "refused":
             return f"REFUSED: no promise about the {what}."
-        note = " (vacuous: this says nothing)" if self.is_vacuous else ""
+        note = " (vacuous: guessing does as well)" if self.is_vacuous else ""
         return f"{self.status.upper()}: {what} <= {rounded_up(self.risk_upper)}{note}"
 
     def _confidence(self) -> str:

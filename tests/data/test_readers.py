@@ -68,7 +68,7 @@ def test_idx_of_floats(tmp_path):
         (bytes([0, 0, 8, 2]) + b"\xff" * 8 + b"12", "announces"),
         (bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"12", "announces|unpacked"),
         (
-            gzip.compress(bytes([0, 0, 8, 1]) + struct.pack(">I", 500) + bytes(500))[:-12],
+            gzip.compress(bytes([0, 0, 8, 1]) + struct.pack(">I", 500) + bytes(500), mtime=0)[:-12],
             "unpacked",
         ),
         (b"\x1f\x8b" + b"garbage", "unpacked"),

@@ -59,7 +59,10 @@ class ConfidenceBudget:
 
     @property
     def remaining(self) -> float:
-        return float(_exactly(self._failure) - self._spent())
+        """What can still be spent: rounded down, so that spending it never overdraws."""
+        exact = _exactly(self._failure) - self._spent()
+        rest = float(exact)
+        return rest if _exactly(rest) <= exact else down(rest)
 
     def spend(self, name: str, failure: float, reason: str) -> float:
         """Write one line and return ``failure``; raise :class:`Overspent` if it is not there."""
@@ -72,9 +75,24 @@ class ConfidenceBudget:
         rest = self.remaining
         if rest <= 0.0:
             raise Overspent(f"Nothing is left for {name!r}: {self._account()}")
-        if _exactly(rest) + self._spent() > _exactly(self._failure):
-            rest = down(rest)
         return self.spend(name, rest, reason)
+
+    def choose(self, name: str, failure: float, *, choices: int, reason: str) -> float:
+        """Spend ``failure`` once on ``choices`` equally likely alternatives; return one's share.
+
+        The alternatives are fixed before the data; any one of them may then be reported.
+        """
+        total = checks.failure_probability(failure)
+        if isinstance(choices, bool) or not isinstance(choices, int) or choices < 1:
+            raise BadInput(f"choices must be a whole number from 1 up, got choices = {choices!r}.")
+        share = float(Fraction(total) / choices)
+        if share < checks.SMALLEST_FAILURE:
+            raise Overspent(
+                f"{name!r} shares failure = {failure!r} among {choices} choices: nothing is left "
+                "for each. Search a smaller grid."
+            )
+        self._write(Spend(name, total, reason, choices))
+        return share
 
     def union(
         self,
@@ -88,7 +106,8 @@ class ConfidenceBudget:
         """Spend ``failure`` once on a whole grid fixed before the data; return each point's share.
 
         Give either the number of equally likely ``choices`` or prior ``weights`` that sum to at
-        most one. Any one of the grid's claims may then be reported, each at its own share.
+        most one. Any one of the grid's claims may then be reported, each at its own share. For a
+        grid too large to list, :meth:`choose` gives the one share that all points have.
         """
         total = checks.failure_probability(failure)
         if (choices is None) == (weights is None):
@@ -98,17 +117,15 @@ class ConfidenceBudget:
             )
         if choices is not None:
             number = checks.count("choices", choices, minimum=1)
-            shares = (total / number,) * number
-        else:
-            assert weights is not None
-            parts = [checks.positive("weights", weight) for weight in weights]
-            if not parts or sum(map(_exactly, parts)) > 1:
-                raise BadInput(
-                    f"weights must be positive and sum to at most 1, got weights = {weights!r}."
-                )
-            shares = tuple(total * part for part in parts)
-        self._write(Spend(name, total, reason, len(shares)))
-        return shares
+            return (self.choose(name, total, choices=number, reason=reason),) * number
+        assert weights is not None
+        parts = [checks.positive("weights", weight) for weight in weights]
+        if not parts or sum(map(_exactly, parts)) > 1:
+            raise BadInput(
+                f"weights must be positive and sum to at most 1, got weights = {weights!r}."
+            )
+        self._write(Spend(name, total, reason, len(parts)))
+        return tuple(total * part for part in parts)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -125,9 +142,8 @@ class ConfidenceBudget:
         try:
             budget = cls(record["failure"])
             for entry in record["entries"]:
-                choices = checks.count("choices", entry["choices"], minimum=1)
-                failure = checks.failure_probability(entry["failure"])
-                budget._write(Spend(entry["name"], failure, entry["reason"], choices))
+                failure, choices = entry["failure"], entry["choices"]
+                budget.choose(entry["name"], failure, choices=choices, reason=entry["reason"])
         except (KeyError, TypeError) as error:
             raise BadInput(f"This is not a confidence budget: {record!r} ({error!r}).") from error
         return budget

@@ -1,0 +1,189 @@
+"""The rules by which the numbers of a certificate follow from one another.
+
+Whoever writes a certificate and whoever checks it call the same functions, so that "agrees" means
+equal to the last bit, on any machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
+from typing import Protocol
+
+from nonvacuous.audit.theorems import bound_record, recompute_bound
+from nonvacuous.bounds import holdout, sampling, sampling_bounded
+from nonvacuous.bounds.rounding import up
+from nonvacuous.certificate import PREDICTORS, Certificate, status_of
+from nonvacuous.errors import BadInput
+from nonvacuous.records import Assumption, BudgetRecord, KlTerm, SpendRecord
+
+__all__ = [
+    "BOUND_LINE",
+    "SAMPLING_LINE",
+    "bound_record",
+    "counts_of",
+    "line",
+    "recompute_bound",
+    "sampled_risk",
+    "share",
+    "statement",
+    "statement_of",
+    "total_nats",
+    "twin_risk",
+]
+
+#: The ledger line that the bound's failure probability comes from, and the one of the sampling.
+BOUND_LINE = "bound"
+SAMPLING_LINE = "sampling"
+
+
+class Counts(Protocol):
+    """What the sampling rule needs of an estimate or of its record."""
+
+    @property
+    def errors(self) -> int | None: ...
+    @property
+    def trials(self) -> int: ...
+    @property
+    def total(self) -> float | None: ...
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def identical(self) -> bool: ...
+
+
+def total_nats(terms: Iterable[KlTerm | float] | Mapping[str, float]) -> float:
+    """The KL over all tensors: the exactly rounded sum, then one step up unless it is zero.
+
+    >>> total_nats([0.1, 0.2, 0.3]) > 0.6
+    True
+    """
+    values = terms.values() if isinstance(terms, Mapping) else terms
+    total = math.fsum(term.nats if isinstance(term, KlTerm) else term for term in values)
+    return math.nextafter(total, math.inf) if total > 0.0 else 0.0
+
+
+def line(budget: BudgetRecord, name: str) -> SpendRecord:
+    """The ledger line of that name; :class:`BadInput` if the ledger has none."""
+    for entry in budget.entries:
+        if entry.name == name:
+            return entry
+    names = ", ".join(entry.name for entry in budget.entries)
+    raise BadInput(f"budget has no line {name!r} (its lines: {names}); nothing paid for it.")
+
+
+def share(entry: SpendRecord) -> float:
+    """What one of a line's equally likely choices may spend."""
+    try:
+        value = float(Fraction(entry.failure) / entry.choices)
+    except OverflowError:
+        value = 0.0
+    if value <= 0.0:
+        raise BadInput(
+            f"budget line {entry.name!r} is divided by {entry.choices} choices; nothing is left."
+        )
+    return value
+
+
+def counts_of(estimate: Counts) -> tuple[int | None, float | None]:
+    """(errors, total) as a certificate records them: exactly one of the two.
+
+    Trials that are right or wrong travel as ``errors``, all others as the ``total`` of their
+    losses.
+    """
+    if estimate.scheme != "shared draws" and estimate.errors is not None:
+        return estimate.errors, None
+    if estimate.total is None:
+        raise BadInput(f"an estimate of scheme {estimate.scheme!r} must carry the sum of losses.")
+    return None, estimate.total
+
+
+def sampled_risk(risk: Counts, failure: float | None) -> float:
+    """Upper end of the empirical risk from its counts.
+
+    ``failure`` is the share of the sampling line; None where nothing was sampled ("every example
+    once"), and then the risk is the plain frequency.
+    """
+    if risk.scheme == "every example once":
+        if risk.total is not None:
+            return min(1.0, up(risk.total / risk.trials, ulps=1))
+        if risk.errors is None:
+            raise BadInput("a risk needs errors, or a total of losses.")
+        return risk.errors / risk.trials
+    if failure is None:
+        raise BadInput(f"a risk of scheme {risk.scheme!r} was sampled; its price must be paid.")
+    if risk.total is not None:
+        return sampling_bounded(total=risk.total, trials=risk.trials, failure=failure)
+    if risk.scheme == "shared draws":
+        raise BadInput("shared draws are trials in [0, 1]: their total is needed, not errors.")
+    if risk.errors is None:
+        raise BadInput("a risk needs errors, or a total of losses.")
+    return sampling(
+        errors=risk.errors, trials=risk.trials, failure=failure, identical=risk.identical
+    )
+
+
+def twin_risk(*, errors: int, examples: int, failure: float) -> float:
+    """What a plain held-out test promises."""
+    return holdout(errors=errors, examples=examples, failure=failure)
+
+
+def statement(
+    *,
+    predictor: str,
+    loss: str,
+    risk_upper: float,
+    confidence: float,
+    examples: int,
+    data: str,
+    assumptions: Iterable[Assumption] = (),
+) -> str:
+    """The promise in words, with its number rounded up and its conditions named.
+
+    >>> statement(predictor="deterministic", loss="zero-one", risk_upper=0.03171, confidence=0.95,
+    ...           examples=1000, data="digits")
+    'With confidence 0.95 over the draw of the 1000 bound examples of digits, the zero-one risk of \
+the network is at most 0.0318.'
+    """
+    known = tuple(assumptions)
+    status = status_of(known)
+    about = f"the {loss} risk of {PREDICTORS[predictor]}"
+    troubled = {
+        effect: ", ".join(dict.fromkeys(a.name for a in known if a.effect == effect))
+        for effect in ("conditional", "refused")
+    }
+    if status == "refused":
+        return f"No promise is made about {about}. Found false: {troubled['refused']}."
+    beside = {
+        "stochastic": " and of the Monte-Carlo trials",
+        "drawn": " and of the network",
+    }.get(predictor, "")
+    text = (
+        f"With confidence {confidence!r} over the draw of the {examples} bound examples of "
+        f"{data}{beside}, {about} is at most {_rounded_up(risk_upper)}."
+    )
+    if risk_upper >= 1.0:
+        text += " This says nothing: every risk is at most 1."
+    if status == "conditional":
+        text += f" This holds only on the condition that: {troubled['conditional']}."
+    return text
+
+
+def statement_of(certificate: Certificate) -> str:
+    """The statement that the certificate's own fields make."""
+    return statement(
+        predictor=certificate.predictor,
+        loss=certificate.loss.name,
+        risk_upper=certificate.risk_upper,
+        confidence=certificate.confidence,
+        examples=certificate.data.bound.examples,
+        data=certificate.data.name,
+        assumptions=certificate.assumptions,
+    )
+
+
+def _rounded_up(risk: float) -> str:
+    """Four decimals, never below the number itself."""
+    return str(Decimal(risk).quantize(Decimal("0.0001"), rounding=ROUND_CEILING))

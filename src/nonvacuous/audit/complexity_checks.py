@@ -1,0 +1,258 @@
+"""The distance between posterior and prior: complete, current, and summed without loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nonvacuous.audit.arithmetic import total_nats
+from nonvacuous.audit.digests import fixed_tensors
+from nonvacuous.audit.drawing import draw_network
+from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.registry import RANDOM_MODES, Outcome, check, holds, refuse
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import BadInput
+from nonvacuous.records import ComplexityRecord, KlTerm
+
+#: Two correct evaluations of the same formula may differ by this much, relative and per weight.
+RELATIVE = 1e-9
+PER_WEIGHT = 1e-12
+_BLOCK = 1 << 20
+
+
+def parts(evidence: Evidence) -> tuple[DiagonalGaussian, DiagonalGaussian, ComplexityRecord]:
+    """Posterior, prior and their distance; :class:`BadInput` if one is missing."""
+    found = (evidence.posterior, evidence.prior, evidence.complexity)
+    if found[0] is None or found[1] is None or found[2] is None:
+        raise BadInput(
+            f"mode {evidence.mode!r} needs a posterior, a prior and a complexity; one is missing."
+        )
+    return found[0], found[1], found[2]
+
+
+def tolerance(nats: float, weights: int) -> float:
+    return RELATIVE * abs(nats) + PER_WEIGHT * weights
+
+
+def slow_kl(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> dict[str, float]:
+    """KL by the textbook formula in extended precision: slow, and independent of the fast one."""
+    nats = {}
+    for name in posterior.names:
+        tensors = (
+            posterior.means[name],
+            posterior.scales[name],
+            prior.means[name],
+            prior.scales[name],
+        )
+        # Through float64: numpy knows neither bfloat16 nor the devices of torch.
+        flat = [tensor.detach().cpu().double().reshape(-1).numpy() for tensor in tensors]
+        total = np.longdouble(0)
+        for start in range(0, flat[0].size, _BLOCK):
+            m, s, prior_m, prior_s = (
+                part[start : start + _BLOCK].astype(np.longdouble) for part in flat
+            )
+            quadratic = (s * s + (m - prior_m) ** 2) / (2 * prior_s * prior_s)
+            total += (np.log(prior_s) - np.log(s) + quadratic - np.longdouble(0.5)).sum()
+        nats[name] = float(total)
+    return nats
+
+
+def disagreement(
+    terms: tuple[KlTerm, ...], recomputed: Mapping[str, float]
+) -> tuple[KlTerm, float] | None:
+    """The first term that is not the recomputed one, up to rounding."""
+    for term in terms:
+        value = recomputed.get(term.tensor)
+        if value is None or not abs(term.nats - value) <= tolerance(value, term.size):
+            return term, float("nan") if value is None else value
+    return None
+
+
+@check(rows=(2,), name="prior and posterior cover every parameter", modes=RANDOM_MODES)
+def every_parameter(evidence: Evidence) -> Outcome:
+    posterior, prior, _ = parts(evidence)
+    parameters = dict(evidence.module.named_parameters())
+    fixed = evidence.fixed_before or {}
+    for name, parameter in parameters.items():
+        for who, distribution in (("posterior", posterior), ("prior", prior)):
+            if name not in distribution.means:
+                if name in fixed:
+                    continue
+                return refuse(
+                    f"parameter {name!r} ({parameter.numel()} weights) is not in the {who} and was "
+                    "not recorded before the bound examples were seen, so what it learned is not "
+                    "paid for. Build the distributions from all parameters of the network."
+                )
+            if distribution.means[name].shape != parameter.shape:
+                return refuse(
+                    f"parameter {name!r} has shape {tuple(parameter.shape)} in the network but "
+                    f"{tuple(distribution.means[name].shape)} in the {who}. Build the "
+                    "distributions from this network."
+                )
+    for who, distribution in (("posterior", posterior), ("prior", prior)):
+        foreign = [name for name in distribution.names if name not in parameters]
+        if foreign:
+            return refuse(
+                f"the {who} has a tensor {foreign[0]!r} that the network does not have: it belongs "
+                "to another network."
+            )
+    if set(posterior.names) != set(prior.names):
+        odd = sorted(set(posterior.names) ^ set(prior.names))[0]
+        return refuse(f"{odd!r} is in one of posterior and prior only; the KL is not defined.")
+    return holds(f"all {len(parameters)} parameter tensors are in both, or are fixed.")
+
+
+@check(rows=(2,), name="the KL counts every random tensor", modes=RANDOM_MODES)
+def every_term(evidence: Evidence) -> Outcome:
+    posterior, _, complexity = parts(evidence)
+    listed = [term.tensor for term in complexity.terms]
+    if len(set(listed)) != len(listed):
+        return refuse("the KL lists a tensor twice; list every tensor of the posterior once.")
+    for name in posterior.names:
+        if name not in listed:
+            return refuse(
+                f"the KL leaves out {name!r} ({posterior.means[name].numel()} weights): the sum is "
+                "too small. List every tensor of the posterior."
+            )
+    for term in complexity.terms:
+        size = posterior.means[term.tensor].numel() if term.tensor in posterior.means else 0
+        if term.size != size:
+            return refuse(
+                f"the KL says that {term.tensor!r} has {term.size} weights; the posterior has "
+                f"{size}. Recompute the terms with posterior.kl_to(prior)."
+            )
+    return holds(f"{len(listed)} tensors, {posterior.weights} weights.")
+
+
+@check(rows=(2, 4), name="what is not random was fixed before the bound examples")
+def fixed_parts(evidence: Evidence) -> Outcome:
+    if evidence.mode not in RANDOM_MODES:
+        return holds("the whole network was fixed before it met the examples it is tested on.")
+    posterior, _, _ = parts(evidence)
+    now = fixed_tensors(evidence.module, posterior.names)
+    if not now:
+        return holds("the network has no buffers and no parameter outside the posterior.")
+    before = evidence.fixed_before
+    if before is None:
+        return refuse(
+            f"the network has tensors outside the posterior (the first is {next(iter(now))!r}), "
+            "and nobody recorded them before the bound examples were seen: batch statistics "
+            "learned there would not be paid for. Record them when the prior is made, or use a "
+            "network without them."
+        )
+    for name, tensor in now.items():
+        if name not in before:
+            return refuse(f"{name!r} was not recorded before the bound examples were seen.")
+        if not _same(tensor, before[name]):
+            return refuse(
+                f"{name!r} is neither random nor what it was before the bound examples were seen "
+                "(batch statistics that were updated, or a layer trained outside the posterior), "
+                "so the KL does not pay for it. Freeze it at its earlier value."
+            )
+    return holds(f"{len(now)} tensors outside the posterior are equal to their earlier values.")
+
+
+@check(rows=(2, 16), name="all weights are finite")
+def finite(evidence: Evidence) -> Outcome:
+    named: dict[str, Tensor] = {name: t.detach() for name, t in evidence.module.named_parameters()}
+    named |= {name: t.detach() for name, t in evidence.module.named_buffers()}
+    for who, distribution in (("posterior", evidence.posterior), ("prior", evidence.prior)):
+        if distribution is not None:
+            named |= {f"{who} means of {name}": t for name, t in distribution.means.items()}
+            named |= {f"{who} scales of {name}": t for name, t in distribution.scales.items()}
+    for name, tensor in named.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            return refuse(f"{name!r} holds NaN or infinity: training diverged. Train again.")
+    return holds(f"no NaN or infinity in {len(named)} tensors.")
+
+
+@check(rows=(3,), name="the KL belongs to the frozen posterior", modes=RANDOM_MODES)
+def current(evidence: Evidence) -> Outcome:
+    posterior, prior, complexity = parts(evidence)
+    digest = posterior.digest()
+    if evidence.posterior_at_kl != digest:
+        return refuse(
+            "the posterior changed after the KL was computed (another digest): the KL is that of "
+            "an earlier one. Compute it from the frozen posterior."
+        )
+    wrong = disagreement(complexity.terms, posterior.kl_to(prior))
+    if wrong is not None:
+        term, value = wrong
+        return refuse(
+            f"the KL of {term.tensor!r} is recorded as {term.nats!r} nats; the frozen tensors give "
+            f"{value!r}. Compute it from the frozen posterior."
+        )
+    return holds("recomputed from the frozen tensors, term by term.")
+
+
+@check(rows=(20,), name="an independent formula gives the same KL", modes=RANDOM_MODES)
+def same_by_textbook(evidence: Evidence) -> Outcome:
+    posterior, prior, complexity = parts(evidence)
+    wrong = disagreement(complexity.terms, slow_kl(posterior, prior))
+    if wrong is not None:
+        term, value = wrong
+        return refuse(
+            f"the KL of {term.tensor!r} is recorded as {term.nats!r} nats; the textbook formula "
+            f"with scales as standard deviations gives {value!r}. Were variances passed as scales?"
+        )
+    return holds("the textbook formula in extended precision agrees, term by term.")
+
+
+@check(rows=(21,), name="the KL is summed in float64 and rounded up", modes=RANDOM_MODES)
+def summed_upward(evidence: Evidence) -> Outcome:
+    _, _, complexity = parts(evidence)
+    total = total_nats(complexity.terms)
+    if complexity.kl_nats != total:
+        return refuse(
+            f"the terms of the KL sum to {total!r} nats, not to {complexity.kl_nats!r}. Sum them "
+            "with audit.arithmetic.total_nats."
+        )
+    return holds(f"{len(complexity.terms)} terms sum to {total:.6g} nats.")
+
+
+@check(
+    rows=(3, 17),
+    name="the price of the drawn network is its own",
+    modes=RANDOM_MODES,
+    predictors=("drawn",),
+)
+def drawn_price(evidence: Evidence) -> Outcome:
+    posterior, prior, complexity = parts(evidence)
+    weights = draw_network(posterior, evidence.risk.seed)
+    if evidence.drawn is not None:
+        for name, tensor in weights.items():
+            if name not in evidence.drawn or not _same(tensor, evidence.drawn[name]):
+                return refuse(
+                    f"the weights {name!r} of the drawn network are not those that the recorded "
+                    "seed draws from the posterior. Draw them with audit.drawing.draw_network."
+                )
+    place = posterior.device
+    weights = {name: tensor.to(place) for name, tensor in weights.items()}
+    if "log_density_ratio" in evidence.bound.inputs:
+        ratio = posterior.log_density_ratio(prior, weights)
+        claimed = complexity.log_density_ratio
+        # The ratio is a difference of large sums, so rounding counts per weight.
+        slack = tolerance(ratio, 10 * posterior.weights) + RELATIVE * complexity.kl_nats
+        if claimed is None or not abs(claimed - ratio) <= slack:
+            return refuse(
+                f"ln dQ/dP of the drawn network is recorded as {claimed!r}; its weights give "
+                f"{ratio!r}."
+            )
+    if "renyi_nats" in evidence.bound.inputs:
+        renyi = total_nats(posterior.renyi_to(prior, float(evidence.bound.inputs["order"])))
+        claimed = float(evidence.bound.inputs["renyi_nats"])
+        if not abs(claimed - renyi) <= tolerance(renyi, 10 * posterior.weights):
+            return refuse(f"the Renyi divergence is recorded as {claimed!r} nats; it is {renyi!r}.")
+    return holds("drawn again from the recorded seed, and priced again.")
+
+
+def _same(first: Tensor, second: Tensor) -> bool:
+    """Equal bits, wherever the tensors live."""
+    one, other = first.detach().cpu(), second.detach().cpu()
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    flat = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)]
+    return torch.equal(flat[0], flat[1])

@@ -1,0 +1,231 @@
+"""Which examples did what: the n of the theorem, what the prior saw, copies, independence."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from nonvacuous.audit.digests import example_set, index_digest
+from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.registry import (
+    RANDOM_MODES,
+    Outcome,
+    asserted,
+    check,
+    doubtful,
+    holds,
+    refuse,
+    unknowable,
+)
+
+#: An untrained network errs on more than this part of what guessing errs on, where there are many
+#: classes. With few of them luck is likely: of two clusters, any line between them tells half.
+KNOWING = 1.0 / 3.0
+MANY_CLASSES = 5
+#: Names that verification asks for.
+SEEN = "the prior saw no bound example"
+COPIES = "no example has a copy in another part of the data"
+
+
+@check(rows=(1,), name="n comes from the stored indices")
+def counted_examples(evidence: Evidence) -> Outcome:
+    stored = evidence.bound_examples
+    used = evidence.bound.inputs.get("examples")
+    if isinstance(used, bool) or not isinstance(used, int) or used != stored:
+        return refuse(
+            f"the bound was computed with n = {used!r}, but the stored split has {stored} bound "
+            "examples: examples that trained the prior, or were never looked at, do not count. "
+            "Compute the bound with the size of split.bound."
+        )
+    if evidence.data is not None:
+        expected = example_set(evidence.examples, evidence.split.bound)
+        if evidence.data.bound != expected:
+            return refuse(
+                f"the record of the bound examples ({evidence.data.bound.examples} examples) does "
+                f"not describe the stored split ({expected.examples} examples). Make it with "
+                "audit.digests.example_set(examples, split.bound)."
+            )
+    return holds(f"n = {stored}, the number of stored indices of bound examples.")
+
+
+@check(rows=(1, 6), name="the split belongs to these examples")
+def split_fits(evidence: Evidence) -> Outcome:
+    evidence.split.check_fits(evidence.examples)
+    if not evidence.bound_examples:
+        return refuse("the split has no bound examples; a bound needs at least one.")
+    if evidence.split.content:
+        return holds("the split names the content of the examples it was made for.")
+    return holds("every index of the split is an example of the data.")
+
+
+@check(rows=(6,), name=SEEN, modes=RANDOM_MODES)
+def prior_saw_nothing(evidence: Evidence) -> Outcome:
+    saw = evidence.prior_saw
+    if evidence.prior_saw_digest is not None and (
+        saw is None or index_digest(np.unique(saw)) != evidence.prior_saw_digest
+    ):
+        return refuse(
+            "the prior records other examples than those it is said to have seen; pass the split "
+            "that the prior was learned on, with its bound part outside of them."
+        )
+    if saw is None:
+        return asserted("the prior was fitted on no example, as stated by the one who made it.")
+    outcome = _seen(evidence, saw, who="prior", remedy="train it on split.prior alone")
+    if outcome is not None:
+        return outcome
+    kept = np.intersect1d(saw, evidence.split.heldout)
+    if kept.size:
+        return refuse(
+            f"the prior was fitted on {kept.size} held-out examples (the first is {int(kept[0])}), "
+            "which the comparison beside the certificate counts as unseen. Train it on "
+            "split.prior alone."
+        )
+    return holds(f"the prior was fitted on {len(saw)} examples; none is a bound example.")
+
+
+@check(rows=(6,), name="the preprocessing saw no bound example")
+def preprocessing_saw_nothing(evidence: Evidence) -> Outcome:
+    saw = evidence.preprocessing_saw
+    if saw is None:
+        return asserted(
+            f"the preprocessing ({evidence.evaluation_transform}) was not fitted to any example, "
+            "as stated by the one who chose it."
+        )
+    outcome = _seen(evidence, saw, who="preprocessing", remedy="fit it on split.prior alone")
+    return outcome or holds(f"it was fitted on {len(saw)} examples; none is a bound example.")
+
+
+@check(rows=(6,), name="the starting weights saw no bound example", modes=RANDOM_MODES)
+def start_saw_nothing(evidence: Evidence) -> Outcome:
+    if evidence.pretrained:
+        return asserted(
+            "the weights that training started from were trained on other, independent data, as "
+            "declared by the user."
+        )
+    if evidence.start is not None and evidence.examples.classes >= MANY_CLASSES:
+        error, guessing = _error_before_training(evidence.start, evidence)
+        if error < KNOWING * guessing:
+            return refuse(
+                f"before any training here the network already errs on only {error:.1%} of the "
+                f"bound examples (guessing: {guessing:.1%}): its weights have seen them, or data "
+                "like them. Start from untrained weights; or, if the weights were trained on other "
+                "data that are independent of these, declare pretrained=True."
+            )
+    return asserted(
+        "the weights that the prior starts from were chosen without the bound examples, as stated "
+        "by the one who made them."
+    )
+
+
+def _error_before_training(start: nn.Module, evidence: Evidence) -> tuple[float, float]:
+    """(error rate on some bound examples, error rate of guessing). Untrained networks may be lucky
+    by a little, since their outputs cluster as the inputs do; they are never lucky by this much."""
+    chosen = evidence.examples.subset(evidence.split.bound[:2048])
+    device = next(start.parameters(), torch.empty(0)).device
+    with torch.no_grad():
+        outputs = start(chosen.inputs.to(device))
+    right = outputs.argmax(dim=1).cpu() == chosen.labels.cpu()
+    return 1.0 - float(right.double().mean()), 1.0 - 1.0 / chosen.classes
+
+
+@check(rows=(6, 23), name=COPIES)
+def no_copies(evidence: Evidence) -> Outcome:
+    # Inputs are compared without labels: a relabeled copy leaks just as well.
+    hashes = evidence.examples.input_hashes()
+    split = evidence.split
+    prior = (
+        split.prior if evidence.prior_saw is None else np.union1d(split.prior, evidence.prior_saw)
+    )
+    copies = _copies(hashes, prior, split.bound)
+    if copies.size and evidence.mode in RANDOM_MODES and evidence.prior_saw is not None:
+        return refuse(
+            f"{copies.size} bound examples (the first is {int(copies[0])}) are copies of examples "
+            "that the prior was fitted on, under another index. Split with split_examples, which "
+            "keeps copies in one part."
+        )
+    for first, second, names in (
+        (prior, split.bound, "prior and bound"),
+        (split.bound, split.heldout, "bound and held-out"),
+        (prior, split.heldout, "prior and held-out"),
+    ):
+        shared = _copies(hashes, first, second)
+        if shared.size:
+            return doubtful(
+                f"{shared.size} examples (the first is {int(shared[0])}) occur in the {names} "
+                "parts, so the parts are not independent. Split with split_examples, which keeps "
+                "copies in one part."
+            )
+    return holds("compared by content, no input occurs in two parts." + _beside(evidence, hashes))
+
+
+@check(rows=(23,), name="examples do not come in groups")
+def no_groups(evidence: Evidence) -> Outcome:
+    if evidence.groups_declared:
+        return doubtful(
+            "the user declared groups (one patient, one document, one time series): examples of a "
+            "group are not independent, and the theorem counts them as if they were. Keep one "
+            "example of each group, or read the promise as one about groups."
+        )
+    return asserted("no groups were declared.")
+
+
+@check(rows=(23,), name="examples are independent and identically distributed")
+def independent(evidence: Evidence) -> Outcome:
+    hashes = evidence.examples.input_hashes()[evidence.split.bound]
+    repeats = len(hashes) - len(np.unique(hashes))
+    note = f" {repeats} bound examples repeat the input of another one." if repeats else ""
+    return unknowable(
+        "every promise here is about draws from the one distribution that the bound examples were "
+        f"drawn from, independently; no file can show this.{note}"
+    )
+
+
+@check(rows=(24,), name="the data are what they are said to be")
+def honest_source(evidence: Evidence) -> Outcome:
+    return unknowable(
+        f"that the {evidence.bound_examples} examples of {evidence.examples.name} were collected "
+        "as described, and not selected, is known only to whoever collected them."
+    )
+
+
+def _seen(evidence: Evidence, saw: np.ndarray, *, who: str, remedy: str) -> Outcome | None:
+    indices = np.asarray(saw)
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        return refuse(f"the record of what the {who} saw is not a list of indices.")
+    if indices.size and (indices.min() < 0 or int(indices.max()) >= len(evidence.examples)):
+        return refuse(
+            f"the {who} records indices outside the {len(evidence.examples)} examples; it was made "
+            "with other data."
+        )
+    shared = np.intersect1d(indices, evidence.split.bound)
+    if shared.size:
+        return refuse(
+            f"the {who} was fitted on {shared.size} bound examples (the first is "
+            f"{int(shared[0])}): the bound counts them as unseen. To fix it, {remedy}."
+        )
+    copies = _copies(evidence.examples.input_hashes(), indices, evidence.split.bound)
+    if copies.size:
+        return refuse(
+            f"{copies.size} bound examples (the first is {int(copies[0])}) are copies of examples "
+            f"that the {who} was fitted on. Split with split_examples, which keeps copies "
+            f"together, and {remedy}."
+        )
+    return None
+
+
+def _copies(hashes: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Indices of ``second`` whose content also occurs among ``first``."""
+    return np.asarray(second)[np.isin(hashes[second], hashes[first])]
+
+
+def _beside(evidence: Evidence, hashes: np.ndarray) -> str:
+    if evidence.test is None:
+        return ""
+    copies = int(np.isin(evidence.test.input_hashes(), hashes).sum())
+    if not copies:
+        return " No test input occurs among them either."
+    return (
+        f" {copies} of {len(evidence.test)} test inputs are copies of training inputs: this "
+        "touches the measured test error, not the promise."
+    )

@@ -1,0 +1,82 @@
+"""Fingerprints of examples, tensors and files, shared by whoever writes and whoever checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor, nn
+
+from nonvacuous.data import Examples
+from nonvacuous.data.files import sha256_of_file
+from nonvacuous.data.hashing import hash_of_hashes
+from nonvacuous.data.splits import index_digest
+from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.errors import BadInput
+from nonvacuous.records import ExampleSet
+
+__all__ = [
+    "content_digest",
+    "example_set",
+    "file_digest",
+    "fixed_tensors",
+    "index_digest",
+    "sorted_indices",
+    "tensors_digest",
+]
+
+
+def sorted_indices(indices: Sequence[int] | np.ndarray) -> np.ndarray:
+    """The indices as a sorted int64 array; a repeated or negative index is refused."""
+    array = np.asarray(indices)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise BadInput(
+            f"indices of examples must be a flat list of integers, got shape {array.shape} and "
+            f"dtype {array.dtype}."
+        )
+    array = np.sort(array.astype(np.int64))
+    if array.size and (array[0] < 0 or bool((array[1:] == array[:-1]).any())):
+        raise BadInput("indices of examples must be different and not negative.")
+    return array
+
+
+def content_digest(examples: Examples, indices: Sequence[int] | np.ndarray) -> str:
+    """SHA-256 over the content hashes of these examples, in the order of their indices."""
+    chosen = sorted_indices(indices)
+    if chosen.size and int(chosen[-1]) >= len(examples):
+        raise BadInput(
+            f"example {int(chosen[-1])} was asked for, but {examples.name} has only "
+            f"{len(examples)}: the indices belong to other data."
+        )
+    return hash_of_hashes(examples.content_hashes()[chosen])
+
+
+def example_set(examples: Examples, indices: Sequence[int] | np.ndarray) -> ExampleSet:
+    """The record of some examples: how many, which, and what they hold. Not for an empty set."""
+    chosen = sorted_indices(indices)
+    if not chosen.size:
+        raise BadInput(
+            f"a set of examples of {examples.name} is empty; leave the record out instead."
+        )
+    return ExampleSet(
+        examples=len(chosen),
+        index_digest=index_digest(chosen),
+        content_digest=content_digest(examples, chosen),
+    )
+
+
+def fixed_tensors(module: nn.Module, random: Iterable[str] = ()) -> dict[str, Tensor]:
+    """All that is not random in the network: buffers, and parameters not named in ``random``."""
+    names = set(random)
+    fixed = {
+        name: parameter.detach()
+        for name, parameter in module.named_parameters()
+        if name not in names
+    }
+    return fixed | {name: buffer.detach() for name, buffer in module.named_buffers()}
+
+
+def file_digest(path: str | Path) -> str:
+    """SHA-256 of a file's bytes."""
+    return sha256_of_file(Path(path))

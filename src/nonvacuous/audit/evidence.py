@@ -1,0 +1,100 @@
+"""Everything the audit looks at: the facts a certificate is made from, before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from nonvacuous.data import Examples, Split
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.records import (
+    BoundRecord,
+    BudgetRecord,
+    ComplexityRecord,
+    DataRecord,
+    RiskRecord,
+)
+from nonvacuous.risk import Loss
+
+
+@dataclass(frozen=True)
+class Search:
+    """Something that was chosen by looking at the bound examples.
+
+    ``charge`` says how it was paid: the name of a line in the budget with at least ``choices``
+    choices, or "free" with the reason (a choice of posterior costs nothing: the bound holds for
+    all posteriors at once), or None if nobody paid.
+    """
+
+    name: str
+    choices: int
+    charge: str | None
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The facts. Nothing here is recomputed from a claim; claims are what is checked against it."""
+
+    mode: str
+    predictor: str
+    #: Which predictor the risk was actually measured on.
+    measured_predictor: str
+    module: torch.nn.Module
+    examples: Examples
+    split: Split
+    loss: Loss
+    bound: BoundRecord
+    budget: BudgetRecord
+    risk: RiskRecord
+    seed: int
+    #: The evaluation inputs' transform, and the one the empirical risk was measured with.
+    evaluation_transform: str
+    risk_transform: str
+    searches: tuple[Search, ...] = ()
+    prior: DiagonalGaussian | None = None
+    posterior: DiagonalGaussian | None = None
+    complexity: ComplexityRecord | None = None
+    #: Digest of the posterior when the KL was computed, and when the risk was sampled.
+    posterior_at_kl: str | None = None
+    posterior_at_risk: str | None = None
+    #: Buffers and parameters outside the posterior, as they were before the bound examples were
+    #: seen: those of the prior's network, not those of the network that was trained.
+    fixed_before: Mapping[str, torch.Tensor] | None = None
+    #: Indices (into ``examples``) that the prior was fitted on, as the prior itself records them.
+    prior_saw: np.ndarray | None = None
+    #: Indices that fitted the preprocessing, if any was fitted.
+    preprocessing_saw: np.ndarray | None = None
+    #: Every random draw made, in order, as (purpose, seed); "freeze" marks the frozen posterior.
+    draws: tuple[tuple[str, int], ...] = ()
+    #: What touched the test examples, in order; "freeze" as above.
+    test_reads: tuple[str, ...] = ()
+    test: Examples | None = None
+    #: Certificates computed earlier on the same bound examples with other settings.
+    earlier_certificates: int = 0
+    #: The number of certificates on this bound set that the budget was divided by.
+    attempts_paid: int = 1
+    #: True if examples may be dependent (groups, time), as declared by the user; None if not said.
+    groups_declared: bool | None = None
+    #: The network before any training here, where it is at hand.
+    start: torch.nn.Module | None = None
+    #: True if the user declares that the starting weights were trained on other, independent data.
+    pretrained: bool = False
+    #: The weights of the one network that was drawn, for the predictor "drawn".
+    drawn: Mapping[str, torch.Tensor] | None = None
+    #: How many times weights were drawn independently for the risk; must be said for shared draws.
+    weight_draws: int | None = None
+    #: What the prior itself records about the examples it saw (``Prior.saw``).
+    prior_saw_digest: str | None = None
+    #: Claims that will go into the certificate, compared with the facts where they are given.
+    risk_upper: float | None = None
+    confidence: float | None = None
+    data: DataRecord | None = None
+
+    @property
+    def bound_examples(self) -> int:
+        """The n of the theorem."""
+        return len(self.split.bound)

@@ -1,0 +1,161 @@
+"""The failure probability: spent once, every search charged, earlier certificates remembered."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from nonvacuous.audit.arithmetic import BOUND_LINE, SAMPLING_LINE, line, share
+from nonvacuous.audit.evidence import Evidence, Search
+from nonvacuous.audit.registry import (
+    RANDOM_MODES,
+    Outcome,
+    asserted,
+    check,
+    doubtful,
+    holds,
+    refuse,
+)
+from nonvacuous.audit.theorems import theorem
+from nonvacuous.bounds import ConfidenceBudget
+from nonvacuous.records import BudgetRecord
+
+#: The ledger line that reserves failure probability for other certificates on the same examples.
+OTHERS_LINE = "other certificates"
+#: Searches that cost nothing where the theorem holds for all posteriors at once: those whose name
+#: begins with one of these words concern the posterior alone.
+FREE = ("posterior", "training", "checkpoint", "epochs", "objective", "rescaling", "trade_off")
+
+
+def rebuilt(budget: BudgetRecord) -> ConfidenceBudget:
+    """The ledger, with its rules checked again; overspending raises."""
+    return ConfidenceBudget.from_dict(budget.model_dump())
+
+
+@check(rows=(10,), name="the failure probability is spent once")
+def spent_once(evidence: Evidence) -> Outcome:
+    # Raises with the account in the message when more is spent than there is.
+    ledger = rebuilt(evidence.budget)
+    entry = line(evidence.budget, BOUND_LINE)
+    used = evidence.bound.inputs.get("failure")
+    if used != share(entry):
+        return refuse(
+            f"the bound was computed with failure = {used!r}, but its line in the ledger allows "
+            f"{share(entry)!r} ({entry.failure!r} shared by {entry.choices}). Use the share that "
+            "the budget returned."
+        )
+    if evidence.risk.scheme != "every example once":
+        line(evidence.budget, SAMPLING_LINE)
+    spends = " + ".join(f"{e.failure:.3g} ({e.name})" for e in evidence.budget.entries)
+    return holds(f"{spends} is at most {ledger.failure:g}.")
+
+
+@check(rows=(7, 8, 24), name="every search was paid for")
+def searches_paid(evidence: Evidence) -> Outcome:
+    charged: dict[str, int] = {}
+    for search in evidence.searches:
+        if search.choices < 1:
+            return refuse(f"the search {search.name!r} records {search.choices} choices.")
+        if search.choices == 1:
+            continue
+        if search.charge is None:
+            return refuse(
+                f"{search.name!r} was chosen among {search.choices} by looking at the bound "
+                "examples, and nobody paid: the best of many is not one. Charge it to the ledger "
+                "with budget.union, or fix it before the data."
+            )
+        if search.charge == "free":
+            wrong = _not_free(evidence, search)
+            if wrong is not None:
+                return wrong
+            continue
+        charged[search.charge] = charged.get(search.charge, 1) * search.choices
+    for name, choices in charged.items():
+        if name not in (BOUND_LINE, SAMPLING_LINE):
+            return refuse(
+                f"a search is charged to {name!r}, which is not a line that the bound draws on; "
+                f"charge it to {BOUND_LINE!r}."
+            )
+        entry = line(evidence.budget, name)
+        if entry.choices < choices:
+            return refuse(
+                f"the line {name!r} of the ledger pays for {entry.choices} choices, but "
+                f"{choices} were searched. Divide its failure probability by {choices}."
+            )
+    paid = [s.name for s in evidence.searches if s.choices > 1]
+    return holds("searched and accounted for: " + (", ".join(paid) or "nothing") + ".")
+
+
+@check(rows=(8,), name="what the theorem wants fixed was fixed before the data")
+def fixed_before_data(evidence: Evidence) -> Outcome:
+    found = theorem(evidence.bound.name)
+    inputs = evidence.bound.inputs
+    present = [
+        name
+        for name in found.fixed_before
+        if name in inputs or any(key.startswith(f"{name}.") for key in inputs)
+    ]
+    if not present:
+        return holds(f"{found.name} holds for all values of its other inputs at once.")
+    return asserted(
+        f"{', '.join(present)} of {found.name} was fixed before the bound examples were seen, as "
+        "stated by the one who chose it."
+    )
+
+
+@check(rows=(7, 24), name="earlier certificates on these examples are paid for")
+def attempts_paid(evidence: Evidence) -> Outcome:
+    paid, earlier = evidence.attempts_paid, evidence.earlier_certificates
+    if paid < 1 or earlier < 0:
+        return refuse(f"{paid} paid and {earlier} earlier certificates are not counts.")
+    if paid > 1:
+        own = sum(
+            Fraction(entry.failure)
+            for entry in evidence.budget.entries
+            if entry.name != OTHERS_LINE
+        )
+        # A hair of slack: the shares were divided in floating point.
+        if own * paid > Fraction(evidence.budget.failure) * (1 + Fraction(1, 10**12)):
+            return refuse(
+                f"{paid} certificates are said to share the failure probability, but this one "
+                f"spends {float(own):.6g} of {evidence.budget.failure:.6g} alone. Reserve the "
+                f"rest on a line {OTHERS_LINE!r}."
+            )
+    if earlier + 1 > paid:
+        return doubtful(
+            f"{earlier} other certificates were computed on these bound examples before, and "
+            f"{paid} were paid for: choosing the best of them is a search. The promise holds if "
+            "this one was decided on without looking at the others; otherwise compute it with "
+            f"attempts={earlier + 1}, or on fresh examples."
+        )
+    if earlier:
+        return holds(f"{earlier} earlier certificates, {paid} paid for.")
+    return asserted("no other certificate on these bound examples is on record.")
+
+
+@check(rows=(7, 24), name="architecture and settings were chosen before looking")
+def chosen_before(evidence: Evidence) -> Outcome:
+    what = "prior, architecture and settings" if evidence.mode in RANDOM_MODES else "network"
+    return asserted(
+        f"that the {what} were chosen without looking at the bound examples is stated by the user; "
+        "a spread over several seeds is no substitute for it."
+    )
+
+
+def _not_free(evidence: Evidence, search: Search) -> Outcome | None:
+    word = search.name.split()[0] if search.name.split() else ""
+    if evidence.mode not in RANDOM_MODES:
+        return refuse(
+            f"{search.name!r} was chosen among {search.choices} by looking at the examples, and a "
+            "plain test holds for one network only. Charge it to the ledger."
+        )
+    if word not in FREE or word in theorem(evidence.bound.name).fixed_before:
+        return refuse(
+            f"{search.name!r} was chosen among {search.choices} by looking at the bound examples "
+            "and declared free, but only a choice of the posterior is: the theorem does not hold "
+            f"for all {search.name!r} at once. Charge ln({search.choices}) = "
+            f"{math.log(search.choices):.2g} nats with budget.union."
+        )
+    if not search.reason.strip():
+        return refuse(f"the search {search.name!r} is declared free without a reason.")
+    return None

@@ -1,0 +1,163 @@
+"""Running the network on a few examples to see what kind of function it is."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from nonvacuous.data import Examples
+from nonvacuous.errors import BadInput, NonvacuousError
+from nonvacuous.risk import Loss
+
+_BATCH = 2048
+
+
+@contextlib.contextmanager
+def undisturbed(device: torch.device) -> Iterator[None]:
+    """No gradients, and torch's global random state is left as it was."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.no_grad(), torch.random.fork_rng(devices=devices):
+        yield
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """An architecture with weights and buffers of its own; the module given is never changed."""
+
+    module: nn.Module
+    tensors: Mapping[str, Tensor]
+    device: torch.device
+
+    @classmethod
+    def of(cls, module: nn.Module, weights: Mapping[str, Tensor] | None = None) -> Network:
+        """``weights`` replace the parameters of the same names; without them its own are used."""
+        try:
+            own = copy.deepcopy(module)
+        except Exception as error:
+            raise BadInput(
+                f"the network cannot be copied ({error}), and the original is never touched; keep "
+                "only parameters, buffers and plain values as attributes."
+            ) from error
+        tensors = {name: tensor.detach() for name, tensor in own.named_parameters()}
+        tensors |= {name: tensor.detach() for name, tensor in own.named_buffers()}
+        device = next((t.device for t in (weights or tensors).values()), torch.device("cpu"))
+        tensors = {
+            name: tensor.to(device) for name, tensor in (tensors | dict(weights or {})).items()
+        }
+        return cls(own, tensors, device)
+
+    def in_float64(self) -> Network:
+        """The same network in double precision, where rounding is far below any real effect."""
+        wide = {
+            name: tensor.double() if tensor.is_floating_point() else tensor
+            for name, tensor in self.tensors.items()
+        }
+        return Network(self.module, wide, self.device)
+
+    def run(self, inputs: Tensor) -> tuple[Tensor, list[str]]:
+        """Outputs, and the names of tensors that the network itself overwrote meanwhile."""
+        used = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        outputs = functional_call(self.module, used, (inputs.to(self.device),))
+        if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(inputs):
+            shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+            raise BadInput(
+                f"the network returned {shape} for {len(inputs)} examples; it must return one row "
+                "of class scores for each example."
+            )
+        changed = [
+            name
+            for name, tensor in self.tensors.items()
+            if not torch.equal(tensor.nan_to_num(), used[name].nan_to_num())
+        ]
+        return outputs, changed
+
+
+def batch_dependence(network: Network, inputs: Tensor) -> str | None:
+    """How the prediction for an example depends on its company, or None if it does not."""
+    with undisturbed(network.device):
+        try:
+            found = _compare(network.in_float64(), inputs.double(), tolerance=1e-5)
+        except NonvacuousError:
+            raise
+        except Exception:
+            # A network with a fixed dtype inside, or a device without doubles.
+            found = _compare(network, inputs, tolerance=1e-3)
+    return found
+
+
+def overwritten(network: Network, inputs: Tensor) -> list[str]:
+    """Buffers and parameters that predicting changes."""
+    with undisturbed(network.device):
+        return network.run(inputs)[1]
+
+
+def _compare(network: Network, inputs: Tensor, *, tolerance: float) -> str | None:
+    together = network.run(inputs)[0]
+    finite = together[torch.isfinite(together)]
+    slack = tolerance * float(finite.abs().max()) if finite.numel() else 0.0
+
+    def differs(outputs: Tensor, expected: Tensor) -> bool:
+        return not torch.allclose(outputs, expected, rtol=0.0, atol=slack, equal_nan=True)
+
+    if differs(network.run(inputs)[0], together):
+        return "the same examples give other outputs when they are asked for again"
+    backward = torch.arange(len(inputs) - 1, -1, -1, device=inputs.device)
+    turned = network.run(inputs[backward])[0]
+    if differs(turned, together[backward.to(together.device)]):
+        return "outputs change when the order of the examples in the batch changes"
+    for position in range(len(inputs)):
+        alone = network.run(inputs[position : position + 1])[0]
+        if differs(alone[0], together[position]):
+            return "an example alone gives other outputs than in the company of others"
+    return None
+
+
+@dataclass(frozen=True)
+class Recount:
+    """The loss of one fixed network, counted again. ``close`` examples hang on rounding."""
+
+    errors: int | None
+    total: float
+    trials: int
+    close: int
+
+    def agrees_with(self, *, errors: int | None, total: float | None) -> bool:
+        """The same count, but for examples that another processor may round to the other side."""
+        if errors is not None:
+            return self.errors is not None and abs(self.errors - errors) <= self.close
+        return total is not None and abs(self.total - total) <= self.close + 1e-4 * self.trials
+
+
+def recount(network: Network, examples: Examples, loss: Loss) -> Recount:
+    """Pass every example once and sum the losses."""
+    total, close = 0.0, 0
+    with undisturbed(network.device):
+        for start in range(0, len(examples), _BATCH):
+            stop = min(start + _BATCH, len(examples))
+            outputs, _ = network.run(examples.inputs[start:stop])
+            labels = examples.labels[start:stop].to(outputs.device)
+            values = loss(outputs, labels)
+            total += float(values.double().sum())
+            if loss.binary:
+                close += _close_calls(outputs, labels, loss, values)
+    whole = round(total)
+    return Recount(
+        errors=whole if loss.binary else None, total=total, trials=len(examples), close=close
+    )
+
+
+def _close_calls(outputs: Tensor, labels: Tensor, loss: Loss, values: Tensor) -> int:
+    """Examples whose loss changes when their own score moves by what rounding may move it."""
+    size = torch.where(torch.isfinite(outputs), outputs, 0.0).abs().amax(dim=1)
+    step = 1e-5 * size.clamp_min(1e-6)
+    moved = torch.zeros_like(values, dtype=torch.bool)
+    for sign in (-1.0, 1.0):
+        shifted = outputs.scatter_add(1, labels.unsqueeze(1), (sign * step).unsqueeze(1))
+        moved |= loss(shifted, labels) != values
+    return int(moved.sum())

@@ -1,0 +1,142 @@
+"""How the posterior's risk was measured: independent trials, one shot, paid for."""
+
+from __future__ import annotations
+
+from nonvacuous.audit.arithmetic import SAMPLING_LINE, line, sampled_risk, share
+from nonvacuous.audit.drawing import sampling_seed
+from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.registry import RANDOM_MODES, Outcome, asserted, check, holds, refuse
+
+FREEZE = "freeze"
+SAMPLING = "sampling"
+
+
+@check(rows=(18,), name="the risk was measured on the evaluation inputs")
+def no_augmentation(evidence: Evidence) -> Outcome:
+    if evidence.risk_transform != evidence.evaluation_transform:
+        return refuse(
+            f"the risk was measured on inputs transformed by {evidence.risk_transform!r}, but the "
+            f"promise is about {evidence.evaluation_transform!r}: augmented inputs are other "
+            "examples. Measure again without augmentation."
+        )
+    return holds(f"both are transformed by: {evidence.evaluation_transform}.")
+
+
+@check(rows=(11, 14, 15), name="the risk is a count of independent trials")
+def independent_trials(evidence: Evidence) -> Outcome:
+    risk, stochastic = evidence.risk, evidence.predictor == "stochastic"
+    counts = [risk.trials] if risk.errors is None else [risk.trials, risk.errors]
+    if any(isinstance(n, bool) or not isinstance(n, int) for n in counts):
+        return refuse(
+            f"errors and trials must be whole numbers, got {risk.errors!r} of {risk.trials!r}: an "
+            "average of averages is not a count. Add up counts over all batches."
+        )
+    if risk.errors is not None and not evidence.loss.binary:
+        return refuse(
+            f"the loss {evidence.loss.name!r} is not only 0 or 1, so its sum must be recorded; "
+            "a number of errors says nothing. Use audit.arithmetic.counts_of."
+        )
+    if risk.scheme == "every example once":
+        if stochastic:
+            return refuse(
+                "the randomized network was measured once on every example, which is one draw of "
+                "many: its risk is an average over draws. Use estimate_risk."
+            )
+        if risk.trials != evidence.bound_examples:
+            return refuse(
+                f"{risk.trials} trials are recorded for {evidence.bound_examples} bound examples, "
+                "each once: the division uses a wrong count."
+            )
+        return holds(f"{risk.trials} bound examples, each once.")
+    if not stochastic:
+        return refuse(
+            f"the scheme {risk.scheme!r} averages over draws of the weights, but the promise is "
+            "about one network. Measure that network on every bound example."
+        )
+    if risk.scheme == "shared draws":
+        return _shared(evidence)
+    if evidence.weight_draws is not None and evidence.weight_draws < risk.trials:
+        return refuse(
+            f"{risk.trials} trials share {evidence.weight_draws} draws of the weights: the losses "
+            "of one draw move together and are one trial. Use estimate_risk, which draws afresh "
+            "for each, or count the draws."
+        )
+    if not risk.identical:
+        return holds("independent trials of different laws; the kl form of the tail is used.")
+    return holds(f"{risk.trials} pairs of an example and weights, each drawn afresh.")
+
+
+def _shared(evidence: Evidence) -> Outcome:
+    risk = evidence.risk
+    if evidence.weight_draws is None:
+        return refuse(
+            "draws of the weights were shared by many examples, and their number was not recorded. "
+            "Pass weight_draws: it is the number of independent trials."
+        )
+    if risk.trials != evidence.weight_draws:
+        return refuse(
+            f"{evidence.weight_draws} draws of the weights were shared by many examples but "
+            f"counted as {risk.trials} trials; each draw is one trial."
+        )
+    if risk.total is None:
+        return refuse("shared draws are trials in [0, 1]: the sum of their risks is missing.")
+    return holds(f"{risk.trials} draws of the weights, each one trial.")
+
+
+@check(rows=(12,), name="the sampling seed was used once, after freezing", modes=RANDOM_MODES)
+def one_shot(evidence: Evidence) -> Outcome:
+    if evidence.posterior is None:
+        return refuse("there is no posterior, so nothing was frozen.")
+    expected = sampling_seed(evidence.seed, evidence.posterior.digest())
+    if evidence.risk.seed != expected:
+        return refuse(
+            f"the risk was sampled with seed {evidence.risk.seed}, not with the one derived from "
+            "the frozen posterior: seeds may have been tried until one pleased. Use "
+            'derived_seed(seed, "sampling", posterior.digest()).'
+        )
+    purposes = [purpose for purpose, _ in evidence.draws]
+    if purposes.count(FREEZE) != 1:
+        return refuse(
+            f"the posterior was frozen {purposes.count(FREEZE)} times according to the record of "
+            "draws; it must be frozen exactly once, before the risk is sampled."
+        )
+    frozen = purposes.index(FREEZE)
+    before = [seed for purpose, seed in evidence.draws[:frozen] if purpose == SAMPLING]
+    after = [seed for purpose, seed in evidence.draws[frozen:] if purpose == SAMPLING]
+    if before or any(seed == expected for _, seed in evidence.draws[:frozen]):
+        return refuse(
+            "the sampling seed was used before the posterior was frozen: the posterior may have "
+            "been fitted to these draws. Sample once, at the end."
+        )
+    if len(after) != 1 or after[0] != evidence.risk.seed:
+        return refuse(
+            f"the risk was sampled {len(after)} times after freezing, and the recorded seed must "
+            "be the only one: repeating until the number is smaller makes it false. Sample once."
+        )
+    return holds("derived from the frozen posterior's digest and used once.")
+
+
+@check(rows=(3, 12), name="the risk belongs to the frozen posterior", modes=RANDOM_MODES)
+def risk_is_current(evidence: Evidence) -> Outcome:
+    if evidence.posterior is None or evidence.posterior_at_risk != evidence.posterior.digest():
+        return refuse(
+            "the posterior changed after its risk was measured (another digest). Measure the "
+            "frozen posterior."
+        )
+    return holds("the posterior has the digest it had when its risk was measured.")
+
+
+@check(rows=(10,), name="the sampling error is paid for")
+def sampling_paid(evidence: Evidence) -> Outcome:
+    risk = evidence.risk
+    once = risk.scheme == "every example once"
+    failure = None if once else share(line(evidence.budget, SAMPLING_LINE))
+    expected = sampled_risk(risk, failure)
+    if risk.risk_upper != expected:
+        return refuse(
+            f"the empirical risk enters the bound as {risk.risk_upper!r}, but the counts and the "
+            f"ledger give {expected!r}. Use audit.arithmetic.sampled_risk."
+        )
+    if once:
+        return asserted("nothing was sampled: every bound example was looked at once.")
+    return holds(f"the ledger pays {failure:.3g} for it.")

@@ -1,0 +1,1 @@
+"""The stages behind :func:`nonvacuous.certify`, one file each."""

@@ -1,0 +1,412 @@
+"""From a frozen candidate to a sealed certificate: measure, bound, audit, seal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from nonvacuous import audit
+from nonvacuous.audit.arithmetic import (
+    bound_record,
+    recompute_bound,
+    sampled_risk,
+    statement,
+    total_nats,
+)
+from nonvacuous.audit.digests import example_set, fixed_tensors, tensors_digest
+from nonvacuous.audit.drawing import draw_network, sampling_seed
+from nonvacuous.audit.evidence import Evidence
+from nonvacuous.bounds import ConfidenceBudget
+from nonvacuous.certificate import Certificate, status_of
+from nonvacuous.certification.candidate import Candidate, with_weights
+from nonvacuous.certification.measure import count_errors, summed_loss
+from nonvacuous.certification.run_folder import RunFolder
+from nonvacuous.certification.versions import software
+from nonvacuous.data import Examples, Split
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions.storage import save_tensors
+from nonvacuous.records import (
+    BoundRecord,
+    BudgetRecord,
+    ComplexityRecord,
+    DataRecord,
+    DistributionRecord,
+    KlTerm,
+    LossRecord,
+    ModelRecord,
+    Observation,
+    RiskRecord,
+    TwinRecord,
+)
+from nonvacuous.risk import Loss, estimate_risk, zero_one
+from nonvacuous.seeds import derived_seed
+from nonvacuous.training import Progress
+
+#: The part of the failure probability that pays for Monte Carlo where there is any.
+SAMPLING_SHARE = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What a certificate is asked for: the same whatever the mode."""
+
+    mode: Literal["posterior", "post-hoc", "holdout"]
+    predictor: Literal["stochastic", "drawn", "deterministic"]
+    architecture: str
+    examples: Examples
+    test: Examples | None
+    loss: Loss
+    failure: float
+    attempts: int
+    earlier: int
+    trials: int
+    seed: int
+    device: torch.device
+    folder: RunFolder
+    progress: Progress | None
+    pretrained: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The numbers of one certificate, before anybody has looked for mistakes in them."""
+
+    budget: ConfidenceBudget
+    risk: RiskRecord
+    bound: BoundRecord
+    complexity: ComplexityRecord | None
+    draws: tuple[tuple[str, int], ...]
+    measured_predictor: str
+    drawn: dict[str, torch.Tensor] | None = None
+
+
+def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) -> Certificate:
+    """A certificate for the posterior, or for one network drawn from it."""
+    posterior_digest = candidate.posterior.digest()
+    terms = tuple(
+        KlTerm(tensor=name, size=candidate.posterior.means[name].numel(), nats=nats)
+        for name, nats in candidate.posterior.kl_to(candidate.prior).items()
+    )
+    kl_nats = total_nats(terms)
+    measure = _measure_drawn if job.predictor == "drawn" else _measure_stochastic
+    measured = measure(job, candidate, posterior_digest, terms, kl_nats)
+    data = _data_record(job.examples, candidate.split)
+    evidence = Evidence(
+        mode=job.mode,
+        predictor=job.predictor,
+        measured_predictor=measured.measured_predictor,
+        module=candidate.module,
+        examples=job.examples,
+        split=candidate.split,
+        loss=job.loss,
+        bound=measured.bound,
+        budget=_budget_record(measured.budget),
+        risk=measured.risk,
+        seed=job.seed,
+        evaluation_transform=_preprocessing(job.examples),
+        risk_transform=_preprocessing(job.examples),
+        searches=candidate.searches,
+        prior=candidate.prior,
+        posterior=candidate.posterior,
+        complexity=measured.complexity,
+        posterior_at_kl=posterior_digest,
+        posterior_at_risk=candidate.posterior.digest(),
+        fixed_before=candidate.fixed_before,
+        prior_saw=candidate.saw,
+        draws=(*candidate.draws, ("freeze", 0), *measured.draws),
+        test_reads=("freeze", "report") if job.test is not None else ("freeze",),
+        test=job.test,
+        earlier_certificates=job.earlier,
+        attempts_paid=job.attempts,
+        pretrained=job.pretrained,
+        start=candidate.start,
+        drawn=measured.drawn,
+        prior_saw_digest=candidate.saw_digest,
+        risk_upper=recompute_bound(measured.bound),
+        confidence=1.0 - job.failure,
+        data=data,
+    )
+    return _seal(
+        job,
+        evidence,
+        data=data,
+        module=candidate.module,
+        twin=twin,
+        prior=DistributionRecord(
+            description=candidate.prior_description,
+            digest=candidate.prior.digest(),
+            saw=data.prior.index_digest if data.prior is not None else None,
+        ),
+        posterior=DistributionRecord(
+            description=candidate.posterior_description, digest=posterior_digest
+        ),
+    )
+
+
+def holdout_certificate(job: Job, module: nn.Module, split: Split) -> Certificate:
+    """The plain test: a network's errors on examples that had no part in making it."""
+    bound_part = job.examples.subset(split.bound)
+    budget = _open_budget(job)
+    failure = budget.spend_rest("bound", reason="exact binomial tail")
+    errors = count_errors(module, bound_part)
+    risk = RiskRecord(
+        errors=errors,
+        trials=len(bound_part),
+        scheme="every example once",
+        identical=True,
+        seed=job.seed,
+        risk_upper=errors / len(bound_part),
+    )
+    data = _data_record(job.examples, split)
+    bound = bound_record("holdout", errors=errors, examples=len(bound_part), failure=failure)
+    evidence = Evidence(
+        mode=job.mode,
+        predictor=job.predictor,
+        measured_predictor="deterministic",
+        module=module,
+        examples=job.examples,
+        split=split,
+        loss=job.loss,
+        bound=bound,
+        budget=_budget_record(budget),
+        risk=risk,
+        seed=job.seed,
+        evaluation_transform=_preprocessing(job.examples),
+        risk_transform=_preprocessing(job.examples),
+        draws=(("freeze", 0),),
+        test_reads=("freeze", "report") if job.test is not None else ("freeze",),
+        test=job.test,
+        earlier_certificates=job.earlier,
+        attempts_paid=job.attempts,
+        risk_upper=recompute_bound(bound),
+        confidence=1.0 - job.failure,
+        data=data,
+    )
+    return _seal(job, evidence, data=data, module=module, twin=None, prior=None, posterior=None)
+
+
+def _measure_stochastic(
+    job: Job,
+    candidate: Candidate,
+    posterior_digest: str,
+    terms: tuple[KlTerm, ...],
+    kl_nats: float,
+) -> Measured:
+    budget = _open_budget(job)
+    sampling_failure = budget.spend(
+        "sampling", SAMPLING_SHARE * budget.remaining, reason="Monte-Carlo estimate of the risk"
+    )
+    share = _pay_bound(budget, candidate)
+    # The seed depends on the frozen posterior: it did not exist before, and is used once.
+    seed = sampling_seed(job.seed, posterior_digest)
+    generator = torch.Generator(device=job.device).manual_seed(seed)
+    progress = job.progress
+    estimate = estimate_risk(
+        candidate.module,
+        candidate.posterior,
+        job.examples.subset(candidate.split.bound).to(job.device),
+        loss=job.loss,
+        trials=job.trials,
+        generator=generator,
+        progress=None
+        if progress is None
+        else lambda done, total: progress("sampling", done, total, "independent trials"),
+    )
+    risk_fields: dict[str, Any] = {
+        "errors": estimate.errors,
+        "total": estimate.total if estimate.errors is None else None,
+        "trials": estimate.trials,
+        "scheme": "pairs",
+        "identical": estimate.identical,
+        "seed": seed,
+    }
+    draft = RiskRecord(**risk_fields, risk_upper=1.0)
+    risk = RiskRecord(**risk_fields, risk_upper=sampled_risk(draft, sampling_failure))
+    return Measured(
+        budget=budget,
+        risk=risk,
+        bound=bound_record(
+            "seeger",
+            empirical_risk=risk.risk_upper,
+            kl_nats=kl_nats,
+            examples=len(candidate.split.bound),
+            failure=share,
+            exact_moment=True,
+        ),
+        complexity=ComplexityRecord(terms=terms, kl_nats=kl_nats),
+        draws=(("sampling", seed),),
+        measured_predictor="stochastic",
+    )
+
+
+def _measure_drawn(
+    job: Job,
+    candidate: Candidate,
+    posterior_digest: str,
+    terms: tuple[KlTerm, ...],
+    kl_nats: float,
+) -> Measured:
+    budget = _open_budget(job)
+    share = _pay_bound(budget, candidate)
+    seed = sampling_seed(job.seed, posterior_digest)
+    weights = draw_network(candidate.posterior, seed)
+    drawn_file = job.folder.file("drawn.safetensors")
+    if drawn_file is not None:
+        save_tensors(drawn_file, weights, kind="weights")
+    weights = {name: tensor.to(job.device) for name, tensor in weights.items()}
+    bound_part = job.examples.subset(candidate.split.bound)
+    total = summed_loss(with_weights(candidate.module, weights), bound_part, job.loss)
+    fields: dict[str, Any] = {
+        "errors": round(total) if job.loss.binary else None,
+        "total": None if job.loss.binary else total,
+        "trials": len(bound_part),
+        "scheme": "every example once",
+        "identical": True,
+        "seed": seed,
+    }
+    draft = RiskRecord(**fields, risk_upper=1.0)
+    risk = RiskRecord(**fields, risk_upper=sampled_risk(draft, None))
+    ratio = candidate.posterior.log_density_ratio(candidate.prior, weights)
+    return Measured(
+        budget=budget,
+        risk=risk,
+        bound=bound_record(
+            "disintegrated",
+            empirical_risk=risk.risk_upper,
+            log_density_ratio=ratio,
+            examples=len(bound_part),
+            failure=share,
+            exact_moment=True,
+        ),
+        complexity=ComplexityRecord(terms=terms, kl_nats=kl_nats, log_density_ratio=ratio),
+        draws=(("sampling", seed),),
+        measured_predictor="drawn",
+        drawn=weights,
+    )
+
+
+def _open_budget(job: Job) -> ConfidenceBudget:
+    budget = ConfidenceBudget(failure=job.failure)
+    if job.attempts > 1:
+        others = job.failure * (job.attempts - 1) / job.attempts
+        budget.spend(
+            "other certificates",
+            others,
+            reason=f"{job.attempts} certificates on the same bound examples share the confidence",
+        )
+    return budget
+
+
+def _pay_bound(budget: ConfidenceBudget, candidate: Candidate) -> float:
+    if candidate.prior_choices == 1:
+        return budget.spend_rest("bound", reason="PAC-Bayes bound, prior fixed before the data")
+    return budget.choose(
+        "bound",
+        budget.remaining,
+        choices=candidate.prior_choices,
+        reason="PAC-Bayes bound, union over the grid of prior scales",
+    )
+
+
+def _budget_record(budget: ConfidenceBudget) -> BudgetRecord:
+    record = budget.to_dict()
+    return BudgetRecord.model_validate({**record, "entries": tuple(record["entries"])})
+
+
+def _preprocessing(examples: Examples) -> str:
+    return "; ".join(examples.preprocessing) or "as given"
+
+
+def _data_record(examples: Examples, split: Split) -> DataRecord:
+    def part(indices: Any) -> Any:
+        return example_set(examples, indices) if len(indices) else None
+
+    return DataRecord(
+        name=examples.name,
+        classes=examples.classes,
+        preprocessing=_preprocessing(examples),
+        bound=example_set(examples, split.bound),
+        prior=part(split.prior),
+        held_out=part(split.heldout),
+    )
+
+
+def _observations(
+    job: Job, module: nn.Module, split: Split, posterior: DiagonalGaussian | None
+) -> tuple[Observation, ...]:
+    """Plain error rates beside the promise; the test examples are read here, once, at the end."""
+    network = "the network with the mean weights" if job.mode != "holdout" else "the network"
+    parts = [(f"{network} on the bound examples", job.examples.subset(split.bound))]
+    if job.test is not None:
+        parts.append((f"{network} on the test examples", job.test))
+    observed = [
+        Observation(name=name, errors=count_errors(module, part), trials=len(part))
+        for name, part in parts
+    ]
+    if job.test is not None and job.predictor == "stochastic" and posterior is not None:
+        seed = derived_seed(job.seed, "test", posterior.digest())
+        estimate = estimate_risk(
+            module,
+            posterior,
+            job.test.to(job.device),
+            loss=zero_one,
+            trials=min(job.trials, 20_000),
+            generator=torch.Generator(device=job.device).manual_seed(seed),
+        )
+        assert estimate.errors is not None
+        name = "the randomized network on the test examples"
+        observed.append(Observation(name=name, errors=estimate.errors, trials=estimate.trials))
+    return tuple(observed)
+
+
+def _seal(
+    job: Job,
+    evidence: Evidence,
+    *,
+    data: DataRecord,
+    module: nn.Module,
+    twin: TwinRecord | None,
+    prior: DistributionRecord | None,
+    posterior: DistributionRecord | None,
+) -> Certificate:
+    assumptions = audit.run(evidence)
+    random = () if evidence.posterior is None else evidence.posterior.names
+    risk_upper = recompute_bound(evidence.bound)
+    return Certificate.sealed(
+        statement=statement(
+            predictor=job.predictor,
+            loss=job.loss.name,
+            risk_upper=risk_upper,
+            confidence=1.0 - job.failure,
+            examples=data.bound.examples,
+            data=data.name,
+            assumptions=assumptions,
+        ),
+        status=status_of(assumptions),
+        mode=job.mode,
+        predictor=job.predictor,
+        loss=LossRecord(name=job.loss.name, lower=job.loss.lower, upper=job.loss.upper),
+        confidence=1.0 - job.failure,
+        risk_upper=risk_upper,
+        bound=evidence.bound,
+        budget=evidence.budget,
+        data=data,
+        model=ModelRecord(
+            architecture=job.architecture,
+            parameters=sum(p.numel() for p in module.parameters()),
+            fixed_digest=tensors_digest(fixed_tensors(module, random)),
+        ),
+        prior=prior,
+        posterior=posterior,
+        complexity=evidence.complexity,
+        empirical=evidence.risk,
+        held_out_twin=twin,
+        observed=_observations(job, module, evidence.split, evidence.posterior),
+        assumptions=assumptions,
+        seed=job.seed,
+        software=software(job.device),
+        artifacts=job.folder.artifacts(),
+    )

@@ -1,0 +1,60 @@
+"""What every mode hands over: a prior and a posterior, frozen, and how they came about."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.audit.evidence import Search
+from nonvacuous.data import Split
+from nonvacuous.distributions import DiagonalGaussian
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A posterior that nothing will change any more, ready to be measured.
+
+    module         the network in evaluation mode, with the posterior's means as weights
+    prior_choices  members of the prior family among which this prior was chosen: to be paid
+    saw            indices of the examples that the prior was fitted on
+    fixed_before   everything in the network that is not random, as it was before the bound
+                   examples were seen; None if nobody knows
+    start          the network before any training here, if it is at hand
+    saw_digest     what the prior itself records about the examples it saw
+    searches       what was chosen by looking at the bound examples
+    draws          (purpose, seed) of every random stream used so far
+    """
+
+    module: nn.Module
+    split: Split
+    prior: DiagonalGaussian
+    posterior: DiagonalGaussian
+    prior_description: str
+    posterior_description: str
+    prior_choices: int
+    saw: np.ndarray | None
+    fixed_before: Mapping[str, Tensor] | None
+    searches: tuple[Search, ...]
+    draws: tuple[tuple[str, int], ...]
+    start: nn.Module | None = None
+    saw_digest: str | None = None
+
+
+def frozen_copy(module: nn.Module, device: torch.device | None = None) -> nn.Module:
+    """A copy in evaluation mode that no optimizer will touch."""
+    copied = copy.deepcopy(module).eval().requires_grad_(False)
+    return copied if device is None else copied.to(device)
+
+
+def with_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
+    """A frozen copy of the network that carries these weights."""
+    copied = frozen_copy(module)
+    with torch.no_grad():
+        for name, parameter in copied.named_parameters():
+            parameter.copy_(weights[name])
+    return copied

@@ -1,0 +1,142 @@
+"""Train a posterior: a prior, data-free or learned on one part of the data, then Q on all."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from nonvacuous.audit.evidence import Search
+from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
+from nonvacuous.certification.recipe import Recipe
+from nonvacuous.certification.run_folder import RunFolder
+from nonvacuous.data import Examples, Split
+from nonvacuous.distributions.grids import ScaleGrid
+from nonvacuous.distributions.priors import Prior, at_initialization, learned
+from nonvacuous.seeds import derived_seed
+from nonvacuous.training import EventLog, Progress, train, train_posterior
+
+
+def posterior_candidate(
+    model: nn.Module,
+    examples: Examples,
+    split: Split,
+    *,
+    prior_scales: ScaleGrid,
+    recipe: Recipe,
+    failure: float,
+    seed: int,
+    device: torch.device,
+    folder: RunFolder,
+    events: EventLog | None,
+    progress: Progress | None,
+) -> Candidate:
+    """Prior at the start, or learned on ``split.prior`` where the split has such a part.
+
+    The posterior may learn from all examples: the bound counts those of ``split.bound`` alone.
+    """
+    start = frozen_copy(model, device)
+    draws: list[tuple[str, int]] = []
+    saw = split.prior if len(split.prior) else None
+    if saw is not None:
+        prior_seed = derived_seed(seed, "prior training")
+        draws.append(("prior training", prior_seed))
+        center = _train_prior(
+            model, examples.subset(saw), recipe, prior_seed, device, folder, events, progress
+        )
+        family: Prior = learned(center, indices=saw, grid=prior_scales)
+    else:
+        center = start
+        family = at_initialization(center, grid=prior_scales)
+    # Train against the middle of the grid; the member that fits best is chosen (and paid) below.
+    middle = family.at(center, prior_scales.scales[len(prior_scales) // 2])
+    posterior_seed = derived_seed(seed, "posterior training")
+    draws.append(("posterior training", posterior_seed))
+    settings = recipe.posterior
+    trained = train_posterior(
+        center,
+        middle,
+        examples,
+        objective=settings.objective,
+        failure=failure,
+        bound_examples=len(split.bound),
+        minimum_probability=settings.minimum_probability,
+        kl_penalty=settings.kl_penalty,
+        warm_up_epochs=settings.warm_up_epochs,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        scale_learning_rate=settings.scale_learning_rate,
+        schedule=settings.schedule,
+        optimizer=settings.optimizer,
+        momentum=settings.momentum,
+        seed=posterior_seed,
+        device=device,
+        checkpoint=folder.file("posterior.checkpoint"),
+        events=events,
+        progress=progress,
+    )
+    searches: tuple[Search, ...] = ()
+    prior = middle
+    if len(prior_scales) > 1:
+        prior = family.choose(center, trained.posterior).distribution
+        searches = (
+            Search(
+                "prior scale",
+                len(prior_scales),
+                charge="bound",
+                reason="a union over the grid of scales that was fixed before the data",
+            ),
+        )
+    return Candidate(
+        module=with_weights(center, trained.posterior.means),
+        split=split,
+        prior=prior,
+        posterior=trained.posterior,
+        prior_description=family.description,
+        posterior_description=f"Gaussian trained on the {settings.objective} objective",
+        prior_choices=len(prior_scales),
+        saw=saw,
+        fixed_before=family.fixed,
+        start=start,
+        saw_digest=family.saw,
+        searches=searches,
+        draws=tuple(draws),
+    )
+
+
+def _train_prior(
+    model: nn.Module,
+    prior_part: Examples,
+    recipe: Recipe,
+    seed: int,
+    device: torch.device,
+    folder: RunFolder,
+    events: EventLog | None,
+    progress: Progress | None,
+) -> nn.Module:
+    settings = recipe.plain
+    fitted, watched = prior_part, None
+    if settings.patience is not None:
+        # A tenth of the prior part decides when to stop: no bound example has a say.
+        order = np.random.default_rng(seed).permutation(len(prior_part))
+        watched = prior_part.subset(order[: max(1, len(order) // 10)])
+        fitted = prior_part.subset(order[max(1, len(order) // 10) :])
+    return train(
+        model,
+        fitted,
+        validation=watched,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        schedule=settings.schedule,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        patience=settings.patience,
+        seed=seed,
+        device=device,
+        phase="prior",
+        checkpoint=folder.file("prior.checkpoint"),
+        events=events,
+        progress=progress,
+    ).module.requires_grad_(False)

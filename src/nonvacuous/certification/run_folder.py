@@ -1,0 +1,116 @@
+"""One folder per run: written so that a kill at any moment loses little, read back on resume."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nonvacuous.data.files import sha256_of_file
+from nonvacuous.errors import BadInput
+from nonvacuous.files import write_atomically
+
+#: The files that a certificate rests on; it records the digest of each that exists.
+EVIDENCE = (
+    "config.toml",
+    "split.npz",
+    "prior.safetensors",
+    "posterior.safetensors",
+    "drawn.safetensors",
+    "network.safetensors",
+    "log_scales.npz",
+)
+
+
+class RunFolder:
+    """Where a run keeps its files. ``RunFolder(None)`` keeps nothing, with the same calls."""
+
+    def __init__(self, path: str | Path | None) -> None:
+        self.path = None if path is None else Path(path)
+
+    def file(self, name: str) -> Path | None:
+        return None if self.path is None else self.path / name
+
+    def existing(self, name: str) -> Path | None:
+        """The file if it is there."""
+        path = self.file(name)
+        return path if path is not None and path.exists() else None
+
+    def open(self, configuration: Mapping[str, Any], *, resume: bool, force: bool) -> None:
+        """Claim the folder for this configuration, or find it claimed by the same one."""
+        if self.path is None:
+            return
+        text = to_toml(configuration)
+        stored = self.existing("config.toml")
+        if stored is not None and not force:
+            if not resume:
+                raise BadInput(
+                    f"{self.path} holds a run already. Go on with it (resume), overwrite it "
+                    "(force), or name another folder."
+                )
+            if stored.read_text(encoding="utf-8") != text:
+                changed = _changed_keys(stored, text)
+                raise BadInput(
+                    f"{self.path} holds a run with other settings ({changed}). Resume it with the "
+                    "settings in its config.toml, or name another folder."
+                )
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        if force:
+            for name in (*EVIDENCE, "certificate.json", "events.jsonl", "report.html"):
+                (self.path / name).unlink(missing_ok=True)
+            for checkpoint in self.path.glob("*.checkpoint"):
+                checkpoint.unlink()
+        write_atomically(self.path / "config.toml", lambda stream: stream.write(text.encode()))
+
+    def artifacts(self) -> dict[str, str]:
+        """The digests of all evidence files that exist."""
+        found = ((name, self.existing(name)) for name in EVIDENCE)
+        return {name: sha256_of_file(path) for name, path in found if path is not None}
+
+
+def to_toml(record: Mapping[str, Any], *, prefix: str = "") -> str:
+    """A plain record as TOML: scalars and lists first, then one table for each nested record.
+
+    None has no TOML form and is left out.
+    """
+    lines = [
+        f"{_key(key)} = {_value(value)}"
+        for key, value in record.items()
+        if value is not None and not isinstance(value, Mapping)
+    ]
+    text = "\n".join(lines) + ("\n" if lines else "")
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            name = f"{prefix}{_key(key)}"
+            text += f"\n[{name}]\n" + to_toml(value, prefix=f"{name}.")
+    return text
+
+
+def _key(key: str) -> str:
+    return key if key.replace("_", "").replace("-", "").isalnum() else json.dumps(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, but for the surrogate pairs that ensure_ascii=False avoids.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(entry) for entry in value) + "]"
+    raise BadInput(f"a setting of type {type(value).__name__} cannot be stored: {value!r}")
+
+
+def _changed_keys(stored: Path, text: str) -> str:
+    try:
+        before = tomllib.loads(stored.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError:
+        return "its config.toml cannot be read"
+    now = tomllib.loads(text)
+    keys = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+    return ", ".join(keys) or "formatting"

@@ -1,0 +1,308 @@
+"""certify: the one call. Orchestration, no mathematics."""
+
+from __future__ import annotations
+
+import hashlib
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from nonvacuous.audit.attempts import earlier_attempts, record_attempt
+from nonvacuous.audit.digests import content_digest, fixed_tensors, tensors_digest
+from nonvacuous.bounds import checks
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.assemble import Job, holdout_certificate, random_certificate
+from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
+from nonvacuous.certification.post_hoc_mode import POSTERIOR_SCALES, post_hoc_candidate
+from nonvacuous.certification.posterior_mode import posterior_candidate
+from nonvacuous.certification.recipe import Recipe
+from nonvacuous.certification.run_folder import RunFolder, to_toml
+from nonvacuous.certification.twin import tested_twin, trained_twin
+from nonvacuous.data import Examples, Split, check_examples, split_examples
+from nonvacuous.distributions.grids import ScaleGrid
+from nonvacuous.distributions.priors import Prior
+from nonvacuous.distributions.storage import save_tensors
+from nonvacuous.errors import BadInput
+from nonvacuous.records import TwinRecord
+from nonvacuous.risk import Loss, zero_one
+from nonvacuous.seeds import derived_seed
+from nonvacuous.training import EventLog, Progress
+
+Mode = Literal["posterior", "post-hoc", "holdout"]
+
+
+def certify(
+    model: nn.Module,
+    train: Any,
+    *,
+    mode: Mode | None = None,
+    prior: Prior | None = None,
+    predictor: Literal["stochastic", "drawn"] = "stochastic",
+    confidence: float = 0.95,
+    seed: int = 0,
+    test: Any = None,
+    loss: Loss = zero_one,
+    trials: int = 200_000,
+    prior_fraction: float = 0.5,
+    prior_scales: ScaleGrid | float = 0.03,
+    posterior_scales: ScaleGrid = POSTERIOR_SCALES,
+    recipe: Recipe | None = None,
+    split: Split | None = None,
+    attempts: int = 1,
+    pretrained: bool = False,
+    twin: bool = True,
+    architecture: str | None = None,
+    source: str | None = None,
+    device: torch.device | str | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Certificate:
+    """How wrong can this network be on data it has not seen? A number, and its evidence.
+
+    model            the network. In mode "posterior" its present weights are the starting point
+                     and must not have seen ``train``; in "post-hoc" and "holdout" it is the
+                     trained network to be certified. It is not changed.
+    train            the examples: :class:`~nonvacuous.data.Examples`, a pair (inputs, labels), or
+                     a torch dataset
+    mode             "posterior": train a randomized network for the best certificate (default
+                     when no prior is given); "post-hoc": certify noise around the given weights
+                     (default when a prior is given); "holdout": ``train`` holds examples that the
+                     model never saw, and they are used as a plain test
+    prior            for "post-hoc": ``nv.priors.zero_mean(...)``, ``at_initialization(...)`` or
+                     ``learned(...)`` (the latter with the ``split`` it belongs to)
+    predictor        "stochastic": weights drawn afresh for each prediction; "drawn": one network
+                     drawn once, certified by a disintegrated bound
+    confidence       1 minus the probability, over the draw of the data, that the claim is false
+    test             examples that are only looked at once, at the very end, beside the promise
+    trials           independent (weights, example) pairs that estimate the posterior's risk
+    prior_fraction   for "posterior": the part of the data that trains the prior; 0 puts the prior
+                     at the starting weights and spends all data on the bound
+    prior_scales     the prior's standard deviation, or a grid of them that is paid for
+    attempts         how many certificates will be computed on these bound examples: reporting the
+                     best of them is honest only if the confidence is shared among them
+    pretrained       declare that the starting weights were trained on other, independent data
+    twin             also compute what a plain held-out test would promise on the same data
+    folder           a run folder: everything needed to check, resume and report the certificate
+    """
+    settings = _Settings(
+        mode or ("posterior" if prior is None else "post-hoc"), predictor, confidence, attempts
+    )
+    examples = Examples.of(train)
+    check_examples(examples)
+    tested = None if test is None else Examples.of(test)
+    if (loss.lower, loss.upper) != (0.0, 1.0):
+        raise BadInput(
+            f"the loss {loss.name!r} ranges over [{loss.lower}, {loss.upper}]; bounds hold for "
+            "losses in [0, 1]: scale it"
+        )
+    grid = prior_scales if isinstance(prior_scales, ScaleGrid) else ScaleGrid((prior_scales,))
+    place = _device(device, model)
+    recipe = recipe or Recipe()
+    split = split or _split(examples, settings.mode, prior, prior_fraction, seed)
+    split.check_fits(examples)
+    run = RunFolder(folder)
+    configuration: dict[str, Any] = {
+        "mode": settings.mode,
+        "predictor": settings.predictor,
+        "confidence": confidence,
+        "seed": checks.count("seed", seed),
+        "trials": checks.count("trials", trials, minimum=1),
+        "attempts": attempts,
+        "loss": loss.name,
+        "architecture": architecture or type(model).__qualname__,
+        "source": source or examples.name,
+        "weights": tensors_digest(dict(model.state_dict())),
+        "examples": examples.content_hash(),
+        "split": split.digest(),
+        "prior_kind": _prior_kind(settings.mode, prior, split),
+        "prior_scales": list((prior.grid if prior is not None else grid).scales),
+        "posterior_scales": list(posterior_scales.scales),
+        "prior_means": None
+        if prior is None or prior.means is None
+        else tensors_digest(dict(prior.means)),
+        "pretrained": pretrained,
+        "twin": twin,
+        "recipe": recipe.to_dict(),
+    }
+    run.open(configuration, resume=resume, force=force)
+    finished = run.existing("certificate.json")
+    if finished is not None:
+        return Certificate.load(finished)
+    events_file = run.file("events.jsonl")
+    events = None if events_file is None else EventLog(events_file)
+    bound_digest = content_digest(examples, split.bound)
+    config_digest = hashlib.sha256(to_toml(configuration).encode()).hexdigest()
+    ledger = None if run.path is None else run.path.resolve().parent
+    earlier = 0 if ledger is None else earlier_attempts(ledger, bound_digest, config_digest)
+    job = Job(
+        mode=settings.mode,
+        predictor="deterministic" if settings.mode == "holdout" else predictor,
+        architecture=configuration["architecture"],
+        examples=examples,
+        test=tested,
+        loss=loss,
+        failure=settings.failure,
+        attempts=attempts,
+        earlier=earlier,
+        trials=trials,
+        seed=seed,
+        device=place,
+        folder=run,
+        progress=progress,
+        pretrained=pretrained,
+    )
+    split_file = run.file("split.npz")
+    if split_file is not None:
+        split.save(split_file)
+    if settings.mode == "holdout":
+        module = frozen_copy(model, place)
+        _save_network(run, module)
+        certificate = holdout_certificate(job, module, split)
+    else:
+        if settings.mode == "posterior":
+            candidate = posterior_candidate(
+                model,
+                examples,
+                split,
+                prior_scales=grid,
+                recipe=recipe,
+                failure=settings.failure,
+                seed=seed,
+                device=place,
+                folder=run,
+                events=events,
+                progress=progress,
+            )
+        else:
+            assert prior is not None
+            candidate = post_hoc_candidate(
+                model,
+                examples,
+                split,
+                prior=prior,
+                posterior_scales=posterior_scales,
+                loss=loss,
+                failure=settings.failure,
+                seed=seed,
+                device=place,
+                progress=progress,
+            )
+        _save_candidate(run, candidate)
+        beside = _twin(job, model, prior, candidate, recipe) if twin else None
+        certificate = random_certificate(job, candidate, beside)
+    if ledger is not None:
+        record_attempt(ledger, bound_digest, config_digest)
+    certificate_file = run.file("certificate.json")
+    if certificate_file is not None:
+        certificate.save(certificate_file)
+        for checkpoint in certificate_file.parent.glob("*.checkpoint"):
+            checkpoint.unlink()
+    return certificate
+
+
+class _Settings:
+    """The few arguments that must be right before anything is computed."""
+
+    def __init__(self, mode: str, predictor: str, confidence: float, attempts: int) -> None:
+        if mode not in ("posterior", "post-hoc", "holdout"):
+            raise BadInput(f"mode must be posterior, post-hoc or holdout, not {mode!r}")
+        if predictor not in ("stochastic", "drawn"):
+            raise BadInput(f"predictor must be stochastic or drawn, not {predictor!r}")
+        checks.failure_probability(confidence, "confidence")
+        checks.count("attempts", attempts, minimum=1)
+        self.mode: Mode = mode  # type: ignore[assignment]
+        self.predictor = predictor
+        # The decimal that was typed: 0.95 leaves 0.05, not 0.050000000000000044.
+        self.failure = float(1 - Fraction(repr(float(confidence))))
+
+
+def _split(
+    examples: Examples, mode: Mode, prior: Prior | None, prior_fraction: float, seed: int
+) -> Split:
+    if mode == "post-hoc":
+        if prior is None:
+            raise BadInput(
+                "mode post-hoc needs a prior: nv.priors.zero_mean(...), or "
+                "nv.priors.at_initialization(initial) with the network as it was before training"
+            )
+        if prior.kind == "learned":
+            raise BadInput(
+                "a learned prior comes with the split it was learned on: pass split= so that the "
+                "bound counts none of the examples that the prior saw"
+            )
+    if mode != "posterior":
+        everything = np.arange(len(examples))
+        return Split(everything[:0], everything, everything[:0], content=examples.content_hash())
+    return split_examples(examples, prior_fraction=prior_fraction, seed=derived_seed(seed, "split"))
+
+
+def _prior_kind(mode: Mode, prior: Prior | None, split: Split) -> str:
+    if mode == "holdout":
+        return "none"
+    if prior is not None:
+        return prior.kind
+    return "learned" if len(split.prior) else "initialization"
+
+
+def _device(device: torch.device | str | None, model: nn.Module) -> torch.device:
+    if device is None:
+        parameter = next(model.parameters(), None)
+        return torch.device("cpu") if parameter is None else parameter.device
+    place = torch.device(device)
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise BadInput("device cuda was asked for, but torch sees no CUDA device; use device cpu")
+    return place
+
+
+def _save_network(run: RunFolder, module: nn.Module) -> None:
+    path = run.file("network.safetensors")
+    if path is not None:
+        save_tensors(path, fixed_tensors(module), kind="network")
+
+
+def _save_candidate(run: RunFolder, candidate: Candidate) -> None:
+    for name, distribution in (("prior", candidate.prior), ("posterior", candidate.posterior)):
+        path = run.file(f"{name}.safetensors")
+        if path is not None:
+            distribution.save(path)
+    path = run.file("network.safetensors")
+    fixed = fixed_tensors(candidate.module, candidate.posterior.names)
+    if path is not None and fixed:
+        save_tensors(path, fixed, kind="network")
+
+
+def _twin(
+    job: Job, model: nn.Module, prior: Prior | None, candidate: Candidate, recipe: Recipe
+) -> TwinRecord | None:
+    if candidate.saw is not None:
+        return tested_twin(
+            with_weights(candidate.module, candidate.prior.means),
+            job.examples.subset(candidate.split.bound),
+            description=(
+                f"the network with the prior's mean weights, trained on {len(candidate.saw)} "
+                f"examples and tested once on the {len(candidate.split.bound)} bound examples"
+            ),
+            failure=job.failure,
+        )
+    if prior is None:
+        start = frozen_copy(model)
+    elif prior.means is not None:
+        start = with_weights(model, prior.means)
+    else:
+        return None  # a zero-mean prior says nothing about where training starts
+    return trained_twin(
+        start.requires_grad_(True),
+        job.examples,
+        recipe=recipe,
+        failure=job.failure,
+        seed=job.seed,
+        device=job.device,
+        folder=job.folder,
+        progress=job.progress,
+    )

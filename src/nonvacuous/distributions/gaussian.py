@@ -1,0 +1,258 @@
+"""A Gaussian over the weights of a network, every weight independent of the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.distributions import divergences
+from nonvacuous.distributions.storage import load_tensors, save_tensors, tensors_digest
+from nonvacuous.errors import BadInput
+
+_KIND = "DiagonalGaussian"
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalGaussian:
+    """Independent Gaussians, one for every weight of every named parameter tensor.
+
+    ``means`` and ``scales`` map the names of a module's parameters (as ``named_parameters()``
+    gives them: a parameter shared by two layers appears once, under its first name) to tensors
+    of the parameter's shape. A scale is a standard deviation, never a variance, and is strictly
+    positive. The distribution keeps its own copies, so training the module further does not
+    change it.
+
+    >>> import torch
+    >>> layer = torch.nn.Linear(3, 2)
+    >>> posterior = DiagonalGaussian.around(layer, scale=0.1)
+    >>> prior = DiagonalGaussian.around(layer, scale=0.1)
+    >>> posterior.kl_to(prior)
+    {'weight': 0.0, 'bias': 0.0}
+    """
+
+    means: Mapping[str, Tensor]
+    scales: Mapping[str, Tensor]
+
+    def __post_init__(self) -> None:
+        _check_same_names("means", self.means, "scales", self.scales)
+        for name, mean in self.means.items():
+            _check_tensor_pair(name, mean, self.scales[name])
+        # A frozen dataclass is set once, here: private copies behind read-only views.
+        for field, tensors in (("means", self.means), ("scales", self.scales)):
+            copies = {name: tensors[name].detach().clone() for name in self.means}
+            object.__setattr__(self, field, MappingProxyType(copies))
+
+    @classmethod
+    def around(
+        cls, module: nn.Module, scale: float | Mapping[str, float | Tensor] = 0.03
+    ) -> DiagonalGaussian:
+        """Centered on the module's present weights.
+
+        ``scale`` is one standard deviation for all weights, or one entry per parameter name,
+        each a number or a tensor of the parameter's shape.
+        """
+        means = {name: parameter.detach() for name, parameter in module.named_parameters()}
+        return cls.from_means(means, scale)
+
+    @classmethod
+    def centered(
+        cls, module: nn.Module, scale: float | Mapping[str, float | Tensor] = 1.0
+    ) -> DiagonalGaussian:
+        """Centered on zero, for the module's parameter names and shapes."""
+        means = {name: torch.zeros_like(p) for name, p in module.named_parameters()}
+        return cls.from_means(means, scale)
+
+    @classmethod
+    def from_means(
+        cls, means: Mapping[str, Tensor], scale: float | Mapping[str, float | Tensor]
+    ) -> DiagonalGaussian:
+        """Centered on the given tensors, with scales spread over them as in :meth:`around`."""
+        if isinstance(scale, Mapping):
+            _check_same_names("means", means, "scale", scale)
+            chosen = {name: scale[name] for name in means}
+        else:
+            chosen = dict.fromkeys(means, scale)
+        scales = {name: _spread(name, chosen[name], mean) for name, mean in means.items()}
+        return cls(means=means, scales=scales)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameter tensors, in the order of the module."""
+        return tuple(self.means)
+
+    @property
+    def weights(self) -> int:
+        """How many single weights the distribution covers."""
+        return sum(mean.numel() for mean in self.means.values())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors live."""
+        return next(iter(self.means.values())).device
+
+    def check_covers(self, module: nn.Module) -> None:
+        """Refuse unless this covers exactly the module's parameters, names and shapes alike."""
+        parameters = dict(module.named_parameters())
+        _check_same_names("the distribution", self.means, "the module's parameters", parameters)
+        for name, parameter in parameters.items():
+            if parameter.shape != self.means[name].shape:
+                raise BadInput(
+                    f"parameter {name!r} has shape {tuple(parameter.shape)} in the module but "
+                    f"{tuple(self.means[name].shape)} in the distribution; build the distribution "
+                    "from this module (DiagonalGaussian.around or .centered)"
+                )
+
+    def mean_weights(self) -> dict[str, Tensor]:
+        """Copies of the means, ready for ``torch.func.functional_call``."""
+        return {name: mean.clone() for name, mean in self.means.items()}
+
+    def sample(self, *, generator: torch.Generator) -> dict[str, Tensor]:
+        """One draw of all weights; noise comes from the generator's device, then moves."""
+        return {
+            name: torch.addcmul(mean, _noise_like(mean, generator), self.scales[name])
+            for name, mean in self.means.items()
+        }
+
+    def to(self, device: torch.device | str) -> DiagonalGaussian:
+        """The same distribution with its tensors on another device."""
+        return DiagonalGaussian(
+            means={name: tensor.to(device) for name, tensor in self.means.items()},
+            scales={name: tensor.to(device) for name, tensor in self.scales.items()},
+        )
+
+    def kl_to(self, prior: DiagonalGaussian) -> dict[str, float]:
+        """KL(self || prior) in nats for each tensor, summed in float64 and rounded up."""
+        self._check_comparable(prior)
+        return {
+            name: divergences.gaussian_kl(*self._tensors(name), *prior._tensors(name))
+            for name in self.names
+        }
+
+    def kl_nats(self, prior: DiagonalGaussian) -> float:
+        """KL(self || prior) in nats over all tensors, rounded up."""
+        total = math.fsum(self.kl_to(prior).values())
+        return math.nextafter(total, math.inf) if total > 0 else 0.0
+
+    def renyi_to(self, prior: DiagonalGaussian, order: float) -> dict[str, float]:
+        """Rényi divergence of an order above 1, in nats for each tensor, rounded up.
+
+        Infinite for a tensor in which some posterior scale s is so much wider than the prior's
+        S that ``order * S**2 <= (order - 1) * s**2``: the divergence does not exist there, and a
+        bound that uses it says nothing. Lower the order or widen the prior.
+        """
+        if not (math.isfinite(order) and order > 1):
+            raise BadInput(f"order must be a finite number above 1, got {order!r}")
+        self._check_comparable(prior)
+        return {
+            name: divergences.gaussian_renyi(*self._tensors(name), *prior._tensors(name), order)
+            for name in self.names
+        }
+
+    def log_density_ratio(self, prior: DiagonalGaussian, weights: Mapping[str, Tensor]) -> float:
+        """ln(dself / dprior) at one draw of all weights, in nats, rounded up; may be negative."""
+        self._check_comparable(prior)
+        _check_same_names("the distribution", self.means, "weights", weights)
+        parts = []
+        for name in self.names:
+            drawn = weights[name]
+            if drawn.shape != self.means[name].shape:
+                raise BadInput(
+                    f"weights[{name!r}] has shape {tuple(drawn.shape)}, the distribution has "
+                    f"{tuple(self.means[name].shape)}; pass weights drawn with .sample"
+                )
+            own, other = self._tensors(name), prior._tensors(name)
+            parts.append(divergences.gaussian_log_ratio(*own, *other, drawn))
+        return math.nextafter(math.fsum(parts), math.inf)
+
+    def digest(self) -> str:
+        """SHA-256 (hex) over names, shapes, dtypes and bytes of all means and scales."""
+        return tensors_digest(self._flat())
+
+    def save(self, path: str | Path) -> None:
+        """Write a safetensors file; the file appears whole or not at all."""
+        save_tensors(Path(path), self._flat(), kind=_KIND)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: torch.device | str = "cpu") -> DiagonalGaussian:
+        """Read what :meth:`save` wrote."""
+        stored = load_tensors(Path(path), kind=_KIND, device=device)
+        parts: dict[str, dict[str, Tensor]] = {"means": {}, "scales": {}}
+        for key, tensor in stored.items():
+            field, _, name = key.partition("/")
+            if field not in parts or not name:
+                raise BadInput(f"{path} holds a tensor {key!r} that {_KIND}.save never writes")
+            parts[field][name] = tensor
+        return cls(means=parts["means"], scales=parts["scales"])
+
+    def _flat(self) -> dict[str, Tensor]:
+        means = {f"means/{name}": tensor for name, tensor in self.means.items()}
+        return means | {f"scales/{name}": tensor for name, tensor in self.scales.items()}
+
+    def _tensors(self, name: str) -> tuple[Tensor, Tensor]:
+        return self.means[name], self.scales[name]
+
+    def _check_comparable(self, other: DiagonalGaussian) -> None:
+        _check_same_names("the posterior", self.means, "the prior", other.means)
+        for name, mean in self.means.items():
+            if mean.shape != other.means[name].shape:
+                raise BadInput(
+                    f"tensor {name!r} has shape {tuple(mean.shape)} in the posterior but "
+                    f"{tuple(other.means[name].shape)} in the prior; both must describe one network"
+                )
+
+
+def _noise_like(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    shape, place = tensor.shape, generator.device
+    noise = torch.randn(shape, generator=generator, dtype=tensor.dtype, device=place)
+    return noise.to(tensor.device)
+
+
+def _spread(name: str, scale: float | Tensor, mean: Tensor) -> Tensor:
+    if isinstance(scale, Tensor) and scale.ndim > 0:
+        return scale
+    # Rounding a tiny positive number to the tensor's dtype may give zero, which is then refused.
+    return torch.full_like(mean, float(scale))
+
+
+def _check_same_names(
+    first_label: str, first: Mapping[str, object], second_label: str, second: Mapping[str, object]
+) -> None:
+    if not first and not second:
+        raise BadInput("there is no parameter tensor at all; a distribution needs at least one")
+    for label, absent, other in (
+        (second_label, sorted(set(first) - set(second)), first_label),
+        (first_label, sorted(set(second) - set(first)), second_label),
+    ):
+        if absent:
+            raise BadInput(
+                f"{label} lacks {len(absent)} of the tensors of {other}, first {absent[0]!r}; "
+                "names must agree with module.named_parameters(), where a parameter shared by "
+                "several layers appears once, under its first name"
+            )
+
+
+def _check_tensor_pair(name: str, mean: Tensor, scale: Tensor) -> None:
+    for label, tensor in (("means", mean), ("scales", scale)):
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise BadInput(f"{label}[{name!r}] must be a real floating-point tensor, got {kind}")
+    if mean.shape != scale.shape or mean.dtype != scale.dtype or mean.device != scale.device:
+        raise BadInput(
+            f"means[{name!r}] is {tuple(mean.shape)} {mean.dtype} on {mean.device} but "
+            f"scales[{name!r}] is {tuple(scale.shape)} {scale.dtype} on {scale.device}; "
+            "shape, dtype and device must agree"
+        )
+    if not bool(torch.isfinite(mean).all()):
+        raise BadInput(f"means[{name!r}] holds NaN or infinity; a mean must be finite")
+    if not bool((torch.isfinite(scale) & (scale > 0)).all()):
+        raise BadInput(
+            f"scales[{name!r}] holds a value that is not strictly positive and finite; a scale is "
+            f"a standard deviation, and the smallest that {scale.dtype} holds is about "
+            f"{torch.finfo(scale.dtype).tiny:.0e}"
+        )

@@ -1,0 +1,62 @@
+"""Scales that are fixed before the data, and what choosing one of them afterwards costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nonvacuous.errors import BadInput
+
+
+@dataclass(frozen=True)
+class ScaleGrid:
+    """A finite set of prior scales, written down before any bound data is seen.
+
+    A bound that must hold for every scale of the grid at once pays a union bound: each scale gets
+    an equal share of the failure probability, which adds ``ln(len(grid))`` nats to the KL.
+
+    >>> round(ScaleGrid((0.1, 0.3, 1.0)).charge_nats(), 4)
+    1.0986
+    """
+
+    scales: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        scales = tuple(float(scale) for scale in self.scales)
+        if not scales:
+            raise BadInput("a grid of scales is empty; give at least one scale")
+        for scale in scales:
+            if not (math.isfinite(scale) and scale > 0):
+                raise BadInput(f"a scale must be strictly positive and finite, got {scale!r}")
+        if len(set(scales)) != len(scales):
+            raise BadInput("a scale appears twice in the grid; each is charged, so list it once")
+        object.__setattr__(self, "scales", tuple(sorted(scales)))
+
+    @classmethod
+    def geometric(cls, lowest: float, highest: float, count: int) -> ScaleGrid:
+        """``count`` scales from lowest to highest, each a fixed multiple of the one before."""
+        if count < 1 or not 0 < lowest <= highest < math.inf or (count == 1) != (lowest == highest):
+            raise BadInput(
+                "a geometric grid needs 0 < lowest < highest and at least two scales (or one scale "
+                f"with lowest == highest), got lowest={lowest!r}, highest={highest!r}, "
+                f"count={count!r}"
+            )
+        if count == 1:
+            return cls((lowest,))
+        ratio = highest / lowest
+        inner = (lowest * ratio ** (step / (count - 1)) for step in range(1, count - 1))
+        return cls((lowest, *inner, highest))
+
+    def __len__(self) -> int:
+        return len(self.scales)
+
+    def charge_nats(self, *, choices: int = 1) -> float:
+        """Nats to add to the KL when ``choices`` scales are each chosen freely from the grid."""
+        if choices < 1:
+            raise BadInput(f"choices must be at least 1, got {choices!r}")
+        if len(self.scales) == 1:
+            return 0.0
+        return math.nextafter(choices * math.log(len(self.scales)), math.inf)
+
+
+DEFAULT_GRID = ScaleGrid.geometric(0.001, 1.0, 25)

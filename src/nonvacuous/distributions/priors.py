@@ -1,0 +1,270 @@
+"""Priors: distributions over weights that the bound data had no part in.
+
+A prior says where its means come from, which scales may be chosen later (a grid fixed before the
+data, paid for by a union bound), and which examples it has seen. Exported as ``nonvacuous.priors``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.distributions.gaussian import DiagonalGaussian
+from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
+from nonvacuous.errors import BadInput
+
+__all__ = [
+    "ChosenPrior",
+    "Prior",
+    "ScaleGrid",
+    "at_initialization",
+    "indices_digest",
+    "learned",
+    "zero_mean",
+]
+
+Kind = Literal["zero-mean", "initialization", "learned"]
+Indices = Sequence[int] | np.ndarray | Tensor
+
+
+@dataclass(frozen=True)
+class ChosenPrior:
+    """One member of a prior's grid, picked by looking at the posterior, with its price.
+
+    ``charge_nats`` must be added to the KL: it is what makes the choice honest.
+    """
+
+    distribution: DiagonalGaussian
+    scales: Mapping[str, float]
+    charge_nats: float
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """A family of Gaussians with common means, one member for every scale of a grid.
+
+    With ``per_tensor`` every parameter tensor may take its own scale from the grid, at the price
+    of one charge per tensor. ``saw`` is the digest of the indices of the examples that shaped the
+    means (see :func:`indices_digest`), or None when no example did.
+    """
+
+    kind: Kind
+    grid: ScaleGrid
+    means: Mapping[str, Tensor] | None = None
+    saw: str | None = None
+    per_tensor: bool = False
+    #: Buffers (such as batch-norm statistics) of the network that the means come from: a network
+    #: whose own buffers differ has learned them from data that no KL accounts for.
+    fixed: Mapping[str, Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.kind == "zero-mean") != (self.means is None):
+            raise BadInput(f"a {self.kind} prior must {'not ' if self.means else ''}carry means")
+        if (self.kind == "learned") != (self.saw is not None):
+            raise BadInput(
+                "a learned prior, and only a learned one, records the examples that it saw; use "
+                "priors.zero_mean, priors.at_initialization or priors.learned"
+            )
+        if self.means is not None:
+            # Building a Gaussian checks and copies the means.
+            own = DiagonalGaussian.from_means(self.means, 1.0).means
+            object.__setattr__(self, "means", MappingProxyType(dict(own)))
+
+    @property
+    def description(self) -> str:
+        """One sentence for a person."""
+        center = {
+            "zero-mean": "centered on zero",
+            "initialization": "centered on the initial weights",
+            "learned": "centered on weights trained on the prior part of the data",
+        }[self.kind]
+        scales = self.grid.scales
+        if len(scales) == 1:
+            return f"Gaussian {center}, with scale {scales[0]:g} fixed before the data."
+        whose = "one for each parameter tensor" if self.per_tensor else "one for all weights"
+        return (
+            f"Gaussian {center}, with a scale ({whose}) chosen among {len(scales)} from "
+            f"{scales[0]:g} to {scales[-1]:g} that were fixed before the data."
+        )
+
+    def at(
+        self, module: nn.Module, scale: float | Mapping[str, float] | None = None
+    ) -> DiagonalGaussian:
+        """The member of the family for one scale of the grid, or one for each tensor."""
+        means = self._means_for(module)
+        return DiagonalGaussian.from_means(means, self._scales_for(tuple(means), scale))
+
+    def candidates(self, module: nn.Module) -> Iterator[tuple[float, DiagonalGaussian]]:
+        """Every scale of the grid with its distribution, all tensors sharing the scale."""
+        for scale in self.grid.scales:
+            yield scale, self.at(module, scale)
+
+    def charge_nats(self, module: nn.Module | None = None) -> float:
+        """Nats for choosing freely from the grid: ln(its size), per tensor where each chooses."""
+        if not self.per_tensor:
+            return self.grid.charge_nats()
+        if module is None:
+            raise BadInput(
+                "this prior lets every tensor choose its scale, so its charge depends on the "
+                "number of tensors: pass the module"
+            )
+        return self.grid.charge_nats(choices=sum(1 for _ in module.named_parameters()))
+
+    def choose(self, module: nn.Module, posterior: DiagonalGaussian) -> ChosenPrior:
+        """The scale (or scales) of the grid with the least KL from the posterior, and its price."""
+        posterior.check_covers(module)
+        means = self._means_for(module)
+        # KL as a function of the prior scale s is energy / (2 s^2) + weights * ln(s) + constant.
+        energy = {
+            name: _energy(posterior.means[name], posterior.scales[name], mean)
+            for name, mean in means.items()
+        }
+        count = {name: mean.numel() for name, mean in means.items()}
+
+        def cheapest(names: Sequence[str]) -> float:
+            total, weights = math.fsum(energy[n] for n in names), sum(count[n] for n in names)
+            return min(self.grid.scales, key=lambda s: total / (2 * s * s) + weights * math.log(s))
+
+        if self.per_tensor:
+            scales = {name: cheapest([name]) for name in means}
+        else:
+            scales = dict.fromkeys(means, cheapest(list(means)))
+        choice: float | Mapping[str, float] = (
+            scales if self.per_tensor else next(iter(scales.values()))
+        )
+        return ChosenPrior(
+            distribution=self.at(module, choice),
+            scales=MappingProxyType(scales),
+            charge_nats=self.charge_nats(module),
+        )
+
+    def _means_for(self, module: nn.Module) -> dict[str, Tensor]:
+        parameters = {name: p.detach() for name, p in module.named_parameters()}
+        if self.means is None:
+            return {name: torch.zeros_like(p) for name, p in parameters.items()}
+        if not parameters:
+            raise BadInput("the module has no parameters; there is nothing to put a prior on")
+        for name in parameters.keys() ^ self.means.keys():
+            raise BadInput(
+                f"parameter {name!r} is in the module or in the prior but not in both; take the "
+                "prior from a module of the same architecture"
+            )
+        for name, parameter in parameters.items():
+            if parameter.shape != self.means[name].shape:
+                raise BadInput(
+                    f"parameter {name!r} has shape {tuple(parameter.shape)} in the module but "
+                    f"{tuple(self.means[name].shape)} in the prior; take the prior from a module "
+                    "of the same architecture"
+                )
+        return {
+            name: self.means[name].to(device=parameter.device, dtype=parameter.dtype)
+            for name, parameter in parameters.items()
+        }
+
+    def _scales_for(
+        self, names: tuple[str, ...], scale: float | Mapping[str, float] | None
+    ) -> float | Mapping[str, float]:
+        if scale is None:
+            if len(self.grid) > 1:
+                raise BadInput(
+                    f"the grid holds {len(self.grid)} scales; name one of them, or let "
+                    "Prior.choose pick one for a posterior"
+                )
+            return self.grid.scales[0]
+        if isinstance(scale, Mapping):
+            if not self.per_tensor:
+                raise BadInput(
+                    "one scale for each tensor is not what this prior charges for; build it with "
+                    "per_tensor=True"
+                )
+            used = dict(scale)
+        else:
+            used = dict.fromkeys(names, float(scale))
+        for name, value in used.items():
+            if value not in self.grid.scales:
+                raise BadInput(
+                    f"scale {value!r} for {name!r} is not in the grid that was fixed before the "
+                    f"data ({self.grid.scales}); choose one of these"
+                )
+        return used
+
+
+def zero_mean(
+    scale: float = 1.0, *, grid: ScaleGrid | None = None, per_tensor: bool = False
+) -> Prior:
+    """Centered on zero; one scale fixed beforehand, or a grid to choose from."""
+    chosen = grid if grid is not None else ScaleGrid((scale,))
+    return Prior(kind="zero-mean", grid=chosen, per_tensor=per_tensor)
+
+
+def at_initialization(
+    initial: nn.Module, *, grid: ScaleGrid | None = None, per_tensor: bool = False
+) -> Prior:
+    """Centered on the weights the network had before training (they must not depend on data).
+
+    Without a grid, 25 scales from 0.001 to 1 may be chosen from, for ln 25 = 3.2 nats.
+    """
+    means = {name: parameter.detach() for name, parameter in initial.named_parameters()}
+    chosen = grid if grid is not None else DEFAULT_GRID
+    return Prior(
+        kind="initialization",
+        grid=chosen,
+        means=means,
+        per_tensor=per_tensor,
+        fixed=_buffers(initial),
+    )
+
+
+def learned(
+    trained: nn.Module,
+    *,
+    indices: Indices,
+    grid: ScaleGrid | None = None,
+    per_tensor: bool = False,
+) -> Prior:
+    """Centered on weights trained on the prior part of the data, which ``indices`` names.
+
+    The bound may only use examples outside ``indices``; their digest travels with the prior so
+    that this can be checked.
+    """
+    means = {name: parameter.detach() for name, parameter in trained.named_parameters()}
+    chosen = grid if grid is not None else DEFAULT_GRID
+    saw = indices_digest(indices)
+    return Prior(
+        kind="learned",
+        grid=chosen,
+        means=means,
+        saw=saw,
+        per_tensor=per_tensor,
+        fixed=_buffers(trained),
+    )
+
+
+def indices_digest(indices: Indices) -> str:
+    """SHA-256 (hex) of a set of example indices; the order in which they come does not matter."""
+    raw = indices.detach().cpu().numpy() if isinstance(indices, Tensor) else np.asarray(indices)
+    if raw.size == 0:
+        raise BadInput("a learned prior saw no example; use priors.at_initialization instead")
+    if raw.ndim != 1 or not np.issubdtype(raw.dtype, np.integer):
+        raise BadInput(f"indices must be a flat list of integers, got {raw.dtype} {raw.shape}")
+    if int(raw.min()) < 0:
+        raise BadInput(f"an example index is negative: {int(raw.min())}")
+    return hashlib.sha256(np.unique(raw).astype("<i8").tobytes()).hexdigest()
+
+
+def _buffers(module: nn.Module) -> Mapping[str, Tensor]:
+    copies = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+    return MappingProxyType(copies)
+
+
+def _energy(means: Tensor, scales: Tensor, prior_means: Tensor) -> float:
+    shift = means.double() - prior_means.to(means.device).double()
+    return float(shift.square().sum() + scales.double().square().sum())

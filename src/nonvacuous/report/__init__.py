@@ -1,0 +1,55 @@
+"""Certificates for people: one self-contained page, and text for a terminal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.errors import BadInput
+
+if TYPE_CHECKING:
+    from nonvacuous.comparison import Comparison
+
+__all__ = ["write_report"]
+
+
+def write_report(
+    certificate: Certificate,
+    path: str | os.PathLike[str],
+    *,
+    comparison: Comparison | None = None,
+    history: Sequence[Mapping[str, Any]] | None = None,
+    run_folder: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Write the certificate as one HTML page and return where it lies.
+
+    path        the file to write; an older one is replaced in one step
+    comparison  what :func:`nonvacuous.comparison.compare` gives: the terms one by one, and the
+                other theorems; without it the page leaves these two sections out
+    history     the events of the run, one mapping for each line of its ``events.jsonl``
+    run_folder  the folder that the page tells its reader to verify; the page's own by default
+    """
+    # Imported here: matplotlib is not needed for words.
+    from nonvacuous.report import html, view
+
+    target = Path(path)
+    page = html.render(
+        view.of(certificate, comparison=comparison, history=history, run_folder=run_folder)
+    )
+    temporary = target.with_name(target.name + ".part")
+    try:
+        with open(temporary, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(page)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise BadInput(
+            f"Cannot write the report {target}: {error.strerror}. Name a file in a folder that "
+            "exists and that you may write to."
+        ) from error
+    return target

@@ -1,0 +1,72 @@
+"""The course of training, read from the events of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nonvacuous.report.wording import clean
+
+#: Metrics worth a curve, the most telling first; a panel shows two of them.
+_SHOWN = {
+    "objective": "objective",
+    "error": "error",
+    "loss": "loss",
+    "validation_loss": "loss on watched examples",
+}
+_CURVES_A_PANEL = 2
+_PANELS = 3
+
+
+@dataclass(frozen=True)
+class Line:
+    name: str
+    epochs: tuple[float, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One phase of training: a panel with one or two lines."""
+
+    phase: str
+    lines: tuple[Line, ...]
+
+
+def curves(history: Sequence[Mapping[str, Any]]) -> tuple[Curve, ...]:
+    """The phases in the order they ran. What is not a finite number by epoch is left out."""
+    phases: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for event in history:
+        epoch, metrics = _number(event.get("epoch")), event.get("metrics")
+        if event.get("event") != "epoch" or epoch is None or not isinstance(metrics, Mapping):
+            continue
+        panel = phases.setdefault(clean(str(event.get("phase", "training"))), {})
+        for name in _SHOWN:
+            value = _number(metrics.get(name))
+            if value is not None:
+                panel.setdefault(name, []).append((epoch + 1.0, value))
+    return tuple(
+        Curve(phase, _lines(panel))
+        for phase, panel in list(phases.items())[:_PANELS]
+        if _lines(panel)
+    )
+
+
+def _lines(panel: Mapping[str, list[tuple[float, float]]]) -> tuple[Line, ...]:
+    chosen = [name for name in _SHOWN if len(panel.get(name, ())) > 1][:_CURVES_A_PANEL]
+    return tuple(
+        Line(_SHOWN[name], *(tuple(part) for part in zip(*panel[name], strict=True)))
+        for name in chosen
+    )
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,46 @@
+"""The page: one file that needs nothing else, runs no script and asks nobody anything."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from nonvacuous.report import figures
+from nonvacuous.report.view import View
+
+_ICONS = {
+    "checked": "check",
+    "asserted": "half",
+    "not checkable": "circle",
+    "violated": "cross",
+}
+
+
+def render(view: View) -> str:
+    """The whole page. What comes from data is escaped; the same view gives the same text."""
+    environment = _environment()
+    css = environment.loader.get_source(environment, "certificate.css")[0]  # type: ignore[union-attr]
+    return environment.get_template("certificate.html.jinja").render(
+        view=view,
+        # Ours, or made by ElementTree, which escapes: these alone are not escaped again.
+        css=Markup(css),
+        scale_wide=Markup(figures.scale(view)),
+        scale_narrow=Markup(figures.scale(view, narrow=True)),
+        training=[
+            Markup(figures.training(curve, number=number))
+            for number, curve in enumerate(view.curves)
+        ],
+        icons=_ICONS,
+    )
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("nonvacuous.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )

@@ -1,0 +1,216 @@
+"""The sentences of the first screen: what is promised, how sure, is it any good, what it is not."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.records import Observation
+from nonvacuous.report.wording import (
+    capital,
+    clean,
+    confidence_percent,
+    frequency,
+    odds,
+    percent_up,
+    round_percent,
+    whole,
+)
+
+#: The predictor in few words, and in full.
+PREDICTOR = {
+    "stochastic": "the randomized network",
+    "drawn": "one network drawn at random",
+    "deterministic": "the network itself",
+}
+PREDICTOR_IN_FULL = {
+    "stochastic": "the randomized network, which draws its weights from the posterior afresh for "
+    "each input",
+    "drawn": "the one network whose weights were drawn, once, from the posterior",
+    "deterministic": "the network itself, with its weights as they are",
+}
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence with the words that carry it set apart."""
+
+    before: str
+    emphasis: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.before}{self.emphasis}{self.after}"
+
+
+def counts_errors(certificate: Certificate) -> bool:
+    """Whether the loss is 1 for an error and 0 otherwise."""
+    return certificate.loss.name == "zero-one"
+
+
+def is_frequency(certificate: Certificate) -> bool:
+    """Whether the risk is the frequency of something: of errors, or of too small margins."""
+    return counts_errors(certificate) or certificate.loss.name.startswith("margin ")
+
+
+def says_nothing(certificate: Certificate) -> bool:
+    """Whether every network satisfies the promise."""
+    return certificate.status == "refused" or certificate.risk_upper >= 1.0
+
+
+def vacuity(certificate: Certificate) -> str:
+    """``vacuous``: it says nothing. ``guessing``: no better than a guess. Else ``non-vacuous``."""
+    if says_nothing(certificate):
+        return "vacuous"
+    if is_frequency(certificate) and certificate.risk_upper >= certificate.guessing:
+        return "guessing"
+    return "non-vacuous"
+
+
+def promise(certificate: Certificate) -> Sentence:
+    """The headline. Same shape and size whether the news is good or bad."""
+    if certificate.status == "refused":
+        return Sentence("", "No promise", " is made: this certificate was refused.")
+    if says_nothing(certificate):
+        return Sentence("", "Nothing", " is promised: it may be wrong on every new example.")
+    before = "if its conditions hold, " if certificate.status == "conditional" else ""
+    if vacuity(certificate) == "guessing":
+        before += "no better than guessing: "
+    if is_frequency(certificate):
+        before += "wrong on " if counts_errors(certificate) else "wrong, or only just right, on "
+        often = str(frequency(certificate.risk_upper))
+        return Sentence(capital(before), often, " new examples, on average.")
+    before += "a mean loss of "
+    low, high = certificate.loss.lower, certificate.loss.upper
+    after = f" of its range ({low:g} to {high:g}) on new examples."
+    return Sentence(capital(before), f"at most {percent_up(certificate.risk_upper)}", after)
+
+
+def subject(certificate: Certificate) -> str:
+    """Whom the headline is about, and about which new examples."""
+    about = capital(PREDICTOR_IN_FULL[certificate.predictor])
+    data = clean(certificate.data.name)
+    counted = whole(certificate.data.bound.examples)
+    return f"{about}. New examples are those drawn like the {counted} of {data} that it counts."
+
+
+def reasons(certificate: Certificate) -> tuple[str, ...]:
+    """Why a certificate is refused or conditional; nothing for a valid one."""
+    told = []
+    for assumption in certificate.assumptions:
+        if assumption.effect == "none" or assumption.effect != certificate.status:
+            continue
+        found = " was found false" if assumption.status == "violated" else ""
+        told.append(f"“{capital(clean(assumption.name))}”{found}: {clean(assumption.detail)}")
+    return tuple(told)
+
+
+def confidence(certificate: Certificate) -> Sentence:
+    """The confidence, told as what it is: a property of the procedure."""
+    failure = certificate.budget.failure
+    samples, false_claims = odds(failure)
+    if certificate.status == "refused":
+        return Sentence("", "Not at all", ": what the confidence rests on was found to be false.")
+    repeated = {
+        "stochastic": "training samples (and as many rounds of Monte Carlo)",
+        "drawn": "training samples, each with its own drawn network",
+        "deterministic": "samples of test examples",
+    }[certificate.predictor]
+    if certificate.mode != "holdout" and certificate.predictor == "deterministic":
+        repeated = "training samples"
+    after = (
+        f" confidence in the procedure: of {samples} {repeated}, on average at most "
+        f"{false_claims} would yield a false claim."
+    )
+    return Sentence("", confidence_percent(failure), after)
+
+
+def verdict(certificate: Certificate) -> str:
+    """Is that any good? Against guessing, against the held-out twin, against the test error."""
+    if certificate.status == "refused":
+        return "There is no number to judge. What was measured is shown, and promises nothing."
+    parts = [_against_guessing(certificate), _against_twin(certificate)]
+    tests = [o for o in certificate.observed if is_test(o)]
+    if tests and any(o.errors / o.trials > certificate.risk_upper for o in tests):
+        parts.append(
+            "The measured test error lies above the promise: either the sample was one of the "
+            "unlucky few, or the test examples are not drawn like the others."
+        )
+    return " ".join(part for part in parts if part)
+
+
+def _against_guessing(certificate: Certificate) -> str:
+    if says_nothing(certificate):
+        return "No: any network at all satisfies this."
+    if not is_frequency(certificate):
+        return ""
+    guess = (
+        f"guessing among {certificate.data.classes} classes, which is wrong "
+        f"{round_percent(certificate.guessing)} of the time"
+    )
+    if vacuity(certificate) == "guessing":
+        return f"Hardly: it is no better than {guess}."
+    return f"It is better than {guess}."
+
+
+def _against_twin(certificate: Certificate) -> str:
+    twin = certificate.held_out_twin
+    if certificate.mode == "holdout":
+        return "This is itself a held-out test, the plainest certificate there is."
+    if twin is None:
+        return "No held-out twin was computed, so there is nothing to hold it against."
+    told = f"A plain held-out test on the same data promises at most {percent_up(twin.risk_upper)}"
+    if says_nothing(certificate):
+        return f"{told}." if twin.risk_upper < 1.0 else f"{told}, which is nothing either."
+    if certificate.risk_upper < twin.risk_upper:
+        return f"{told}: the certificate is tighter than its twin."
+    if certificate.risk_upper == twin.risk_upper:
+        return f"{told}: the same."
+    if twin.risk_upper == 0.0:
+        return f"{told}."
+    ratio = certificate.risk_upper / twin.risk_upper
+    ratio = math.ceil(ratio) if ratio > 10 else math.ceil(100 * ratio) / 100
+    return f"{told}: the certificate is {ratio:g} times as large."
+
+
+def is_test(observation: Observation) -> bool:
+    """Whether it was measured on test examples, by its name."""
+    return re.search(r"\btest", observation.name, flags=re.IGNORECASE) is not None
+
+
+def limits(certificate: Certificate) -> tuple[str, ...]:
+    """What the certificate does not say."""
+    if certificate.status == "refused":
+        return (
+            "Nothing about the error on new examples: the numbers here were measured or computed, "
+            "but no theorem turns them into a promise.",
+            "Nothing against the network either: a refusal is about the evidence. Mend what was "
+            "found false, and certify again.",
+        )
+    data = clean(certificate.data.name)
+    sure = confidence_percent(certificate.budget.failure)
+    said = [
+        f"Nothing about other data. The promise is for examples drawn like those of {data}: not "
+        "for another camera, another year, or inputs made to mislead.",
+        "Nothing about one input, one class or one group. It is an average over new examples; "
+        "some kinds of input may fare much worse.",
+        {
+            "stochastic": "Nothing about the network with the mean weights, or a vote of several "
+            "draws: the promise is for the randomized network.",
+            "drawn": "Nothing about another draw, or the network with the mean weights: the "
+            "promise is for the one network that was drawn.",
+            "deterministic": "Nothing about the network after any further training, pruning or "
+            "change of precision.",
+        }[certificate.predictor],
+        f"Not that this claim is true with probability {sure}. "
+        "The confidence belongs to the procedure, before the data were drawn.",
+        "Nothing about the best of several certificates, unless the ledger of the failure "
+        "probability shows a line that pays for the choice.",
+    ]
+    if counts_errors(certificate):
+        said.append(
+            "Nothing about the network's own probabilities: only right and wrong answers count."
+        )
+    return tuple(said)

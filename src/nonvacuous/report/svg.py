@@ -1,0 +1,238 @@
+"""A sheet to draw on, and what makes matplotlib's SVG fit for a page.
+
+The page must look the same twice, follow the reader's light or dark setting, and show a hostile
+name as a name. So the drawing is made without global state, its colors become the page's own
+variables, its text stays text in the page's font, and names are never read as formulas.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, Patch, Polygon, Rectangle
+from matplotlib.text import Text
+
+#: Roles and their colors on paper. The page maps each to a variable of the same name.
+COLORS = {
+    "ink": "#1c2127",
+    "muted": "#59626e",
+    "line": "#c4cad3",
+    "paper": "#fefefe",
+    "ruled": "#eceff3",
+    "possible": "#bcd7f2",
+    "certificate": "#0b58a6",
+    "twin": "#0b7357",
+    "test": "#b0460a",
+    "training": "#3d444d",
+    "guessing": "#6a4c93",
+}
+_ROLES = {color: role for role, color in COLORS.items()}
+_SVG = "{http://www.w3.org/2000/svg}"
+_LINK = "{http://www.w3.org/1999/xlink}href"
+_HEX = re.compile(r"#[0-9a-f]{6}\b")
+_FONT = re.compile(r"^(?:(?P<weight>[a-z0-9]+) )?(?P<size>[0-9.]+px) .*$")
+
+
+class Sheet:
+    """A drawing of ``width`` by ``height`` units, y pointing down, one unit one CSS pixel."""
+
+    def __init__(self, width: float, height: float) -> None:
+        self.width, self.height = width, height
+        self.figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+        self._canvas = FigureCanvasAgg(self.figure)
+        self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0), frameon=False)
+        self.axes.set_axis_off()
+        self.axes.set_xlim(0, width)
+        self.axes.set_ylim(height, 0)
+        self._drawn = 0
+
+    def _add(self, shape: Patch) -> None:
+        shape.set_zorder(self._next())
+        self.axes.add_patch(shape)
+
+    def _next(self) -> int:
+        """What is drawn later lies on top, whatever it is."""
+        self._drawn += 1
+        return self._drawn
+
+    def box(self, left: float, top: float, right: float, bottom: float, color: str) -> None:
+        shape = Rectangle((left, top), right - left, bottom - top, facecolor=COLORS[color], lw=0)
+        self._add(shape)
+
+    def outline(self, left: float, top: float, right: float, bottom: float, color: str) -> None:
+        size = (right - left, bottom - top)
+        self._add(Rectangle((left, top), *size, fill=False, edgecolor=COLORS[color], lw=1))
+
+    def line(
+        self,
+        points: list[tuple[float, float]],
+        color: str,
+        *,
+        width: float = 1.0,
+        dash: bool = False,
+    ) -> None:
+        xs, ys = zip(*points, strict=True)
+        style = (0, (3, 3)) if dash else "solid"
+        self.axes.plot(
+            xs,
+            ys,
+            color=COLORS[color],
+            lw=width,
+            ls=style,
+            solid_capstyle="butt",
+            zorder=self._next(),
+        )
+
+    def mark(self, kind: str, x: float, y: float, radius: float = 6.0) -> None:
+        """A shape of its own for each kind, so that the color is never alone."""
+        r, color = radius, COLORS[kind]
+        filled: dict[str, Any] = {"facecolor": color, "edgecolor": COLORS["paper"], "lw": 1.5}
+        hollow: dict[str, Any] = {"facecolor": COLORS["paper"], "edgecolor": color, "lw": 2.5}
+        if kind == "test":
+            self._add(Circle((x, y), r - 0.5, **hollow))
+        elif kind == "twin":
+            self._add(Rectangle((x - r + 1, y - r + 1), 2 * r - 2, 2 * r - 2, **filled))
+        elif kind == "certificate":
+            d = r + 2.5
+            diamond = [(x, y - d), (x + d, y), (x, y + d), (x - d, y)]
+            self._add(Polygon(diamond, **filled))
+        elif kind == "guessing":
+            triangle = [(x - r, y - r + 1), (x + r, y - r + 1), (x, y + r)]
+            self._add(Polygon(triangle, **filled))
+        else:
+            self._add(Circle((x, y), r - 0.5, **filled))
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        color: str = "ink",
+        size: float = 13.0,
+        bold: bool = False,
+        anchor: str = "center",
+    ) -> float:
+        """Write the words with their baseline at y; return their width."""
+        return self._width(self._label(x, y, words, color, size, bold, anchor))
+
+    def measure(self, words: str, *, size: float, bold: bool = False) -> float:
+        """The width that :meth:`text` would return, without writing anything."""
+        label = self._label(0.0, 0.0, words, "ink", size, bold, "left")
+        width = self._width(label)
+        label.remove()
+        return width
+
+    def _label(
+        self, x: float, y: float, words: str, color: str, size: float, bold: bool, anchor: str
+    ) -> Text:
+        return self.axes.text(
+            x,
+            y,
+            words,
+            color=COLORS[color],
+            fontsize=size,
+            fontweight="bold" if bold else "normal",
+            ha=anchor,
+            va="baseline",
+            parse_math=False,
+            zorder=self._next(),
+        )
+
+    def _width(self, label: Text) -> float:
+        return float(label.get_window_extent(self._canvas.get_renderer()).width)
+
+    def finish(self, *, name: str, title: str, description: str) -> str:
+        """The drawing as an ``<svg>`` element; ``name`` keeps its ids apart from others'."""
+        target = io.BytesIO()
+        with matplotlib.rc_context({"svg.hashsalt": f"nonvacuous {name}"}):
+            self.figure.savefig(target, format="svg", dpi=72, transparent=True)
+        return _for_a_page(target.getvalue(), name, title, description)
+
+
+@contextmanager
+def plain_settings() -> Iterator[None]:
+    """Draw with matplotlib's own defaults, whatever a user's matplotlibrc says."""
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # A sign that the measuring font lacks is still shown by the page's.
+        warnings.filterwarnings("ignore", message="Glyph ")
+        matplotlib.rcdefaults()
+        matplotlib.rcParams["svg.fonttype"] = "none"
+        yield
+
+
+def _for_a_page(svg: bytes, name: str, title: str, description: str) -> str:
+    root = ElementTree.fromstring(svg)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag.removeprefix(_SVG) in ("metadata", "style") or not _is_svg(child):
+                parent.remove(child)
+    used = {match for element in root.iter() for match in _references(element)}
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(_SVG)
+        element.attrib = {
+            key.replace(_LINK, "href"): _attribute(key, value, name)
+            for key, value in element.attrib.items()
+            if (key != "id" or value in used) and key != "version"
+        }
+    root.attrib = {
+        "viewBox": root.attrib["viewBox"],
+        "role": "img",
+        "aria-labelledby": f"{name}-title {name}-description",
+        "class": f"figure {name}",
+        "stroke-linejoin": "round",
+    }
+    heading = ElementTree.Element("title", {"id": f"{name}-title"})
+    heading.text = title
+    details = ElementTree.Element("desc", {"id": f"{name}-description"})
+    details.text = description
+    root[:0] = [heading, details]
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _is_svg(element: ElementTree.Element) -> bool:
+    return isinstance(element.tag, str) and element.tag.startswith(_SVG)
+
+
+def _references(element: ElementTree.Element) -> list[str]:
+    found = re.findall(r"url\(#([^)]+)\)", " ".join(element.attrib.values()))
+    return [*found, element.attrib.get(_LINK, "#")[1:]]
+
+
+def _attribute(key: str, value: str, name: str) -> str:
+    if key == "id":
+        return f"{name}-{value}"
+    if key == _LINK:
+        return f"#{name}-{value[1:]}"
+    value = value.replace("url(#", f"url(#{name}-")
+    return _style(value) if key == "style" else value
+
+
+def _style(declarations: str) -> str:
+    """Colors by role, and the size and weight of a font but never its family."""
+    kept = []
+    for declaration in filter(None, map(str.strip, declarations.split(";"))):
+        key, _, value = declaration.partition(":")
+        key, value = key.strip(), value.strip()
+        font = _FONT.match(value) if key == "font" else None
+        if font is not None:
+            kept.append(f"font-size: {font['size']}")
+            if font["weight"]:
+                kept.append(f"font-weight: {font['weight']}")
+        elif key != "font-family":
+            kept.append(f"{key}: {_HEX.sub(_variable, value)}")
+    return "; ".join(kept)
+
+
+def _variable(match: re.Match[str]) -> str:
+    role = _ROLES.get(match[0])
+    return f"var(--{role}, {match[0]})" if role else match[0]

@@ -1,0 +1,245 @@
+"""The rows of the report's tables: every number in words, with where its bar begins and ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.report.wording import capital, clean, nats, percent, percent_up, plural, whole
+
+if TYPE_CHECKING:
+    from nonvacuous.comparison import BoundRow, Step
+
+#: Tensors listed one by one; the rest are summed up in one line.
+TENSORS_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One row with a bar from ``start`` to ``end``, as fractions of the table's axis."""
+
+    name: str
+    detail: str
+    value: str
+    start: float
+    end: float
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """One line of the failure probability's account."""
+
+    name: str
+    reason: str
+    failure: str
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Something the promise rests on."""
+
+    name: str
+    detail: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """All that are known to the same degree. ``status`` is the certificate's word for it."""
+
+    status: str
+    label: str
+    remark: str
+    entries: tuple[Ground, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One way to account for the complexity before or after rescaling."""
+
+    name: str
+    nats: str
+    value: str
+
+
+_STEPS = {
+    "counted": ("Errors counted", "{errors} in {trials}."),
+    "sampling": ("+ sampling", "Only sampled: the upper end of what the rate may be."),
+    "examples": ("+ finite sample", "Only {examples} count{zero}."),
+    "complexity": ("+ complexity", "{complexity}."),
+    "searches": ("+ searches", "{searches}."),
+    "rest": ("+ the bound", "Everything else that the theorem charges, at once."),
+}
+
+_THEOREMS = {
+    "seeger": ("PAC-Bayes-kl", "with 2√n (Seeger, Langford, Maurer)"),
+    "seeger_exact": ("PAC-Bayes-kl, exact moment", "with ξ(n) for 2√n (Maurer)"),
+    "quadratic": ("PAC-Bayes-quadratic", "a relaxation of PAC-Bayes-kl"),
+    "thiemann": ("PAC-Bayes-λ", "a relaxation of PAC-Bayes-kl, best λ (free of charge)"),
+    "thiemann_union": ("PAC-Bayes-λ, grid", "a relaxation of PAC-Bayes-kl, grid of λ paid for"),
+    "mcallester": ("McAllester", "a relaxation of PAC-Bayes-kl by Pinsker's inequality"),
+    "catoni": ("Catoni", "temperature fixed before the data"),
+    "catoni_union": ("Catoni, grid", "grid of temperatures paid for by a union bound"),
+    "empirical_bernstein": ("Empirical Bernstein", "un-expected Bernstein, grid of rates paid for"),
+    "disintegrated": ("Disintegrated", "for the one drawn network, with 2√n"),
+    "disintegrated_exact": ("Disintegrated, exact moment", "for the one drawn network, with ξ(n)"),
+    "disintegrated_renyi": ("Disintegrated, Rényi", "for the one drawn network"),
+    "holdout": ("Exact binomial tail", "Clopper and Pearson"),
+    "chernoff": ("Chernoff", "the binomial tail bounded by its kl form"),
+}
+
+#: The most doubtful first: what a reader has to believe stands before what was checked.
+_GROUNDS = {
+    "violated": ("Found false", "This alone makes the promise void or conditional."),
+    "asserted": ("Asserted", "Stated by whoever made the certificate. You have to believe it."),
+    "not checkable": ("Not checkable", "A fact about the world that no file can prove."),
+    "checked": ("Checked", "Verified on the files of the run when the certificate was made."),
+}
+
+
+def theorem_name(key: str) -> str:
+    """A bound's name for a reader; one that is not known here keeps its own."""
+    return _THEOREMS.get(key, (clean(key), ""))[0]
+
+
+def step_rows(certificate: Certificate, steps: tuple[Step, ...]) -> tuple[Bar, ...]:
+    """The bound with its terms switched on in turn: each bar starts where the last one ended."""
+    if not steps:
+        return ()
+    axis = max(step.risk_upper for step in steps) or 1.0
+    words = _step_words(certificate)
+    rows, before = [], 0.0
+    for number, step in enumerate(steps):
+        name, detail = _STEPS[step.key]
+        told = percent if step.key == "counted" else percent_up
+        last = number == len(steps) - 1
+        start, end = sorted((before / axis, step.risk_upper / axis))
+        value = told(step.risk_upper)
+        rows.append(Bar(name, detail.format(**words), value, start, end, marked=last))
+        before = step.risk_upper
+    return tuple(rows)
+
+
+def _step_words(certificate: Certificate) -> dict[str, str]:
+    counted, inputs = certificate.empirical, certificate.bound.inputs
+    errors = f"Losses that sum to {counted.amount:,.1f}"
+    if counted.errors is not None:
+        errors = plural(counted.errors, "error")
+    trials = {
+        "pairs": "independent pairs of weights and example",
+        "shared draws": "draws of the weights, each over all examples",
+        "every example once": "examples",
+    }[counted.scheme]
+    nats_paid = "No complexity"
+    if certificate.complexity is not None:
+        kl_nats = certificate.complexity.kl_nats
+        share = kl_nats / certificate.data.bound.examples
+        each = f"{share:.2g}" if share >= 0.001 else "less than 0.001"
+        nats_paid = f"KL from posterior to prior: {nats(kl_nats)} nats, {each} an example"
+        if "log_density_ratio" in inputs:
+            ratio = nats(float(inputs["log_density_ratio"]))
+            nats_paid = f"Log density ratio, posterior to prior, at the drawn weights: {ratio} nats"
+    searched = [whole(entry.choices) for entry in certificate.budget.entries if entry.choices > 1]
+    return {
+        "errors": errors,
+        "trials": f"{whole(counted.trials)} {trials}",
+        "examples": plural(certificate.data.bound.examples, "example"),
+        "zero": "" if certificate.complexity is None else "; at zero complexity",
+        "complexity": nats_paid,
+        "searches": f"A union bound over {' and '.join(searched)} choices"
+        if searched
+        else "Other certificates on the same examples share the confidence",
+    }
+
+
+def ledger_rows(certificate: Certificate) -> tuple[Ledger, ...]:
+    """How the failure probability was spent."""
+    rows = []
+    for entry in certificate.budget.entries:
+        reason = clean(entry.reason)
+        if entry.choices > 1:
+            reason += f" ({whole(entry.choices)} choices share this line)"
+        rows.append(Ledger(clean(entry.name), reason, f"{entry.failure:g}"))
+    return tuple(rows)
+
+
+def grounds(certificate: Certificate) -> tuple[Grounds, ...]:
+    """What it rests on, by how much is known about it; within a group, what has an effect first."""
+    groups = []
+    for status, (label, remark) in _GROUNDS.items():
+        members = [a for a in certificate.assumptions if a.status == status]
+        members.sort(key=lambda a: a.effect == "none")
+        entries = tuple(
+            Ground(capital(clean(a.name)), capital(clean(a.detail)), a.effect) for a in members
+        )
+        if entries:
+            groups.append(Grounds(status, label, remark, entries))
+    return tuple(groups)
+
+
+def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Bar, ...]:
+    """All theorems on one axis from 0 to 100%, the promised one marked, then the twin."""
+    if not rows:
+        return ()
+    shown = []
+    for row in rows:
+        name, detail = _THEOREMS.get(row.key, (clean(row.key), ""))
+        if row.promised:
+            detail = f"{detail}; this is the certificate" if detail else "this is the certificate"
+        value = percent_up(row.risk_upper)
+        shown.append(Bar(name, detail, value, 0.0, row.risk_upper, marked=row.promised))
+    twin = certificate.held_out_twin
+    if twin is not None:
+        counts = f"{whole(twin.errors)} of {whole(twin.examples)} wrong"
+        detail = f"{clean(twin.description)} ({counts})"
+        shown.append(
+            Bar("Held-out twin", detail, percent_up(twin.risk_upper), 0.0, twin.risk_upper)
+        )
+    axis = max(bar.end for bar in shown) or 1.0
+    return tuple(
+        Bar(bar.name, bar.detail, bar.value, 0.0, bar.end / axis, bar.marked) for bar in shown
+    )
+
+
+def layer_rows(certificate: Certificate) -> tuple[Bar, ...]:
+    """KL by tensor, worst first; what is left of a long list in one row."""
+    if certificate.complexity is None:
+        return ()
+    total = certificate.complexity.kl_nats or 1.0
+    terms = sorted(certificate.complexity.terms, key=lambda term: (-term.nats, term.tensor))
+    # A single tensor is not worth a row that says "1 further tensor".
+    cut = TENSORS_SHOWN if len(terms) > TENSORS_SHOWN + 1 else len(terms)
+    groups = [(clean(term.tensor), term.size, term.nats) for term in terms[:cut]]
+    if terms[cut:]:
+        rest = terms[cut:]
+        name = f"{len(rest)} further tensors"
+        groups.append((name, sum(t.size for t in rest), sum(t.nats for t in rest)))
+    axis = max(amount for _, _, amount in groups) or 1.0
+    return tuple(
+        Bar(
+            name,
+            f"{plural(size, 'weight')}, {percent(amount / total)} of the total",
+            nats(amount),
+            0.0,
+            amount / axis,
+        )
+        for name, size, amount in groups
+    )
+
+
+def rescaling_columns(certificate: Certificate) -> tuple[Column, ...]:
+    """The complexity before and after a rescaling that leaves the function as it is."""
+    record = certificate.rescaling
+    if record is None:
+        return ()
+    columns = [
+        Column("Before rescaling", nats(record.kl_before), ""),
+        Column("After rescaling", nats(record.kl_after), ""),
+    ]
+    named = (
+        Column(clean(column.name), nats(column.kl_nats), percent_up(column.risk_upper))
+        for column in record.columns
+    )
+    return tuple(named) or tuple(columns)

@@ -1,0 +1,242 @@
+"""A certificate in words: everything that the page and the terminal say, said in one place."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.report import promise, tables
+from nonvacuous.report.curves import Curve, curves
+from nonvacuous.report.promise import PREDICTOR, Sentence
+from nonvacuous.report.wording import (
+    capital,
+    clean,
+    nats,
+    percent,
+    percent_up,
+    plural,
+    round_percent,
+    shortened,
+    visible,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from nonvacuous.comparison import Comparison
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A short verdict. ``icon`` is a shape, so that the color is never alone in saying it."""
+
+    text: str
+    icon: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place on the scale from 0 to 100%. ``kind`` decides shape and color."""
+
+    kind: str
+    name: str
+    value: float
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Fact:
+    term: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class View:
+    """The report in words. Empty tuples are sections that have nothing to show."""
+
+    title: str
+    status: str
+    #: "vacuous", "guessing" (no better than a guess) or "non-vacuous".
+    weight: str
+    promise: Sentence
+    subject: str
+    reasons: tuple[str, ...]
+    badges: tuple[Badge, ...]
+    confidence: Sentence
+    verdict: str
+    marks: tuple[Mark, ...]
+    about: tuple[Fact, ...]
+    statement: str
+    measured: tuple[Fact, ...]
+    theorem: Fact
+    steps: tuple[tables.Bar, ...]
+    ledger: tuple[tables.Ledger, ...]
+    ledger_total: str
+    grounds: tuple[tables.Grounds, ...]
+    rescaling: tuple[tables.Column, ...]
+    layers: tuple[tables.Bar, ...]
+    layers_total: str
+    bounds: tuple[tables.Bar, ...]
+    curves: tuple[Curve, ...]
+    verify_command: str
+    verify_python: str
+    fingerprints: tuple[Fact, ...]
+    software: str
+    limits: tuple[str, ...]
+
+
+def of(
+    certificate: Certificate,
+    *,
+    comparison: Comparison | None = None,
+    history: Sequence[Mapping[str, Any]] | None = None,
+    run_folder: str | os.PathLike[str] | None = None,
+) -> View:
+    """Everything there is to say about a certificate.
+
+    ``comparison`` comes from :func:`nonvacuous.comparison.compare`; ``history`` holds the events of
+    the run (the lines of its ``events.jsonl``); ``run_folder`` is where a checker finds the files.
+    """
+    name, data = clean(certificate.model.architecture), clean(certificate.data.name)
+    complexity = certificate.complexity
+    command, python = _verification(run_folder)
+    return View(
+        title=f"{shortened(name, 48)} on {shortened(data, 48)}",
+        status=certificate.status,
+        weight=promise.vacuity(certificate),
+        promise=promise.promise(certificate),
+        subject=promise.subject(certificate),
+        reasons=promise.reasons(certificate),
+        badges=_badges(certificate),
+        confidence=promise.confidence(certificate),
+        verdict=promise.verdict(certificate),
+        marks=_marks(certificate),
+        about=_about(certificate),
+        statement=clean(certificate.statement),
+        measured=_measured(certificate),
+        theorem=Fact(tables.theorem_name(certificate.bound.name), clean(certificate.bound.theorem)),
+        steps=tables.step_rows(certificate, comparison.steps) if comparison else (),
+        ledger=tables.ledger_rows(certificate),
+        ledger_total=f"{certificate.budget.failure:g}",
+        grounds=tables.grounds(certificate),
+        rescaling=tables.rescaling_columns(certificate),
+        layers=tables.layer_rows(certificate),
+        layers_total=f"{nats(complexity.kl_nats)} nats in all" if complexity else "",
+        bounds=tables.bound_rows(certificate, comparison.bounds) if comparison else (),
+        curves=curves(history or ()),
+        verify_command=command,
+        verify_python=python,
+        fingerprints=_fingerprints(certificate),
+        software=", ".join(
+            f"{clean(key)} {clean(value)}" for key, value in sorted(certificate.software.items())
+        ),
+        limits=promise.limits(certificate),
+    )
+
+
+def _badges(certificate: Certificate) -> tuple[Badge, ...]:
+    status = {
+        "valid": Badge("Valid", "check"),
+        "conditional": Badge("Conditional", "triangle"),
+        "refused": Badge("Refused", "cross"),
+    }[certificate.status]
+    badges = [status]
+    if certificate.status != "refused":
+        badges.append(
+            {
+                "vacuous": Badge("Vacuous", "ring"),
+                "guessing": Badge("No better than guessing", "ring"),
+                "non-vacuous": Badge("Non-vacuous", "disc"),
+            }[promise.vacuity(certificate)]
+        )
+    predictor = PREDICTOR[certificate.predictor].removeprefix("the ")
+    badges.append(Badge(f"Predictor: {predictor}", "none"))
+    badges.append(Badge(f"Loss: {_loss(certificate)}", "none"))
+    return tuple(badges)
+
+
+def _loss(certificate: Certificate) -> str:
+    if promise.counts_errors(certificate):
+        return "zero-one (right or wrong)"
+    return clean(certificate.loss.name)
+
+
+def _marks(certificate: Certificate) -> tuple[Mark, ...]:
+    """What stands on the scale: of a refused certificate, nothing that looks like a promise."""
+    rate = certificate.empirical.mean
+    held_out = certificate.mode == "holdout"
+    name = "Error counted" if held_out else "Training error"
+    marks = [Mark("training", name, rate, percent(rate))]
+    tests = [o for o in certificate.observed if promise.is_test(o)]
+    for observation in tests[:1]:
+        error = observation.errors / observation.trials
+        note = "not part of the promise"
+        marks.append(Mark("test", "Test error", error, percent(error), note))
+    if certificate.status != "refused":
+        twin = certificate.held_out_twin
+        if twin is not None:
+            text = f"≤ {percent_up(twin.risk_upper)}"
+            marks.append(Mark("twin", "Held-out twin", twin.risk_upper, text))
+        text = f"≤ {percent_up(certificate.risk_upper)}"
+        marks.append(Mark("certificate", "Certificate", certificate.risk_upper, text))
+    if promise.is_frequency(certificate):
+        guess = certificate.guessing
+        marks.append(Mark("guessing", "Guessing", guess, round_percent(guess)))
+    return tuple(marks)
+
+
+def _about(certificate: Certificate) -> tuple[Fact, ...]:
+    data = certificate.data
+    examples = plural(data.bound.examples, "example")
+    counted = f"{examples} counted by the bound"
+    if data.prior is not None:
+        counted += f"; {whole(data.prior.examples)} others trained the prior"
+    elif certificate.mode != "holdout":
+        counted += "; none shaped the prior"
+    if data.held_out is not None:
+        counted += f"; {whole(data.held_out.examples)} held out"
+    facts = [
+        Fact(
+            "Network",
+            f"{clean(certificate.model.architecture)}, "
+            f"{plural(certificate.model.parameters, 'parameter')}",
+        ),
+        Fact("Data", f"{clean(data.name)}, {whole(data.classes)} classes; {counted}"),
+        Fact("Inputs", capital(clean(data.preprocessing))),
+    ]
+    for term, record in (("Prior", certificate.prior), ("Posterior", certificate.posterior)):
+        if record is not None:
+            facts.append(Fact(term, clean(record.description)))
+    if certificate.status != "refused":
+        facts.append(Fact("Number before rounding", f"{certificate.risk_upper!r}"))
+    return tuple(facts)
+
+
+def _measured(certificate: Certificate) -> tuple[Fact, ...]:
+    return tuple(
+        Fact(
+            capital(clean(observation.name)),
+            f"{percent(observation.errors / observation.trials)} "
+            f"({whole(observation.errors)} of {whole(observation.trials)} wrong)",
+        )
+        for observation in certificate.observed
+    )
+
+
+def _verification(run_folder: str | os.PathLike[str] | None) -> tuple[str, str]:
+    folder = Path("." if run_folder is None else run_folder)
+    command = f"nonvacuous verify {shlex.quote(visible(str(folder)))}"
+    file = visible(str(folder / "certificate.json"))
+    python = f"nonvacuous.verify({file!r}, {visible(str(folder))!r}).raise_if_failed()"
+    return command, python
+
+
+def _fingerprints(certificate: Certificate) -> tuple[Fact, ...]:
+    facts = [Fact("This certificate", certificate.digest)]
+    facts += [Fact(clean(name), digest) for name, digest in sorted(certificate.artifacts.items())]
+    return tuple(facts)

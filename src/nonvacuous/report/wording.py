@@ -1,0 +1,177 @@
+"""Numbers into words. A promise is rounded up, so that what is read stays true."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from fractions import Fraction
+
+#: How much the rounding up may add before a finer denominator is chosen.
+_SLACK = Fraction(11, 10)
+_FINEST = 9
+
+
+@dataclass(frozen=True)
+class Frequency:
+    """``count`` in ``out_of``; ``strict`` when the risk is strictly below it."""
+
+    count: int
+    out_of: int
+    strict: bool
+
+    def __str__(self) -> str:
+        return f"{'fewer than' if self.strict else 'at most'} {self.count:,} in {self.out_of:,}"
+
+
+def frequency(risk: float) -> Frequency:
+    """The risk as a count in a power of ten, rounded up by at most a tenth.
+
+    >>> str(frequency(0.187)), str(frequency(0.0118)), str(frequency(0.5))
+    ('fewer than 19 in 100', 'fewer than 12 in 1,000', 'at most 50 in 100')
+    """
+    exact = Fraction(risk)
+    for digits in range(2, _FINEST + 1):
+        out_of = 10**digits
+        count = math.ceil(exact * out_of)
+        if count <= exact * out_of * _SLACK and (count < out_of or exact == 1):
+            break
+    return Frequency(count, out_of, strict=count > exact * out_of)
+
+
+def percent(value: float) -> str:
+    """A measured rate, to the nearest digit shown.
+
+    >>> percent(0.0135), percent(0.9), percent(0.0)
+    ('1.35%', '90.0%', '0%')
+    """
+    return _percent(value, ROUND_HALF_EVEN)
+
+
+def round_percent(value: float) -> str:
+    """A rate that is known exactly, without zeros at its end.
+
+    >>> round_percent(0.9), round_percent(2 / 3)
+    ('90%', '66.7%')
+    """
+    return f"{100 * value:.3g}%"
+
+
+def percent_up(value: float) -> str:
+    """A bound, rounded up.
+
+    >>> percent_up(0.0157501), percent_up(1.0), percent_up(0.18701)
+    ('1.58%', '100%', '18.8%')
+    """
+    return _percent(value, ROUND_CEILING)
+
+
+def _percent(value: float, rounding: str) -> str:
+    exact = Decimal(value) * 100
+    if value in (0.0, 1.0):
+        return f"{exact:.0f}%"
+    # Three digits that count, and one decimal at least.
+    decimals = max(1, 2 - exact.adjusted())
+    shown = exact.quantize(Decimal(1).scaleb(-decimals), rounding=rounding)
+    while shown >= 100 and decimals < 12:
+        decimals += 1
+        shown = exact.quantize(Decimal(1).scaleb(-decimals), rounding=rounding)
+    return f"{shown:f}%"
+
+
+def confidence_percent(failure: float) -> str:
+    """One minus the failure probability, never rounded up.
+
+    >>> confidence_percent(0.05), confidence_percent(0.035), confidence_percent(1e-6)
+    ('95%', '96.5%', '99.9999%')
+    """
+    exact = 100 - Decimal(repr(failure)) * 100
+    shown = exact.quantize(Decimal("0.000001"), rounding=ROUND_FLOOR).normalize()
+    return f"{shown:f}%"
+
+
+def odds(failure: float) -> tuple[str, str]:
+    """The failure probability as (samples, false claims among them on average).
+
+    >>> odds(0.05), odds(0.035)
+    (('20', 'one'), ('200', '7'))
+    """
+    exact = Fraction(repr(failure))
+    if exact.denominator <= 10_000:
+        count, out_of = exact.numerator, exact.denominator
+    else:
+        rounded = frequency(failure)
+        count, out_of = rounded.count, rounded.out_of
+    return f"{out_of:,}", "one" if count == 1 else f"{count:,}"
+
+
+def whole(number: int) -> str:
+    """A count with separators; one too long to read as a power of ten.
+
+    >>> whole(60000), whole(40**30)
+    ('60,000', 'about 10^48')
+    """
+    if number < 10**12:
+        return f"{number:,}"
+    return f"about 10^{math.log10(number):.0f}"
+
+
+def nats(value: float) -> str:
+    """
+    >>> nats(812.43), nats(3.14159), nats(123456.7)
+    ('812.4', '3.14', '123,457')
+    """
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def plural(number: int, noun: str) -> str:
+    """
+    >>> plural(1, "example"), plural(2000, "example")
+    ('1 example', '2,000 examples')
+    """
+    return f"{whole(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def capital(text: str) -> str:
+    """The text with its first letter in upper case, unless that letter is a symbol of its own.
+
+    >>> capital("the split"), capital("a mean"), capital("n = 719")
+    ('The split', 'A mean', 'n = 719')
+    """
+    is_word = text[1:2].isalpha() or text.startswith("a ")
+    return text[:1].upper() + text[1:] if is_word else text
+
+
+def clean(text: str) -> str:
+    """Text from data, safe to show: on one line, without characters that steer the display.
+
+    Control characters break files, and direction marks can make a name read as another one.
+
+    >>> clean("conv\\n1") + "|" + clean("a\\u202eb")
+    'conv 1|a\ufffdb'
+    """
+    return visible(" ".join(text.split()))
+
+
+def visible(text: str) -> str:
+    """Like :func:`clean`, but every space is kept: for paths."""
+    return "".join("\ufffd" if _steers(letter) else letter for letter in text)
+
+
+def _steers(letter: str) -> bool:
+    return unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Cn")
+
+
+def shortened(text: str, letters: int) -> str:
+    """The text with its middle left out where it is too long: both ends tell names apart.
+
+    >>> shortened("features.stage4.block2.convolution.weight", 20)
+    'features.s…on.weight'
+    """
+    if len(text) <= letters:
+        return text
+    front = letters // 2
+    return f"{text[:front]}…{text[front - letters + 1 :]}"

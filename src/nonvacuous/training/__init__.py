@@ -1,0 +1,28 @@
+"""Training: plain (for learned priors) and of posteriors, killable and resumable at any moment."""
+
+from nonvacuous.training.erm import Score, Trained, train
+from nonvacuous.training.events import EventLog, read_events
+from nonvacuous.training.failures import CorruptCheckpoint, Diverged, OtherConfiguration
+from nonvacuous.training.kl_inverse import kl_inverse
+from nonvacuous.training.objectives import OBJECTIVES, Objective, bounded_cross_entropy
+from nonvacuous.training.posterior import TrainedPosterior, train_posterior
+from nonvacuous.training.progress import Progress, TimeLeft
+
+__all__ = [
+    "OBJECTIVES",
+    "CorruptCheckpoint",
+    "Diverged",
+    "EventLog",
+    "Objective",
+    "OtherConfiguration",
+    "Progress",
+    "Score",
+    "TimeLeft",
+    "Trained",
+    "TrainedPosterior",
+    "bounded_cross_entropy",
+    "kl_inverse",
+    "read_events",
+    "train",
+    "train_posterior",
+]

@@ -1,0 +1,126 @@
+"""The event log of a run: one JSON object per line, only ever appended to.
+
+A checkpoint remembers how long the log was. On resume the log is cut back to that length, so that
+no epoch is told twice; a last line torn by a kill is cut off as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from nonvacuous.errors import BadInput, Unsupported
+
+
+class EventLog:
+    """Appends events to a file; several phases of one run may share it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._cut_torn_line()
+
+    @classmethod
+    def of(cls, log: EventLog | str | os.PathLike[str] | None) -> EventLog | None:
+        """The log itself, a log at the path given, or None for None."""
+        return log if log is None or isinstance(log, EventLog) else cls(log)
+
+    def append(
+        self,
+        phase: str,
+        event: str,
+        *,
+        epoch: int | None = None,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add one line with the time, the phase, what happened and the numbers that go with it."""
+        record: dict[str, Any] = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "phase": phase,
+            "event": event,
+        }
+        if epoch is not None:
+            record["epoch"] = epoch
+        if metrics:
+            record["metrics"] = dict(metrics)
+        line = json.dumps(record, allow_nan=False) + "\n"
+        # One write of whole lines in append mode: a kill tears at most the last line.
+        with self.path.open("ab") as file:
+            file.write(line.encode())
+
+    def position(self) -> int:
+        """The length in bytes, everything before it safely on the disk."""
+        if not self.path.exists():
+            return 0
+        with self.path.open("rb+") as file:
+            os.fsync(file.fileno())
+            return file.seek(0, os.SEEK_END)
+
+    def cut_back(self, position: int) -> None:
+        """Forget all that was appended after `position`."""
+        if self.path.exists() and self.path.stat().st_size > position:
+            os.truncate(self.path, position)
+        self._cut_torn_line()
+
+    def _cut_torn_line(self) -> None:
+        if self.path.exists():
+            content = self.path.read_bytes()
+            if content and not content.endswith(b"\n"):
+                os.truncate(self.path, content.rfind(b"\n") + 1)
+
+
+def read_events(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """All events of a log, oldest first. A torn last line is left out."""
+    lines = Path(path).read_bytes().split(b"\n")
+    events = []
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            event = json.loads(line)
+        except ValueError as error:
+            raise BadInput(
+                f"Line {number} of the event log {path} is not JSON ({error}). Only a last line "
+                "can be torn by a kill, so the file was edited or damaged: restore it, or delete "
+                "that line."
+            ) from error
+        events.append(event)
+    return events
+
+
+class MetricWriter(Protocol):
+    """Receives the metrics of every finished epoch."""
+
+    def write(self, phase: str, epoch: int, metrics: Mapping[str, Any]) -> None:
+        """Take the metrics of one epoch."""
+
+    def close(self) -> None:
+        """Finish writing."""
+
+
+class TensorBoard:
+    """Writes the metrics of every epoch for TensorBoard."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, first_epoch: int = 0) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise Unsupported(
+                "tensorboard= was given, but the package tensorboard is not installed. Install it "
+                "with `pip install tensorboard`, or leave tensorboard= out: events.jsonl holds "
+                "the same numbers."
+            ) from error
+        # Epochs after the checkpoint that a run resumes from are shown once, not twice.
+        self._writer = SummaryWriter(log_dir=os.fspath(folder), purge_step=first_epoch or None)
+
+    def write(self, phase: str, epoch: int, metrics: Mapping[str, Any]) -> None:
+        """Write every number among the metrics as a curve named `phase/metric`."""
+        for name, value in metrics.items():
+            if isinstance(value, int | float):
+                self._writer.add_scalar(f"{phase}/{name}", value, global_step=epoch)
+
+    def close(self) -> None:
+        """Flush and close the files."""
+        self._writer.close()

@@ -1,0 +1,222 @@
+"""What posterior training minimizes: PAC-Bayes bounds as differentiable functions.
+
+An objective steers training and certifies nothing. The certificate is computed afterwards, by
+`nonvacuous.bounds`, from the frozen posterior.
+
+To add one, write a function of (empirical_risk, kl_nats, examples, failure, free_parameter) that
+returns a scalar tensor, wrap it in an `Objective` and add it to `OBJECTIVES`:
+
+>>> sorted(OBJECTIVES)
+['catoni', 'mcallester', 'quadratic', 'seeger', 'thiemann']
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+from nonvacuous.bounds import best_trade_off, kl_inverse_upper
+from nonvacuous.errors import BadInput
+from nonvacuous.training.checks import real_number
+from nonvacuous.training.kl_inverse import kl_inverse
+
+
+def bounded_cross_entropy(
+    outputs: Tensor, labels: Tensor, *, minimum_probability: float = 0.01
+) -> Tensor:
+    """Cross-entropy per example, cut at -ln(minimum_probability) and scaled to [0, 1].
+
+    PAC-Bayes bounds need a bounded loss; the 0-1 loss has no gradient. Where the predicted
+    probability of the label falls below the minimum, the loss is 1 and its gradient 0.
+
+    >>> bounded_cross_entropy(torch.tensor([[50.0, 0.0]]), torch.tensor([1]))
+    tensor([1.])
+    """
+    floor = math.log(real_number("minimum_probability", minimum_probability, above=0.0, below=1.0))
+    logs = log_softmax(outputs, dim=1).gather(1, labels.unsqueeze(1)).squeeze(1)
+    return logs.clamp_min(floor) / floor
+
+
+class ObjectiveFunction(Protocol):
+    """The signature of an objective; `free_parameter` is None for objectives that have none."""
+
+    def __call__(
+        self,
+        empirical_risk: Tensor,
+        kl_nats: Tensor,
+        *,
+        examples: int,
+        failure: float,
+        free_parameter: float | None,
+    ) -> Tensor:
+        """A scalar float64 tensor to be minimized."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A differentiable bound, and for one with a free parameter how to choose that parameter.
+
+    `best_parameter` takes the keyword arguments empirical_risk, kl_nats, examples and failure
+    (floats) and returns the value at which the objective is smallest. Training alternates between
+    steps on the weights and this closed form.
+    """
+
+    name: str
+    function: ObjectiveFunction
+    best_parameter: Callable[..., float] | None = None
+    parameter_name: str | None = None
+    parameter_below: float = math.inf
+
+    def __call__(
+        self,
+        empirical_risk: Tensor,
+        kl_nats: Tensor,
+        *,
+        examples: int,
+        failure: float,
+        free_parameter: float | None = None,
+    ) -> Tensor:
+        """The objective's value; a free parameter left out takes its best value."""
+        if free_parameter is None and self.best_parameter is not None:
+            free_parameter = self.best_parameter(
+                empirical_risk=min(1.0, max(0.0, float(empirical_risk.detach()))),
+                kl_nats=max(0.0, float(kl_nats.detach())),
+                examples=examples,
+                failure=failure,
+            )
+        return self.function(
+            empirical_risk.double(),
+            kl_nats.double(),
+            examples=examples,
+            failure=failure,
+            free_parameter=free_parameter,
+        )
+
+    def checked_parameter(self, value: float | None) -> float | None:
+        """`value` if this objective has such a parameter and it lies in its range."""
+        if value is None:
+            return None
+        if self.parameter_name is None:
+            raise BadInput(
+                f"free_parameter is {value!r}, but the objective {self.name!r} has none. Leave it "
+                "out, or choose 'thiemann' (trade_off) or 'catoni' (temperature)."
+            )
+        label = f"free_parameter ({self.parameter_name} of {self.name!r})"
+        return real_number(label, value, above=0.0, below=self.parameter_below)
+
+
+def objective_named(name: str) -> Objective:
+    """Look an objective up by its name."""
+    if name not in OBJECTIVES:
+        raise BadInput(f"objective is {name!r}; choose one of {', '.join(sorted(OBJECTIVES))}.")
+    return OBJECTIVES[name]
+
+
+def best_temperature(
+    *, empirical_risk: float, kl_nats: float, examples: int, failure: float
+) -> float:
+    """The temperature C at which Catoni's bound is smallest.
+
+    At its minimum over C the bound equals p = kl^-1(q, c) with c = (KL + ln(1/failure))/n, and the
+    minimum is at C = logit p - logit q.
+    """
+    budget = (kl_nats - math.log(failure)) / examples
+    q = min(max(empirical_risk, 1e-9), 1.0 - 1e-9)
+    p = min(float(kl_inverse_upper(q, budget)), 1.0 - 1e-15)
+    return max(1e-6, math.log(p / q) + math.log1p(-q) - math.log1p(-p))
+
+
+def _complexity(kl_nats: Tensor, examples: int, failure: float) -> Tensor:
+    return (kl_nats + math.log(2.0 * math.sqrt(examples) / failure)) / examples
+
+
+def _seeger(
+    empirical_risk: Tensor,
+    kl_nats: Tensor,
+    *,
+    examples: int,
+    failure: float,
+    free_parameter: float | None,
+) -> Tensor:
+    return kl_inverse(empirical_risk, _complexity(kl_nats, examples, failure))
+
+
+def _mcallester(
+    empirical_risk: Tensor,
+    kl_nats: Tensor,
+    *,
+    examples: int,
+    failure: float,
+    free_parameter: float | None,
+) -> Tensor:
+    return empirical_risk + torch.sqrt(_complexity(kl_nats, examples, failure) / 2.0)
+
+
+def _quadratic(
+    empirical_risk: Tensor,
+    kl_nats: Tensor,
+    *,
+    examples: int,
+    failure: float,
+    free_parameter: float | None,
+) -> Tensor:
+    half = _complexity(kl_nats, examples, failure) / 2.0
+    return (torch.sqrt(empirical_risk + half) + torch.sqrt(half)).square()
+
+
+def _thiemann(
+    empirical_risk: Tensor,
+    kl_nats: Tensor,
+    *,
+    examples: int,
+    failure: float,
+    free_parameter: float | None,
+) -> Tensor:
+    assert free_parameter is not None
+    shrink = 1.0 - free_parameter / 2.0
+    return (empirical_risk + _complexity(kl_nats, examples, failure) / free_parameter) / shrink
+
+
+def _catoni(
+    empirical_risk: Tensor,
+    kl_nats: Tensor,
+    *,
+    examples: int,
+    failure: float,
+    free_parameter: float | None,
+) -> Tensor:
+    assert free_parameter is not None
+    exponent = free_parameter * empirical_risk + (kl_nats - math.log(failure)) / examples
+    return torch.expm1(-exponent) / math.expm1(-free_parameter)
+
+
+OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
+    {
+        objective.name: objective
+        for objective in (
+            Objective("seeger", _seeger),
+            Objective("mcallester", _mcallester),
+            Objective("quadratic", _quadratic),
+            Objective(
+                "thiemann",
+                _thiemann,
+                best_parameter=best_trade_off,
+                parameter_name="trade_off",
+                parameter_below=2.0,
+            ),
+            Objective(
+                "catoni",
+                _catoni,
+                best_parameter=best_temperature,
+                parameter_name="temperature",
+            ),
+        )
+    }
+)

@@ -1,0 +1,345 @@
+"""Posterior training: move a Gaussian over the weights so that its PAC-Bayes bound falls.
+
+Q starts at the prior P (or where it is told to) and follows the gradient of a bound, with a
+bounded cross-entropy in place of the 0-1 loss. The network runs in evaluation mode throughout:
+its buffers stay those of the prior, as a certificate requires.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.data.examples import Examples
+from nonvacuous.distributions.gaussian import DiagonalGaussian
+from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.errors import BadInput
+from nonvacuous.seeds import derived_seed
+from nonvacuous.training import checks
+from nonvacuous.training.events import EventLog
+from nonvacuous.training.graphs import RecordedStep
+from nonvacuous.training.loop import Records, Schedule, run_epochs
+from nonvacuous.training.objectives import bounded_cross_entropy, objective_named
+from nonvacuous.training.optimizers import (
+    OPTIMIZERS,
+    SCHEDULES,
+    build_optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+    set_rate,
+)
+from nonvacuous.training.progress import Progress
+from nonvacuous.training.stochastic import find_layout, noisy_call
+
+NOISES = ("example", "batch")
+_SCALE_RATE = 20.0
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedPosterior:
+    """A trained posterior and how it came about.
+
+    posterior        the Gaussian after the last step
+    history          one entry per epoch: objective, surrogate risk, error rate and KL as they ran
+                     during the epoch. None of them certifies anything: recompute the KL with
+                     `posterior.kl_to(prior)` and the risk with `estimate_risk`
+    free_parameter   the last trade-off or temperature of an objective that has one
+    """
+
+    posterior: DiagonalGaussian
+    history: tuple[Mapping[str, Any], ...]
+    free_parameter: float | None
+
+
+def train_posterior(
+    model: nn.Module,
+    prior: DiagonalGaussian,
+    examples: Examples,
+    *,
+    start: DiagonalGaussian | None = None,
+    objective: str = "quadratic",
+    free_parameter: float | None = None,
+    failure: float = 0.05,
+    bound_examples: int | None = None,
+    minimum_probability: float = 0.01,
+    kl_penalty: float = 1.0,
+    warm_up_epochs: int = 0,
+    epochs: int = 30,
+    batch_size: int = 256,
+    learning_rate: float = 0.02,
+    scale_learning_rate: float | None = None,
+    schedule: str = "constant",
+    optimizer: str = "sgd",
+    momentum: float = 0.95,
+    noise: str = "example",
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    record: bool = False,
+    phase: str = "posterior",
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int | None = None,
+    events: EventLog | str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    tensorboard: str | os.PathLike[str] | None = None,
+) -> TrainedPosterior:
+    """Train a Gaussian posterior over all parameters of `model` on a PAC-Bayes objective.
+
+    Neither the model nor the distributions given are changed. The result depends on the arguments
+    and `seed` alone (on a CPU: bit for bit, killed and resumed or not).
+
+    prior                fixed: only the posterior moves
+    examples             a posterior may see all data, those of the bound included
+    start                where the posterior starts; by default at the prior. From a prior that
+                         guesses, start around a trained network: near such a prior the bound has
+                         a minimum of its own
+    objective            'quadratic', 'seeger', 'mcallester', 'thiemann' or 'catoni'
+    free_parameter       trade-off of 'thiemann' or temperature of 'catoni', held fixed; by default
+                         it follows its best value after every epoch
+    failure              the failure probability the objective plans with
+    bound_examples       how many examples the certificate will count; by default all of `examples`
+    minimum_probability  where the cross-entropy is cut, see `bounded_cross_entropy`; keep it well
+                         below 1/classes. The larger, the closer to the 0-1 loss: at 1e-5 guessing
+                         costs so little that a posterior hardly leaves a prior that guesses
+    kl_penalty           weight of the KL in the objective; 1 is the bound itself
+    warm_up_epochs       epochs over which that weight grows linearly from 0
+    scale_learning_rate  for the logarithms of the scales; by default 20 times `learning_rate`,
+                         since they are of order one and means of the order of a scale
+    noise                'example': fresh noise per example where the layer allows it (less noisy
+                         gradients); 'batch': one draw of all weights per batch
+    device               where to compute and where the result lies; by default the prior's device
+    record               on a GPU: record the step once and replay it, several times faster for
+                         small networks; the forward pass must not depend on values of tensors
+    """
+    examples = Examples.of(examples)
+    prior.check_covers(model)
+    (start or prior).check_covers(model)
+    chosen = objective_named(objective)
+    if scale_learning_rate is None:
+        scale_learning_rate = _SCALE_RATE * learning_rate
+    if bound_examples is None:
+        bound_examples = max(1, len(examples))
+    real, whole = checks.real_number, checks.whole_number
+    settings: dict[str, Any] = {
+        "objective": objective,
+        "free_parameter": chosen.checked_parameter(free_parameter),
+        "failure": real("failure", failure, above=0.0, below=1.0),
+        "bound_examples": whole("bound_examples", bound_examples, least=1),
+        "minimum_probability": real(
+            "minimum_probability", minimum_probability, above=0.0, below=1.0
+        ),
+        "kl_penalty": real("kl_penalty", kl_penalty, least=0.0),
+        "warm_up_epochs": whole("warm_up_epochs", warm_up_epochs, least=0),
+        "epochs": whole("epochs", epochs, least=0),
+        "batch_size": whole("batch_size", batch_size, least=1),
+        "learning_rate": real("learning_rate", learning_rate, above=0.0),
+        "scale_learning_rate": real("scale_learning_rate", scale_learning_rate, least=0.0),
+        "schedule": checks.one_of("schedule", schedule, SCHEDULES),
+        "optimizer": checks.one_of("optimizer", optimizer, OPTIMIZERS),
+        "momentum": real("momentum", momentum, least=0.0, below=1.0),
+        "noise": checks.one_of("noise", noise, NOISES),
+        "seed": whole("seed", seed, least=0),
+    }
+    records = Records.of(
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        events=events,
+        progress=progress,
+        tensorboard=tensorboard,
+    )
+    place = prior.device if device is None else torch.device(device)
+    if record and place.type != "cuda":
+        raise BadInput(f"record=True needs a CUDA device, but the device is {place}: leave it out.")
+    learner = _Learner(model, prior, start or prior, examples, settings, place, record=record)
+    configuration: dict[str, Any] = {}
+    if records.checkpoint is not None:
+        configuration = {
+            **settings,
+            "kind": "posterior training",
+            "architecture": str(model),
+            "buffers": tensors_digest(dict(model.named_buffers())),
+            "prior": prior.digest(),
+            "start": (start or prior).digest(),
+            "examples": examples.content_hash(),
+        }
+    run_epochs(
+        learner,
+        Schedule(phase, len(examples), batch_size, epochs, seed, place),
+        records,
+        configuration=configuration,
+        advice=(
+            f"Try a smaller learning_rate (now {learning_rate:g}) or scale_learning_rate (now "
+            f"{scale_learning_rate:g}), or a smaller prior scale."
+        ),
+    )
+    return TrainedPosterior(
+        posterior=learner.posterior(),
+        history=tuple(learner.facts["history"]),
+        free_parameter=learner.facts["free_parameter"],
+    )
+
+
+class _Learner:
+    """The state of posterior training; see `nonvacuous.training.loop.Learner`.
+
+    All means lie in one flat tensor, all log-scales (relative to the prior's scales) in another:
+    KL and optimizer step are then a few kernels, whatever the number of layers.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        prior: DiagonalGaussian,
+        start: DiagonalGaussian,
+        examples: Examples,
+        settings: Mapping[str, Any],
+        device: torch.device,
+        *,
+        record: bool,
+    ) -> None:
+        self._settings = settings
+        self._device = device
+        module = copy.deepcopy(model).to(device).eval().requires_grad_(False)
+        self._module = module
+        self._inputs, self._labels = checks.resident(examples, module, device)
+        self._layout = find_layout(
+            module, self._inputs[:3], per_example=settings["noise"] == "example"
+        )
+        self._like = dict(module.named_parameters())
+        self._sizes = [parameter.numel() for parameter in self._like.values()]
+        self._prior_means = self._flat(prior.means)
+        self._prior_scales = self._flat(prior.scales)
+        self._means = self._flat(start.means).clone().requires_grad_(True)
+        ratios = torch.log(self._flat(start.scales) / self._prior_scales)
+        self._log_ratios = ratios.requires_grad_(True)
+        self._optimizer = build_optimizer(
+            settings["optimizer"],
+            [
+                ([self._means], settings["learning_rate"]),
+                ([self._log_ratios], settings["scale_learning_rate"]),
+            ],
+            momentum=settings["momentum"],
+        )
+        self._objective = objective_named(settings["objective"])
+        self._generator = torch.Generator(device=device)
+        self._steps = -(-len(examples) // settings["batch_size"])
+        self._penalty = torch.tensor(settings["kl_penalty"], dtype=torch.float64, device=device)
+        self._record = record
+        self._recorded: RecordedStep | None = None
+        # Sums over the epoch's examples of objective, risk, errors, KL and penalized KL.
+        self._sums = torch.zeros(5, dtype=torch.float64, device=device)
+        parameter = settings["free_parameter"]
+        if parameter is None and self._objective.best_parameter is not None:
+            parameter = 1.0
+        self.facts: dict[str, Any] = {"history": [], "free_parameter": parameter}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {
+            "means": self._means,
+            "log_ratios": self._log_ratios,
+            "sums": self._sums,
+            **optimizer_tensors(self._optimizer),
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            self._means.copy_(tensors["means"])
+            self._log_ratios.copy_(tensors["log_ratios"])
+            self._sums.copy_(tensors["sums"])
+        restore_optimizer(self._optimizer, tensors)
+
+    def step(self, *, epoch: int, step: int, batch: Tensor) -> None:
+        settings = self._settings
+        position = epoch * self._steps + step
+        set_rate(
+            self._optimizer, settings["schedule"], position / (self._steps * settings["epochs"])
+        )
+        warm_up = settings["warm_up_epochs"] * self._steps
+        if warm_up:
+            self._penalty.fill_(settings["kl_penalty"] * min(1.0, (position + 1) / warm_up))
+        if self._record:
+            if self._recorded is None:
+                self._recorded = RecordedStep(self._gradients, generator=self._generator)
+            self._recorded.record(batch, changed=self._sums)
+        self._generator.manual_seed(derived_seed(settings["seed"], "noise", epoch, step))
+        gradients = self._gradients(batch) if self._recorded is None else self._recorded(batch)
+        self._means.grad, self._log_ratios.grad = gradients
+        self._optimizer.step()
+
+    def _gradients(self, batch: Tensor) -> tuple[Tensor, ...]:
+        """Gradients for means and log-scales; adds to the sums. Nothing here waits for the GPU."""
+        settings, labels = self._settings, self._labels[batch]
+        outputs = noisy_call(
+            self._module,
+            self._inputs[batch],
+            layout=self._layout,
+            means=self._named(self._means),
+            scales=self._named(self._scales()),
+            generator=self._generator,
+        )
+        losses = bounded_cross_entropy(
+            outputs, labels, minimum_probability=settings["minimum_probability"]
+        )
+        risk, kl = losses.mean(dtype=torch.float64), self._kl()
+        penalized = kl * self._penalty
+        value = self._objective(
+            risk,
+            penalized,
+            examples=settings["bound_examples"],
+            failure=settings["failure"],
+            free_parameter=self.facts["free_parameter"],
+        )
+        gradients = torch.autograd.grad(value, [self._means, self._log_ratios])
+        with torch.no_grad():
+            error = (outputs.argmax(dim=1) != labels).double().mean()
+            self._sums.add_(torch.stack([value, risk, error, kl, penalized]), alpha=len(batch))
+        return gradients
+
+    def end_epoch(self, epoch: int) -> tuple[dict[str, Any], bool]:
+        averages = (self._sums / len(self._labels)).tolist()
+        self._sums.zero_()
+        value, risk, error, kl, penalized = averages
+        parameter = self.facts["free_parameter"]
+        record = {"epoch": epoch + 1, "objective": value, "risk": risk, "error": error, "kl": kl}
+        if parameter is not None:
+            record["free_parameter"] = parameter
+        if self._objective.best_parameter is not None and self._settings["free_parameter"] is None:
+            self.facts["free_parameter"] = self._objective.best_parameter(
+                empirical_risk=min(1.0, max(0.0, risk)),
+                kl_nats=max(0.0, penalized),
+                examples=self._settings["bound_examples"],
+                failure=self._settings["failure"],
+            )
+            self._recorded = None  # It holds the old value as a constant.
+        self.facts["history"].append(record)
+        return record, False
+
+    def posterior(self) -> DiagonalGaussian:
+        with torch.no_grad():
+            return DiagonalGaussian(
+                means=self._named(self._means), scales=self._named(self._scales())
+            )
+
+    def _scales(self) -> Tensor:
+        return self._prior_scales * torch.exp(self._log_ratios)
+
+    def _kl(self) -> Tensor:
+        """KL(Q || P) in nats. With r = ln(scale of Q / scale of P): e^2r - 1 - 2r per weight."""
+        shifts = (self._means - self._prior_means) / self._prior_scales
+        terms = torch.expm1(2.0 * self._log_ratios) - 2.0 * self._log_ratios + shifts.square()
+        return 0.5 * terms.sum(dtype=torch.float64)
+
+    def _flat(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        return torch.cat([tensors[name].to(self._device).reshape(-1) for name in self._like])
+
+    def _named(self, flat: Tensor) -> dict[str, Tensor]:
+        parts = flat.split(self._sizes)
+        return {
+            name: part.view(like.shape).to(like.dtype)
+            for part, (name, like) in zip(parts, self._like.items(), strict=True)
+        }

@@ -1,0 +1,86 @@
+"""How a long computation tells its caller how far it is.
+
+The library draws no bars: it calls a function, and the command line (or a notebook) draws.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """What every long function accepts as `progress`: any callable with these four arguments."""
+
+    def __call__(self, phase: str, done: int, total: int, message: str) -> None:
+        """Take note that `done` of `total` units of `phase` are done; `message` is for people."""
+
+
+def describe_seconds(seconds: float) -> str:
+    """A duration as a person would say it.
+
+    >>> describe_seconds(7.2), describe_seconds(135), describe_seconds(7500)
+    ('7 s', '2 min 15 s', '2 h 05 min')
+    """
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+class TimeLeft:
+    """Estimates the time left from the units done since the computation began or resumed.
+
+    Units done before a resume took another process's time, so they do not count as speed.
+    """
+
+    def __init__(self, *, done: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._first_done = done
+        self._start = clock()
+
+    def seconds(self, done: int, total: int) -> float | None:
+        """Seconds left, or None as long as nothing was done to judge by."""
+        here = done - self._first_done
+        if here <= 0:
+            return None
+        return (self._clock() - self._start) / here * max(0, total - done)
+
+
+class Reporter:
+    """Calls a `Progress` with the time left appended, at most every `every` seconds.
+
+    A step may take less than a millisecond; reporting each of them would cost more than the step.
+    """
+
+    def __init__(
+        self,
+        progress: Progress | None,
+        phase: str,
+        *,
+        done: int = 0,
+        every: float = 0.1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._progress = progress
+        self._phase = phase
+        self._every = every
+        self._clock = clock
+        self._time_left = TimeLeft(done=done, clock=clock)
+        self._last = -float("inf")
+
+    def report(self, done: int, total: int, message: str, *, always: bool = False) -> None:
+        """Report now if enough time has passed since the last report, or if told `always`."""
+        if self._progress is None:
+            return
+        now = self._clock()
+        if not always and now - self._last < self._every:
+            return
+        self._last = now
+        left = self._time_left.seconds(done, total)
+        if left is not None and done < total:
+            message = f"{message}, about {describe_seconds(left)} left"
+        self._progress(self._phase, done, total, message)

@@ -1,0 +1,1 @@
+"""The parts of :func:`nonvacuous.verify`: reading, arithmetic, run folder, data, fresh trials."""

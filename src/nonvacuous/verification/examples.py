@@ -1,0 +1,88 @@
+"""The certificate against the data: the very examples, by content."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nonvacuous.audit.data_checks import COPIES, SEEN
+from nonvacuous.audit.digests import content_digest, index_digest
+from nonvacuous.certificate import Certificate
+from nonvacuous.data import Dataset, Examples, Split, load
+from nonvacuous.verification.findings import Collector, Disagreement, equal
+
+
+def check_examples(
+    certificate: Certificate, data: Any, split: Split | None, findings: Collector
+) -> Examples | None:
+    """Compare content hashes. Returns the bound examples if they are the recorded ones."""
+    found: list[Examples] = []
+
+    def read() -> str:
+        found.append(as_examples(data))
+        equal(certificate.data.classes, found[0].classes, "data.classes")
+        return f"{found[0].name}: {len(found[0])} examples, {found[0].classes} classes."
+
+    if not findings.expect("the data can be read", "data", read):
+        return None
+    examples = found[0]
+    known = _indices(certificate, examples, split)
+    if known is None:
+        findings.skip(
+            "the examples are the recorded ones",
+            "data.bound.content_digest",
+            "which examples they are is stored in the run folder, which is not at hand.",
+        )
+        return None
+
+    def same() -> str:
+        record = certificate.data
+        for role, indices, part in (
+            ("bound", known.bound, record.bound),
+            ("prior", known.prior, record.prior),
+            ("held_out", known.heldout, record.held_out),
+        ):
+            if part is not None:
+                where = f"data.{role}.content_digest"
+                equal(part.content_digest, content_digest(examples, indices), where)
+        return f"{len(known.bound)} bound examples, compared by content."
+
+    def apart() -> str:
+        hashes = examples.input_hashes()
+        copies = int(np.isin(hashes[known.bound], hashes[known.prior]).sum())
+        if copies:
+            raise Disagreement(f"{copies} bound examples are copies of examples the prior saw.")
+        return "compared by content, none is a copy."
+
+    if not findings.expect("the examples are the recorded ones", "data.bound.content_digest", same):
+        return None
+    if certificate.prior is not None and certificate.prior.saw is not None:
+        admitted = [a.name for a in certificate.assumptions if a.effect != "none"]
+        if any(name in admitted for name in (SEEN, COPIES)):
+            findings.skip(SEEN, "data.prior", "the certificate itself says that it did.")
+        else:
+            findings.expect(SEEN, "data.prior", apart)
+    return examples.subset(known.bound)
+
+
+def as_examples(data: Any) -> Examples:
+    """The training examples out of whatever the caller has: see :func:`nonvacuous.data.load`."""
+    if isinstance(data, str | os.PathLike):
+        return load(Path(data) if isinstance(data, os.PathLike) else data).train
+    if isinstance(data, Dataset):
+        return data.train
+    return Examples.of(data)
+
+
+def _indices(certificate: Certificate, examples: Examples, split: Split | None) -> Split | None:
+    if split is not None:
+        return split
+    everything = np.arange(len(examples))
+    record = certificate.data
+    alone = record.prior is None and record.held_out is None
+    if alone and index_digest(everything) == record.bound.index_digest:
+        return Split(everything[:0], everything, everything[:0])
+    return None

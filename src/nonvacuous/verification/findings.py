@@ -1,0 +1,113 @@
+"""What a verification found: one finding for every question asked, with the field it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nonvacuous.errors import InvalidCertificate
+
+_MARKS = {True: "ok", False: "FAILED", None: "not checked"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One question. ``passed`` is None where it was not asked, and ``detail`` then says why."""
+
+    name: str
+    passed: bool | None
+    detail: str
+    #: Where in the certificate (or which file) the answer lies, such as ``complexity.kl_nats``.
+    field: str
+
+    def __str__(self) -> str:
+        return f"{_MARKS[self.passed]:>11}  {self.name}: {self.detail}"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All findings about one certificate."""
+
+    source: str
+    findings: tuple[Finding, ...]
+    #: What the certificate says of itself: a refused one can be genuine, and promises nothing.
+    status: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """True when nothing that was checked is wrong."""
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.passed is False)
+
+    @property
+    def unchecked(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.passed is None)
+
+    def raise_if_failed(self) -> None:
+        """Raise :class:`InvalidCertificate` naming the first field at fault."""
+        if self.failures:
+            first = self.failures[0]
+            others = len(self.failures) - 1
+            more = f" ({others} more finding(s) failed.)" if others else ""
+            raise InvalidCertificate(
+                f"{self.source} does not verify: {first.field}: {first.detail}{more}"
+            )
+
+    def __str__(self) -> str:
+        checked = len(self.findings) - len(self.unchecked)
+        if self.failures:
+            verdict = f"NOT VERIFIED: {len(self.failures)} of {checked} checks failed"
+        else:
+            verdict = f"verified: {checked} checks passed"
+        if self.unchecked:
+            verdict += f", {len(self.unchecked)} not made"
+        if self.status not in (None, "valid"):
+            verdict += f"; the certificate calls itself {self.status}"
+        return "\n".join([f"{self.source}: {verdict}.", *map(str, self.findings)])
+
+
+class Disagreement(Exception):
+    """Raised inside a check: the certificate and the recomputed value are not the same."""
+
+    def __init__(self, detail: str, field: str | None = None) -> None:
+        super().__init__(detail)
+        self.field = field
+
+
+class Collector:
+    """Gathers findings; whatever goes wrong inside a check becomes a finding, not a traceback."""
+
+    def __init__(self) -> None:
+        self._findings: list[Finding] = []
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(self._findings)
+
+    def expect(self, name: str, field: str, work: Callable[[], str]) -> bool:
+        """Ask one question: ``work`` returns what it found, or raises."""
+        try:
+            detail = work()
+        except Disagreement as error:
+            self._findings.append(Finding(name, False, str(error), error.field or field))
+        except Exception as error:
+            # Damaged files break readers in many ways; every one of them means: not verified.
+            kind = type(error).__name__
+            self._findings.append(Finding(name, False, f"{error} ({kind})", field))
+        else:
+            self._findings.append(Finding(name, True, detail, field))
+            return True
+        return False
+
+    def skip(self, name: str, field: str, why: str) -> None:
+        """Note that a question was not asked."""
+        self._findings.append(Finding(name, None, why, field))
+
+
+def equal(claimed: object, recomputed: object, field: str) -> None:
+    """Raise unless the certificate's value is the recomputed one, exactly."""
+    if claimed != recomputed or type(claimed) is not type(recomputed):
+        raise Disagreement(f"it says {claimed!r}, recomputed {recomputed!r}.", field)

@@ -1,0 +1,242 @@
+"""The certificate against the network itself: counted again, or sampled afresh."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from scipy import stats
+from torch import nn
+
+from nonvacuous.audit.digests import fixed_tensors, tensors_digest
+from nonvacuous.audit.probing import Network, recount
+from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
+from nonvacuous.certificate import Certificate
+from nonvacuous.data import Examples, import_function
+from nonvacuous.errors import BadInput
+from nonvacuous.models import BUILDERS, build
+from nonvacuous.risk import Loss, bounded_cross_entropy, estimate_risk, margin_loss, zero_one
+from nonvacuous.risk.estimate import RiskEstimate
+from nonvacuous.seeds import derived_seed
+from nonvacuous.training import Progress
+from nonvacuous.verification.findings import Collector, Disagreement, equal
+from nonvacuous.verification.run_folder import Contents
+
+#: A sound certificate is called false with at most this probability.
+FALSE_ALARM = 1e-6
+#: Pairs of a draw and an example for the fresh estimate.
+TRIALS = 20_000
+
+_RISK = "the risk holds in fresh trials"
+_COUNT = "the errors are those recorded"
+_MODEL = "the network is the one certified"
+
+
+def check_risk(
+    certificate: Certificate,
+    contents: Contents,
+    bound_part: Examples,
+    findings: Collector,
+    *,
+    model: Any,
+    trials: int,
+    seed: int | None,
+    progress: Progress | None,
+) -> None:
+    """Rebuild the network and measure it again. Only built-in architectures are built by name."""
+    question = _RISK if certificate.predictor == "stochastic" else _COUNT
+    loss = loss_named(certificate.loss.name)
+    if loss is None:
+        findings.skip(
+            question, "empirical", f"the loss {certificate.loss.name!r} is not a built-in one."
+        )
+        return
+    if certificate.posterior is not None and contents.posterior is None:
+        findings.skip(question, "empirical", "the posterior is not at hand.")
+        return
+    found: list[nn.Module] = []
+    if model is None and certificate.model.architecture.partition(":")[0] not in BUILDERS:
+        why = (
+            f"{certificate.model.architecture!r} is not a built-in architecture, and nothing named "
+            "in a certificate is ever imported; pass model="
+        )
+        findings.skip(_MODEL, "model", why)
+        findings.skip(question, "empirical", why)
+        return
+
+    def rebuilt() -> str:
+        found.append(_network(certificate, contents, bound_part, model))
+        return f"{certificate.model.architecture}, {certificate.model.parameters} parameters."
+
+    if not findings.expect(_MODEL, "model", rebuilt):
+        findings.skip(question, "empirical", "the network could not be rebuilt.")
+        return
+    if certificate.predictor == "stochastic":
+        _check_fresh(
+            certificate, contents, found[0], bound_part, loss, findings, trials, seed, progress
+        )
+    else:
+        _check_count(certificate, contents, found[0], bound_part, loss, findings)
+
+
+def loss_named(name: str) -> Loss | None:
+    """The built-in loss of that name, or None."""
+    if name == zero_one.name:
+        return zero_one
+    makers: tuple[tuple[str, Callable[[float], Loss]], ...] = (
+        (r"margin (\S+)", margin_loss),
+        (r"cross-entropy with probabilities of at least (\S+)", bounded_cross_entropy),
+    )
+    for pattern, make in makers:
+        match = re.fullmatch(pattern, name)
+        if match is None:
+            continue
+        try:
+            loss = make(float(match[1]))
+        except ValueError:
+            return None
+        return loss if loss.name == name else None
+    return None
+
+
+def _network(
+    certificate: Certificate, contents: Contents, examples: Examples, model: Any
+) -> nn.Module:
+    module = _module(certificate, examples, model)
+    fixed = contents.fixed or {}
+    own = dict(module.named_parameters()) | dict(module.named_buffers())
+    with torch.no_grad():
+        for name, tensor in fixed.items():
+            if name not in own or own[name].shape != tensor.shape:
+                raise Disagreement(f"it has no tensor {name!r} of shape {tuple(tensor.shape)}.")
+            own[name].copy_(tensor)
+    count = sum(parameter.numel() for parameter in module.parameters())
+    equal(certificate.model.parameters, count, "model.parameters")
+    random = () if contents.posterior is None else contents.posterior.names
+    if contents.posterior is not None:
+        contents.posterior.check_covers(module)
+    digest = tensors_digest(fixed_tensors(module, random))
+    equal(certificate.model.fixed_digest, digest, "model.fixed_digest")
+    return module
+
+
+def _module(certificate: Certificate, examples: Examples, model: Any) -> nn.Module:
+    if model is None or (isinstance(model, str) and model.partition(":")[0] in BUILDERS):
+        name = certificate.model.architecture if model is None else model
+        return build(name, examples.example_shape, examples.classes, seed=0).eval()
+    if isinstance(model, str):
+        model = import_function(model)  # the caller's own words, not the certificate's
+    if not isinstance(model, nn.Module) and callable(model):
+        model = model()
+    if not isinstance(model, nn.Module):
+        raise BadInput(f"model must be a torch module, not a {type(model).__name__}.")
+    return copy.deepcopy(model).cpu().eval()
+
+
+def _check_count(
+    certificate: Certificate,
+    contents: Contents,
+    module: nn.Module,
+    bound_part: Examples,
+    loss: Loss,
+    findings: Collector,
+) -> None:
+    if certificate.predictor == "drawn" and contents.drawn is None:
+        findings.skip(_COUNT, "empirical.errors", "the drawn network is not at hand.")
+        return
+
+    def work() -> str:
+        again = recount(Network.of(module, contents.drawn), bound_part, loss)
+        claimed = certificate.empirical
+        equal(claimed.trials, again.trials, "empirical.trials")
+        if not again.agrees_with(errors=claimed.errors, total=claimed.total):
+            raise Disagreement(
+                f"it says {claimed.amount:g}; counted again it is {again.total:g} of "
+                f"{again.trials} ({again.close} hang on rounding)."
+            )
+        return f"counted again: {again.total:g} of {again.trials}."
+
+    findings.expect(_COUNT, "empirical.errors", work)
+
+
+def _check_fresh(
+    certificate: Certificate,
+    contents: Contents,
+    module: nn.Module,
+    bound_part: Examples,
+    loss: Loss,
+    findings: Collector,
+    trials: int,
+    seed: int | None,
+    progress: Progress | None,
+) -> None:
+    posterior = contents.posterior
+    assert posterior is not None
+    fresh_seed = (
+        derived_seed(certificate.seed, "verification", posterior.digest()) if seed is None else seed
+    )
+
+    def work() -> str:
+        estimate = estimate_risk(
+            module,
+            posterior,
+            bound_part,
+            loss=loss,
+            trials=trials,
+            generator=torch.Generator().manual_seed(fresh_seed),
+            progress=None
+            if progress is None
+            else lambda done, total: progress("fresh trials", done, total, "independent trials"),
+        )
+        _compare(certificate, estimate)
+        return f"{estimate.total:g} in {estimate.trials} fresh trials (seed {fresh_seed}) agree."
+
+    findings.expect(_RISK, "empirical.risk_upper", work)
+
+
+def _compare(certificate: Certificate, fresh: RiskEstimate) -> None:
+    """Fail only where an honest certificate would agree with probability 1 - FALSE_ALARM."""
+    claimed = certificate.empirical
+    if fresh.errors is not None:
+        lower = holdout_lower(errors=fresh.errors, examples=fresh.trials, failure=FALSE_ALARM)
+    else:
+        lower = _end(fresh.total, fresh.trials, FALSE_ALARM, upper=False)
+    if lower > claimed.risk_upper:
+        raise Disagreement(
+            f"{fresh.total:g} in {fresh.trials} fresh trials put the risk above {lower:.6g}; the "
+            f"certificate says at most {claimed.risk_upper:.6g}."
+        )
+    if fresh.errors is not None and claimed.errors is not None:
+        chance = _same_rate(claimed.errors, claimed.trials, fresh.errors, fresh.trials)
+        apart = chance < FALSE_ALARM
+    else:
+        half = FALSE_ALARM / 4
+        apart = _end(fresh.total, fresh.trials, half, upper=False) > _end(
+            claimed.amount, claimed.trials, half, upper=True
+        ) or _end(fresh.total, fresh.trials, half, upper=True) < _end(
+            claimed.amount, claimed.trials, half, upper=False
+        )
+    if apart:
+        raise Disagreement(
+            f"{claimed.amount:g} in {claimed.trials} recorded and {fresh.total:g} in "
+            f"{fresh.trials} fresh trials do not come from the same network and examples.",
+            "empirical.errors" if claimed.total is None else "empirical.total",
+        )
+
+
+def _same_rate(errors: int, trials: int, fresh_errors: int, fresh_trials: int) -> float:
+    """Fisher's exact test: how likely counts this far apart are when both have one rate."""
+    law = stats.hypergeom(trials + fresh_trials, errors + fresh_errors, fresh_trials)
+    tails = law.cdf(fresh_errors), law.sf(fresh_errors - 1)
+    return float(min(1.0, 2.0 * min(tails)))
+
+
+def _end(total: float, trials: int, failure: float, *, upper: bool) -> float:
+    """One end of a confidence interval for the mean of independent trials in [0, 1]."""
+    mean, exponent = min(1.0, total / trials), -math.log(failure) / trials
+    inverse = kl_inverse_upper if upper else kl_inverse_lower
+    return float(inverse(mean, exponent))

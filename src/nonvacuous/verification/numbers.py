@@ -1,0 +1,238 @@
+"""The certificate against itself: every number recomputed from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from nonvacuous.audit import expected_names
+from nonvacuous.audit.arithmetic import (
+    BOUND_LINE,
+    SAMPLING_LINE,
+    line,
+    recompute_bound,
+    sampled_risk,
+    share,
+    statement_of,
+    total_nats,
+    twin_risk,
+)
+from nonvacuous.audit.claim_checks import (
+    PREDICTORS_OF_MODE,
+    disagreeing_input,
+    solves_its_equation,
+)
+from nonvacuous.audit.drawing import sampling_seed
+from nonvacuous.audit.ledger_checks import rebuilt
+from nonvacuous.audit.theorems import theorem
+from nonvacuous.certificate import Certificate, status_of
+from nonvacuous.certification.versions import software
+from nonvacuous.records import BoundRecord
+from nonvacuous.verification.findings import Collector, Disagreement, equal
+
+
+def check_numbers(certificate: Certificate, findings: Collector) -> None:
+    """Everything that can be recomputed from the file alone."""
+    questions: tuple[tuple[str, str, Callable[[Certificate], str]], ...] = (
+        ("what it is about is possible", "predictor", _kind),
+        ("the loss is one the theorem covers", "loss", _loss),
+        ("the KL is the sum of its terms", "complexity.kl_nats", _complexity),
+        ("the failure probability adds up", "budget", _budget),
+        ("the confidence is what is left", "confidence", _confidence),
+        ("the sampling seed is the derived one", "empirical.seed", _seed),
+        ("the empirical risk follows from its counts", "empirical.risk_upper", _empirical),
+        ("the theorem is known", "bound.name", _theorem),
+        ("the bound used the recorded numbers", "bound.inputs", _inputs),
+        ("the bound follows from its inputs", "risk_upper", _value),
+        ("the held-out twin follows from its counts", "held_out_twin.risk_upper", _twin),
+        ("the rescaling columns follow from their KL", "rescaling", _rescaling),
+        ("the observations are frequencies", "observed", _observed),
+        ("the assumptions are complete", "assumptions", _assumptions),
+        ("the status follows from the assumptions", "status", _status),
+        ("the statement says what the numbers say", "statement", _statement),
+    )
+    for name, field, question in questions:
+        reason = _not_asked(certificate, field)
+        if reason is not None:
+            findings.skip(name, field, reason)
+        else:
+            findings.expect(name, field, lambda question=question: question(certificate))  # type: ignore[misc]
+
+
+def _not_asked(certificate: Certificate, field: str) -> str | None:
+    if certificate.complexity is None and field == "complexity.kl_nats":
+        return "a plain test has no KL."
+    if certificate.posterior is None and field == "empirical.seed":
+        return "nothing was sampled."
+    if certificate.held_out_twin is None and field == "held_out_twin.risk_upper":
+        return "there is no twin."
+    if certificate.rescaling is None and field == "rescaling":
+        return "nothing was rescaled."
+    if field == "assumptions":
+        made_by = certificate.software.get("nonvacuous", "unknown")
+        here = software(torch.device("cpu"))["nonvacuous"]
+        if made_by != here:
+            return f"version {made_by} made it; this is version {here}, which may ask others."
+    return None
+
+
+def _kind(certificate: Certificate) -> str:
+    if certificate.predictor not in PREDICTORS_OF_MODE[certificate.mode]:
+        raise Disagreement(
+            f"a certificate of mode {certificate.mode!r} cannot be about the "
+            f"{certificate.predictor} predictor."
+        )
+    once = certificate.empirical.scheme == "every example once"
+    if once == (certificate.predictor == "stochastic"):
+        raise Disagreement(
+            f"the {certificate.predictor} predictor cannot have been measured by the scheme "
+            f"{certificate.empirical.scheme!r}.",
+            "empirical.scheme",
+        )
+    if once:
+        equal(certificate.empirical.trials, certificate.data.bound.examples, "empirical.trials")
+    return f"mode {certificate.mode}, predictor {certificate.predictor}."
+
+
+def _loss(certificate: Certificate) -> str:
+    loss = certificate.loss
+    if (loss.lower, loss.upper) != (0.0, 1.0):
+        raise Disagreement(f"it ranges over [{loss.lower!r}, {loss.upper!r}], not [0, 1].")
+    return f"{loss.name}, in [0, 1]."
+
+
+def _complexity(certificate: Certificate) -> str:
+    complexity = certificate.complexity
+    assert complexity is not None
+    names = [term.tensor for term in complexity.terms]
+    if len(set(names)) != len(names):
+        raise Disagreement("a tensor is listed twice.", "complexity.terms")
+    equal(complexity.kl_nats, total_nats(complexity.terms), "complexity.kl_nats")
+    weights = sum(term.size for term in complexity.terms)
+    if weights > certificate.model.parameters:
+        raise Disagreement(
+            f"the terms cover {weights} weights, more than the network's "
+            f"{certificate.model.parameters}.",
+            "model.parameters",
+        )
+    return f"{len(names)} terms, {complexity.kl_nats:.6g} nats."
+
+
+def _budget(certificate: Certificate) -> str:
+    ledger = rebuilt(certificate.budget)
+    return f"{len(ledger.entries)} lines spend {ledger.spent:g} of {ledger.failure:g}."
+
+
+def _confidence(certificate: Certificate) -> str:
+    expected = 1.0 - certificate.budget.failure
+    if abs(certificate.confidence - expected) > 1e-15:
+        raise Disagreement(f"it says {certificate.confidence!r}, the ledger pays for {expected!r}.")
+    return f"{certificate.confidence!r}."
+
+
+def _seed(certificate: Certificate) -> str:
+    assert certificate.posterior is not None
+    expected = sampling_seed(certificate.seed, certificate.posterior.digest)
+    equal(certificate.empirical.seed, expected, "empirical.seed")
+    return "derived from the seed and the digest of the frozen posterior."
+
+
+def _empirical(certificate: Certificate) -> str:
+    empirical = certificate.empirical
+    once = empirical.scheme == "every example once"
+    failure = None if once else share(line(certificate.budget, SAMPLING_LINE))
+    equal(empirical.risk_upper, sampled_risk(empirical, failure), "empirical.risk_upper")
+    return f"{empirical.amount:g} in {empirical.trials} give at most {empirical.risk_upper:.6g}."
+
+
+def _theorem(certificate: Certificate) -> str:
+    found = theorem(certificate.bound.name)
+    equal(certificate.bound.theorem, found.source, "bound.theorem")
+    if certificate.predictor not in found.predictors:
+        raise Disagreement(
+            f"{found.name!r} is not a theorem about the {certificate.predictor} predictor."
+        )
+    return f"{found.source}."
+
+
+def _inputs(certificate: Certificate) -> str:
+    inputs = certificate.bound.inputs
+    equal(inputs.get("examples"), certificate.data.bound.examples, "bound.inputs.examples")
+    allowed = share(line(certificate.budget, BOUND_LINE))
+    equal(inputs.get("failure"), allowed, "bound.inputs.failure")
+    wrong = disagreeing_input(inputs, certificate.empirical, certificate.complexity)
+    if wrong is not None:
+        name, used, recorded = wrong
+        raise Disagreement(
+            f"the bound used {used!r}, the certificate records {recorded!r}.",
+            f"bound.inputs.{name}",
+        )
+    return f"n = {certificate.data.bound.examples}, failure = {inputs['failure']:.6g}."
+
+
+def _value(certificate: Certificate) -> str:
+    value = recompute_bound(certificate.bound)
+    equal(certificate.risk_upper, value, "risk_upper")
+    if not solves_its_equation(certificate.bound.name, certificate.bound.inputs, value):
+        raise Disagreement(f"{value!r} lies below the end of the confidence interval.")
+    return f"{certificate.bound.name} gives {value:.6g}."
+
+
+def _twin(certificate: Certificate) -> str:
+    twin = certificate.held_out_twin
+    assert twin is not None
+    equal(twin.failure, certificate.budget.failure, "held_out_twin.failure")
+    if twin.errors > twin.examples:
+        raise Disagreement("there are more errors than examples.", "held_out_twin.errors")
+    expected = twin_risk(errors=twin.errors, examples=twin.examples, failure=twin.failure)
+    equal(twin.risk_upper, expected, "held_out_twin.risk_upper")
+    return f"{twin.errors} in {twin.examples} give at most {twin.risk_upper:.6g}."
+
+
+def _rescaling(certificate: Certificate) -> str:
+    rescaling, bound = certificate.rescaling, certificate.bound
+    assert rescaling is not None
+    if rescaling.kl_after > rescaling.kl_before:
+        raise Disagreement(
+            f"the KL went up, from {rescaling.kl_before!r} to {rescaling.kl_after!r}.",
+            "rescaling.kl_after",
+        )
+    for position, column in enumerate(rescaling.columns):
+        if "kl_nats" not in bound.inputs:
+            break
+        inputs = {**bound.inputs, "kl_nats": column.kl_nats}
+        other = BoundRecord(name=bound.name, theorem=bound.theorem, inputs=inputs)
+        expected = recompute_bound(other)
+        equal(column.risk_upper, expected, f"rescaling.columns.{position}.risk_upper")
+    return f"{len(rescaling.columns)} columns."
+
+
+def _observed(certificate: Certificate) -> str:
+    for position, seen in enumerate(certificate.observed):
+        if seen.errors > seen.trials:
+            raise Disagreement(
+                f"{seen.errors} errors in {seen.trials} trials.", f"observed.{position}.errors"
+            )
+    return f"{len(certificate.observed)} of them, none part of the promise."
+
+
+def _assumptions(certificate: Certificate) -> str:
+    listed = [assumption.name for assumption in certificate.assumptions]
+    expected = expected_names(mode=certificate.mode, predictor=certificate.predictor)
+    missing = [name for name in expected if name not in listed]
+    if missing:
+        raise Disagreement(f"{len(missing)} checks are not listed, first {missing[0]!r}.")
+    if len(set(listed)) != len(listed):
+        raise Disagreement("an assumption is listed twice.")
+    return f"all {len(expected)} checks of the audit are listed."
+
+
+def _status(certificate: Certificate) -> str:
+    equal(certificate.status, status_of(certificate.assumptions), "status")
+    return f"{certificate.status}."
+
+
+def _statement(certificate: Certificate) -> str:
+    equal(certificate.statement, statement_of(certificate), "statement")
+    return "it is the sentence that the fields make."

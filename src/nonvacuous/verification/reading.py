@@ -1,0 +1,115 @@
+"""Reading a certificate so that a damaged one can still be asked what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError, model_validator
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.errors import InvalidCertificate
+from nonvacuous.verification.findings import Collector, Disagreement
+
+
+class Unsealed(Certificate):
+    """The same record, readable although its parts may contradict one another or the seal."""
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Unsealed:
+        return self
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The certificate as far as it can be read, and the bytes it was read from, if from a file."""
+
+    source: str
+    certificate: Certificate | None
+    text: str
+    content: bytes | None
+
+
+def read(certificate: Certificate | str | os.PathLike[str], findings: Collector) -> Reading:
+    """Read a certificate or take the one given; what fails becomes a finding."""
+    found: dict[str, object] = {}
+    source = "the certificate" if isinstance(certificate, Certificate) else str(certificate)
+
+    def work() -> str:
+        if isinstance(certificate, Certificate):
+            found["text"] = certificate.model_dump_json()
+        else:
+            content = _bytes_of(Path(certificate))
+            found["content"] = content
+            found["text"] = _text_of(content)
+        found["certificate"] = _parse(str(found["text"]))
+        return "it is a certificate of this format."
+
+    findings.expect("it can be read", "certificate", work)
+    parsed, content = found.get("certificate"), found.get("content")
+    return Reading(
+        source=source,
+        certificate=parsed if isinstance(parsed, Certificate) else None,
+        text=str(found.get("text", "")),
+        content=content if isinstance(content, bytes) else None,
+    )
+
+
+def check_seal(reading: Reading, findings: Collector) -> None:
+    """The digest over everything, and the very bytes of the file."""
+
+    def sealed() -> str:
+        try:
+            Certificate.from_json(reading.text, source="it")
+        except InvalidCertificate as error:
+            raise Disagreement(str(error)) from error
+        return "the digest over all fields matches."
+
+    intact = findings.expect("nothing was changed after sealing", "digest", sealed)
+
+    def canonical() -> str:
+        assert reading.certificate is not None and reading.content is not None
+        expected = (reading.certificate.model_dump_json(indent=2) + "\n").encode()
+        if reading.content != expected:
+            pairs = enumerate(zip(reading.content, expected, strict=False))
+            shorter = min(len(reading.content), len(expected))
+            at = next((position for position, (a, b) in pairs if a != b), shorter)
+            raise Disagreement(
+                f"it is not written as certificates are; the first difference is at byte {at}."
+            )
+        return "the file is byte for byte what the library writes."
+
+    if reading.content is None:
+        findings.skip("the file is untouched", "certificate", "no file was given.")
+    elif not intact:
+        findings.skip("the file is untouched", "certificate", "its content was changed already.")
+    else:
+        findings.expect("the file is untouched", "certificate", canonical)
+
+
+def _bytes_of(path: Path) -> bytes:
+    if not path.is_file():
+        raise Disagreement(f"there is no file {path}; check the path.")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Disagreement(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _text_of(content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Disagreement(f"it is not UTF-8 text (byte {error.start}).") from error
+
+
+def _parse(text: str) -> Certificate:
+    try:
+        return Unsealed.from_json(text, source="it")
+    except InvalidCertificate as error:
+        field = None
+        if isinstance(error.__cause__, ValidationError):
+            first = error.__cause__.errors()[0]
+            field = ".".join(str(part) for part in first["loc"]) or None
+        raise Disagreement(str(error), field) from error

@@ -1,0 +1,87 @@
+"""verify: somebody else's certificate, recomputed. Nothing in a run folder is ever executed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from nonvacuous.bounds import checks
+from nonvacuous.certificate import Certificate
+from nonvacuous.errors import BadInput
+from nonvacuous.training import Progress
+from nonvacuous.verification.examples import check_examples
+from nonvacuous.verification.findings import Collector, Finding, Verification
+from nonvacuous.verification.measuring import TRIALS, check_risk
+from nonvacuous.verification.numbers import check_numbers
+from nonvacuous.verification.reading import check_seal, read
+from nonvacuous.verification.run_folder import Contents, check_folder
+
+__all__ = ["Finding", "Verification", "verify"]
+
+
+def verify(
+    certificate: Certificate | str | os.PathLike[str],
+    run_folder: str | os.PathLike[str] | None = None,
+    *,
+    model: Any = None,
+    data: Any = None,
+    trials: int | None = None,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> Verification:
+    """Recompute everything that can be recomputed from what is given.
+
+    certificate   a certificate, its file, or the run folder that holds certificate.json
+    run_folder    the folder of the run: its files are compared with their digests, the KL is
+                  recomputed from the stored tensors, n from the stored split
+    model         the network: a torch module, a function that builds one, or a name. Without it,
+                  built-in architectures are rebuilt from the name in the certificate; other
+                  names in a certificate are never imported
+    data          the examples: anything that :func:`nonvacuous.data.load` or ``Examples.of`` takes
+    trials        how many fresh independent trials of the randomized network (default 20,000);
+                  these need run folder, network and data
+    seed          of the fresh trials; by default one derived for this purpose
+
+    The result lists one finding for every question; ``raise_if_failed()`` turns the first failure
+    into an :class:`~nonvacuous.errors.InvalidCertificate`. A sound certificate fails the fresh
+    trials with probability at most 0.000002; everything else is exact.
+    """
+    wanted = TRIALS if trials is None else checks.count("trials", trials, minimum=1)
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        raise BadInput(f"seed must be a whole number from 0 up, got {seed!r}.")
+    if not isinstance(certificate, Certificate) and Path(certificate).is_dir():
+        run_folder = certificate if run_folder is None else run_folder
+        certificate = Path(certificate) / "certificate.json"
+    findings = Collector()
+    reading = read(certificate, findings)
+    parsed = reading.certificate
+    if parsed is None:
+        return Verification(reading.source, findings.findings)
+    if seed is not None and seed == parsed.empirical.seed:
+        raise BadInput(
+            f"seed {seed} is the one the certificate was sampled with; fresh trials need another."
+        )
+    check_numbers(parsed, findings)
+    check_seal(reading, findings)
+    contents = Contents()
+    if run_folder is None:
+        findings.skip("the files are untouched", "artifacts", "no run folder was given.")
+    else:
+        contents = check_folder(parsed, Path(run_folder), findings)
+    if data is None:
+        findings.skip("the examples are the recorded ones", "data", "no data were given.")
+    else:
+        bound_part = check_examples(parsed, data, contents.split, findings)
+        if bound_part is not None:
+            check_risk(
+                parsed,
+                contents,
+                bound_part,
+                findings,
+                model=model,
+                trials=wanted,
+                seed=seed,
+                progress=progress,
+            )
+    return Verification(reading.source, findings.findings, parsed.status)

@@ -1,0 +1,115 @@
+"""The memory of earlier certificates: complete, durable, and indifferent to damage."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from nonvacuous.audit.attempts import FILE_NAME, earlier_attempts, record_attempt
+from nonvacuous.errors import BadInput
+
+BOUND, OTHER = "b" * 64, "c" * 64
+
+
+def test_other_settings_count_and_the_same_do_not(tmp_path: Path) -> None:
+    assert earlier_attempts(tmp_path, BOUND, "one") == 0
+    record_attempt(tmp_path, BOUND, "one")
+    assert earlier_attempts(tmp_path, BOUND, "one") == 0
+    assert earlier_attempts(tmp_path, BOUND, "two") == 1
+    record_attempt(tmp_path, BOUND, "two")
+    record_attempt(tmp_path, BOUND, "two")
+    assert earlier_attempts(tmp_path, BOUND, "three") == 2
+
+
+def test_other_bound_examples_do_not_count(tmp_path: Path) -> None:
+    record_attempt(tmp_path, BOUND, "one")
+    assert earlier_attempts(tmp_path, OTHER, "two") == 0
+
+
+def test_a_resumed_run_finds_the_number_it_had(tmp_path: Path) -> None:
+    for config in ("one", "two", "three"):
+        record_attempt(tmp_path, BOUND, config)
+    assert [earlier_attempts(tmp_path, BOUND, c) for c in ("one", "two", "three")] == [0, 1, 2]
+
+
+def test_the_same_settings_are_written_once(tmp_path: Path) -> None:
+    for _ in range(3):
+        record_attempt(tmp_path, BOUND, "one")
+    lines = (tmp_path / FILE_NAME).read_text(encoding="utf-8").split()
+    assert len([line for line in lines if "config" in line]) == 1
+
+
+def test_earlier_lines_are_never_rewritten(tmp_path: Path) -> None:
+    record_attempt(tmp_path, BOUND, "one")
+    before = (tmp_path / FILE_NAME).read_bytes()
+    record_attempt(tmp_path, BOUND, "two")
+    assert (tmp_path / FILE_NAME).read_bytes().startswith(before)
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b'{"bound": "bb',
+        b"\xff\xfe\x00garbage",
+        b"[1, 2]",
+        b'{"bound": 3, "config": 4}',
+        b'{"config": "x"}',
+        b"\x00" * 64,
+        b"[" * 10_000,
+    ],
+)
+def test_a_torn_line_hides_nothing(tmp_path: Path, torn: bytes) -> None:
+    record_attempt(tmp_path, BOUND, "one")
+    with open(tmp_path / FILE_NAME, "ab") as stream:
+        stream.write(torn)  # no line break: the power failed here
+    record_attempt(tmp_path, BOUND, "two")
+    assert earlier_attempts(tmp_path, BOUND, "three") == 2
+
+
+def test_a_cut_at_any_place_loses_at_most_the_last_line(tmp_path: Path) -> None:
+    for config in ("one", "two", "three"):
+        record_attempt(tmp_path, BOUND, config)
+    content = (tmp_path / FILE_NAME).read_bytes()
+    for length in range(len(content)):
+        (tmp_path / FILE_NAME).write_bytes(content[:length])
+        whole = content[:length].count(b"}")
+        assert earlier_attempts(tmp_path, BOUND, "four") == whole
+
+
+def _record_many(folder: str, worker: int, count: int) -> None:
+    for number in range(count):
+        record_attempt(folder, BOUND, f"{worker}-{number}")
+
+
+def test_processes_do_not_lose_one_anothers_lines(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    workers = [
+        context.Process(target=_record_many, args=(str(tmp_path), worker, 25))
+        for worker in range(4)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert all(worker.exitcode == 0 for worker in workers)
+    assert earlier_attempts(tmp_path, BOUND, "another") == 100
+    for line in (tmp_path / FILE_NAME).read_text(encoding="utf-8").splitlines():
+        assert not line or json.loads(line)["bound"] == BOUND
+
+
+def test_the_folder_is_made_and_bad_digests_are_refused(tmp_path: Path) -> None:
+    record_attempt(tmp_path / "runs", BOUND, "one")
+    assert earlier_attempts(tmp_path / "runs", BOUND, "two") == 1
+    with pytest.raises(BadInput, match="bound_digest"):
+        record_attempt(tmp_path, "", "one")
+    with pytest.raises(BadInput, match="config_digest"):
+        earlier_attempts(tmp_path, BOUND, None)  # type: ignore[arg-type]
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(BadInput, match="Cannot"):
+        record_attempt(tmp_path / "file", BOUND, "one")

@@ -1,0 +1,224 @@
+"""The wording of whole certificates: good news, bad news and no news."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.comparison import compare
+from nonvacuous.records import (
+    LossRecord,
+    Observation,
+    RescalingRecord,
+    RiskRecord,
+    SpendRecord,
+    TwinRecord,
+)
+from nonvacuous.report import view
+from nonvacuous.report.view import View
+from tests.report import samples
+
+
+def view_of(certificate: Certificate) -> View:
+    return view.of(certificate, comparison=compare(certificate), run_folder="runs/one")
+
+
+def test_a_valid_certificate_is_told_as_a_frequency() -> None:
+    shown = view_of(samples.posterior())
+    assert str(shown.promise) == "Wrong on fewer than 16 in 1,000 new examples, on average."
+    assert shown.promise.emphasis == "fewer than 16 in 1,000"
+    assert [badge.text for badge in shown.badges] == [
+        "Valid",
+        "Non-vacuous",
+        "Predictor: randomized network",
+        "Loss: zero-one (right or wrong)",
+    ]
+    assert shown.reasons == ()
+
+
+def test_the_confidence_is_about_the_procedure() -> None:
+    shown = str(view_of(samples.posterior()).confidence)
+    assert shown.startswith("95% confidence in the procedure: of 20 training samples")
+    assert shown.endswith("on average at most one would yield a false claim.")
+
+
+def test_it_is_held_against_guessing_and_the_twin() -> None:
+    shown = view_of(samples.posterior()).verdict
+    assert "better than guessing among 10 classes, which is wrong 90% of the time" in shown
+    assert "promises at most 0.922%: the certificate is 1.73 times as large" in shown
+
+
+def test_a_certificate_tighter_than_its_twin_says_so() -> None:
+    twin = TwinRecord(
+        description="tested once", errors=900, examples=30_000, failure=0.05, risk_upper=0.033
+    )
+    shown = view_of(samples.build(held_out_twin=twin)).verdict
+    assert "the certificate is tighter than its twin" in shown
+
+
+def test_a_test_error_above_the_promise_is_not_passed_over() -> None:
+    observed = (Observation(name="the network on the test examples", errors=30, trials=1_000),)
+    assert "lies above the promise" in view_of(samples.build(observed=observed)).verdict
+    assert "lies above" not in view_of(samples.posterior()).verdict
+
+
+def test_a_vacuous_certificate_promises_nothing() -> None:
+    shown = view_of(samples.vacuous())
+    assert str(shown.promise) == "Nothing is promised: it may be wrong on every new example."
+    assert "Vacuous" in [badge.text for badge in shown.badges]
+    assert shown.verdict.startswith("No: any network at all satisfies this.")
+
+
+def test_a_certificate_above_guessing_is_not_sold_as_non_vacuous() -> None:
+    shown = view_of(samples.hopeless())
+    assert str(shown.promise).startswith(
+        "No better than guessing: wrong on fewer than 999 in 1,000"
+    )
+    texts = [badge.text for badge in shown.badges]
+    assert "No better than guessing" in texts and "Non-vacuous" not in texts
+
+
+def test_a_refused_certificate_shows_no_number_that_could_be_taken_for_a_promise() -> None:
+    certificate = samples.refused()
+    shown = view_of(certificate)
+    assert str(shown.promise) == "No promise is made: this certificate was refused."
+    assert "“The prior saw no bound example” was found false: 40 bound" in shown.reasons[0]
+    assert {mark.kind for mark in shown.marks} == {"training", "test", "guessing"}
+    assert shown.steps == () and shown.bounds == ()
+    assert "95%" not in str(shown.confidence)
+    everything = repr(dataclasses.asdict(shown))
+    assert repr(certificate.risk_upper) not in everything
+    assert "1.59%" not in everything and "16 in 1,000" not in everything
+
+
+def test_a_conditional_certificate_names_its_condition_first() -> None:
+    shown = view_of(samples.conditional())
+    assert str(shown.promise).startswith("If its conditions hold, wrong on fewer than 16 in 1,000")
+    assert len(shown.reasons) == 1 and "3 certificates were computed" in shown.reasons[0]
+    assert shown.badges[0].text == "Conditional"
+
+
+def test_a_held_out_certificate_has_no_complexity() -> None:
+    shown = view_of(samples.holdout())
+    assert str(shown.promise) == "Wrong on fewer than 7 in 100 new examples, on average."
+    assert shown.layers == () and shown.rescaling == ()
+    assert [step.name for step in shown.steps] == ["Errors counted", "+ finite sample"]
+    assert {mark.kind for mark in shown.marks} == {"training", "certificate", "guessing"}
+    assert {fact.term for fact in shown.about}.isdisjoint({"Prior", "Posterior"})
+    assert "samples of test examples" in str(shown.confidence)
+    assert "zero complexity" not in shown.steps[-1].detail
+
+
+def test_a_loss_that_is_no_frequency_is_not_told_as_one() -> None:
+    risk = RiskRecord(
+        errors=None,
+        total=2_000.5,
+        trials=20_000,
+        scheme="shared draws",
+        identical=False,
+        seed=1,
+        risk_upper=0.11,
+    )
+    loss = LossRecord(name="cross-entropy with probabilities of at least 0.0001")
+    shown = view_of(samples.build(loss=loss, empirical=risk, risk_upper=0.187))
+    assert (
+        str(shown.promise) == "A mean loss of at most 18.7% of its range (0 to 1) on new examples."
+    )
+    assert "guessing" not in {mark.kind for mark in shown.marks}
+    assert "Losses that sum to 2,000.5" in shown.steps[0].detail
+
+
+def test_a_margin_loss_says_what_it_counts() -> None:
+    shown = view_of(samples.build(loss=LossRecord(name="margin 0.5")))
+    assert str(shown.promise).startswith("Wrong, or only just right, on fewer than 16 in 1,000")
+
+
+def test_the_scale_marks_the_test_error_as_no_part_of_the_promise() -> None:
+    marks = {mark.kind: mark for mark in view_of(samples.posterior()).marks}
+    assert marks["test"].note == "not part of the promise"
+    assert marks["certificate"].text == "≤ 1.59%"
+    assert marks["guessing"].value == pytest.approx(0.9)
+
+
+def test_only_test_examples_count_as_test_examples() -> None:
+    observed = (Observation(name="the latest contest", errors=1, trials=10),)
+    marks = view_of(samples.build(observed=observed)).marks
+    assert "test" not in {mark.kind for mark in marks}
+
+
+def test_what_it_rests_on_starts_with_what_must_be_believed() -> None:
+    groups = view_of(samples.refused()).grounds
+    assert [group.status for group in groups] == [
+        "violated",
+        "asserted",
+        "not checkable",
+        "checked",
+    ]
+    assert sum(len(group.entries) for group in groups) == len(samples.refused().assumptions)
+    assert view_of(samples.conditional()).grounds[0].entries[0].effect == "conditional"
+
+
+def test_layers_come_worst_first_and_long_lists_are_summed_up() -> None:
+    shown = view_of(samples.posterior())
+    assert shown.layers[0].name == "classifier.0.weight" and shown.layers[0].end == 1.0
+    assert [bar.end for bar in shown.layers] == sorted((b.end for b in shown.layers), reverse=True)
+    many = samples.terms({f"layer.{i}.weight": (10, 1.0 + i) for i in range(40)})
+    complexity = samples.ComplexityRecord(terms=many, kl_nats=820.0)
+    layers = view_of(samples.build(complexity=complexity)).layers
+    assert len(layers) == 9 and layers[-1].name == "32 further tensors"
+    assert layers[0].name == "layer.39.weight"
+
+
+def test_a_ledger_line_with_choices_says_how_many_share_it() -> None:
+    shown = view_of(samples.vacuous())
+    assert "24 choices share this line" in shown.ledger[1].reason
+    huge = SpendRecord(name="bound", failure=0.04, reason="union", choices=10**15)
+    budget = samples.BudgetRecord(failure=0.05, entries=(huge,))
+    assert "about 10^15 choices" in view_of(samples.build(budget=budget)).ledger[0].reason
+
+
+def test_the_command_to_verify_is_exact() -> None:
+    certificate = samples.posterior()
+    assert view.of(certificate).verify_command == "nonvacuous verify ."
+    odd = view.of(certificate, run_folder="my  runs/it's; rm -rf").verify_command
+    assert odd == "nonvacuous verify 'my  runs/it'\"'\"'s; rm -rf'"
+    assert "'runs/one/certificate.json'" in view_of(certificate).verify_python
+
+
+def test_rescaling_without_columns_still_shows_both_sides() -> None:
+    record = RescalingRecord(
+        kl_before=90.0, kl_after=61.7, log_scales_digest=samples.digest("scales")
+    )
+    columns = view_of(samples.build(rescaling=record)).rescaling
+    assert [(column.name, column.nats) for column in columns] == [
+        ("Before rescaling", "90.0"),
+        ("After rescaling", "61.7"),
+    ]
+
+
+def test_a_certificate_needs_no_comparison() -> None:
+    shown = view.of(samples.posterior())
+    assert shown.steps == () and shown.bounds == () and shown.curves == ()
+    assert shown.ledger and shown.grounds and shown.layers
+
+
+def test_history_becomes_curves_and_odd_events_are_left_out() -> None:
+    events = [
+        *samples.events(),
+        {"phase": "posterior", "event": "epoch", "epoch": "x", "metrics": {"error": 1.0}},
+        {"phase": "posterior", "event": "epoch", "epoch": 21, "metrics": None},
+        {"phase": "posterior", "event": "epoch", "epoch": 22, "metrics": {"error": "0.1"}},
+        {"phase": "once", "event": "epoch", "epoch": 0, "metrics": {"loss": 1.0}},
+    ]
+    curves = view.of(samples.posterior(), history=events).curves
+    assert [curve.phase for curve in curves] == ["prior", "posterior"]
+    assert [line.name for line in curves[1].lines] == ["objective", "error"]
+    assert len(curves[1].lines[1].values) == 20
+
+
+@pytest.mark.parametrize("name", samples.SAMPLES)
+def test_a_view_is_a_function_of_the_certificate(name: str) -> None:
+    build = samples.SAMPLES[name]
+    assert view_of(build()) == view_of(build())

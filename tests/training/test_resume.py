@@ -1,0 +1,211 @@
+"""Killed and resumed runs end with the same bits as undisturbed ones."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from nonvacuous.distributions.gaussian import DiagonalGaussian
+from nonvacuous.training import (
+    CorruptCheckpoint,
+    OtherConfiguration,
+    erm,
+    posterior,
+    read_events,
+    train,
+    train_posterior,
+)
+from nonvacuous.training import checkpoint as checkpoint_module
+
+from . import killable
+from .worlds import blobs, same_tensors, small_mlp
+
+
+class Killed(BaseException):
+    """Stands for a kill within this process."""
+
+
+def events_without_time(folder: Path) -> list[dict[str, object]]:
+    events = read_events(folder / "events.jsonl")
+    return [{key: value for key, value in event.items() if key != "time"} for event in events]
+
+
+def assert_same_end(first: Path, second: Path) -> None:
+    # The tensors, bit by bit; the bytes of the file also hold metadata in an order of chance.
+    one, other = (load_file(folder / "result.safetensors") for folder in (first, second))
+    assert same_tensors(one, other)
+    assert events_without_time(first) == events_without_time(second)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    killable.run(folder, epochs=4)
+    return folder
+
+
+@pytest.mark.parametrize("moment", ["before the rename", "after the rename"])
+def test_a_kill_at_any_checkpoint_changes_nothing(
+    tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Every process survives three checkpoints and dies around the fourth."""
+    replace = os.replace
+    survived, deaths = 0, 0
+
+    def perhaps_killed(source: Path, target: Path) -> None:
+        nonlocal survived
+        survived += 1
+        if survived % 4 == 0 and moment == "before the rename":
+            raise Killed
+        replace(source, target)
+        if survived % 4 == 0 and moment == "after the rename":
+            raise Killed
+
+    while not (tmp_path / "result.safetensors").exists():
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint_module.os, "replace", perhaps_killed)
+            try:
+                killable.run(tmp_path, epochs=4)
+            except Killed:
+                deaths += 1
+        assert deaths < 100
+    assert deaths >= 5
+    assert_same_end(tmp_path, undisturbed)
+
+
+def test_a_kill_at_any_step_changes_nothing(
+    tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process does a few more steps than the last checkpoint is old, then dies."""
+    chance, deaths, left = random.Random(0), 0, 0
+
+    for module in (erm, posterior):
+        original = module.set_rate
+
+        def counting(*arguments: object, original: object = original) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            original(*arguments)  # type: ignore[operator]
+
+        monkeypatch.setattr(module, "set_rate", counting)
+    while not (tmp_path / "result.safetensors").exists():
+        left = chance.randint(3, 11)
+        try:
+            killable.run(tmp_path, epochs=4)
+        except Killed:
+            deaths += 1
+        assert deaths < 100
+    assert deaths >= 4
+    assert_same_end(tmp_path, undisturbed)
+
+
+def test_a_finished_phase_returns_at_once_and_leaves_the_log_alone(tmp_path: Path) -> None:
+    options = {"epochs": 3, "checkpoint": tmp_path / "c", "events": tmp_path / "events.jsonl"}
+    first = train(small_mlp(), blobs(), **options)
+    content, written = (tmp_path / "c").read_bytes(), (tmp_path / "events.jsonl").read_bytes()
+    second = train(small_mlp(), blobs(), **options)
+    assert (tmp_path / "c").read_bytes() == content
+    assert (tmp_path / "events.jsonl").read_bytes() == written
+    assert first.history == second.history and first.train == second.train
+    assert all(
+        torch.equal(one, other)
+        for one, other in zip(first.module.parameters(), second.module.parameters(), strict=True)
+    )
+
+
+def test_checkpoints_do_not_change_the_result(tmp_path: Path) -> None:
+    plain = train(small_mlp(), blobs(), epochs=3, batch_size=16)
+    kept = train(
+        small_mlp(), blobs(), epochs=3, batch_size=16, checkpoint=tmp_path / "c", checkpoint_every=1
+    )
+    assert plain.history == kept.history
+    assert torch.equal(plain.module[0].weight, kept.module[0].weight)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"learning_rate": 0.01}, "learning_rate was 0.05 and is now 0.01"),
+        ({"seed": 1}, "seed was 0 and is now 1"),
+        ({"model": small_mlp(seed=1)}, "initial_weights"),
+        ({"examples": blobs(seed=1)}, "examples"),
+        ({"epochs": 4}, "epochs was 2 and is now 4"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(
+    tmp_path: Path, change: dict[str, object], word: str
+) -> None:
+    base = {"model": small_mlp(), "examples": blobs(), "epochs": 2, "checkpoint": tmp_path / "c"}
+    train(**base)
+    with pytest.raises(OtherConfiguration, match=word):
+        train(**(base | change))
+
+
+def test_a_posterior_checkpoint_knows_its_prior(tmp_path: Path) -> None:
+    model = small_mlp()
+    base = {"model": model, "examples": blobs(), "epochs": 1, "checkpoint": tmp_path / "c"}
+    train_posterior(prior=DiagonalGaussian.around(model, scale=0.1), **base)
+    with pytest.raises(OtherConfiguration, match="prior was"):
+        train_posterior(prior=DiagonalGaussian.around(model, scale=0.2), **base)
+    with pytest.raises(OtherConfiguration, match="kind"):
+        train(model, blobs(), epochs=1, checkpoint=tmp_path / "c")
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    train(small_mlp(), blobs(), epochs=1, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(CorruptCheckpoint, match="Delete the file"):
+        train(small_mlp(), blobs(), epochs=1, checkpoint=path)
+
+
+def start(folder: Path, *, pause: float) -> subprocess.Popen[bytes]:
+    repository = Path(__file__).parents[2]
+    environment = dict(os.environ, OMP_NUM_THREADS="1", PAUSE=str(pause))
+    environment["PYTHONPATH"] = str(repository / "src")
+    return subprocess.Popen(
+        [sys.executable, str(Path(killable.__file__)), str(folder)], env=environment
+    )
+
+
+@pytest.mark.slow
+def test_real_kills_of_a_real_process_change_nothing(tmp_path: Path) -> None:
+    folder, calm = tmp_path / "killed", tmp_path / "calm"
+    folder.mkdir()
+    calm.mkdir()
+    assert start(calm, pause=0.0).wait(timeout=300) == 0
+    chance, landed = random.Random(1), 0
+    for _ in range(5):
+        process = start(folder, pause=0.05)
+        before = _newest_change(folder)
+        # Wait until this process has written something, then kill it at a random moment.
+        while _newest_change(folder) == before and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(chance.uniform(0.0, 0.4))
+        landed += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=60)
+    assert landed >= 3
+    assert start(folder, pause=0.0).wait(timeout=300) == 0
+    assert_same_end(folder, calm)
+
+
+def _newest_change(folder: Path) -> int:
+    times = []
+    for path in folder.iterdir():
+        try:
+            times.append(path.stat().st_mtime_ns)
+        except FileNotFoundError:
+            continue
+    return max(times, default=0)

@@ -1,0 +1,184 @@
+"""A world whose risk is known exactly: certificates end to end, training included, against truth.
+
+Two classes, N(+m, I) and N(-m, I) in the plane, and a linear network. Given the weights, the risk
+is a normal tail; the risk of a Gaussian posterior is its average over draws of the weights.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import nonvacuous as nv
+from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
+from nonvacuous.data import Examples
+from nonvacuous.distributions.storage import load_tensors
+from nonvacuous.training import train
+
+MEAN = np.array([0.7, 0.3])
+QUICK = Recipe(
+    plain=PlainRecipe(epochs=2, batch_size=30, learning_rate=0.2),
+    posterior=PosteriorRecipe(epochs=2, batch_size=60, learning_rate=0.05),
+)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: thousands of runs are synced to it file by file."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def draw_world(seed: int, examples: int) -> Examples:
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, 2, examples)
+    inputs = generator.standard_normal((examples, 2)) + np.where(labels[:, None] == 1, MEAN, -MEAN)
+    return Examples(
+        torch.tensor(inputs, dtype=torch.float32), torch.tensor(labels), ("minus", "plus"), "world"
+    )
+
+
+def linear(seed: int) -> torch.nn.Module:
+    layer = torch.nn.Linear(2, 2)
+    values = np.random.default_rng(seed).standard_normal((2, 3)) * 0.5
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor(values[:, :2]))
+        layer.bias.copy_(torch.tensor(values[:, 2]))
+    return layer
+
+
+def true_risk(weight: torch.Tensor, bias: torch.Tensor) -> float:
+    """Average risk over the leading axis of weights: plus is predicted where v.x + c > 0."""
+    v = (weight[..., 1, :] - weight[..., 0, :]).double().numpy()
+    c = (bias[..., 1] - bias[..., 0]).double().numpy()
+    length = np.linalg.norm(v, axis=-1)
+    wrong_plus = stats.norm.cdf(-(v @ MEAN + c) / length)
+    wrong_minus = stats.norm.cdf((-(v @ MEAN) + c) / length)
+    return float(np.mean(0.5 * wrong_plus + 0.5 * wrong_minus))
+
+
+def posterior_risk(folder: Path, draws: int = 1000) -> float:
+    posterior = nv.DiagonalGaussian.load(folder / "posterior.safetensors")
+    generator = torch.Generator().manual_seed(12345)
+    noise = {
+        name: torch.randn(draws, *m.shape, generator=generator)
+        for name, m in posterior.means.items()
+    }
+    weights = {n: posterior.means[n] + posterior.scales[n] * noise[n] for n in posterior.names}
+    return true_risk(weights["weight"], weights["bias"])
+
+
+def count_false(claim: Callable[[int], tuple[float, float]], worlds: int) -> int:
+    """How often a certificate is below the truth; each world gives (promise, truth)."""
+    return sum(promise < truth for promise, truth in map(claim, range(worlds)))
+
+
+def assert_at_most(failures: int, worlds: int, failure: float) -> None:
+    surprise = stats.binom.sf(failures - 1, worlds, failure)
+    assert surprise > 1e-4, f"{failures} false certificates of {worlds}, allowed rate {failure}"
+
+
+@pytest.mark.slow
+def test_trained_posteriors_keep_their_promise(memory: Path) -> None:
+    def claim(world: int) -> tuple[float, float]:
+        folder = memory / f"w{world}" / "run"
+        certificate = nv.certify(
+            linear(world),
+            draw_world(world, 60),
+            confidence=0.8,
+            seed=world,
+            trials=500,
+            prior_scales=0.3,
+            recipe=QUICK,
+            twin=False,
+            folder=folder,
+        )
+        assert certificate.status == "valid", str(certificate)
+        return certificate.risk_upper, posterior_risk(folder)
+
+    assert_at_most(count_false(claim, 2000), 2000, 0.2)
+
+
+@pytest.mark.slow
+def test_one_drawn_network_keeps_its_promise(memory: Path) -> None:
+    def claim(world: int) -> tuple[float, float]:
+        folder = memory / f"w{world}" / "run"
+        certificate = nv.certify(
+            linear(world),
+            draw_world(world, 60),
+            predictor="drawn",
+            confidence=0.6,
+            seed=world,
+            prior_fraction=0.0,
+            prior_scales=0.5,
+            recipe=QUICK,
+            twin=False,
+            folder=folder,
+        )
+        drawn = load_tensors(folder / "drawn.safetensors", kind="weights", device="cpu")
+        return certificate.risk_upper, true_risk(drawn["weight"], drawn["bias"])
+
+    assert_at_most(count_false(claim, 500), 500, 0.4)
+
+
+@pytest.mark.slow
+def test_post_hoc_certificates_keep_their_promise(memory: Path) -> None:
+    grid = nv.priors.ScaleGrid((0.3, 1.0))
+    noise = nv.priors.ScaleGrid((0.1, 0.5))
+
+    def claim(world: int) -> tuple[float, float]:
+        folder = memory / f"w{world}" / "run"
+        examples = draw_world(world, 60)
+        start = linear(world)
+        trained = train(start, examples, epochs=2, batch_size=30, learning_rate=0.2)
+        certificate = nv.certify(
+            trained.module,
+            examples,
+            prior=nv.priors.at_initialization(start, grid=grid),
+            posterior_scales=noise,
+            confidence=0.8,
+            seed=world,
+            trials=500,
+            twin=False,
+            folder=folder,
+        )
+        return certificate.risk_upper, posterior_risk(folder)
+
+    assert_at_most(count_false(claim, 300), 300, 0.2)
+
+
+def held_out(world: int, *, peek: bool) -> tuple[float, float]:
+    """A plain test certificate; with ``peek`` the network was chosen on its own test examples."""
+    examples = draw_world(world, 50)
+    network = linear(world)
+    if peek:
+        candidates = [linear(1000 * world + k) for k in range(200)]
+        network = min(candidates, key=lambda c: errors_of(c, examples))
+    certificate = nv.certify(network, examples, mode="holdout", confidence=0.8, seed=world)
+    return certificate.risk_upper, true_risk(network.weight.detach(), network.bias.detach())
+
+
+def errors_of(network: torch.nn.Module, examples: Examples) -> int:
+    with torch.no_grad():
+        return int((network(examples.inputs).argmax(1) != examples.labels).sum())
+
+
+@pytest.mark.slow
+def test_held_out_certificates_keep_their_promise() -> None:
+    assert_at_most(count_false(lambda w: held_out(w, peek=False), 2000), 2000, 0.2)
+
+
+def test_this_counting_can_fail() -> None:
+    """A network chosen for its luck on the test examples breaks the promise, and is counted."""
+    failures = count_false(lambda w: held_out(w, peek=True), 60)
+    assert stats.binom.sf(failures - 1, 60, 0.2) < 1e-4

@@ -1,0 +1,151 @@
+"""Run folders made by hand: a sealed certificate with every file it rests on."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from nonvacuous import audit
+from nonvacuous.audit.arithmetic import recompute_bound, statement, twin_risk
+from nonvacuous.audit.digests import file_digest, fixed_tensors, tensors_digest
+from nonvacuous.audit.evidence import Evidence
+from nonvacuous.certificate import Certificate, status_of
+from nonvacuous.certification.versions import software
+from nonvacuous.distributions.storage import save_tensors
+from nonvacuous.models import build
+from nonvacuous.records import (
+    DistributionRecord,
+    LossRecord,
+    ModelRecord,
+    Observation,
+    TwinRecord,
+)
+from nonvacuous.verify import Verification
+from tests.audit import worlds
+
+ARCHITECTURE = "mlp:8"
+KINDS = ("stochastic", "drawn", "holdout")
+
+
+def network(seed: int = 0) -> nn.Module:
+    return build(ARCHITECTURE, (4,), 3, seed=seed).eval()
+
+
+def evidence_of(kind: str) -> Evidence:
+    """Honest evidence about a built-in architecture."""
+    make = {
+        "stochastic": lambda: worlds.stochastic(module=network()),
+        "drawn": lambda: worlds.drawn(module=network()),
+        "holdout": lambda: worlds.holdout(module=network()),
+    }
+    return make[kind]()
+
+
+def fields_of(evidence: Evidence, *, architecture: str = ARCHITECTURE) -> dict[str, Any]:
+    """Everything of a certificate but its files and its digest."""
+    assumptions = audit.run(evidence)
+    risk_upper = recompute_bound(evidence.bound)
+    confidence = 1.0 - evidence.budget.failure
+    assert evidence.data is not None
+    random = () if evidence.posterior is None else evidence.posterior.names
+    fields: dict[str, Any] = {
+        "statement": statement(
+            predictor=evidence.predictor,
+            loss=evidence.loss.name,
+            risk_upper=risk_upper,
+            confidence=confidence,
+            examples=evidence.bound_examples,
+            data=evidence.data.name,
+            assumptions=assumptions,
+        ),
+        "status": status_of(assumptions),
+        "mode": evidence.mode,
+        "predictor": evidence.predictor,
+        "loss": LossRecord(name=evidence.loss.name),
+        "confidence": confidence,
+        "risk_upper": risk_upper,
+        "bound": evidence.bound,
+        "budget": evidence.budget,
+        "data": evidence.data,
+        "model": ModelRecord(
+            architecture=architecture,
+            parameters=sum(p.numel() for p in evidence.module.parameters()),
+            fixed_digest=tensors_digest(fixed_tensors(evidence.module, random)),
+        ),
+        "complexity": evidence.complexity,
+        "empirical": evidence.risk,
+        "held_out_twin": TwinRecord(
+            description="the mean network on the held-out examples",
+            errors=1,
+            examples=10,
+            failure=evidence.budget.failure,
+            risk_upper=twin_risk(errors=1, examples=10, failure=evidence.budget.failure),
+        ),
+        "observed": (Observation(name="test", errors=4, trials=40),),
+        "assumptions": assumptions,
+        "seed": evidence.seed,
+        "software": software(torch.device("cpu")),
+    }
+    if evidence.posterior is not None and evidence.prior is not None:
+        assert evidence.data.prior is not None
+        fields["prior"] = DistributionRecord(
+            description="Gaussian around weights trained on the prior part",
+            digest=evidence.prior.digest(),
+            saw=evidence.data.prior.index_digest,
+        )
+        fields["posterior"] = DistributionRecord(
+            description="Gaussian", digest=evidence.posterior.digest()
+        )
+    return fields
+
+
+def write_run(
+    folder: Path, evidence: Evidence, *, architecture: str = ARCHITECTURE, **changes: Any
+) -> Certificate:
+    """Write the whole run folder and return its certificate."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(f"seed = {evidence.seed}\n", encoding="utf-8")
+    evidence.split.save(folder / "split.npz")
+    files = ["config.toml", "split.npz"]
+    random: tuple[str, ...] = ()
+    if evidence.posterior is not None and evidence.prior is not None:
+        evidence.prior.save(folder / "prior.safetensors")
+        evidence.posterior.save(folder / "posterior.safetensors")
+        files += ["prior.safetensors", "posterior.safetensors"]
+        random = evidence.posterior.names
+    if evidence.predictor == "drawn":
+        assert evidence.drawn is not None
+        save_tensors(folder / "drawn.safetensors", evidence.drawn, kind="weights")
+        files.append("drawn.safetensors")
+    fixed = fixed_tensors(evidence.module, random)
+    if fixed:
+        save_tensors(folder / "network.safetensors", fixed, kind="network")
+        files.append("network.safetensors")
+    # Written by every run, and no evidence: their content does not matter.
+    (folder / "events.jsonl").write_text("{}\n", encoding="utf-8")
+    fields = fields_of(evidence, architecture=architecture) | {
+        "artifacts": {name: file_digest(folder / name) for name in files}
+    }
+    certificate = Certificate.sealed(**{**fields, **changes})
+    certificate.save(folder / "certificate.json")
+    return certificate
+
+
+def make_run(folder: Path, kind: str = "stochastic", **changes: Any) -> Certificate:
+    """An honest run of that kind."""
+    return write_run(folder, evidence_of(kind), **changes)
+
+
+def resealed(certificate: Certificate, **changes: Any) -> Certificate:
+    """A forgery: the same certificate with other fields, and a digest that matches them."""
+    names = set(Certificate.model_fields) - {"digest", "format"}
+    fields = {name: copy.deepcopy(getattr(certificate, name)) for name in names}
+    return Certificate.sealed(**{**fields, **changes})
+
+
+def failed_fields(verification: Verification) -> list[str]:
+    return [finding.field for finding in verification.failures]

@@ -1,0 +1,197 @@
+"""Files and data of another run, missing and damaged ones: findings, never tracebacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.data import Examples
+from nonvacuous.errors import InvalidCertificate
+from nonvacuous.verify import verify
+from tests.audit import worlds
+
+from .runs import (
+    KINDS,
+    evidence_of,
+    failed_fields,
+    make_run,
+    network,
+    resealed,
+    write_run,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_of_another_run(tmp_path: Path, kind: str) -> None:
+    certificate = make_run(tmp_path / "one", kind)
+    other = network(seed=9)
+    evidence = {
+        "stochastic": lambda: worlds.stochastic(module=other),
+        "drawn": lambda: worlds.drawn(module=other),
+        "holdout": lambda: worlds.holdout(module=other),
+    }[kind]()
+    write_run(tmp_path / "two", evidence)
+    result = verify(certificate, tmp_path / "two")
+    assert not result.passed
+    assert "certificate" in failed_fields(result)
+
+
+def test_tensors_are_compared_even_where_no_file_is_listed(run: Path) -> None:
+    genuine = Certificate.load(run / "certificate.json")
+    stripped = resealed(genuine, artifacts={})
+    stripped.save(run / "certificate.json")
+    assert verify(run).passed
+    (run / "prior.safetensors").write_bytes((run / "posterior.safetensors").read_bytes())
+    assert failed_fields(verify(run)) == ["prior.digest"]
+
+
+def test_a_certificate_that_lists_too_few_files(run: Path) -> None:
+    genuine = Certificate.load(run / "certificate.json")
+    fewer = {name: d for name, d in genuine.artifacts.items() if name != "prior.safetensors"}
+    resealed(genuine, artifacts=fewer).save(run / "certificate.json")
+    assert "artifacts" in failed_fields(verify(run))
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "sub/file", "..", "a\\b", ""])
+def test_names_that_lead_out_of_the_folder(run: Path, name: str) -> None:
+    genuine = Certificate.load(run / "certificate.json")
+    (run.parent / "outside").write_text("x", encoding="utf-8")
+    pointing = resealed(genuine, artifacts={**genuine.artifacts, name: "0" * 64})
+    result = verify(pointing, run)
+    assert f"artifacts.{name}" in failed_fields(result)
+    wrong = next(f for f in result.failures if f.field == f"artifacts.{name}")
+    assert "not the name of a file" in wrong.detail
+
+
+def test_other_data(run: Path) -> None:
+    result = verify(run, data=worlds.examples(seed=8))
+    assert "data.bound.content_digest" in failed_fields(result)
+    assert not any(f.name == "the risk holds in fresh trials" for f in result.findings)
+
+
+def test_one_label_changed(run: Path) -> None:
+    data = worlds.examples()
+    labels = data.labels.clone()
+    split = evidence_of("stochastic").split
+    labels[int(split.bound[0])] = (labels[int(split.bound[0])] + 1) % 3
+    changed = Examples(data.inputs, labels, data.class_names, data.name)
+    assert failed_fields(verify(run, data=changed)) == ["data.bound.content_digest"]
+
+
+def test_too_few_examples_and_unreadable_data(run: Path) -> None:
+    few = worlds.examples().subset(np.arange(50))
+    assert not verify(run, data=few).passed
+    for nonsense in ("no-such-data", 3.5, {"a": 1}):
+        result = verify(run, data=nonsense)
+        assert failed_fields(result) == ["data"]
+
+
+def test_a_leak_that_the_certificate_denies(tmp_path: Path) -> None:
+    evidence = evidence_of("stochastic")
+    inputs = evidence.examples.inputs.clone()
+    inputs[int(evidence.split.bound[0])] = inputs[int(evidence.split.prior[0])]
+    data = Examples(inputs, evidence.examples.labels, ("a", "b", "c"), "world")
+    leaking = worlds.stochastic(module=network(), data=data)
+    honest = write_run(tmp_path / "honest", leaking)
+    assert honest.status == "refused"
+    assert verify(tmp_path / "honest", data=data).passed
+    # The same run with the refusals painted over.
+    from nonvacuous.audit.arithmetic import statement_of
+
+    painted = tuple(
+        a.model_copy(update={"status": "checked", "effect": "none"}) for a in honest.assumptions
+    )
+    draft = resealed(honest, assumptions=painted, status="valid")
+    resealed(draft, statement=statement_of(draft)).save(tmp_path / "honest" / "certificate.json")
+    assert failed_fields(verify(tmp_path / "honest", data=data)) == ["data.prior"]
+
+
+def test_data_without_the_run_folder(run: Path, tmp_path: Path) -> None:
+    certificate = Certificate.load(run / "certificate.json")
+    result = verify(certificate, data=worlds.examples())
+    assert result.passed
+    assert any("run folder" in f.detail for f in result.unchecked if f.field.startswith("data"))
+
+
+def test_the_wrong_model(run: Path) -> None:
+    for wrong in ("mlp:9", nn.Linear(4, 3), lambda: nn.Linear(4, 3), "mlp:8,8"):
+        result = verify(run, data=worlds.examples(), model=wrong, trials=500)
+        assert not result.passed
+        assert failed_fields(result)[0].startswith("model")
+        assert any(f.name == "the risk holds in fresh trials" for f in result.unchecked)
+
+
+def test_a_model_given_as_module_or_function(run: Path) -> None:
+    for model in (network(seed=3), lambda: network(seed=4), "mlp:8", "tests.verify.runs:network"):
+        result = verify(run, data=worlds.examples(), model=model, trials=500)
+        assert result.passed, str(result)
+
+
+def test_the_model_given_is_not_changed(run: Path) -> None:
+    module = network(seed=3).train()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    assert verify(run, data=worlds.examples(), model=module, trials=500).passed
+    assert module.training
+    assert all(torch.equal(before[name], t) for name, t in module.state_dict().items())
+
+
+def test_missing_files_are_findings(run: Path, tmp_path: Path) -> None:
+    missing = verify(tmp_path / "nothing.json")
+    assert failed_fields(missing) == ["certificate"] and "no file" in missing.failures[0].detail
+    assert failed_fields(verify(run / "certificate.json", tmp_path / "nowhere")) == ["artifacts"]
+    assert failed_fields(verify(tmp_path)) == ["certificate"]
+    (run / "posterior.safetensors").unlink()
+    result = verify(run, data=worlds.examples())
+    assert failed_fields(result) == ["artifacts.posterior.safetensors"]
+    assert any(f.name == "the KL follows from the stored tensors" for f in result.unchecked)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        "\ufeff{}",
+        '{"format": "other"}',
+        "[" * 100_000,
+        '{"a":1,"a":2}',
+    ],
+)
+def test_files_that_are_no_certificates(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "certificate.json"
+    path.write_text(text, encoding="utf-8")
+    result = verify(path)
+    assert not result.passed and len(result.findings) == 1
+    with pytest.raises(InvalidCertificate):
+        result.raise_if_failed()
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "certificate.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert "UTF-8" in verify(path).failures[0].detail
+
+
+def test_the_field_of_a_schema_error_is_named(run: Path) -> None:
+    path = run / "certificate.json"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"trials": 2000', '"trials": -2000'), encoding="utf-8")
+    assert failed_fields(verify(path)) == ["empirical.trials"]
+
+
+def test_white_space_and_key_order(run: Path) -> None:
+    path = run / "certificate.json"
+    text = path.read_text(encoding="utf-8")
+    for changed in (text + " ", text.replace("\n", "\r\n"), text.rstrip("\n"), " " + text):
+        path.write_text(changed, encoding="utf-8", newline="")
+        assert "certificate" in failed_fields(verify(path))
+    path.write_text(text, encoding="utf-8")
+    assert verify(path).passed
