@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nonvacuous import bounds as bounds
     from nonvacuous import data as data
     from nonvacuous import errors as errors
+    from nonvacuous import models as models
     from nonvacuous.bounds import ConfidenceBudget as ConfidenceBudget
     from nonvacuous.certificate import Certificate as Certificate
     from nonvacuous.certify import certify as certify
@@ -37,6 +38,7 @@ _EXPORTS = {
     "data": "nonvacuous.data",
     "errors": "nonvacuous.errors",
     "estimate_risk": "nonvacuous.risk:estimate_risk",
+    "models": "nonvacuous.models",
     "priors": "nonvacuous.distributions.priors",
     "verify": "nonvacuous.verify:verify",
     "zero_one": "nonvacuous.risk:zero_one",

@@ -23,6 +23,7 @@ from nonvacuous.certification.recipe import Recipe
 from nonvacuous.certification.run_folder import RunFolder, to_toml
 from nonvacuous.certification.twin import tested_twin, trained_twin
 from nonvacuous.data import Examples, Split, check_examples, split_examples
+from nonvacuous.data.files import write_npz
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.distributions.storage import save_tensors
@@ -50,6 +51,7 @@ def certify(
     prior_fraction: float = 0.5,
     prior_scales: ScaleGrid | float = 0.03,
     posterior_scales: ScaleGrid = POSTERIOR_SCALES,
+    rescaling: bool = True,
     recipe: Recipe | None = None,
     split: Split | None = None,
     attempts: int = 1,
@@ -84,6 +86,9 @@ def certify(
     prior_fraction   for "posterior": the part of the data that trains the prior; 0 puts the prior
                      at the starting weights and spends all data on the bound
     prior_scales     the prior's standard deviation, or a grid of them that is paid for
+    rescaling        for "post-hoc": move the posterior along the network's rescaling symmetries to
+                     where it is cheapest, so that the certificate does not depend on the gauge in
+                     which the weights were given
     attempts         how many certificates will be computed on these bound examples: reporting the
                      best of them is honest only if the confidence is shared among them
     pretrained       declare that the starting weights were trained on other, independent data
@@ -123,6 +128,7 @@ def certify(
         "prior_kind": _prior_kind(settings.mode, prior, split),
         "prior_scales": list((prior.grid if prior is not None else grid).scales),
         "posterior_scales": list(posterior_scales.scales),
+        "rescaling": rescaling,
         "prior_means": None
         if prior is None or prior.means is None
         else tensors_digest(dict(prior.means)),
@@ -187,6 +193,7 @@ def certify(
                 split,
                 prior=prior,
                 posterior_scales=posterior_scales,
+                rescaling=rescaling,
                 loss=loss,
                 failure=settings.failure,
                 seed=seed,
@@ -271,6 +278,9 @@ def _save_candidate(run: RunFolder, candidate: Candidate) -> None:
         path = run.file(f"{name}.safetensors")
         if path is not None:
             distribution.save(path)
+    path = run.file("log_scales.npz")
+    if path is not None and candidate.rescaling is not None:
+        write_npz(path, {"log_scales": candidate.rescaling.log_scales})
     path = run.file("network.safetensors")
     fixed = fixed_tensors(candidate.module, candidate.posterior.names)
     if path is not None and fixed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.records import ExampleSet
 
 __all__ = [
+    "array_digest",
     "content_digest",
     "example_set",
     "file_digest",
@@ -75,6 +77,11 @@ def fixed_tensors(module: nn.Module, random: Iterable[str] = ()) -> dict[str, Te
         if name not in names
     }
     return fixed | {name: buffer.detach() for name, buffer in module.named_buffers()}
+
+
+def array_digest(values: np.ndarray) -> str:
+    """SHA-256 of numbers as float64, little-endian."""
+    return hashlib.sha256(np.ascontiguousarray(values, dtype="<f8").tobytes()).hexdigest()
 
 
 def file_digest(path: str | Path) -> str:

@@ -16,12 +16,12 @@ from nonvacuous.audit.arithmetic import (
     statement,
     total_nats,
 )
-from nonvacuous.audit.digests import example_set, fixed_tensors, tensors_digest
+from nonvacuous.audit.digests import array_digest, example_set, fixed_tensors, tensors_digest
 from nonvacuous.audit.drawing import draw_network, sampling_seed
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.certification.candidate import Candidate, with_weights
+from nonvacuous.certification.candidate import Candidate, RescalingFacts, with_weights
 from nonvacuous.certification.measure import count_errors, summed_loss
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.certification.versions import software
@@ -38,6 +38,8 @@ from nonvacuous.records import (
     LossRecord,
     ModelRecord,
     Observation,
+    RescalingColumn,
+    RescalingRecord,
     RiskRecord,
     TwinRecord,
 )
@@ -143,6 +145,7 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
         posterior=DistributionRecord(
             description=candidate.posterior_description, digest=posterior_digest
         ),
+        rescaling=candidate.rescaling,
     )
 
 
@@ -362,6 +365,24 @@ def _observations(
     return tuple(observed)
 
 
+def _rescaling_record(facts: RescalingFacts, bound: BoundRecord) -> RescalingRecord:
+    """Each way of accounting with the number that it would have given, all else equal."""
+    columns = []
+    for name, kl_nats in facts.columns:
+        if "kl_nats" in bound.inputs:
+            changed = BoundRecord(
+                name=bound.name, theorem=bound.theorem, inputs={**bound.inputs, "kl_nats": kl_nats}
+            )
+            value = recompute_bound(changed)
+            columns.append(RescalingColumn(name=name, kl_nats=kl_nats, risk_upper=value))
+    return RescalingRecord(
+        kl_before=facts.kl_before,
+        kl_after=facts.kl_after,
+        log_scales_digest=array_digest(facts.log_scales),
+        columns=tuple(columns),
+    )
+
+
 def _seal(
     job: Job,
     evidence: Evidence,
@@ -371,6 +392,7 @@ def _seal(
     twin: TwinRecord | None,
     prior: DistributionRecord | None,
     posterior: DistributionRecord | None,
+    rescaling: RescalingFacts | None = None,
 ) -> Certificate:
     assumptions = audit.run(evidence)
     random = () if evidence.posterior is None else evidence.posterior.names
@@ -402,6 +424,7 @@ def _seal(
         prior=prior,
         posterior=posterior,
         complexity=evidence.complexity,
+        rescaling=None if rescaling is None else _rescaling_record(rescaling, evidence.bound),
         empirical=evidence.risk,
         held_out_twin=twin,
         observed=_observations(job, module, evidence.split, evidence.posterior),

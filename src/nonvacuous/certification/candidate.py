@@ -16,6 +16,21 @@ from nonvacuous.distributions import DiagonalGaussian
 
 
 @dataclass(frozen=True, eq=False)
+class RescalingFacts:
+    """What moving along the orbit did: the scales, and the KL under other ways of accounting.
+
+    kl_before   the KL in the gauge the weights were given in, with its own best prior scale
+    kl_after    the KL of the posterior that is certified
+    columns     (name, KL) for comparison
+    """
+
+    log_scales: np.ndarray
+    kl_before: float
+    kl_after: float
+    columns: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """A posterior that nothing will change any more, ready to be measured.
 
@@ -43,6 +58,7 @@ class Candidate:
     draws: tuple[tuple[str, int], ...]
     start: nn.Module | None = None
     saw_digest: str | None = None
+    rescaling: RescalingFacts | None = None
 
 
 def frozen_copy(module: nn.Module, device: torch.device | None = None) -> nn.Module:

@@ -1,24 +1,30 @@
 """A given trained network: noise around its weights, a prior that its training data never saw.
 
-Which amount of noise serves best is found by trying a grid on the bound examples. That choice is
-free: the bound holds for all posteriors at once. The choice of the prior's scale is not, and is
-paid for as a union over its grid.
+Which amount of noise serves best is found by trying a grid on the bound examples, each in the best
+gauge of the network (see ``gauge``). These choices are free: the bound holds for all posteriors at
+once. The choice of the prior's scale is not, and is paid for as a union over its grid.
 """
 
 from __future__ import annotations
 
-import math
-
+import numpy as np
 import torch
 from torch import nn
 
 from nonvacuous.audit.evidence import Search
 from nonvacuous.bounds import seeger
-from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
+from nonvacuous.certification.candidate import (
+    Candidate,
+    RescalingFacts,
+    frozen_copy,
+    with_weights,
+)
+from nonvacuous.certification.gauge import Gauge, Rescaled, best_in_orbit, find_gauge
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
+from nonvacuous.rescaling import rescale
 from nonvacuous.risk import Loss, estimate_risk
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import Progress
@@ -36,6 +42,7 @@ def post_hoc_candidate(
     *,
     prior: Prior,
     posterior_scales: ScaleGrid,
+    rescaling: bool,
     loss: Loss,
     failure: float,
     seed: int,
@@ -44,55 +51,42 @@ def post_hoc_candidate(
 ) -> Candidate:
     module = frozen_copy(model, device)
     bound_part = examples.subset(split.bound).to(device)
+    gauge = find_gauge(module, examples, prior) if rescaling else "it was not asked for"
     search_seed = derived_seed(seed, "posterior scale search")
-    best: tuple[float, DiagonalGaussian, DiagonalGaussian] | None = None
+    best: tuple[float, float, Rescaled] | None = None
     for tried, scale in enumerate(posterior_scales.scales):
-        posterior = DiagonalGaussian.around(module, scale=scale)
-        chosen = prior.choose(module, posterior).distribution
+        found = _in_gauge(gauge, module, prior, scale)
         generator = torch.Generator(device=device).manual_seed(search_seed)
         estimate = estimate_risk(
-            module, posterior, bound_part, loss=loss, trials=SEARCH_TRIALS, generator=generator
+            with_weights(module, found.posterior.means),
+            found.posterior,
+            bound_part,
+            loss=loss,
+            trials=SEARCH_TRIALS,
+            generator=generator,
         )
         value = seeger(
             empirical_risk=estimate.total / estimate.trials,
-            kl_nats=posterior.kl_nats(chosen),
+            kl_nats=found.kl_nats,
             examples=len(split.bound),
             failure=failure,
         )
-        # Among vacuous scales the least KL is the least hopeless.
-        order = value if value < 1.0 else 1.0 + math.log1p(posterior.kl_nats(chosen))
-        if best is None or order < best[0]:
-            best = (order, posterior, chosen)
+        if best is None or value < best[0]:
+            best = (value, scale, found)
         if progress is not None:
             message = f"noise {scale:.4g} gives {value:.3f}"
             progress("noise", tried + 1, len(posterior_scales), message)
     assert best is not None
-    _, posterior, chosen = best
-    scale = float(next(iter(posterior.scales.values())).flatten()[0])
-    searches = [
-        Search(
-            "posterior scale",
-            len(posterior_scales),
-            charge="free",
-            reason="the bound holds for all posteriors at once",
-        )
-    ]
-    if len(prior.grid) > 1:
-        searches.append(
-            Search(
-                "prior scale",
-                _choices(prior, module),
-                charge="bound",
-                reason="a union over the grid of scales that was fixed before the data",
-            )
-        )
+    _, scale, found = best
+    facts = _facts(gauge, module, prior, scale, found)
+    where = "around the given weights" if facts is None else "around the weights, rescaled,"
     return Candidate(
-        module=module,
+        module=with_weights(module, found.posterior.means),
         split=split,
-        prior=chosen,
-        posterior=posterior,
+        prior=found.prior,
+        posterior=found.posterior,
         prior_description=prior.description,
-        posterior_description=f"Gaussian around the given weights with scale {scale:.6g}",
+        posterior_description=f"Gaussian {where} with scale {scale:.6g}",
         prior_choices=_choices(prior, module),
         saw=split.prior if len(split.prior) else None,
         fixed_before=prior.fixed,
@@ -100,9 +94,52 @@ def post_hoc_candidate(
         if prior.kind == "initialization" and prior.means is not None
         else None,
         saw_digest=prior.saw,
-        searches=tuple(searches),
+        searches=_searches(prior, module, posterior_scales, facts),
         draws=(("posterior scale search", search_seed),),
+        rescaling=facts,
     )
+
+
+def _in_gauge(gauge: Gauge | str, module: nn.Module, prior: Prior, scale: float) -> Rescaled:
+    if isinstance(gauge, Gauge):
+        return best_in_orbit(gauge, module, prior, scale)
+    posterior = DiagonalGaussian.around(module, scale=scale)
+    chosen = prior.choose(module, posterior).distribution
+    return Rescaled(posterior, chosen, np.zeros(0), posterior.kl_nats(chosen))
+
+
+def _facts(
+    gauge: Gauge | str, module: nn.Module, prior: Prior, scale: float, found: Rescaled
+) -> RescalingFacts | None:
+    """The same noise accounted for in other ways: how much is the prior scale's doing?"""
+    if not isinstance(gauge, Gauge):
+        return None
+    given = DiagonalGaussian.around(module, scale=scale)
+    before = given.kl_nats(prior.choose(module, given).distribution)
+    columns = []
+    if len(prior.grid) > 1 and not prior.per_tensor:
+        wide = prior.at(module, prior.grid.scales[-1])
+        moved = rescale(given, wide, gauge.groups)
+        columns += [
+            (f"prior scale {prior.grid.scales[-1]:g}, as given", moved.kl_before),
+            (f"prior scale {prior.grid.scales[-1]:g}, rescaled", moved.kl_after),
+        ]
+    columns += [("best prior scale, as given", before), ("both", found.kl_nats)]
+    return RescalingFacts(found.log_scales, before, found.kl_nats, tuple(columns))
+
+
+def _searches(
+    prior: Prior, module: nn.Module, scales: ScaleGrid, facts: RescalingFacts | None
+) -> tuple[Search, ...]:
+    free = "the bound holds for all posteriors at once"
+    searches = [Search("posterior scale", len(scales), charge="free", reason=free)]
+    if facts is not None:
+        searches.append(Search("rescaling", facts.log_scales.size + 1, charge="free", reason=free))
+    if len(prior.grid) > 1:
+        reason = "a union over the grid of scales that was fixed before the data"
+        choices = _choices(prior, module)
+        searches.append(Search("prior scale", choices, charge="bound", reason=reason))
+    return tuple(searches)
 
 
 def _choices(prior: Prior, module: nn.Module) -> int:

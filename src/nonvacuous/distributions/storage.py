@@ -15,7 +15,6 @@ from torch import Tensor
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
 
-
 _KEY = "nonvacuous"
 
 

@@ -1,0 +1,210 @@
+"""How common layers run when every example has its own independent draw of the weights.
+
+Each rule below computes the layer's output, in law, exactly as if the weights had been drawn anew
+for each example of the batch:
+
+* A linear layer that sees one vector x for each example has outputs that are independent Gaussians
+  with means ``W x + b`` and variances ``S^2 x^2 + s^2`` (S, s: the scales of weights and biases),
+  so two matrix products replace the drawing of a whole matrix for each example.
+* A layer that sees several positions of one example (a convolution, a linear layer on a sequence)
+  reuses its weights across them, so the weights themselves are drawn, one set for each example.
+
+To add a rule, write a function with the arguments of the torch function after ``batch`` and enter
+it in ``RULES``; the law tests in tests/risk run over every entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class NoRule(Exception):
+    """The network uses a parameter in a way that no rule here covers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Mean and variance of one parameter tensor, with what can be computed once.
+
+    ``row_variance`` is not None when the variance is the same along each row: then S^2 x^2 is
+    ``row_variance * sum(x^2)``, without a second matrix product. It has one entry for each row,
+    or a single one when all scales of the tensor are equal.
+    """
+
+    name: str
+    mean: Tensor
+    scale: Tensor
+    variance: Tensor
+    row_variance: Tensor | None
+
+    @staticmethod
+    def of(name: str, mean: Tensor, scale: Tensor) -> Weights:
+        """Look once at the scales for the shortcuts they allow."""
+        variance, row_variance = scale.square(), None
+        if scale.numel() and bool((scale == scale.reshape(-1)[0]).all()):
+            row_variance = variance.reshape(-1)[:1]
+        elif scale.ndim == 2 and bool((scale == scale[:, :1]).all()):
+            row_variance = variance[:, 0].clone()
+        return Weights(name, mean, scale, variance, row_variance)
+
+
+class Batch(Protocol):
+    """What a rule may ask of the forward pass it runs in."""
+
+    def take(self, parameter: Tensor) -> Weights:
+        """The distribution of a parameter; each may be taken once in a pass."""
+
+    def check_rows(self, inputs: Tensor) -> None:
+        """Refuse inputs whose first dimension is not the examples."""
+
+    def spread(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Repeat rows of distinct examples so that there is one for each trial."""
+
+    def noise(self, like: Tensor, *shape: int) -> Tensor:
+        """Independent standard normal values."""
+
+    def draw(self, weights: Weights) -> Tensor:
+        """One independent draw of a parameter tensor for each trial: (trials, *shape)."""
+
+
+def linear(batch: Batch, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """A linear layer: local noise for one vector an example, drawn weights for several."""
+    weights = batch.take(weight)
+    biases = None if bias is None else batch.take(bias)
+    batch.check_rows(input)
+    features = input.shape[-1]
+    vectors = input.reshape(len(input), -1, features)
+    if vectors.shape[1] == 1:
+        output = _local_noise(batch, vectors[:, 0], weights, biases)
+        return output.reshape(len(output), *input.shape[1:-1], len(weights.mean))
+    drawn = batch.draw(weights).transpose(1, 2)
+    if biases is None:
+        output = torch.bmm(vectors, drawn)
+    else:
+        output = torch.baddbmm(batch.draw(biases).unsqueeze(1), vectors, drawn)
+    return output.reshape(*input.shape[:-1], len(weights.mean))
+
+
+def _local_noise(batch: Batch, vectors: Tensor, weights: Weights, biases: Weights | None) -> Tensor:
+    mean = F.linear(vectors, weights.mean, None if biases is None else biases.mean)
+    if weights.row_variance is not None:
+        # One column when all scales agree: it broadcasts against the noise.
+        variance = vectors.square().sum(dim=1, keepdim=True) * weights.row_variance
+        if biases is not None:
+            shared = biases.row_variance
+            variance = variance + (biases.variance if shared is None else shared)
+    else:
+        offset = None if biases is None else biases.variance
+        variance = F.linear(vectors.square(), weights.variance, offset)
+    mean, deviation = batch.spread(mean, variance.sqrt_())
+    return mean.addcmul_(batch.noise(mean, *mean.shape), deviation)
+
+
+def _convolution(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def rule(
+        batch: Batch,
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        """A convolution: the examples become groups of one wide convolution."""
+        if input.ndim != weight.ndim:
+            raise NoRule("a convolution without a dimension for the examples")
+        weights = batch.take(weight)
+        biases = None if bias is None else batch.take(bias)
+        batch.check_rows(input)
+        trials, channels = input.shape[:2]
+        outputs = weight.shape[0]
+        output = function(
+            input.reshape(1, trials * channels, *input.shape[2:]),
+            batch.draw(weights).flatten(0, 1),
+            None if biases is None else batch.draw(biases).flatten(0, 1),
+            stride,
+            padding,
+            dilation,
+            trials * groups,
+        )
+        return output.reshape(trials, outputs, *output.shape[2:])
+
+    return rule
+
+
+def batch_norm(
+    batch: Batch,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Batch normalization with fixed statistics: only gain and offset are random."""
+    if training:
+        raise NoRule("batch normalization with the statistics of the batch itself")
+    fixed = F.batch_norm(input, running_mean, running_var, None, None, False, momentum, eps)
+    return _gain_and_offset(batch, fixed, weight, bias, after=fixed.ndim - 2)
+
+
+def group_norm(
+    batch: Batch,
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Group normalization: every example is normalized by itself, then scaled by its own draw."""
+    fixed = F.group_norm(input, num_groups, None, None, eps)
+    return _gain_and_offset(batch, fixed, weight, bias, after=fixed.ndim - 2)
+
+
+def layer_norm(
+    batch: Batch,
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Layer normalization: gain and offset span the last dimensions, shared by the others."""
+    fixed = F.layer_norm(input, normalized_shape, None, None, eps)
+    return _gain_and_offset(batch, fixed, weight, bias, after=0)
+
+
+def _gain_and_offset(
+    batch: Batch, fixed: Tensor, weight: Tensor | None, bias: Tensor | None, *, after: int
+) -> Tensor:
+    """Multiply and shift by drawn parameters that leave ``after`` trailing dimensions alone."""
+    batch.check_rows(fixed)
+    for parameter, combine in ((weight, torch.mul), (bias, torch.add)):
+        if parameter is not None:
+            drawn = batch.draw(batch.take(parameter))
+            before = fixed.ndim - drawn.ndim - after
+            if before < 0:
+                raise NoRule("a normalization over the dimension of the examples")
+            trials, shape = drawn.shape[0], drawn.shape[1:]
+            fixed = combine(fixed, drawn.reshape(trials, *[1] * before, *shape, *[1] * after))
+    return fixed
+
+
+RULES: Mapping[Any, Callable[..., Tensor]] = {
+    F.linear: linear,
+    torch.conv1d: _convolution(torch.conv1d),
+    torch.conv2d: _convolution(torch.conv2d),
+    torch.conv3d: _convolution(torch.conv3d),
+    F.batch_norm: batch_norm,
+    F.group_norm: group_norm,
+    F.layer_norm: layer_norm,
+}

@@ -1,0 +1,137 @@
+"""Losses with a declared range: a bound on a loss outside its range would be false.
+
+A loss looks at the outputs of a classifier, one row of scores for each example, and the labels.
+Rows with a score that is not finite get the worst value of the range: a network that breaks down
+on an example has failed there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nonvacuous.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss of one prediction, known to lie in [lower, upper].
+
+    ``function(outputs, labels)`` gives one value for each row of outputs. ``binary`` promises that
+    only the two ends of the range occur, so that losses can be counted as errors. Values outside
+    the range, or NaN, raise :class:`~nonvacuous.errors.BadInput` when they occur.
+    """
+
+    name: str
+    lower: float
+    upper: float
+    function: Callable[[Tensor, Tensor], Tensor]
+    binary: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
+            raise BadInput(f"loss {self.name!r} has no finite range; no bound here applies to it")
+        if not self.lower < self.upper:
+            raise BadInput(
+                f"loss {self.name!r} needs lower < upper, got {self.lower}, {self.upper}"
+            )
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """One value in [lower, upper] for each example."""
+        _check_outputs(self.name, outputs, labels)
+        values = self.function(outputs, labels)
+        if values.shape != labels.shape:
+            raise BadInput(
+                f"loss {self.name!r} returned shape {tuple(values.shape)} for {len(labels)} "
+                "examples; it must return one value for each example"
+            )
+        values = values.to(torch.get_default_dtype()) if not values.is_floating_point() else values
+        broken = ~torch.isfinite(outputs).all(dim=1)
+        values = values.masked_fill(broken, self.upper)
+        inside = (values >= self.lower) & (values <= self.upper)
+        if self.binary:
+            inside = (values == self.lower) | (values == self.upper)
+        if not bool(inside.all()):
+            worst = float(values[~inside][0])
+            allowed = (
+                f"{{{self.lower}, {self.upper}}}"
+                if self.binary
+                else (f"[{self.lower}, {self.upper}]")
+            )
+            raise BadInput(
+                f"loss {self.name!r} took the value {worst} outside its declared range {allowed}; "
+                "correct the range or the function, a bound for it would be false"
+            )
+        return values
+
+    def unit_sum(self, values: Tensor) -> float:
+        """The sum of values that this loss returned, in units of its range, in float64."""
+        if self.binary:
+            return float((values == self.upper).sum())
+        return float(((values.double() - self.lower) / (self.upper - self.lower)).sum())
+
+
+def class_margins(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Score of the right class minus the best other score, for each example."""
+    own = outputs.gather(1, labels.unsqueeze(1))
+    others = outputs.scatter(1, labels.unsqueeze(1), -math.inf)
+    return (own - others.amax(dim=1, keepdim=True)).squeeze(1)
+
+
+def _misclassified(outputs: Tensor, labels: Tensor) -> Tensor:
+    # Not ``margin <= 0``: a NaN margin must count as an error too.
+    return (~(class_margins(outputs, labels) > 0)).to(outputs.dtype)
+
+
+zero_one = Loss(name="zero-one", lower=0.0, upper=1.0, function=_misclassified, binary=True)
+"""1 for an error and 0 otherwise; a tie with another class is an error."""
+
+
+def margin_loss(margin: float) -> Loss:
+    """1 unless the right class leads every other by more than ``margin``, else 0.
+
+    With margin 0 this is :data:`zero_one`; it is never below it, so a bound on the margin loss
+    bounds the error.
+    """
+    if not (math.isfinite(margin) and margin >= 0):
+        raise BadInput(f"margin must be a finite number of at least 0, got {margin!r}")
+
+    def function(outputs: Tensor, labels: Tensor) -> Tensor:
+        return (~(class_margins(outputs, labels) > margin)).to(outputs.dtype)
+
+    return Loss(name=f"margin {margin:g}", lower=0.0, upper=1.0, function=function, binary=True)
+
+
+def bounded_cross_entropy(minimum_probability: float = 1e-5) -> Loss:
+    """Cross-entropy with probabilities cut off from below, divided by its largest value.
+
+    ``-ln(max(p, minimum_probability)) / ln(1 / minimum_probability)``, where p is the softmax
+    probability of the right class: a loss in [0, 1].
+    """
+    if not 0 < minimum_probability < 1:
+        raise BadInput(
+            f"minimum_probability must lie strictly between 0 and 1, got {minimum_probability!r}"
+        )
+    largest = -math.log(minimum_probability)
+
+    def function(outputs: Tensor, labels: Tensor) -> Tensor:
+        nats = torch.nn.functional.cross_entropy(outputs, labels, reduction="none")
+        return nats.div(largest).clamp(0.0, 1.0)
+
+    name = f"cross-entropy with probabilities of at least {minimum_probability:g}"
+    return Loss(name=name, lower=0.0, upper=1.0, function=function)
+
+
+def _check_outputs(name: str, outputs: Tensor, labels: Tensor) -> None:
+    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[1] < 2:
+        shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise BadInput(
+            f"loss {name!r} needs one row of at least two class scores for each example, but the "
+            f"network returned {shape}; wrap the network so that it returns scores alone"
+        )
+    if len(outputs) != len(labels):
+        raise BadInput(f"the network returned {len(outputs)} rows for {len(labels)} examples")

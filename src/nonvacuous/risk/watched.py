@@ -1,0 +1,107 @@
+"""A watched forward pass: functions of random parameters are replaced as they are called."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from nonvacuous.risk.layers import RULES, NoRule, Weights
+
+# Questions about a parameter that do not depend on its values.
+_HARMLESS = frozenset(
+    [
+        *(
+            getattr(Tensor, name).__get__
+            for name in ("shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_cuda")
+        ),
+        Tensor.size,
+        Tensor.dim,
+        Tensor.numel,
+        Tensor.is_floating_point,
+        Tensor.__len__,
+    ]
+)
+
+
+class WatchedPass(TorchFunctionMode):
+    """One forward pass in which functions of parameters follow the rules for drawn weights.
+
+    The pass starts with ``distinct`` rows of inputs. ``rows`` names, for each trial, the row that
+    it looks at; the rows are repeated at the first random layer, so that what precedes the noise
+    is computed once for each distinct example. With ``rows`` None every row is a trial. Without a
+    generator the noise is zero.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[int, Weights],
+        *,
+        distinct: int,
+        rows: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> None:
+        super().__init__()
+        self.parameters = parameters
+        self.generator = generator
+        self.pending = rows
+        self.trials = distinct if rows is None else len(rows)
+        self.height = distinct
+        self.taken: set[str] = set()
+        self.bytes = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        used = [id(x) for x in tree_leaves((args, kwargs)) if id(x) in self.parameters]
+        if not used or func in _HARMLESS:
+            result = func(*args, **kwargs)
+        else:
+            rule = RULES.get(func)
+            if rule is None:
+                raise NoRule(f"{self.parameters[used[0]].name} is used by {func}")
+            before = len(self.taken)
+            result = rule(self, *args, **kwargs)
+            if len(self.taken) - before != len(used):
+                raise NoRule(f"{func} uses a parameter as something else than weight or bias")
+        if isinstance(result, Tensor):
+            self.bytes += result.numel() * result.element_size()
+        return result
+
+    def take(self, parameter: Tensor) -> Weights:
+        weights = self.parameters.get(id(parameter))
+        if weights is None:
+            raise NoRule("a layer whose weight or bias is computed from something else")
+        if weights.name in self.taken:
+            raise NoRule(f"{weights.name} is used more than once")
+        self.taken.add(weights.name)
+        return weights
+
+    def check_rows(self, inputs: Tensor) -> None:
+        if inputs.ndim < 2 or inputs.shape[0] != self.height:
+            raise NoRule("a layer whose first dimension is not the examples")
+
+    def spread(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        if self.pending is None:
+            return tensors
+        rows, self.pending, self.height = self.pending, None, self.trials
+        return tuple(tensor.index_select(0, rows) for tensor in tensors)
+
+    def noise(self, like: Tensor, *shape: int) -> Tensor:
+        if self.pending is not None:
+            raise NoRule("the first random layer is not a linear layer on one vector an example")
+        # Twice: the noise itself, and what it is combined with.
+        self.bytes += 2 * like.element_size() * math.prod(shape)
+        if self.generator is None:
+            return like.new_zeros(shape)
+        return torch.randn(shape, generator=self.generator, dtype=like.dtype, device=like.device)
+
+    def draw(self, weights: Weights) -> Tensor:
+        noise = self.noise(weights.mean, self.trials, *weights.mean.shape)
+        return noise.mul_(weights.scale).add_(weights.mean)

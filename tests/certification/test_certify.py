@@ -1,0 +1,242 @@
+"""certify as a user calls it: what it promises, what it refuses, what it leaves behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import nonvacuous as nv
+from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
+from nonvacuous.data import Dataset, Examples, split_examples
+from nonvacuous.errors import BadInput
+from nonvacuous.networks import capture, rescaled, scale_groups
+from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.training import train
+
+QUICK = Recipe(
+    plain=PlainRecipe(epochs=8, batch_size=32), posterior=PosteriorRecipe(epochs=3, batch_size=64)
+)
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    return nv.data.digits()
+
+
+def small(digits: Dataset, spec: str = "mlp:32") -> nn.Module:
+    return nv.models.build(spec, digits.train.example_shape, 10, seed=0)
+
+
+@pytest.fixture(scope="module")
+def initial(digits: Dataset) -> nn.Module:
+    return small(digits)
+
+
+@pytest.fixture(scope="module")
+def trained(digits: Dataset, initial: nn.Module) -> nn.Module:
+    return train(initial, digits.train, epochs=12, batch_size=32, seed=0).module
+
+
+def reasons(certificate: nv.Certificate) -> str:
+    return " ".join(a.name for a in certificate.assumptions if a.effect != "none")
+
+
+def test_a_posterior_certificate_verifies(digits: Dataset, tmp_path: Path) -> None:
+    certificate = nv.certify(
+        small(digits),
+        digits.train,
+        test=digits.test,
+        trials=20_000,
+        recipe=QUICK,
+        architecture="mlp:32",
+        folder=tmp_path / "run",
+    )
+    assert certificate.status == "valid"
+    assert not certificate.is_vacuous
+    assert certificate.held_out_twin is not None
+    assert certificate.data.bound.examples == 719
+    verification = nv.verify(tmp_path / "run", data=digits.train)
+    verification.raise_if_failed()
+    assert any("fresh trials" in f.name and f.passed for f in verification.findings)
+
+
+def test_the_network_given_is_not_changed(digits: Dataset, initial: nn.Module) -> None:
+    before = {name: tensor.clone() for name, tensor in initial.state_dict().items()}
+    nv.certify(initial, digits.train, trials=500, recipe=QUICK, twin=False)
+    assert all(torch.equal(before[name], t) for name, t in initial.state_dict().items())
+
+
+def test_a_resumed_run_is_the_same_run(digits: Dataset, tmp_path: Path) -> None:
+    arguments = {"trials": 500, "recipe": QUICK, "twin": False, "seed": 3}
+    first = nv.certify(small(digits), digits.train, folder=tmp_path / "a", **arguments)
+    with pytest.raises(BadInput, match="holds a run already"):
+        nv.certify(small(digits), digits.train, folder=tmp_path / "a", **arguments)
+    again = nv.certify(small(digits), digits.train, folder=tmp_path / "a", resume=True, **arguments)
+    assert again == first
+    with pytest.raises(BadInput, match="trials"):
+        nv.certify(
+            small(digits),
+            digits.train,
+            folder=tmp_path / "a",
+            resume=True,
+            **{**arguments, "trials": 501},
+        )
+    (tmp_path / "b").mkdir()
+    other = nv.certify(small(digits), digits.train, folder=tmp_path / "b" / "run", **arguments)
+    assert other.model_dump_json() == first.model_dump_json()
+
+
+def test_the_gauge_of_the_weights_does_not_matter(
+    digits: Dataset, initial: nn.Module, trained: nn.Module
+) -> None:
+    groups = scale_groups(capture(trained, digits.train.inputs[:2]))
+    moved = rescaled(trained, groups, np.random.default_rng(0).normal(size=groups.size) * 2.0)
+    prior = nv.priors.at_initialization(initial)
+    plain, other = (
+        nv.certify(network, digits.train, prior=prior, trials=20_000, twin=False)
+        for network in (trained, moved)
+    )
+    assert plain.rescaling is not None and other.rescaling is not None
+    # The weights themselves are float32, so the moved ones are a rounding away.
+    assert other.rescaling.kl_after == pytest.approx(plain.rescaling.kl_after, rel=1e-5)
+    assert plain.rescaling.kl_after < plain.rescaling.kl_before
+    assert other.risk_upper == pytest.approx(plain.risk_upper, abs=0.01)
+    unmoved = nv.certify(moved, digits.train, prior=prior, trials=500, twin=False, rescaling=False)
+    assert unmoved.risk_upper > other.risk_upper + 0.1
+
+
+def test_weights_that_know_the_examples_are_no_start(digits: Dataset, trained: nn.Module) -> None:
+    refused = nv.certify(trained, digits.train, trials=500, recipe=QUICK, twin=False)
+    assert refused.status == "refused"
+    assert "starting weights" in reasons(refused)
+    declared = nv.certify(
+        trained, digits.train, trials=500, recipe=QUICK, twin=False, pretrained=True
+    )
+    assert declared.status == "valid"
+
+
+def test_batch_statistics_learned_on_the_bound_examples_are_refused(digits: Dataset) -> None:
+    start = nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10)
+    )
+    fitted = train(start, digits.train, epochs=2, batch_size=64, seed=0).module
+    certificate = nv.certify(
+        fitted,
+        digits.train,
+        prior=nv.priors.at_initialization(start.eval()),
+        trials=500,
+        twin=False,
+        rescaling=False,
+    )
+    assert certificate.status == "refused"
+    assert "not random" in reasons(certificate)
+
+
+def test_one_drawn_network(digits: Dataset, tmp_path: Path) -> None:
+    certificate = nv.certify(
+        small(digits),
+        digits.train,
+        predictor="drawn",
+        recipe=QUICK,
+        twin=False,
+        architecture="mlp:32",
+        folder=tmp_path / "run",
+    )
+    assert certificate.bound.name == "disintegrated"
+    assert certificate.empirical.scheme == "every example once"
+    nv.verify(tmp_path / "run", data=digits.train).raise_if_failed()
+
+
+def test_a_plain_test(digits: Dataset, trained: nn.Module, tmp_path: Path) -> None:
+    assert digits.test is not None
+    certificate = nv.certify(trained, digits.test, mode="holdout", folder=tmp_path / "run")
+    expected = nv.bounds.holdout(errors=certificate.empirical.errors, examples=360, failure=0.05)
+    assert certificate.risk_upper == expected
+    assert certificate.predictor == "deterministic"
+    nv.verify(tmp_path / "run", data=digits.test, model=trained).raise_if_failed()
+
+
+def test_a_bounded_loss_is_summed(digits: Dataset) -> None:
+    certificate = nv.certify(
+        small(digits),
+        digits.train,
+        loss=bounded_cross_entropy(0.01),
+        trials=2_000,
+        recipe=QUICK,
+        twin=False,
+    )
+    assert certificate.empirical.errors is None
+    assert certificate.empirical.total is not None
+    assert certificate.status == "valid"
+
+
+def test_several_certificates_on_the_same_examples(digits: Dataset, tmp_path: Path) -> None:
+    def run(name: str, **settings: object) -> nv.Certificate:
+        return nv.certify(
+            small(digits),
+            digits.train,
+            split=split_examples(digits.train, prior_fraction=0.5, seed=1),
+            trials=500,
+            recipe=QUICK,
+            twin=False,
+            folder=tmp_path / name,
+            **settings,
+        )
+
+    assert run("first").status == "valid"
+    second = run("second", seed=1)
+    assert second.status == "conditional"
+    assert "earlier certificates" in reasons(second)
+    paid = run("third", seed=2, attempts=3)
+    assert paid.status == "valid"
+    assert paid.budget.entries[0].name == "other certificates"
+
+
+def test_a_learned_prior_of_the_users_own(digits: Dataset, initial: nn.Module) -> None:
+    split = split_examples(digits.train, prior_fraction=0.5, seed=4)
+    center = train(initial, digits.train.subset(split.prior), epochs=12, batch_size=32).module
+    prior = nv.priors.learned(center, indices=split.prior)
+    network = train(center, digits.train, epochs=1, batch_size=64, learning_rate=0.001).module
+    with pytest.raises(BadInput, match="split"):
+        nv.certify(network, digits.train, prior=prior)
+    certificate = nv.certify(
+        network, digits.train, prior=prior, split=split, trials=5_000, rescaling=False
+    )
+    assert certificate.status == "valid"
+    assert certificate.data.bound.examples == len(split.bound)
+    wrong = split_examples(digits.train, prior_fraction=0.5, seed=5)
+    assert nv.certify(network, digits.train, prior=prior, split=wrong).status == "refused"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"confidence": 1.0}, "confidence"),
+        ({"confidence": True}, "confidence"),
+        ({"mode": "magic"}, "mode"),
+        ({"predictor": "ensemble"}, "predictor"),
+        ({"trials": 0}, "trials"),
+        ({"attempts": 0}, "attempts"),
+        ({"mode": "post-hoc"}, "needs a prior"),
+        ({"device": "cuda"}, "CUDA"),
+        ({"prior_scales": -1.0}, "positive"),
+        ({"prior_fraction": 1.0}, "fraction"),
+    ],
+)
+def test_bad_settings_are_named_before_any_work(
+    digits: Dataset, initial: nn.Module, settings: dict[str, object], message: str
+) -> None:
+    if message == "CUDA" and torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    with pytest.raises(BadInput, match=message):
+        nv.certify(initial, digits.train, **settings)
+
+
+def test_too_few_examples(initial: nn.Module, digits: Dataset) -> None:
+    few: Examples = digits.train.subset(range(30))
+    with pytest.raises(BadInput, match="30"):
+        nv.certify(initial, few)

@@ -1,0 +1,119 @@
+"""Losses: values, ties, broken outputs, ranges."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from nonvacuous.errors import BadInput
+from nonvacuous.risk import Loss, bounded_cross_entropy, margin_loss, margins, plain_risk, zero_one
+
+scores = st.lists(
+    st.lists(st.floats(-1e4, 1e4, width=32), min_size=3, max_size=3), min_size=1, max_size=8
+)
+
+
+def test_zero_one_counts_ties_and_broken_rows_as_errors() -> None:
+    nan, inf = math.nan, math.inf
+    outputs = torch.tensor(
+        [
+            [2.0, 1.0, 0.0],
+            [1.0, 2.0, 0.0],
+            [1.0, 1.0, 0.0],
+            [nan, 0.0, 0.0],
+            [5.0, nan, 0.0],
+            [inf, 0.0, 0.0],
+            [5.0, -inf, 0.0],
+        ]
+    )
+    labels = torch.zeros(7, dtype=torch.int64)
+    assert zero_one(outputs, labels).tolist() == [0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+
+
+@settings(max_examples=100)
+@given(scores, st.floats(0, 10))
+def test_margin_loss_is_never_below_zero_one(rows: list[list[float]], margin: float) -> None:
+    outputs, labels = torch.tensor(rows), torch.arange(len(rows)) % 3
+    at_margin = margin_loss(margin)(outputs, labels)
+    assert bool((at_margin >= zero_one(outputs, labels)).all())
+    assert torch.equal(margin_loss(0.0)(outputs, labels), zero_one(outputs, labels))
+
+
+@settings(max_examples=100)
+@given(scores, st.floats(1e-6, 0.9))
+def test_bounded_cross_entropy_lies_in_its_range(rows: list[list[float]], least: float) -> None:
+    outputs, labels = torch.tensor(rows), torch.arange(len(rows)) % 3
+    values = bounded_cross_entropy(least)(outputs, labels)
+    probability = outputs.double().softmax(1).gather(1, labels[:, None])[:, 0].clamp_min(least)
+    expected = probability.log() / math.log(least)
+    assert torch.allclose(values.double(), expected, atol=1e-5)
+
+
+def test_broken_rows_get_the_worst_bounded_loss() -> None:
+    outputs = torch.tensor([[math.nan, 0.0], [0.0, 0.0]])
+    values = bounded_cross_entropy(0.25)(outputs, torch.zeros(2, dtype=torch.int64))
+    assert values.tolist() == pytest.approx([1.0, 0.5])
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.1, math.nan])
+def test_a_value_outside_the_range_raises(bad: float) -> None:
+    loss = Loss(name="bad", lower=0.0, upper=1.0, function=lambda o, y: torch.full((2,), bad))
+    with pytest.raises(BadInput, match="outside its declared range"):
+        loss(torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64))
+
+
+def test_a_binary_loss_takes_two_values_only() -> None:
+    loss = Loss(
+        name="half", lower=0.0, upper=1.0, binary=True, function=lambda o, y: torch.full((2,), 0.5)
+    )
+    with pytest.raises(BadInput, match="outside its declared range"):
+        loss(torch.zeros(2, 2), torch.zeros(2, dtype=torch.int64))
+
+
+def test_refuses_bad_declarations_and_shapes() -> None:
+    with pytest.raises(BadInput, match="finite range"):
+        Loss(name="x", lower=0.0, upper=math.inf, function=lambda o, y: o)
+    with pytest.raises(BadInput, match="lower < upper"):
+        Loss(name="x", lower=1.0, upper=1.0, function=lambda o, y: o)
+    labels = torch.zeros(3, dtype=torch.int64)
+    with pytest.raises(BadInput, match="one value for each"):
+        Loss(name="x", lower=0.0, upper=1.0, function=lambda o, y: o)(torch.zeros(3, 2), labels)
+    with pytest.raises(BadInput, match="2 rows for 3"):
+        zero_one(torch.zeros(2, 2), labels)
+    for bad in (-1.0, math.nan, math.inf):
+        with pytest.raises(BadInput, match="margin"):
+            margin_loss(bad)
+    for bad in (0.0, 1.0, -1.0):
+        with pytest.raises(BadInput, match="minimum_probability"):
+            bounded_cross_entropy(bad)
+
+
+def test_boolean_losses_are_counted() -> None:
+    loss = Loss(name="b", lower=0.0, upper=1.0, binary=True, function=lambda o, y: o.argmax(1) != y)
+    values = loss(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.zeros(2, dtype=torch.int64))
+    assert loss.unit_sum(values) == 1.0
+
+
+def test_margins_and_plain_risk_agree() -> None:
+    torch.manual_seed(0)
+    network = nn.Linear(4, 3).eval()
+    examples = (torch.randn(50, 4), torch.arange(50) % 3)
+    found = margins(network, examples, chunk=7)
+    with torch.no_grad():
+        outputs = network(examples[0])
+    for row, label, margin in zip(outputs, examples[1], found, strict=True):
+        others = [float(row[k]) for k in range(3) if k != int(label)]
+        assert float(margin) == pytest.approx(float(row[label]) - max(others), abs=1e-6)
+    calls: list[tuple[int, int]] = []
+    result = plain_risk(
+        network, examples, chunk=20, progress=lambda done, total: calls.append((done, total))
+    )
+    assert result.errors == int((found <= 0).sum())
+    assert calls == [(20, 50), (40, 50), (50, 50)]
+    with pytest.raises(BadInput, match="labels run from"):
+        plain_risk(network, (examples[0], examples[1] + 1))

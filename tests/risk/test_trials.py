@@ -1,0 +1,53 @@
+"""The schedule of trials: every trial once, with the example it drew."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nonvacuous.risk.memory import default_chunk, is_out_of_memory
+from nonvacuous.risk.trials import Schedule
+
+
+@settings(max_examples=100)
+@given(st.integers(1, 30), st.integers(1, 200), st.integers(1, 250), st.integers(0, 100))
+def test_pieces_make_up_the_drawn_examples(
+    examples: int, trials: int, chunk: int, seed: int
+) -> None:
+    schedule = Schedule(
+        examples=examples, trials=trials, generator=torch.Generator().manual_seed(seed)
+    )
+    drawn = (
+        torch.randint(examples, (trials,), generator=torch.Generator().manual_seed(seed))
+        .sort()
+        .values
+    )
+    seen = []
+    for start in range(0, trials, chunk):
+        piece = schedule.piece(start, min(start + chunk, trials))
+        assert int(piece.repeats.min()) >= 1 and int(piece.repeats.sum()) == piece.trials
+        seen.append(piece.examples[piece.rows(torch.device("cpu"))])
+    assert torch.equal(torch.cat(seen), drawn)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate"), True),
+        (RuntimeError("shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_what_counts_as_running_out_of_memory(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected
+
+
+def test_default_chunks_shrink_with_the_network() -> None:
+    cpu = torch.device("cpu")
+    assert default_chunk(1 << 40, cpu) == 1
+    assert default_chunk(1, cpu) >= default_chunk(10_000, cpu) > default_chunk(1_000_000, cpu)
