@@ -1,0 +1,186 @@
+"""Write docs/results.md from the result files, so that the page says what was measured.
+
+python benchmarks/show.py            # writes docs/results.md
+python benchmarks/show.py --check    # exit code 1 if it is not what the files say
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "results.md"
+INTRODUCTION = """# Measured results
+
+Every figure is the output of a script in `benchmarks/`, kept with its commit, machine, seed,
+versions and command in `benchmarks/results/`. Speed is a ratio against a stated baseline in the
+same run; absolute times are from one GPU only. `python benchmarks/show.py` writes this page.
+"""
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def promise(value: float | None) -> str:
+    """A bound, rounded up: what is printed must be true as printed."""
+    return "–" if value is None else f"{math.ceil(value * 10_000) / 10_000:.4f}"
+
+
+def count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def bounds(results: dict[str, dict[str, Any]]) -> str:
+    found = results["bounds"]
+    return "\n".join(
+        [
+            "## Inverting the binary kl",
+            "",
+            f"{count(found['inversions_per_second'])} inversions per second on one thread, "
+            f"**{found['ratio']:.0f} times** as many as a loop of `scipy.optimize.brentq` "
+            f"({count(found['brentq_inversions_per_second'])}) in the same run; goal 100. Values "
+            f"differ by at most {found['largest_relative_difference']:.1e} relative. "
+            "A single scalar call costs "
+            f"{found['microseconds_per_scalar_inversion']:.0f} µs.",
+        ]
+    )
+
+
+def risk(results: dict[str, dict[str, Any]]) -> str:
+    parts = [
+        "## The price of Monte Carlo",
+        "",
+        "Independent (weights, example) pairs against the usual scheme, m full passes with one "
+        "draw each and the kl-inverse with m, at equal slack. One pass of the baseline is measured "
+        "and multiplied by the passes it would need. Networks: 784-600-600-600-10 and a small CNN; "
+        "60,000 examples; two cores.",
+        "",
+    ]
+    rows = [
+        [
+            name,
+            count(case["pairs_per_minute"]),
+            number(case["slack"], 6),
+            count(case["shared_passes_for_equal_slack"]),
+            f"**{count(case['times_fewer_seconds'])}×**",
+        ]
+        for name, case in results["risk-cpu"].items()
+        if isinstance(case, dict) and "times_fewer_seconds" in case
+    ]
+    header = ["network", "pairs per minute", "slack", "passes for the same", "fewer seconds"]
+    parts.append(table(header, rows))
+    if "risk-cuda" in results:
+        rows = [
+            [
+                name,
+                count(case["pairs_per_minute"]),
+                f"{100 * case['part_of_floor']:.0f} %" if "part_of_floor" in case else "–",
+            ]
+            for name, case in results["risk-cuda"].items()
+            if isinstance(case, dict) and "pairs_per_minute" in case
+        ]
+        parts += [
+            "",
+            "On one NVIDIA H200, with the part of the floor that the measured float32 rate and "
+            "memory bandwidth of that machine allow:",
+            "",
+            table(["network", "pairs per minute", "part of the floor"], rows),
+        ]
+    return "\n".join(parts)
+
+
+def certificates(results: dict[str, dict[str, Any]]) -> str:
+    rows = []
+    paid = 0
+    for name in sorted(results):
+        if not name.startswith("certificates-"):
+            continue
+        for case_name, case in results[name]["cases"].items():
+            paid = case["attempts_paid"]
+            published = case["case"]["published"]
+            rows.append(
+                [
+                    case_name,
+                    count(case["examples"]),
+                    number(case["kl_nats"], 1),
+                    promise(case["empirical_upper"]),
+                    f"**{promise(case['risk_upper'])}**",
+                    promise(case["held_out_twin"]),
+                    number(published),
+                    number(case["case"]["goal"], 3),
+                ]
+            )
+    header = ["case", "n", "KL", "empirical", "certificate", "held-out twin", "published", "goal"]
+    return "\n".join(
+        [
+            "## Certificates",
+            "",
+            "Confidence 0.95, stochastic predictor, zero-one loss, Monte Carlo paid. Each shares "
+            f"its confidence with {paid} certificates on the same examples, so that the settings "
+            "could be tried out. *learned*: prior trained on half of the data, n is the rest; "
+            "*free*: prior at the random initialization, n is everything. The published numbers "
+            "for learned priors were computed with the wrong n.",
+            "",
+            table(header, rows),
+            "",
+            "The held-out twin, a plain test on examples set aside, is tighter in every row: no "
+            "PAC-Bayes certificate here or published is known to beat it.",
+        ]
+    )
+
+
+SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
+    "certificates-mnist-free-cnn": certificates,
+    "risk-cpu": risk,
+    "bounds": bounds,
+}
+
+
+def page() -> str:
+    files = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+    results = {name: record["result"] for name, record in files.items()}
+    sections = [make(results) for name, make in SECTIONS.items() if name in results]
+    return "\n\n".join([INTRODUCTION.rstrip(), *sections, "\n".join(_sources(files))]) + "\n"
+
+
+def _sources(files: dict[str, dict[str, Any]]) -> Iterator[str]:
+    yield "## Where the figures come from\n"
+    rows = []
+    for name, record in files.items():
+        origin = record["provenance"]
+        machine = origin["machine"].get("gpu") or origin["machine"]["processor"]
+        commit = (origin["commit"] or "none")[:10]
+        rows.append(
+            [f"`{name}.json`", commit, machine, origin["date"][:10], f"`{origin['command']}`"]
+        )
+    yield table(["file", "commit", "machine", "date", "command"], rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    text = page()
+    if parser.parse_args().check:
+        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+        if current != text:
+            print("docs/results.md is not what the result files say: python benchmarks/show.py")
+        return int(current != text)
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
