@@ -15,8 +15,9 @@ from nonvacuous.audit.attempts import earlier_attempts, record_attempt
 from nonvacuous.audit.digests import content_digest, fixed_tensors, tensors_digest
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.assemble import Job, holdout_certificate, random_certificate
+from nonvacuous.certification.assemble import holdout_certificate, random_certificate
 from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
+from nonvacuous.certification.job import Job
 from nonvacuous.certification.post_hoc_mode import POSTERIOR_SCALES, post_hoc_candidate
 from nonvacuous.certification.posterior_mode import posterior_candidate
 from nonvacuous.certification.recipe import Recipe
@@ -47,9 +48,9 @@ def certify(
     seed: int = 0,
     test: Any = None,
     loss: Loss = zero_one,
-    trials: int = 200_000,
+    trials: int = 100_000,
     prior_fraction: float = 0.5,
-    prior_scales: ScaleGrid | float = 0.03,
+    prior_scales: ScaleGrid | float = 0.01,
     posterior_scales: ScaleGrid = POSTERIOR_SCALES,
     rescaling: bool = True,
     recipe: Recipe | None = None,
@@ -106,6 +107,7 @@ def certify(
             f"the loss {loss.name!r} ranges over [{loss.lower}, {loss.upper}]; bounds hold for "
             "losses in [0, 1]: scale it"
         )
+    _check_outputs(model, examples)
     grid = prior_scales if isinstance(prior_scales, ScaleGrid) else ScaleGrid((prior_scales,))
     place = _device(device, model)
     recipe = recipe or Recipe()
@@ -139,6 +141,7 @@ def certify(
     run.open(configuration, resume=resume, force=force)
     finished = run.existing("certificate.json")
     if finished is not None:
+        run.drop_checkpoints()
         return Certificate.load(finished)
     events_file = run.file("events.jsonl")
     events = None if events_file is None else EventLog(events_file)
@@ -208,8 +211,7 @@ def certify(
     certificate_file = run.file("certificate.json")
     if certificate_file is not None:
         certificate.save(certificate_file)
-        for checkpoint in certificate_file.parent.glob("*.checkpoint"):
-            checkpoint.unlink()
+        run.drop_checkpoints()
     return certificate
 
 
@@ -247,6 +249,27 @@ def _split(
         everything = np.arange(len(examples))
         return Split(everything[:0], everything, everything[:0], content=examples.content_hash())
     return split_examples(examples, prior_fraction=prior_fraction, seed=derived_seed(seed, "split"))
+
+
+def _check_outputs(model: nn.Module, examples: Examples) -> None:
+    """One row of scores per example, one score per class: anything else is another task."""
+    network = frozen_copy(model)
+    parameter = next(network.parameters(), None)
+    inputs = examples.inputs[:2]
+    try:
+        with torch.no_grad():
+            outputs = network(inputs if parameter is None else inputs.to(parameter.device))
+    except Exception as error:  # the user's code may raise anything
+        raise BadInput(
+            f"the network cannot read inputs of shape {examples.example_shape} from "
+            f"{examples.name} ({type(error).__name__}: {error}); give it the inputs it was made for"
+        ) from error
+    shape = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+    if shape != (len(inputs), examples.classes):
+        raise BadInput(
+            f"the network returned {shape} for {len(inputs)} examples of {examples.classes} "
+            f"classes; it must return one row of {examples.classes} scores for each example"
+        )
 
 
 def _prior_kind(mode: Mode, prior: Prior | None, split: Split) -> str:

@@ -330,7 +330,7 @@ def test_row_06_preprocessing_fitted_on_everything(honest: Evidence) -> None:
 def test_row_07_earlier_certificates_that_nobody_paid_for(honest: Evidence) -> None:
     again = changed(honest, earlier_certificates=3)
     assert_conditional(
-        again, "earlier certificates on these examples are paid for", "3 other", "attempts=4"
+        again, "earlier certificates on these examples are paid for", "examples: 3;", "attempts=4"
     )
 
 

@@ -123,10 +123,10 @@ def attempts_paid(evidence: Evidence) -> Outcome:
             )
     if earlier + 1 > paid:
         return doubtful(
-            f"{earlier} other certificates were computed on these bound examples before, and "
-            f"{paid} were paid for: choosing the best of them is a search. The promise holds if "
-            "this one was decided on without looking at the others; otherwise compute it with "
-            f"attempts={earlier + 1}, or on fresh examples."
+            f"certificates computed before on these bound examples: {earlier}; certificates paid "
+            f"for, this one included: {paid}. Choosing the best of them is a search. The promise "
+            "holds if this one was decided on without looking at the others; otherwise compute it "
+            f"with attempts={earlier + 1}, or on fresh examples."
         )
     if earlier:
         return holds(f"{earlier} earlier certificates, {paid} paid for.")

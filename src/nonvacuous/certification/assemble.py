@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,26 +11,23 @@ from nonvacuous import audit
 from nonvacuous.audit.arithmetic import (
     bound_record,
     recompute_bound,
-    sampled_risk,
     statement,
     total_nats,
 )
 from nonvacuous.audit.digests import array_digest, example_set, fixed_tensors, tensors_digest
-from nonvacuous.audit.drawing import draw_network, sampling_seed
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.certification.candidate import Candidate, RescalingFacts, with_weights
-from nonvacuous.certification.measure import count_errors, summed_loss
-from nonvacuous.certification.run_folder import RunFolder
+from nonvacuous.certification.candidate import Candidate, RescalingFacts
+from nonvacuous.certification.counting import count_errors
+from nonvacuous.certification.job import Job
+from nonvacuous.certification.measurement import measure_drawn, measure_stochastic, open_budget
 from nonvacuous.certification.versions import software
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.records import (
     BoundRecord,
     BudgetRecord,
-    ComplexityRecord,
     DataRecord,
     DistributionRecord,
     KlTerm,
@@ -43,46 +39,8 @@ from nonvacuous.records import (
     RiskRecord,
     TwinRecord,
 )
-from nonvacuous.risk import Loss, estimate_risk, zero_one
+from nonvacuous.risk import estimate_risk, zero_one
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import Progress
-
-#: The part of the failure probability that pays for Monte Carlo where there is any.
-SAMPLING_SHARE = 0.2
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """What a certificate is asked for: the same whatever the mode."""
-
-    mode: Literal["posterior", "post-hoc", "holdout"]
-    predictor: Literal["stochastic", "drawn", "deterministic"]
-    architecture: str
-    examples: Examples
-    test: Examples | None
-    loss: Loss
-    failure: float
-    attempts: int
-    earlier: int
-    trials: int
-    seed: int
-    device: torch.device
-    folder: RunFolder
-    progress: Progress | None
-    pretrained: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """The numbers of one certificate, before anybody has looked for mistakes in them."""
-
-    budget: ConfidenceBudget
-    risk: RiskRecord
-    bound: BoundRecord
-    complexity: ComplexityRecord | None
-    draws: tuple[tuple[str, int], ...]
-    measured_predictor: str
-    drawn: dict[str, torch.Tensor] | None = None
 
 
 def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) -> Certificate:
@@ -93,7 +51,7 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
         for name, nats in candidate.posterior.kl_to(candidate.prior).items()
     )
     kl_nats = total_nats(terms)
-    measure = _measure_drawn if job.predictor == "drawn" else _measure_stochastic
+    measure = measure_drawn if job.predictor == "drawn" else measure_stochastic
     measured = measure(job, candidate, posterior_digest, terms, kl_nats)
     data = _data_record(job.examples, candidate.split)
     evidence = Evidence(
@@ -152,7 +110,7 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
 def holdout_certificate(job: Job, module: nn.Module, split: Split) -> Certificate:
     """The plain test: a network's errors on examples that had no part in making it."""
     bound_part = job.examples.subset(split.bound)
-    budget = _open_budget(job)
+    budget = open_budget(job)
     failure = budget.spend_rest("bound", reason="exact binomial tail")
     errors = count_errors(module, bound_part)
     risk = RiskRecord(
@@ -189,129 +147,6 @@ def holdout_certificate(job: Job, module: nn.Module, split: Split) -> Certificat
         data=data,
     )
     return _seal(job, evidence, data=data, module=module, twin=None, prior=None, posterior=None)
-
-
-def _measure_stochastic(
-    job: Job,
-    candidate: Candidate,
-    posterior_digest: str,
-    terms: tuple[KlTerm, ...],
-    kl_nats: float,
-) -> Measured:
-    budget = _open_budget(job)
-    sampling_failure = budget.spend(
-        "sampling", SAMPLING_SHARE * budget.remaining, reason="Monte-Carlo estimate of the risk"
-    )
-    share = _pay_bound(budget, candidate)
-    # The seed depends on the frozen posterior: it did not exist before, and is used once.
-    seed = sampling_seed(job.seed, posterior_digest)
-    generator = torch.Generator(device=job.device).manual_seed(seed)
-    progress = job.progress
-    estimate = estimate_risk(
-        candidate.module,
-        candidate.posterior,
-        job.examples.subset(candidate.split.bound).to(job.device),
-        loss=job.loss,
-        trials=job.trials,
-        generator=generator,
-        progress=None
-        if progress is None
-        else lambda done, total: progress("sampling", done, total, "independent trials"),
-    )
-    risk_fields: dict[str, Any] = {
-        "errors": estimate.errors,
-        "total": estimate.total if estimate.errors is None else None,
-        "trials": estimate.trials,
-        "scheme": "pairs",
-        "identical": estimate.identical,
-        "seed": seed,
-    }
-    draft = RiskRecord(**risk_fields, risk_upper=1.0)
-    risk = RiskRecord(**risk_fields, risk_upper=sampled_risk(draft, sampling_failure))
-    return Measured(
-        budget=budget,
-        risk=risk,
-        bound=bound_record(
-            "seeger",
-            empirical_risk=risk.risk_upper,
-            kl_nats=kl_nats,
-            examples=len(candidate.split.bound),
-            failure=share,
-            exact_moment=True,
-        ),
-        complexity=ComplexityRecord(terms=terms, kl_nats=kl_nats),
-        draws=(("sampling", seed),),
-        measured_predictor="stochastic",
-    )
-
-
-def _measure_drawn(
-    job: Job,
-    candidate: Candidate,
-    posterior_digest: str,
-    terms: tuple[KlTerm, ...],
-    kl_nats: float,
-) -> Measured:
-    budget = _open_budget(job)
-    share = _pay_bound(budget, candidate)
-    seed = sampling_seed(job.seed, posterior_digest)
-    weights = draw_network(candidate.posterior, seed)
-    drawn_file = job.folder.file("drawn.safetensors")
-    if drawn_file is not None:
-        save_tensors(drawn_file, weights, kind="weights")
-    weights = {name: tensor.to(job.device) for name, tensor in weights.items()}
-    bound_part = job.examples.subset(candidate.split.bound)
-    total = summed_loss(with_weights(candidate.module, weights), bound_part, job.loss)
-    fields: dict[str, Any] = {
-        "errors": round(total) if job.loss.binary else None,
-        "total": None if job.loss.binary else total,
-        "trials": len(bound_part),
-        "scheme": "every example once",
-        "identical": True,
-        "seed": seed,
-    }
-    draft = RiskRecord(**fields, risk_upper=1.0)
-    risk = RiskRecord(**fields, risk_upper=sampled_risk(draft, None))
-    ratio = candidate.posterior.log_density_ratio(candidate.prior, weights)
-    return Measured(
-        budget=budget,
-        risk=risk,
-        bound=bound_record(
-            "disintegrated",
-            empirical_risk=risk.risk_upper,
-            log_density_ratio=ratio,
-            examples=len(bound_part),
-            failure=share,
-            exact_moment=True,
-        ),
-        complexity=ComplexityRecord(terms=terms, kl_nats=kl_nats, log_density_ratio=ratio),
-        draws=(("sampling", seed),),
-        measured_predictor="drawn",
-        drawn=weights,
-    )
-
-
-def _open_budget(job: Job) -> ConfidenceBudget:
-    budget = ConfidenceBudget(failure=job.failure)
-    if job.attempts > 1:
-        others = job.failure * (job.attempts - 1) / job.attempts
-        budget.spend(
-            "other certificates",
-            others,
-            reason=f"{job.attempts} certificates on the same bound examples share the confidence",
-        )
-    return budget
-
-
-def _pay_bound(budget: ConfidenceBudget, candidate: Candidate) -> float:
-    if candidate.prior_choices == 1:
-        return budget.spend_rest("bound", reason="PAC-Bayes bound, prior fixed before the data")
-    return budget.choose(
-        "bound",
-        budget.remaining,
-        choices=candidate.prior_choices,
-        reason="PAC-Bayes bound, union over the grid of prior scales",
-    )
 
 
 def _budget_record(budget: ConfidenceBudget) -> BudgetRecord:

@@ -27,9 +27,9 @@ class PosteriorRecipe:
     """Training of the posterior on a PAC-Bayes objective."""
 
     objective: str = "quadratic"
-    epochs: int = 40
+    epochs: int = 20
     batch_size: int = 64
-    learning_rate: float = 0.005
+    learning_rate: float = 0.002
     scale_learning_rate: float | None = None
     momentum: float = 0.9
     schedule: str = "cosine"

@@ -57,13 +57,24 @@ class RunFolder:
                     "settings in its config.toml, or name another folder."
                 )
             return
+        if stored is None and self.existing("certificate.json") is not None and not force:
+            raise BadInput(
+                f"{self.path} holds a certificate but not the settings it was made with. Name "
+                "another folder, or overwrite it (force)."
+            )
         self.path.mkdir(parents=True, exist_ok=True)
         if force:
-            for name in (*EVIDENCE, "certificate.json", "events.jsonl", "report.html"):
+            # The certificate goes first: what is left after a kill must not look finished.
+            for name in ("certificate.json", "report.html", "events.jsonl", *EVIDENCE):
                 (self.path / name).unlink(missing_ok=True)
+            self.drop_checkpoints()
+        write_atomically(self.path / "config.toml", lambda stream: stream.write(text.encode()))
+
+    def drop_checkpoints(self) -> None:
+        """A finished run needs none."""
+        if self.path is not None:
             for checkpoint in self.path.glob("*.checkpoint"):
                 checkpoint.unlink()
-        write_atomically(self.path / "config.toml", lambda stream: stream.write(text.encode()))
 
     def artifacts(self) -> dict[str, str]:
         """The digests of all evidence files that exist."""

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from nonvacuous.bounds import holdout
-from nonvacuous.certification.measure import count_errors
+from nonvacuous.certification.counting import count_errors
 from nonvacuous.certification.recipe import Recipe
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Examples, make_split

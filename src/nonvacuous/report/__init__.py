@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 
 if TYPE_CHECKING:
+    from nonvacuous.certificate import Certificate
     from nonvacuous.comparison import Comparison
 
 __all__ = ["write_report"]

@@ -62,7 +62,7 @@ def check_risk(
     if model is None and certificate.model.architecture.partition(":")[0] not in BUILDERS:
         why = (
             f"{certificate.model.architecture!r} is not a built-in architecture, and nothing named "
-            "in a certificate is ever imported; pass model="
+            "in a certificate is ever imported; name it with --model (model= in Python)"
         )
         findings.skip(_MODEL, "model", why)
         findings.skip(question, "empirical", why)

@@ -1,0 +1,34 @@
+"""What a certificate is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from nonvacuous.certification.run_folder import RunFolder
+from nonvacuous.data import Examples
+from nonvacuous.risk import Loss
+from nonvacuous.training import Progress
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What a certificate is asked for: the same whatever the mode."""
+
+    mode: Literal["posterior", "post-hoc", "holdout"]
+    predictor: Literal["stochastic", "drawn", "deterministic"]
+    architecture: str
+    examples: Examples
+    test: Examples | None
+    loss: Loss
+    failure: float
+    attempts: int
+    earlier: int
+    trials: int
+    seed: int
+    device: torch.device
+    folder: RunFolder
+    progress: Progress | None
+    pretrained: bool

@@ -1,0 +1,131 @@
+"""The command ``nonvacuous``: finds the subcommand, runs it, turns errors into messages."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from nonvacuous import __version__
+from nonvacuous.cli.exits import (
+    DONE,
+    FAILED,
+    USAGE,
+    exit_code,
+    help_of,
+    next_step,
+    trouble_of,
+)
+from nonvacuous.cli.invocation import started_with
+from nonvacuous.cli.output import write_error
+from nonvacuous.cli.settings import from_environment, from_toml
+from nonvacuous.cli.stopping import exit_code_of
+from nonvacuous.errors import NonvacuousError
+
+EXAMPLE_BOUND = "nonvacuous bound --risk 0.02 --kl 5000 --examples 60000 --confidence 0.95"
+EXAMPLE_CERTIFY = "nonvacuous certify --data digits --seed 1"
+
+
+app = App(
+    name="nonvacuous",
+    help="How wrong can this network be on data it has not seen? Get a number you can prove.",
+    help_epilogue=f"Example:\n\n{EXAMPLE_CERTIFY}",
+    help_format="restructuredtext",
+    version=f"nonvacuous {__version__}",
+    # Commands report by exit code; what they print they print themselves.
+    result_action="return_value",
+    suppress_keyboard_interrupt=False,
+)
+
+# Commands are named by their import path, so that one command does not wait for the imports of
+# another: `nonvacuous bound` never loads torch.
+app.command(
+    "nonvacuous.cli.certify:certify",
+    name="certify",
+    help=(
+        "Train or take a network and promise how often it can err on data it has not seen.\n\n"
+        "Prints four lines (the promise, its confidence, its terms, its caveats) and keeps in a "
+        "run folder all that is needed to check, resume and report them."
+    ),
+    help_epilogue=f"Example:\n\n{EXAMPLE_CERTIFY}",
+    config=(from_environment, from_toml),
+)
+app.command(
+    "nonvacuous.cli.verify:verify",
+    name="verify",
+    help=(
+        "Recompute somebody's certificate: its arithmetic, its files, its data and, where network "
+        "and data are at hand, its risk. Nothing in a run folder is ever executed."
+    ),
+    help_epilogue="Example:\n\nnonvacuous verify runs/digits-cnn-32-64-seed1",
+)
+app.command(
+    "nonvacuous.cli.report:report",
+    name="report",
+    help="Write the page report.html of a run folder again.",
+    help_epilogue="Example:\n\nnonvacuous report runs/digits-cnn-32-64-seed1",
+)
+app.command(
+    "nonvacuous.cli.data:data",
+    name="data",
+    help="Describe a data set: its size, classes, values, repeated examples and fingerprint.",
+    help_epilogue="Example:\n\nnonvacuous data digits",
+)
+app.command(
+    "nonvacuous.cli.bound:bound",
+    name="bound",
+    help=(
+        "Calculate every bound that follows from a few numbers, side by side.\n\n"
+        "Three predictors, by what is given: --risk and --kl for the network whose weights are "
+        "drawn afresh from the posterior for each prediction; --risk and --log-ratio for one "
+        "network drawn from it; --errors alone for a fixed network on examples that trained "
+        "nothing."
+    ),
+    help_epilogue=f"Example:\n\n{EXAMPLE_BOUND}",
+)
+
+
+def _usage_message(error: CycloptsError) -> str:
+    """The parser's message on one line, with the file that a value came from, if it was a file."""
+    message = " ".join(str(error).split())
+    source = str(getattr(getattr(error, "token", None), "source", "cli"))
+    return message if source in ("", "cli", "environment") else f"{source}: {message}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a sign gets a question mark, not a crash.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    command = tokens[0] if tokens and tokens[0] in app and tokens[0][0] != "-" else None
+    try:
+        with started_with(tokens):
+            code = app(tokens, exit_on_error=False, print_error=False)
+            sys.stdout.flush()
+    except CycloptsError as error:
+        write_error(_usage_message(error), next_command=help_of(command))
+        return USAGE
+    except NonvacuousError as error:
+        write_error(str(error), next_command=next_step(error, command))
+        return exit_code(error)
+    except BrokenPipeError:
+        # The reader (`head`, a pager) has seen enough. Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        # The disk or the permissions: nothing that a traceback would explain better.
+        write_error(trouble_of(error), next_command=help_of(command))
+        return FAILED
+    except KeyboardInterrupt as stop:
+        write_error("interrupted.", next_command=help_of(command))
+        return exit_code_of(stop)
+    return code if isinstance(code, int) else DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

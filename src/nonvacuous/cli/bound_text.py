@@ -1,0 +1,114 @@
+"""The calculator's result as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from nonvacuous.cli.families import OWN_EVENT
+from nonvacuous.cli.output import result_console
+from nonvacuous.report.terminal import percent_down, percent_up
+
+_SUBJECTS = {
+    "randomized": "the randomized network (weights drawn afresh from the posterior)",
+    "drawn": "the one network drawn from the posterior",
+    "held-out": "the network, from examples that trained nothing",
+}
+
+
+def write_text(record: dict[str, Any]) -> None:
+    console = result_console()
+    vacuous = " (vacuous: this says nothing)" if record["is_vacuous"] else ""
+    console.print(
+        Text.assemble(
+            f"Risk of {_SUBJECTS[record['predictor']]}:\nat most ",
+            (percent_up(record["risk_upper"]), "bold"),
+            f"{vacuous} with confidence {record['confidence']:g}, by {record['best']}.",
+        )
+    )
+    console.print(_table(record))
+    for paragraph in _notes(record):
+        console.print(paragraph)
+
+
+def _table(record: dict[str, Any]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("")
+    table.add_column("bound", no_wrap=True)
+    table.add_column("at most", justify="right", no_wrap=True)
+    table.add_column("theorem")
+    table.add_column("free parameter")
+    for row in record["bounds"]:
+        best = row["name"] == record["best"]
+        table.add_row(
+            "*" if best else "+" if row["relation"] == OWN_EVENT else "",
+            row["name"],
+            percent_up(row["risk_upper"]),
+            row["theorem"],
+            row["free_parameter"],
+            style="bold" if best else None,
+        )
+    return table
+
+
+def _notes(record: dict[str, Any]) -> list[str]:
+    if record["predictor"] == "held-out":
+        return _held_out_notes(record)
+    notes = []
+    if record["predictor"] == "randomized":
+        notes.append(_paid_note(record) if record["compared"] else _choice_note(record))
+        notes.append(_reference_note(record))
+    sampling = [e for e in record["budget"]["entries"] if e["name"] == "sampling"]
+    if sampling:
+        inputs = record["inputs"]
+        notes.append(
+            f"Sampling: {inputs['errors']} errors in {inputs['trials']} trials put the empirical "
+            f"risk at most at {percent_up(inputs['empirical_risk'])}, for "
+            f"{sampling[0]['failure']:g} of the failure probability."
+        )
+    return [*notes, "Percentages are rounded up."]
+
+
+def _choice_note(record: dict[str, Any]) -> str:
+    others = [row["name"] for row in record["bounds"] if row["relation"] == OWN_EVENT]
+    events = record["events"]
+    total = 1.0 - events * record["budget"]["failure"]
+    smaller = record["smaller_but_not_chosen"]
+    remark = f" ({', '.join(smaller)} came out smaller here.)" if smaller else ""
+    promise = f"with confidence {total:.6g} only" if total > 0 else "with no confidence at all"
+    return (
+        "* to be chosen before looking: the unmarked rows follow from the same event and are never "
+        "smaller, so nothing is gained by comparing them.\n"
+        f"+ {', '.join(others)}: true on another event, valid if chosen alone beforehand. The "
+        f"smallest of all, picked afterwards, would be guaranteed {promise}; --compare-paid "
+        f"gives each of the {events} events its share and reports the smallest.{remark}"
+    )
+
+
+def _paid_note(record: dict[str, Any]) -> str:
+    return (
+        f"* the smallest. Every row was given failure {record['failure_each']:g}, one share for "
+        f"each of {record['events']} events, so all rows hold together and picking the smallest is "
+        "paid for, provided that this comparison was decided on before looking."
+    )
+
+
+def _reference_note(record: dict[str, Any]) -> str:
+    reference = record["held_out_reference"]
+    return (
+        f"For scale: {reference['errors']} errors on {reference['examples']} held-out examples "
+        f"would promise at most {percent_up(reference['risk_upper'])}."
+    )
+
+
+def _held_out_notes(record: dict[str, Any]) -> list[str]:
+    low, high = record["interval"]
+    return [
+        f"At least {percent_down(record['risk_lower'])}, as a claim on its own at the same "
+        f"confidence; both ends together: {percent_down(low)} to {percent_up(high)}.",
+        "* exact, so the other rows are never smaller: they show what Chernoff's bound and the "
+        "moment of PAC-Bayes-kl cost before any complexity is paid.",
+        "Upper ends are rounded up, lower ends down.",
+    ]

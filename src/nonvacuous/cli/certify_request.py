@@ -1,0 +1,139 @@
+"""What was asked of ``nonvacuous certify``, and whether it makes sense together. No torch here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from nonvacuous.certification.recipe import Recipe
+from nonvacuous.cli.exits import UsageError
+
+#: Defaults of the command, where the library's own recipe has no say.
+TRIALS = 100_000
+PRIOR_FRACTION = 0.5
+#: Standard deviation of a prior trained on data, and of one at the initial weights.
+LEARNED_SCALE, INITIAL_SCALE = 0.01, 0.1
+
+
+@dataclass(frozen=True)
+class Request:
+    """The flags of one call, checked one by one already."""
+
+    data: str
+    data_dir: Path | None
+    model: str | None
+    weights: Path | None
+    initial: Path | None
+    init_seed: int | None
+    pretrained: bool
+    part: str | None
+    mode: str
+    predictor: str
+    confidence: float
+    prior: str | None
+    prior_fraction: float
+    prior_scales: tuple[float, ...]
+    trials: int
+    attempts: int
+    twin: bool
+    max_risk: float | None
+    recipe: Recipe
+    seed: int
+    device: str
+    threads: int | None
+    out: Path | None
+    resume: bool
+    force: bool
+    report: bool
+    json: bool
+
+    def check(self) -> None:
+        """Raise a usage error where flags contradict one another or would change nothing."""
+        if self.resume and self.force:
+            raise UsageError(
+                "--resume goes on with a run and --force overwrites it: give one of them."
+            )
+        for flag, given, belongs in self._belongings():
+            if given and self.mode not in belongs:
+                raise UsageError(
+                    f"{flag} would change nothing in --mode {self.mode}: it belongs to --mode "
+                    f"{' or '.join(belongs)}. Leave it out."
+                )
+        if self.mode == "posterior":
+            self._check_posterior()
+        elif self.weights is None:
+            raise UsageError(
+                f"--mode {self.mode} certifies a network that is trained already: give its "
+                "--weights FILE.safetensors, or leave --mode out to train one."
+            )
+        elif self.mode == "post-hoc":
+            self._check_post_hoc()
+
+    def _belongings(self) -> list[tuple[str, bool, tuple[str, ...]]]:
+        default = Recipe()
+        return [
+            ("--initial", self.initial is not None, ("post-hoc",)),
+            ("--prior", self.prior is not None, ("post-hoc",)),
+            ("--pretrained", self.pretrained, ("posterior",)),
+            ("--part", self.part is not None, ("holdout",)),
+            ("--predictor drawn", self.predictor == "drawn", ("posterior", "post-hoc")),
+            ("--prior-scale", bool(self.prior_scales), ("posterior", "post-hoc")),
+            ("--prior-fraction", self.prior_fraction != PRIOR_FRACTION, ("posterior",)),
+            ("--trials", self.trials != TRIALS, ("posterior", "post-hoc")),
+            (
+                "--prior-epochs and --prior-learning-rate",
+                _differ(self.recipe.plain, default.plain, but="batch_size"),
+                ("posterior", "post-hoc"),
+            ),
+            (
+                "--epochs, --learning-rate, --objective and --kl-penalty",
+                _differ(self.recipe.posterior, default.posterior, but="batch_size"),
+                ("posterior",),
+            ),
+        ]
+
+    def _check_posterior(self) -> None:
+        if self.weights is not None and not self.pretrained:
+            raise UsageError(
+                "--mode posterior starts from --weights, and a start that has seen these examples "
+                "makes the promise false. Add --pretrained if the weights were trained on other, "
+                "independent data; to certify them as they are, use --mode post-hoc."
+            )
+        if self.pretrained and self.weights is None:
+            raise UsageError("--pretrained speaks of --weights FILE.safetensors: give them too.")
+
+    def _check_post_hoc(self) -> None:
+        if self.prior is None and self.initial is None:
+            raise UsageError(
+                "--mode post-hoc measures how far the weights have come from a prior that has not "
+                "seen the data. Add --initial FILE.safetensors, the same network before training "
+                "(usually far better), or --prior zero-mean."
+            )
+        if self.prior == "zero-mean" and self.initial is not None:
+            raise UsageError("--prior zero-mean has no use for --initial: leave one of them out.")
+        if self.prior == "initialization" and self.initial is None and self.init_seed is None:
+            raise UsageError(
+                "--prior initialization needs the weights before training: --initial "
+                "FILE.safetensors, or --init-seed N if --model builds them from that seed."
+            )
+
+
+def default_folder(data: str, model: str, seed: int) -> Path:
+    """runs/DATA-MODEL-seedN, whatever characters the names have.
+
+    >>> default_folder("my data/x<1>.npz", "mlp:256,64", 3).as_posix()
+    'runs/x-1-mlp-256-64-seed3'
+    """
+    source = data if ":" in data else Path(data).stem
+    return Path("runs") / f"{_slug(source)}-{_slug(model)}-seed{seed}"
+
+
+def _slug(text: str) -> str:
+    words = re.findall(r"[A-Za-z0-9._]+", text)
+    return "-".join(words).strip(".-_")[:60] or "unnamed"
+
+
+def _differ(one: object, other: object, *, but: str) -> bool:
+    names = [entry.name for entry in fields(one) if entry.name != but]  # type: ignore[arg-type]
+    return any(getattr(one, name) != getattr(other, name) for name in names)

@@ -1,0 +1,237 @@
+"""The work behind ``nonvacuous certify``: everything that needs torch."""
+
+from __future__ import annotations
+
+import errno
+import shlex
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from nonvacuous.certificate import Certificate, rounded_up
+from nonvacuous.certify import certify
+from nonvacuous.cli.certify_request import (
+    INITIAL_SCALE,
+    LEARNED_SCALE,
+    Request,
+    default_folder,
+)
+from nonvacuous.cli.exits import DONE, FAILED, TOO_RISKY, CommandError, UsageError, trouble_of
+from nonvacuous.cli.folders import check_writable
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.narration import Narration
+from nonvacuous.cli.networks import (
+    build_network,
+    check_fits,
+    default_model,
+    is_built_in,
+    load_weights,
+)
+from nonvacuous.cli.output import narration_console, write_certificate, write_error, write_next
+from nonvacuous.cli.pages import write_page
+from nonvacuous.cli.sources import load_data
+from nonvacuous.cli.stopping import exit_code_of, stoppable
+from nonvacuous.data import NAMES, Dataset, Examples
+from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
+from nonvacuous.distributions.priors import Prior, at_initialization, zero_mean
+from nonvacuous.errors import BadInput
+from nonvacuous.report.terminal import printable
+from nonvacuous.risk.memory import is_out_of_memory
+
+
+def run(request: Request) -> int:
+    """Load, build, certify, print."""
+    if request.threads is not None:
+        torch.set_num_threads(request.threads)
+    device = _device(request.device)
+    scales = _grid(request.prior_scales)
+    dataset = load_data(request.data, request.data_dir)
+    examples, test = _parts(request, dataset)
+    spec = request.model or default_model(examples)
+    folder = request.out or default_folder(request.data, spec, request.seed)
+    check_writable(folder, resume=request.resume, force=request.force)
+    init_seed = request.seed if request.init_seed is None else request.init_seed
+    network = build_network(spec, examples, seed=init_seed)
+    check_fits(network, examples, spec=spec)
+    prior = _prior(request, scales, spec, examples, network)
+    if request.weights is not None:
+        load_weights(network, request.weights, flag="--weights", spec=spec)
+    was_finished = request.resume and (folder / "certificate.json").is_file()
+    try:
+        with stoppable(), Narration() as narration:
+            for line in _announcement(request, spec, network, examples, device, folder):
+                narration.say(line)
+            certificate = certify(
+                network,
+                examples,
+                mode=request.mode,  # type: ignore[arg-type]
+                prior=prior,
+                predictor=request.predictor,  # type: ignore[arg-type]
+                confidence=request.confidence,
+                seed=request.seed,
+                test=test,
+                trials=request.trials,
+                prior_fraction=request.prior_fraction,
+                prior_scales=scales or _default_scale(request),
+                recipe=request.recipe,
+                attempts=request.attempts,
+                pretrained=request.pretrained,
+                twin=request.twin,
+                architecture=spec,
+                source=request.data,
+                device=device,
+                folder=folder,
+                resume=request.resume,
+                force=request.force,
+                progress=narration,
+            )
+    except KeyboardInterrupt as stop:
+        write_error(
+            f"stopped. {folder} keeps everything up to the last finished epoch.",
+            next_command=again("--resume", without=["--force"]),
+        )
+        return exit_code_of(stop)
+    except OSError as error:
+        raise _folder_trouble(error, folder) from error
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise CommandError(
+            f"memory ran out on the {device.type}. Take a smaller --batch-size or --model; "
+            f"{folder} keeps what was done."
+        ) from error
+    return _tell(certificate, folder, request, was_finished=was_finished)
+
+
+def _device(name: str) -> torch.device:
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise CommandError(
+            "--device cuda: torch sees no CUDA device here (is the driver installed, and a build "
+            "of torch with CUDA?).",
+            next_command=again(replacing={"--device": "cpu"}),
+        )
+    return torch.device("cuda")
+
+
+def _parts(request: Request, dataset: Dataset) -> tuple[Examples, Examples | None]:
+    """The examples that the promise is about, and those that are only looked at at the end."""
+    if request.mode != "holdout":
+        return dataset.train, dataset.test
+    wanted = request.part or ("train" if dataset.test is None else "test")
+    if wanted == "train":
+        return dataset.train, None
+    if dataset.test is None:
+        raise UsageError(f"--part test: {request.data} has no test part; leave --part out.")
+    return dataset.test, None
+
+
+def _folder_trouble(error: OSError, folder: Path) -> CommandError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return CommandError(
+            f"the disk that holds {folder} is full. Free some space and go on: everything up to "
+            "the last finished epoch is kept.",
+            next_command=again("--resume", without=["--force"]),
+        )
+    return CommandError(
+        f"the run folder {folder} cannot be used: {trouble_of(error)} Name a folder that you may "
+        "write to with --out.",
+        next_command=again(replacing={"--out": "FOLDER"}),
+    )
+
+
+def _grid(scales: tuple[float, ...]) -> ScaleGrid | None:
+    try:
+        return ScaleGrid(scales) if scales else None
+    except BadInput as error:
+        raise UsageError(f"--prior-scale: {error}.") from error
+
+
+def _default_scale(request: Request) -> float:
+    return LEARNED_SCALE if request.prior_fraction > 0 else INITIAL_SCALE
+
+
+def _prior(
+    request: Request,
+    scales: ScaleGrid | None,
+    spec: str,
+    examples: Examples,
+    initial: nn.Module,
+) -> Prior | None:
+    """The prior of --mode post-hoc; the other modes make their own or have none."""
+    if request.mode != "post-hoc":
+        return None
+    grid = scales or DEFAULT_GRID
+    if request.prior == "zero-mean":
+        return zero_mean(grid=grid)
+    if request.initial is not None:
+        init_seed = request.seed if request.init_seed is None else request.init_seed
+        initial = build_network(spec, examples, seed=init_seed)
+        load_weights(initial, request.initial, flag="--initial", spec=spec)
+    return at_initialization(initial, grid=grid)
+
+
+def _announcement(
+    request: Request,
+    spec: str,
+    network: nn.Module,
+    examples: Examples,
+    device: torch.device,
+    folder: Path,
+) -> list[str]:
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    return [
+        f"{spec} ({parameters:,} parameters) on {examples.name} ({len(examples):,} examples, "
+        f"{examples.classes} classes)",
+        f"mode {request.mode}, confidence {request.confidence:g}, seed {request.seed}, "
+        f"device {device.type}, run folder {folder}",
+    ]
+
+
+def _tell(certificate: Certificate, folder: Path, request: Request, *, was_finished: bool) -> int:
+    write_certificate(certificate, as_json=request.json)
+    sys.stdout.flush()
+    console = narration_console()
+    if was_finished:
+        console.print("This run was finished before: nothing was computed again.", soft_wrap=True)
+    console.print(f"Run folder: {printable(str(folder))}", soft_wrap=True)
+    if request.report:
+        page = write_page(certificate, folder)
+        console.print(f"Report:     {printable(str(page))}", soft_wrap=True)
+    code = _verdict(certificate, request.max_risk, folder)
+    if code == DONE:
+        write_next(shlex.join(_verification(request, folder)))
+    return code
+
+
+def _verification(request: Request, folder: Path) -> list[str]:
+    """The command that checks this run in full: what is not built in must be named again."""
+    words = ["nonvacuous", "verify", str(folder)]
+    if request.data not in NAMES:
+        words += ["--data", request.data]
+    elif request.data_dir is not None and request.data != "digits":
+        words += ["--data-dir", str(request.data_dir)]
+    if request.model is not None and not is_built_in(request.model):
+        words += ["--model", request.model]
+    return words
+
+
+def _verdict(certificate: Certificate, limit: float | None, folder: Path) -> int:
+    """The exit code, with the reason where it is not 0."""
+    refused = certificate.status == "refused"
+    if not refused and (
+        limit is None or (certificate.risk_upper <= limit and not certificate.is_vacuous)
+    ):
+        return DONE
+    if refused:
+        reason = "the certificate is refused: there is no promise, for the reason above"
+    elif certificate.is_vacuous:
+        reason = "the certificate is vacuous"
+    else:
+        reason = f"the certificate promises {rounded_up(certificate.risk_upper)} only"
+    gate = "" if limit is None else f"; --max-risk asks for at most {limit:g}"
+    write_error(f"{reason}{gate}.", next_command=shlex.join(["nonvacuous", "report", str(folder)]))
+    return FAILED if limit is None else TOO_RISKY

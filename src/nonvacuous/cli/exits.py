@@ -1,0 +1,50 @@
+"""How a command ends: exit codes, and errors that say what to try next."""
+
+from __future__ import annotations
+
+from nonvacuous.errors import BadInput, NonvacuousError
+
+DONE = 0
+FAILED = 1
+USAGE = 2
+#: The certificate is worse than ``--max-risk``: a gate for continuous integration.
+TOO_RISKY = 3
+VERIFICATION_FAILED = 4
+#: What shells report for a program stopped with Ctrl-C, and with the signal TERM.
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+class CommandError(BadInput):
+    """What the command was given cannot be used; it knows the command to try next."""
+
+    def __init__(self, message: str, *, next_command: str | None = None) -> None:
+        super().__init__(message)
+        self.next_command = next_command
+
+
+class UsageError(CommandError):
+    """The flags given do not make sense, alone or together."""
+
+
+def exit_code(error: NonvacuousError) -> int:
+    return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def help_of(command: str | None) -> str:
+    return "nonvacuous --help" if command is None else f"nonvacuous {command} --help"
+
+
+def next_step(error: NonvacuousError, command: str | None) -> str:
+    """The command to try after ``error``; one that knows better carries its own."""
+    return getattr(error, "next_command", None) or help_of(command)
+
+
+def trouble_of(error: OSError) -> str:
+    """What the system says, with the file it says it about.
+
+    >>> trouble_of(FileNotFoundError(2, "No such file or directory", "x.npz"))
+    'x.npz: No such file or directory.'
+    """
+    what = error.strerror or str(error)
+    return f"{error.filename}: {what}." if error.filename else f"{what}."

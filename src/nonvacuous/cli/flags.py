@@ -1,0 +1,41 @@
+"""Types of flags that several commands share, stricter than the parser's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Annotated, Any
+
+from cyclopts import Parameter, Token
+
+from nonvacuous.cli.exits import UsageError
+
+
+def whole_number(_type: Any, tokens: Sequence[Token]) -> int:
+    """Digits only, with optional underscores: 10000.7 examples is a mistake, not 10001 examples."""
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
+
+
+WholeNumber = Annotated[int, Parameter(converter=whole_number)]
+OptionalWholeNumber = Annotated[int | None, Parameter(converter=whole_number)]
+#: A flag that is off unless it is given; its help need not say so.
+SWITCH = Parameter(negative=(), show_default=False)
+Json = Annotated[bool, SWITCH, Parameter(name="--json", help="Print one JSON object, not text.")]
+
+
+def failure_of(confidence: float) -> float:
+    """One minus the confidence, as a decimal: 0.95 leaves 0.05, not 0.050000000000000044.
+
+    >>> failure_of(0.95)
+    0.05
+    """
+    if not 0.0 < confidence < 1.0:
+        raise UsageError(
+            f"--confidence must lie strictly between 0 and 1, got --confidence = {confidence!r}; "
+            "0.95 means that at most one sample in 20 would yield a false claim."
+        )
+    return float(1 - Decimal(repr(confidence)))

@@ -1,0 +1,82 @@
+"""What a long command tells while it works: bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+
+from nonvacuous.cli.output import narration_console
+from nonvacuous.report.terminal import printable
+
+#: Phases as the library names them, as a person would.
+_TITLES = {
+    "prior": "training the prior",
+    "posterior": "training the posterior",
+    "noise": "choosing the noise",
+    "sampling": "counting errors",
+    "held-out twin": "training the held-out twin",
+    "checks": "checking",
+}
+
+
+class Narration:
+    """A context manager that is itself the ``progress`` of the library's long functions."""
+
+    def __init__(self) -> None:
+        self._console = narration_console()
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._told: set[str] = set()
+
+    def __enter__(self) -> Narration:
+        if self._console.is_terminal:
+            # Only the message gives way where the terminal is narrow.
+            rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+            self._bars = Progress(
+                TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+                BarColumn(bar_width=16, table_column=Column(min_width=16)),
+                TaskProgressColumn(table_column=Column(min_width=4, no_wrap=True)),
+                TimeRemainingColumn(
+                    elapsed_when_finished=True, table_column=Column(min_width=7, no_wrap=True)
+                ),
+                TextColumn("{task.fields[message]}", markup=False, style="dim", table_column=rest),
+                console=self._console,
+                expand=True,
+            )
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def __call__(self, phase: str, done: int, total: int, message: str) -> None:
+        title, message = printable(_TITLES.get(phase, phase)), printable(message)
+        if self._bars is not None:
+            task = self._tasks.get(phase)
+            if task is None:
+                task = self._tasks[phase] = self._bars.add_task(title, total=total, message="")
+            self._bars.update(task, completed=done, total=total, message=message)
+        elif phase not in self._told:
+            # One line when a phase begins: a log file wants no bars.
+            self._told.add(phase)
+            self._console.print(f"{title} ...", soft_wrap=True)
+
+    def say(self, text: str) -> None:
+        """A line of its own, above the bars."""
+        console = self._bars.console if self._bars is not None else self._console
+        console.print(printable(text), soft_wrap=True)

@@ -1,0 +1,153 @@
+"""The network a command is about: built in or the user's own, fresh or with trained weights."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from nonvacuous.cli.exits import CommandError
+from nonvacuous.data import Examples, import_function
+from nonvacuous.models import BUILDERS, build
+
+#: The recommended architectures: for images, and for everything else.
+IMAGES, VECTORS = "cnn:32,64", "mlp:256"
+_OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_HELP = "nonvacuous certify --help"
+
+
+def default_model(examples: Examples) -> str:
+    """A small convolutional network for images of at least 4 x 4, else a perceptron."""
+    shape = examples.example_shape
+    return IMAGES if len(shape) == 3 and min(shape[1:]) >= 4 else VECTORS
+
+
+def is_built_in(spec: str) -> bool:
+    """Whether the name is one of the library's own architectures."""
+    return spec.partition(":")[0] in BUILDERS
+
+
+def build_network(spec: str, examples: Examples, *, seed: int) -> nn.Module:
+    """The network in its initial state, which depends on ``spec`` and ``seed`` alone."""
+    if is_built_in(spec):
+        return build(spec, examples.example_shape, examples.classes, seed=seed)
+    if not _OWN.fullmatch(spec):
+        close = difflib.get_close_matches(spec.partition(":")[0].lower(), BUILDERS, n=1)
+        raise CommandError(
+            f"there is no model {spec!r}: it is neither built in ({', '.join(BUILDERS)}, for "
+            f"instance {VECTORS} or {IMAGES}) nor of the form package.module:function"
+            + (f"; did you mean {close[0]}?" if close else "."),
+            next_command=_HELP,
+        )
+    function = import_function(spec)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            module = function()
+        except Exception as error:  # the user's code may raise anything
+            raise CommandError(
+                f"--model {spec}: {spec}() raised {type(error).__name__}: {error}. It is called "
+                "without arguments and must return a torch.nn.Module.",
+                next_command=_call(spec),
+            ) from error
+    if not isinstance(module, nn.Module):
+        raise CommandError(
+            f"--model {spec}: {spec}() returned a {type(module).__name__}, not a torch.nn.Module; "
+            "name a function without arguments that builds the network.",
+            next_command=_call(spec),
+        )
+    return module
+
+
+def check_fits(module: nn.Module, examples: Examples, *, spec: str) -> None:
+    """Run the network on two examples, so that a misfit is told before anything is trained."""
+    shape, classes = examples.example_shape, examples.classes
+    inputs = f"inputs of shape {shape} (the examples of {examples.name})"
+    was_training = module.training
+    try:
+        with torch.no_grad():
+            outputs = module.eval()(examples.inputs[:2])
+    except Exception as error:  # the user's code may raise anything
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise CommandError(
+            f"the model {spec} cannot take {inputs}: {first}. Build it for this shape, or bring "
+            "the data in the shape it expects.",
+            next_command=_HELP,
+        ) from error
+    finally:
+        module.train(was_training)
+    if not isinstance(outputs, Tensor) or tuple(outputs.shape) != (2, classes):
+        got = (
+            f"outputs of shape {tuple(outputs.shape)}"
+            if isinstance(outputs, Tensor)
+            else f"a {type(outputs).__name__}"
+        )
+        raise CommandError(
+            f"the model {spec} gives {got} for two {inputs}; a classifier of {classes} classes "
+            f"must give (2, {classes}), one score for each class.",
+            next_command=_HELP,
+        )
+
+
+def load_weights(module: nn.Module, path: Path, *, flag: str, spec: str) -> None:
+    """Put the weights of a safetensors file into the network; every name and shape must match."""
+    stored = _read(path, flag)
+    expected = dict(module.state_dict())
+    for what, names in (
+        ("lacks", expected.keys() - stored.keys()),
+        ("has an unknown", stored.keys() - expected.keys()),
+    ):
+        if names:
+            raise CommandError(
+                f"{flag}: {path} {what} {sorted(names)[0]!r}"
+                f"{_others(len(names) - 1)}, so it holds the weights of another architecture than "
+                f"--model {spec} (whose first tensors are {', '.join(list(expected)[:3])}).",
+                next_command=_HELP,
+            )
+    for name, tensor in expected.items():
+        if stored[name].shape != tensor.shape:
+            raise CommandError(
+                f"{flag}: {name!r} has shape {tuple(stored[name].shape)} in {path} but "
+                f"{tuple(tensor.shape)} in --model {spec}: name the architecture that these "
+                "weights were trained in.",
+                next_command=_HELP,
+            )
+        if stored[name].is_floating_point() and not bool(stored[name].isfinite().all()):
+            raise CommandError(
+                f"{flag}: {name!r} in {path} contains NaN or infinity; train the network again "
+                "with a smaller learning rate.",
+                next_command=_HELP,
+            )
+    module.load_state_dict(stored)
+
+
+def _read(path: Path, flag: str) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise CommandError(
+            f"{flag}: there is no file {path}. Save the network's weights with "
+            "safetensors.torch.save_file(model.state_dict(), path).",
+            next_command=_HELP,
+        )
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, OSError) as error:
+        raise CommandError(
+            f"{flag}: {path} is not a safetensors file ({error}). Write it with "
+            "safetensors.torch.save_file(model.state_dict(), path); files of torch.save are not "
+            "read, because loading them can run code.",
+            next_command=_HELP,
+        ) from error
+
+
+def _others(count: int) -> str:
+    return f" and {count} other tensors" if count > 1 else " and 1 other tensor" if count else ""
+
+
+def _call(spec: str) -> str:
+    module, _, function = spec.partition(":")
+    return f"python -c 'import {module}; print({module}.{function}())'"

@@ -1,0 +1,26 @@
+"""The report page of a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.comparison import compare
+from nonvacuous.report import write_report
+from nonvacuous.training.events import read_events
+
+PAGE = "report.html"
+
+
+def write_page(certificate: Certificate, folder: Path) -> Path:
+    """Write report.html from the certificate and the run's history, replacing an older page."""
+    events = folder / "events.jsonl"
+    history: list[dict[str, Any]] | None = read_events(events) if events.is_file() else None
+    return write_report(
+        certificate,
+        folder / PAGE,
+        comparison=compare(certificate),
+        history=history,
+        run_folder=folder,
+    )

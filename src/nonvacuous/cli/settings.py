@@ -1,0 +1,81 @@
+"""Settings from outside the command line: flags > environment > TOML file > defaults."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cyclopts import App, Token
+from cyclopts.argument import ArgumentCollection, update_argument_collection
+
+from nonvacuous.cli.exits import UsageError
+
+PREFIX = "NONVACUOUS_"
+#: These are decided anew each time: a variable set long ago must not overwrite or resume a run.
+_NEVER_FROM_OUTSIDE = ("--force", "--resume")
+#: NONVACUOUS_DATA names the folder of the data sets, as it does for the library; and a variable is
+#: the wrong place for what the command is about.
+_VARIABLES = {"--data-dir": "NONVACUOUS_DATA", "--data": None}
+
+
+def variable_of(flag: str) -> str | None:
+    """The environment variable behind a flag, or None if there is none.
+
+    >>> variable_of("--prior-scale"), variable_of("--data-dir"), variable_of("--force")
+    ('NONVACUOUS_PRIOR_SCALE', 'NONVACUOUS_DATA', None)
+    """
+    if flag in _NEVER_FROM_OUTSIDE:
+        return None
+    return _VARIABLES.get(flag, PREFIX + flag.removeprefix("--").upper().replace("-", "_"))
+
+
+def from_environment(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Fill in what was not given as a flag from NONVACUOUS_... variables."""
+    for argument in arguments:
+        variable = variable_of(argument.name)
+        value = os.environ.get(variable) if variable is not None else None
+        if argument.tokens or variable is None or not value:
+            continue
+        parts: Iterable[str] = (value,)
+        if argument.token_count()[1]:  # takes several values
+            parts = value.replace(",", " ").split()
+        for index, part in enumerate(parts):
+            argument.append(Token(keyword=variable, value=part, source="environment", index=index))
+
+
+def from_toml(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Fill in what neither flags nor environment gave from the file named by --config."""
+    named = [argument for argument in arguments if argument.name == "--config"]
+    if not named or not named[0].tokens:
+        return
+    path = Path(named[0].tokens[-1].value).expanduser()
+    record = _read(path)
+    known = {argument.name.removeprefix("--"): argument for argument in arguments}
+    for key in record:
+        flag = key.replace("_", "-")
+        if f"--{flag}" in _NEVER_FROM_OUTSIDE or flag == "config":
+            raise UsageError(f"{path}: {key} can only be given on the command line; remove it.")
+        if flag not in known:
+            hint = ""
+            if {"examples", "split", "prior_kind"} <= record.keys():
+                hint = " This is the record that a run keeps of itself, not a file for --config."
+            raise UsageError(
+                f"{path}: there is no setting {key!r}; the settings are the flags of the command "
+                f"without the dashes: {', '.join(sorted(known))}.{hint}"
+            )
+    update_argument_collection(record, str(path), arguments, root_keys=(), allow_unknown=False)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            return tomllib.load(stream)
+    except OSError as error:
+        raise UsageError(
+            f"--config: {path} cannot be read: {error.strerror}; check the path."
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"--config: {path} is not TOML: {error}.") from error

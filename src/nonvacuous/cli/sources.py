@@ -1,0 +1,26 @@
+"""The data a command is about."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from nonvacuous.cli.exits import CommandError
+from nonvacuous.data import NAMES, Dataset, load
+from nonvacuous.errors import BadInput
+
+
+def load_data(source: str, data_dir: Path | None) -> Dataset:
+    """The data set behind --data; an error says which command shows more."""
+    try:
+        return load(source, data_dir=data_dir)
+    except BadInput as error:
+        raise CommandError(str(error), next_command=_next_command(source)) from error
+
+
+def _next_command(source: str) -> str:
+    close = difflib.get_close_matches(source.lower().replace("_", "-"), NAMES, n=1)
+    if close and source != "digits":
+        # A known name without its files, or a slip of the finger.
+        return f"nonvacuous data {'digits' if source in NAMES else close[0]}"
+    return "nonvacuous data --help"

@@ -1,0 +1,249 @@
+"""``nonvacuous verify``: somebody else's certificate, recomputed."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nonvacuous.cli.exits import DONE, VERIFICATION_FAILED, CommandError, UsageError
+from nonvacuous.cli.flags import Json, OptionalWholeNumber
+from nonvacuous.cli.folders import holds_run
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.output import (
+    narration_console,
+    result_console,
+    write_error,
+    write_json,
+    write_next,
+)
+from nonvacuous.report.terminal import printable
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from nonvacuous.certificate import Certificate
+    from nonvacuous.data import Examples
+    from nonvacuous.verify import Finding, Verification
+
+
+def verify(
+    certificate: Path,
+    run_folder: Path | None = None,
+    /,
+    *,
+    data: str | None = None,
+    data_dir: Path | None = None,
+    model: str | None = None,
+    trials: OptionalWholeNumber = None,
+    seed: OptionalWholeNumber = None,
+    threads: OptionalWholeNumber = None,
+    json: Json = False,
+) -> int:
+    """Recompute a certificate from its files, and the risk afresh where network and data are there.
+
+    Parameters
+    ----------
+    certificate
+        certificate.json, or the run folder that contains it.
+    run_folder
+        The folder of the run, if the certificate lies elsewhere.
+    data
+        The data, as for certify. A data set that the certificate calls by a built-in name is
+        found by itself.
+    data_dir
+        Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
+    model
+        The network, as for certify. Built-in ones are rebuilt by themselves; nothing that a
+        certificate names is ever imported unless you name it here.
+    trials
+        Fresh independent trials of the randomized network; 20,000 by default.
+    seed
+        Of the fresh trials; by default one that the certificate did not use.
+    threads
+        Processor threads for torch; its own choice by default.
+    """
+    path, folder = _places(certificate, run_folder)
+    if trials is not None and trials < 1:
+        raise UsageError(f"--trials must be at least 1, got --trials = {trials}.")
+    if seed is not None and seed < 0:
+        raise UsageError(f"--seed must be at least 0, got --seed = {seed}.")
+    if threads is not None and threads < 1:
+        raise UsageError(f"--threads must be at least 1, got --threads = {threads}.")
+
+    import torch
+
+    from nonvacuous.cli.narration import Narration
+    from nonvacuous.cli.stopping import stoppable
+    from nonvacuous.verify import verify as verify_certificate
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    record = _peek(path)
+    examples = _examples(record, folder, data, data_dir)
+    network = None if model is None else _network(model, examples)
+    with stoppable(), Narration() as narration:
+        verification = verify_certificate(
+            path,
+            folder,
+            model=network,
+            data=examples,
+            trials=trials,
+            seed=seed,
+            progress=narration,
+        )
+    if json:
+        write_json(_record(verification))
+    else:
+        _write_text(verification, record)
+    if verification.passed:
+        if record is not None:
+            _advise(verification, record)
+        return DONE
+    first = verification.failures[0]
+    write_error(
+        f"{first.field}: {first.detail}",
+        next_command=f"nonvacuous verify {shlex.quote(str(certificate))} --json",
+    )
+    return VERIFICATION_FAILED
+
+
+def _places(certificate: Path, run_folder: Path | None) -> tuple[Path, Path | None]:
+    """The certificate's file and the run folder, out of a file, a folder or both."""
+    if certificate.is_dir():
+        path = certificate / "certificate.json"
+        folder: Path | None = certificate if run_folder is None else run_folder
+    else:
+        path, folder = certificate, run_folder
+        if folder is None and certificate.name == "certificate.json":
+            # Written by a run beside its evidence; alone it would be checked half.
+            folder = certificate.parent if holds_run(certificate.parent) else None
+    if not path.is_file():
+        unfinished = holds_run(path.parent)
+        raise CommandError(
+            f"there is no file {path}"
+            + (": the run in this folder is not finished." if unfinished else "; check the path."),
+            next_command="nonvacuous certify --help" if unfinished else "nonvacuous verify --help",
+        )
+    if run_folder is not None and not run_folder.is_dir():
+        raise CommandError(f"there is no folder {run_folder}; check the path.")
+    return path, folder
+
+
+def _peek(path: Path) -> Certificate | None:
+    """The certificate, if it is one, for its names; the verdict is verify's alone."""
+    from nonvacuous.certificate import Certificate
+    from nonvacuous.errors import InvalidCertificate
+
+    try:
+        return Certificate.load(path)
+    except InvalidCertificate:
+        return None
+
+
+def _examples(
+    certificate: Certificate | None,
+    folder: Path | None,
+    source: str | None,
+    data_dir: Path | None,
+) -> Examples | None:
+    """The data named by --data, or a built-in set that the certificate names and that is here."""
+    from nonvacuous.cli.sources import load_data
+    from nonvacuous.errors import BadInput
+
+    say = narration_console()
+    name = None if certificate is None else certificate.data.name
+    if source is not None:
+        dataset = load_data(source, data_dir)
+    else:
+        known = _built_in(name, folder)
+        if known is None:
+            return None
+        try:
+            dataset = load_data(known, data_dir)
+        except BadInput as error:
+            say.print(printable(f"The data are not compared: {error}."), soft_wrap=True)
+            return None
+        say.print(f"Data: the built-in {known}, which the certificate names.", soft_wrap=True)
+    if dataset.test is not None and dataset.test.name == name:
+        return dataset.test
+    return dataset.train
+
+
+def _built_in(name: str | None, folder: Path | None) -> str | None:
+    """The built-in data set of that name, unless the run says that its data came from elsewhere."""
+    from nonvacuous.data import NAMES
+
+    known = None if name is None else name.removesuffix(" (test)")
+    if known not in NAMES:
+        return None
+    try:
+        settings = tomllib.loads((folder / "config.toml").read_text("utf-8")) if folder else {}
+    except (OSError, ValueError):
+        settings = {}
+    # A file of one's own may be called digits.npz.
+    return known if settings.get("source", known) in (known, name) else None
+
+
+def _advise(verification: Verification, certificate: Certificate) -> None:
+    """Which flags would let more checks be made."""
+    from nonvacuous.cli.networks import is_built_in
+
+    fields = {finding.field for finding in verification.unchecked}
+    missing = ["--data", "SOURCE"] if "data" in fields else []
+    if "model" in fields or (missing and not is_built_in(certificate.model.architecture)):
+        missing += ["--model", "MODULE:FUNCTION"]
+    if missing:
+        write_next(again(*missing))
+
+
+def _network(spec: str, examples: Examples | None) -> Any:
+    from nonvacuous.cli.networks import build_network, check_fits
+
+    if examples is None:
+        raise UsageError("--model is measured on the data: give --data too.")
+    network = build_network(spec, examples, seed=0)
+    check_fits(network, examples, spec=spec)
+    return network
+
+
+def _record(verification: Verification) -> dict[str, Any]:
+    return {
+        "source": verification.source,
+        "passed": verification.passed,
+        "status": verification.status,
+        "checked": len(verification.findings) - len(verification.unchecked),
+        "failed": [finding.field for finding in verification.failures],
+        "findings": [asdict(finding) for finding in verification.findings],
+    }
+
+
+_MARKS = {True: ("ok", "green"), False: ("FAILED", "bold red"), None: ("not checked", "yellow")}
+
+
+def _write_text(verification: Verification, certificate: Certificate | None) -> None:
+    console = result_console()
+    for finding in verification.findings:
+        console.print(_line(finding), soft_wrap=True)
+    checked = len(verification.findings) - len(verification.unchecked)
+    verdict = (
+        f"VERIFIED: {checked} checks passed"
+        if verification.passed
+        else f"NOT VERIFIED: {len(verification.failures)} of {checked} checks failed"
+    )
+    if verification.unchecked:
+        verdict += f", {len(verification.unchecked)} could not be made"
+    console.print(f"{verdict}.", soft_wrap=True)
+    if verification.passed and certificate is not None:
+        console.print(certificate.lines()[0], soft_wrap=True)
+
+
+def _line(finding: Finding) -> Text:
+    from rich.text import Text
+
+    word, style = _MARKS[finding.passed]
+    where = f" [{finding.field}]" if finding.passed is False else ""
+    detail = printable(f"{finding.name}: {finding.detail}{where}")
+    return Text.assemble((f"{word:>11}", style), f"  {detail}")

@@ -1,0 +1,131 @@
+"""A newcomer's folder: a small data set, a model file, and the command run inside it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nonvacuous.cli.app import main
+
+MODEL_FILE = """
+from torch import nn
+
+
+def build():
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def narrow():
+    return nn.Sequential(nn.Linear(11, 3))
+
+
+def four_classes():
+    return nn.Sequential(nn.Linear(12, 4))
+
+
+def normalized():
+    return nn.Sequential(nn.Linear(12, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def broken():
+    raise RuntimeError("no luck today")
+
+
+def nothing():
+    return None
+
+
+def load():
+    import numpy
+
+    stored = numpy.load("x.npz")
+    return stored["inputs"], stored["labels"]
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The one error line; nothing may have been printed as a result."""
+        lines = [line for line in self.err.splitlines() if line.startswith("Error: ")]
+        assert len(lines) == 1, self.err
+        assert "Traceback" not in self.err
+        return lines[0]
+
+    @property
+    def next(self) -> str:
+        """The command that the last line says to try."""
+        last = self.err.strip().splitlines()[-1]
+        assert last.startswith("Next:  "), self.err
+        return last.removeprefix("Next:  ")
+
+
+Invoke = Callable[..., Outcome]
+
+
+def blobs(examples: int = 240, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Three clouds of points in twelve dimensions, easy to tell apart."""
+    generator = np.random.default_rng(seed)
+    centers = np.random.default_rng(99).normal(size=(3, 12)) * 2
+    labels = generator.integers(0, 3, examples)
+    inputs = centers[labels] + generator.normal(size=(examples, 12))
+    return inputs.astype(np.float32), labels
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with x.npz and my_model.py in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NONVACUOUS_DATA", raising=False)
+    inputs, labels = blobs()
+    np.savez(tmp_path / "x.npz", inputs=inputs, labels=labels)
+    (tmp_path / "my_model.py").write_text(MODEL_FILE)
+    sys.modules.pop("my_model", None)
+    yield tmp_path
+    sys.modules.pop("my_model", None)
+
+
+@pytest.fixture
+def invoke(capfd: pytest.CaptureFixture[str]) -> Invoke:
+    """Run one command and give back its exit code and what it wrote."""
+
+    def call(*words: str | Path) -> Outcome:
+        capfd.readouterr()
+        code = main([str(word) for word in words])
+        captured = capfd.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return call
+
+
+#: A run of a fraction of a second on the data above.
+QUICK = {
+    "--data": "x.npz",
+    "--model": "mlp:8",
+    "--trials": "500",
+    "--epochs": "2",
+    "--prior-epochs": "3",
+    "--no-report": "",
+}
+
+
+@pytest.fixture
+def quick() -> Callable[..., list[str]]:
+    """The words of a quick run; flags are changed by name, or left out with None."""
+
+    def words(*extra: str, **changes: str | None) -> list[str]:
+        flags = QUICK | {"--" + name.replace("_", "-"): value for name, value in changes.items()}
+        given = [(flag, value) for flag, value in flags.items() if value is not None]
+        return ["certify", *(word for pair in given for word in pair if word), *extra]
+
+    return words

@@ -1,0 +1,197 @@
+"""The command line as a program: streams, exit codes, help, errors, and how quickly it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import nonvacuous
+from nonvacuous.cli import exits
+from nonvacuous.cli.app import app, main
+from nonvacuous.errors import BadInput, InvalidCertificate, Unsupported
+
+BOUND = ["bound", "--risk", "0.02", "--kl", "5000", "--examples", "60000"]
+RUN = "import sys; from nonvacuous.cli.app import main; sys.exit(main())"
+
+
+def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", RUN, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+        timeout=60,
+    )
+
+
+def commands() -> list[str]:
+    return [name for name in app if not name.startswith("-")]
+
+
+def test_version(capsys):
+    assert main(["--version"]) == exits.DONE
+    assert capsys.readouterr().out.strip() == f"nonvacuous {nonvacuous.__version__}"
+
+
+def test_alone_it_shows_help(capsys):
+    assert main([]) == exits.DONE
+    captured = capsys.readouterr()
+    assert "Usage: nonvacuous COMMAND" in captured.out
+    assert captured.err == ""
+
+
+@pytest.mark.parametrize("command", [None, *commands()])
+def test_every_help_ends_with_an_example_that_names_the_command(capsys, command):
+    assert main([command, "--help"] if command else ["--help"]) == exits.DONE
+    lines = capsys.readouterr().out.rstrip().splitlines()
+    assert "Example:" in lines
+    example = " ".join(lines[lines.index("Example:") + 1 :]).strip()
+    assert example.startswith(f"nonvacuous {command}" if command else "nonvacuous ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bond"],
+        ["bound", "--examples", "10", "--no-such-flag", "3"],
+        ["bound", "--risk", "0.1", "--kl", "3"],
+        ["bound", "--risk", "much", "--kl", "3", "--examples", "10"],
+        ["--no-such-flag"],
+    ],
+)
+def test_usage_errors_are_short_exit_2_and_name_the_next_command(capsys, arguments):
+    assert main(arguments) == exits.USAGE
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.strip().splitlines()
+    assert lines[0].startswith("Error: ")
+    assert lines[-1].startswith("Next:  nonvacuous")
+    assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BadInput("the file x is empty"), exits.FAILED),
+        (exits.UsageError("--kl is negative"), exits.USAGE),
+        (Unsupported("layer 3 is a lambda"), exits.FAILED),
+        (InvalidCertificate("the digest does not match [red]"), exits.FAILED),
+        (exits.UsageError("no", next_command="nonvacuous data list"), exits.USAGE),
+    ],
+)
+def test_library_errors_become_one_message(monkeypatch, capsys, error, code):
+    def fail(*_arguments, **_settings):
+        raise error
+
+    monkeypatch.setattr("nonvacuous.cli.bound._calculate", fail)
+    expected = exits.USAGE if isinstance(error, BadInput) else code
+    assert main(BOUND) == expected
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    message, following = captured.err.strip().splitlines()
+    assert message == f"Error: {error}"
+    assert following.startswith("Next:  nonvacuous ")
+    if getattr(error, "next_command", None):
+        assert following.endswith("nonvacuous data list")
+
+
+def test_a_bug_is_not_dressed_up_as_a_message(monkeypatch):
+    def fail(**_settings):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("nonvacuous.cli.bound._calculate", fail)
+    with pytest.raises(ZeroDivisionError):
+        main(BOUND)
+
+
+def test_interruption(monkeypatch, capsys):
+    def interrupt(**_settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nonvacuous.cli.bound._calculate", interrupt)
+    assert main(BOUND) == exits.INTERRUPTED
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_piped_output_has_no_escape_codes():
+    done = program(*BOUND, TERM="xterm-256color")
+    assert done.returncode == exits.DONE
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+    assert "seeger" in done.stdout
+
+
+def test_color_on_a_terminal_unless_no_color():
+    pty = pytest.importorskip("pty")
+
+    def on_a_terminal(**environment: str) -> str:
+        primary, secondary = pty.openpty()
+        surroundings = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "CI"}}
+        surroundings |= {"TERM": "xterm-256color", **environment}
+        process = subprocess.Popen(
+            [sys.executable, "-c", RUN, "bond"],
+            stdout=secondary,
+            stderr=secondary,
+            env=surroundings,
+        )
+        os.close(secondary)
+        chunks = []
+        while True:
+            try:
+                chunk = os.read(primary, 4096)
+            except OSError:
+                break
+            if not chunk:
+                break
+            chunks.append(chunk)
+        os.close(primary)
+        assert process.wait(timeout=60) == exits.USAGE
+        return b"".join(chunks).decode()
+
+    red = "31m"
+    assert red in on_a_terminal()
+    assert red not in on_a_terminal(NO_COLOR="1")
+
+
+def test_a_terminal_without_unicode_gets_question_marks():
+    done = program(*BOUND, PYTHONIOENCODING="ascii")
+    assert done.returncode == exits.DONE, done.stderr
+    assert "PAC-Bayes-kl, ?(n)" in done.stdout
+
+
+def test_a_closed_pipe_is_not_an_error_message():
+    script = f"{sys.executable} -c '{RUN}' {' '.join(BOUND)} | true"
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--version"], ["--help"], BOUND, *([command, "--help"] for command in commands())],
+)
+def test_quick_commands_do_not_load_the_heavy_libraries(arguments):
+    script = (
+        "import json, sys; from nonvacuous.cli.app import main; "
+        f"code = main({arguments!r}); "
+        "heavy = {'torch', 'matplotlib', 'sklearn', 'pydantic', 'jinja2', 'pyarrow'}; "
+        "print(json.dumps([code, sorted(heavy & set(sys.modules))]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == [exits.DONE, []]
+
+
+def test_help_of_the_program_does_not_load_numpy():
+    script = (
+        "import sys; from nonvacuous.cli.app import main; "
+        "main([]); assert 'numpy' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=60)

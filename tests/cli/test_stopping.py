@@ -1,0 +1,56 @@
+"""Ctrl-C and the signal TERM: the folder stays usable and the message says how to go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from nonvacuous.cli import exits
+
+RUN = "import sys; from nonvacuous.cli.app import main; sys.exit(main())"
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, exits.INTERRUPTED), (signal.SIGTERM, exits.TERMINATED)],
+)
+def test_a_signal_during_training_leaves_a_folder_to_go_on_with(place, invoke, quick, number, code):
+    # So long that the signal always finds it at work; --force shows that going on leaves it out.
+    words = quick("--out", "my runs/r", "--force", epochs="1000000")
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stderr is not None and process.stdout is not None
+    for line in process.stderr:
+        if line.startswith("training the posterior"):
+            break
+    process.send_signal(number)
+    rest = process.stderr.read()
+    assert process.stdout.read() == ""
+    assert process.wait(timeout=60) == code
+    assert "Traceback" not in rest
+    message, following = rest.strip().splitlines()[-2:]
+    assert message.startswith("Error: stopped. my runs/r keeps everything")
+    expected = quick("--out", "'my runs/r'", "--resume", epochs="1000000")
+    assert following == "Next:  nonvacuous " + " ".join(expected)
+    assert (place / "my runs/r/posterior.checkpoint").exists()
+    # The folder belongs to that run: nothing else may begin in it unasked.
+    assert invoke(*quick("--out", "my runs/r")).code == exits.USAGE
+
+
+def test_a_stop_before_anything_was_done(monkeypatch, invoke):
+    def stop(*_arguments, **_settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nonvacuous.cli.sources.load", stop)
+    done = invoke("data", "digits")
+    assert done.code == exits.INTERRUPTED
+    assert done.next == "nonvacuous data --help"
