@@ -1,0 +1,150 @@
+"""Batch normalization in evaluation mode, folded into the layer before it: the same function."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from nonvacuous.errors import BadInput, WrongMode
+from nonvacuous.networks.capture import Example, capture
+from nonvacuous.networks.layer_graph import LayerGraph, Node
+
+
+class ChannelAffine(nn.Module):
+    """Each channel times its own factor plus its own shift: a depthwise 1 x 1 convolution.
+
+    What a batch normalization becomes when no layer stands directly before it.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight)
+        self.bias = nn.Parameter(bias)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Inputs of shape (n, c) or (n, c, ...)."""
+        shape = (-1, *([1] * (inputs.dim() - 2)))
+        return inputs * self.weight.view(shape) + self.bias.view(shape)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A batch normalization and the layer into which it folds ("" where there is none)."""
+
+    normalization: str
+    layer: str
+
+
+def fold_batch_norm(module: nn.Module, example: Example) -> nn.Module:
+    """A copy of a network in evaluation mode without batch normalization: the same function.
+
+    Where a convolution or a linear layer stands directly before it, and nothing else reads that
+    layer's output, the normalization disappears into the layer's weight and bias. Elsewhere (after
+    a sum, a concatenation, an activation) it becomes a factor and a shift per channel.
+
+    Do this before training a posterior or stating a prior: both must live on the folded weights.
+
+    module    the network; it is not changed
+    example   an input such as it will get, as for capture
+    """
+    if not isinstance(module, nn.Module):
+        raise BadInput(f"fold_batch_norm needs a torch.nn.Module, not {type(module).__name__}")
+    names = {name for name, m in module.named_modules() if isinstance(m, _BatchNorm)}
+    if not names:
+        return copy.deepcopy(module)
+    for name in sorted(names):
+        if module.get_submodule(name).running_mean is None:
+            raise WrongMode(
+                f"{name or 'the network'} keeps no running statistics (track_running_stats="
+                "False): its predictions depend on the batch, and there is nothing to fold"
+            )
+    pairs = _pairs(module, capture(module, example), names)
+    result = copy.deepcopy(module)
+    for pair in pairs:
+        normalization = result.get_submodule(pair.normalization)
+        assert isinstance(normalization, _BatchNorm)
+        factor, shift = _affine(normalization)
+        if pair.layer:
+            _fold_into(result.get_submodule(pair.layer), factor, shift)
+            replacement: nn.Module = nn.Identity()
+        else:
+            reference = normalization.running_mean
+            assert reference is not None
+            replacement = ChannelAffine(factor.to(reference), shift.to(reference))
+        replacement.eval()
+        if not pair.normalization:
+            return replacement
+        parent, _, own = pair.normalization.rpartition(".")
+        setattr(result.get_submodule(parent), own, replacement)
+    return result
+
+
+def _pairs(module: nn.Module, graph: LayerGraph, names: set[str]) -> list[_Pair]:
+    nodes = {node.name: node for node in graph.nodes}
+    uses: dict[str, int] = {}
+    for reference in [r for node in graph.nodes for r in node.references] + list(graph.outputs):
+        uses[reference.name] = uses.get(reference.name, 0) + 1
+    calls: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        if node.op.startswith(("aten.batch_norm", "aten._native_batch_norm_legit")):
+            statistics = node.arguments["running_mean"]
+            owner = getattr(statistics, "name", "").rpartition(".")[0]
+            calls.setdefault(owner, []).append(node)
+    pairs = []
+    for name in [n for n, _ in module.named_modules() if n in names]:
+        layer = ""
+        found = calls.get(name, [])
+        before = nodes.get(found[0].inputs[0]) if len(found) == 1 and found[0].inputs else None
+        if before is not None and uses[before.name] == 1 and before.parameters:
+            owner = before.parameters[0].rpartition(".")[0]
+            if _foldable(module, owner, before, uses):
+                layer = owner
+        pairs.append(_Pair(name, layer))
+    return pairs
+
+
+def _foldable(module: nn.Module, owner: str, node: Node, uses: dict[str, int]) -> bool:
+    """Whether the node is the one call of a plain layer whose weights nobody else uses."""
+    layer = module.get_submodule(owner)
+    if type(layer) not in (
+        nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d,
+        nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+    ):  # fmt: skip
+        return False
+    # A linear layer on (n, length, c) would need its channels moved: only (n, c) folds.
+    if isinstance(layer, nn.Linear) and len(node.shape) != 2:
+        return False
+    return all(uses[name] == 1 for name in node.parameters)
+
+
+def _affine(normalization: _BatchNorm) -> tuple[Tensor, Tensor]:
+    """The factor and the shift per channel, in float64."""
+    mean, variance = normalization.running_mean, normalization.running_var
+    assert mean is not None and variance is not None
+    factor = torch.rsqrt(variance.double() + normalization.eps)
+    if normalization.weight is not None:
+        factor = factor * normalization.weight.detach().double()
+    shift = -mean.double() * factor
+    if normalization.bias is not None:
+        shift = shift + normalization.bias.detach().double()
+    return factor, shift
+
+
+def _fold_into(layer: nn.Module, factor: Tensor, shift: Tensor) -> None:
+    assert isinstance(layer, nn.Linear | _ConvNd)
+    weight = layer.weight.detach().double()
+    if isinstance(layer, _ConvTransposeNd):
+        # [in, out per group, ...]: the inputs run through the groups, and so do the outputs.
+        grouped = weight.view(layer.groups, -1, *weight.shape[1:])
+        spread = factor.view(layer.groups, 1, -1, *([1] * (weight.dim() - 2)))
+        folded = (grouped * spread).view_as(weight)
+    else:
+        folded = weight * factor.view(-1, *([1] * (weight.dim() - 1)))
+    bias = shift if layer.bias is None else layer.bias.detach().double() * factor + shift
+    layer.weight = nn.Parameter(folded.to(layer.weight.dtype))
+    layer.bias = nn.Parameter(bias.to(layer.weight.dtype))

@@ -1,0 +1,289 @@
+"""The logarithm of the positive factor by which each element of a tensor is multiplied.
+
+It is a sum of terms, and each term looks up one unknown ("label") per position along some of the
+tensor's axes: hidden channels of an image [n, c, h, w] have one term with labels along axis 1.
+Label 0 means the factor 1. Nothing here knows which labels are equal; see `equations`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from nonvacuous.networks.layer_graph import Shape
+
+Power = int | Fraction
+PINNED = 0
+"""The label of everything that keeps the factor 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """power · labels, spread over the axes on which it does not depend.
+
+    labels   as many dimensions as the tensor, of size 1 on the axes on which nothing depends
+    axes     the axes on which the labels depend (one of size 1 may be among them)
+    """
+
+    power: Power
+    labels: np.ndarray
+    axes: frozenset[int]
+
+
+@dataclass(frozen=True, eq=False)
+class LogScale:
+    """The sum of terms for a tensor of this shape; no terms: it does not scale at all.
+
+    weight   the weight that this is (or is a view of), "" for anything else
+    """
+
+    shape: Shape
+    terms: tuple[Term, ...] = ()
+    weight: str = ""
+
+    @property
+    def dimensions(self) -> int:
+        return len(self.shape)
+
+    def axis(self, axis: int) -> int:
+        """An axis counted from the end, counted from the front."""
+        return axis % self.dimensions if self.dimensions else 0
+
+    def times(self, other: LogScale) -> LogScale:
+        """Of the elementwise product of two tensors that broadcast: scales add."""
+        shape = np.broadcast_shapes(self.shape, other.shape)
+        left, right = self.broadcast_to(shape), other.broadcast_to(shape)
+        return LogScale(shape, _merged((*left.terms, *right.terms)))
+
+    def power(self, exponent: float | Fraction) -> LogScale:
+        """Of the tensor raised elementwise to a power: a homogeneous function of that degree."""
+        exact = as_power(exponent)
+        if exact == 0:
+            return LogScale(self.shape)
+        terms = tuple(Term(_plain(t.power * exact), t.labels, t.axes) for t in self.terms)
+        return LogScale(self.shape, terms, self.weight if exact == 1 else "")
+
+    def over(self, other: LogScale) -> LogScale:
+        """Of the elementwise quotient."""
+        return self.times(other.power(-1))
+
+    def broadcast_to(self, shape: Sequence[int]) -> LogScale:
+        """New axes in front and stretched axes of size 1: nothing depends on either."""
+        shape = tuple(shape)
+        added = len(shape) - self.dimensions
+        sizes = (1,) * added + self.shape
+        stretched = {k for k, (old, new) in enumerate(zip(sizes, shape, strict=True)) if old != new}
+        terms = tuple(
+            Term(
+                t.power,
+                t.labels.reshape((1,) * added + t.labels.shape),
+                frozenset(a + added for a in t.axes) - stretched,
+            )
+            for t in self.terms
+        )
+        return LogScale(shape, terms, self.weight)
+
+    def permute(self, order: Sequence[int]) -> LogScale:
+        """Axes in another order."""
+        order = [self.axis(axis) for axis in order]
+        places = {old: new for new, old in enumerate(order)}
+        terms = tuple(
+            Term(t.power, t.labels.transpose(order), frozenset(places[a] for a in t.axes))
+            for t in self.terms
+        )
+        return LogScale(tuple(self.shape[a] for a in order), terms, self.weight)
+
+    def take(self, axis: int, positions: np.ndarray | Sequence[int]) -> LogScale:
+        """Some positions along an axis, in this order."""
+        axis = self.axis(axis)
+        positions = np.asarray(positions, dtype=np.int64)
+        terms = tuple(
+            Term(t.power, t.labels.take(positions, axis), t.axes) if t.labels.shape[axis] > 1 else t
+            for t in self.terms
+        )
+        shape = (*self.shape[:axis], len(positions), *self.shape[axis + 1 :])
+        return LogScale(shape, terms, self.weight)
+
+    def select(self, axis: int, position: int) -> LogScale:
+        """One position along an axis, which disappears."""
+        axis = self.axis(axis)
+        return self.take(axis, [position % self.shape[axis]]).squeeze(axis)
+
+    def squeeze(self, axis: int) -> LogScale:
+        """Without an axis of size 1."""
+        axis = self.axis(axis)
+        terms = tuple(
+            Term(
+                t.power,
+                t.labels.squeeze(axis),
+                frozenset(a - (a > axis) for a in t.axes if a != axis),
+            )
+            for t in self.terms
+        )
+        return LogScale((*self.shape[:axis], *self.shape[axis + 1 :]), terms, self.weight)
+
+    def unsqueeze(self, axis: int) -> LogScale:
+        """With a new axis of size 1, on which nothing depends."""
+        axis = axis % (self.dimensions + 1)
+        terms = tuple(
+            Term(
+                t.power,
+                np.expand_dims(t.labels, axis),
+                frozenset(a + (a >= axis) for a in t.axes),
+            )
+            for t in self.terms
+        )
+        return LogScale((*self.shape[:axis], 1, *self.shape[axis:]), terms, self.weight)
+
+    def reshape(self, shape: Sequence[int]) -> LogScale:
+        """Rearranged in memory order: merged axes list every pair of positions."""
+        blocks = _blocks(self.shape, tuple(shape))
+        terms = tuple(_reshaped(t, self.shape, tuple(shape), blocks) for t in self.terms)
+        return LogScale(tuple(shape), terms, self.weight)
+
+    def split(self, axis: int, sizes: Sequence[int]) -> LogScale:
+        """One axis seen as several; what depended on it depends on each, also one of size 1."""
+        axis = self.axis(axis)
+        sizes = tuple(sizes)
+        added = len(sizes) - 1
+        parts = set(range(axis, axis + len(sizes)))
+        terms = []
+        for t in self.terms:
+            own = sizes if t.labels.shape[axis] > 1 else (1,) * len(sizes)
+            labels = t.labels.reshape((*t.labels.shape[:axis], *own, *t.labels.shape[axis + 1 :]))
+            axes = {a + added * (a > axis) for a in t.axes if a != axis}
+            axes |= parts if axis in t.axes else set()
+            single = {a for a in axes if labels.shape[a] == 1}
+            terms.append(_compressed(Term(t.power, labels, frozenset(axes)), keep=single))
+        shape = (*self.shape[:axis], *sizes, *self.shape[axis + 1 :])
+        return LogScale(shape, tuple(terms), self.weight)
+
+    def repeat_along(self, axis: int, times: int) -> LogScale:
+        """Every position along an axis repeated, neighbors together."""
+        axis = self.axis(axis)
+        return self.take(axis, np.repeat(np.arange(self.shape[axis]), times))
+
+
+def as_power(value: float | Fraction) -> Power:
+    """An exponent as an exact number: 0.3333333333333333 is meant to be one third."""
+    if isinstance(value, int | Fraction):
+        return _plain(Fraction(value))
+    simple = Fraction(value).limit_denominator(1000)
+    return _plain(simple if abs(float(simple) - value) < 1e-14 else Fraction(value))
+
+
+def concatenate(scales: Sequence[LogScale], axis: int) -> LogScale:
+    """Of tensors laid one after the other along an axis."""
+    axis = scales[0].axis(axis)
+    total = sum(scale.shape[axis] for scale in scales)
+    shape = (*scales[0].shape[:axis], total, *scales[0].shape[axis + 1 :])
+    slots: dict[tuple[Power, int], dict[int, Term]] = {}
+    for k, scale in enumerate(scales):
+        seen: dict[Power, int] = {}
+        for term in scale.terms:
+            slot = seen.get(term.power, 0)
+            seen[term.power] = slot + 1
+            slots.setdefault((term.power, slot), {})[k] = term
+    terms = []
+    for (power, _), parts in slots.items():
+        axes = frozenset().union(*(t.axes for t in parts.values())) | {axis}
+        sizes = np.broadcast_shapes(
+            *(_without(t.labels, axis).shape for t in parts.values()), (1,) * (len(shape) - 1)
+        )
+        pieces = []
+        for k, scale in enumerate(scales):
+            piece = (*sizes[:axis], scale.shape[axis], *sizes[axis:])
+            labels = parts[k].labels if k in parts else np.full((1,) * len(shape), PINNED)
+            pieces.append(np.broadcast_to(labels, piece))
+        terms.append(_compressed(Term(power, np.concatenate(pieces, axis), axes), keep=set()))
+    return LogScale(shape, tuple(terms))
+
+
+def _without(labels: np.ndarray, axis: int) -> np.ndarray:
+    return labels.take(0, axis)
+
+
+def _plain(power: Power) -> Power:
+    return int(power) if Fraction(power).denominator == 1 else power
+
+
+def _merged(terms: Sequence[Term]) -> tuple[Term, ...]:
+    """Terms with the same labels become one, with the sum of their powers."""
+    merged: list[Term] = []
+    for term in terms:
+        for k, other in enumerate(merged):
+            if term.axes == other.axes and np.array_equal(term.labels, other.labels):
+                merged[k] = Term(_plain(term.power + other.power), other.labels, other.axes)
+                break
+        else:
+            merged.append(term)
+    return tuple(term for term in merged if term.power != 0)
+
+
+def _blocks(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
+    """The finest pairing of runs of old axes with runs of new axes of the same total size."""
+    blocks: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        if i < len(old) and j < len(new) and old[i] == new[j]:
+            blocks.append(([i], [j]))
+            i, j = i + 1, j + 1
+        elif i < len(old) and old[i] == 1:
+            blocks.append(([i], []))
+            i += 1
+        elif j < len(new) and new[j] == 1:
+            blocks.append(([], [j]))
+            j += 1
+        else:
+            left, right = [i], [j]
+            while (a := math.prod(old[k] for k in left)) != (b := math.prod(new[k] for k in right)):
+                if a < b:
+                    left.append(left[-1] + 1)
+                else:
+                    right.append(right[-1] + 1)
+            blocks.append((left, right))
+            i, j = left[-1] + 1, right[-1] + 1
+    return blocks
+
+
+def _reshaped(
+    term: Term, old: Shape, new: Shape, blocks: list[tuple[list[int], list[int]]]
+) -> Term:
+    """Spread the labels over every block of axes on which they depend, then regroup them."""
+    spread = list(term.labels.shape)
+    target = [1] * len(new)
+    axes: set[int] = set()
+    keep: set[int] = set()
+    for left, right in blocks:
+        if not term.axes & set(left):
+            continue
+        if len(left) == len(right) == 1:
+            target[right[0]] = term.labels.shape[left[0]]
+            axes.add(right[0])
+            keep.add(right[0])
+            continue
+        for a in left:
+            spread[a] = old[a]
+        for b in right:
+            target[b] = new[b]
+            axes.add(b)
+    labels = np.broadcast_to(term.labels, spread).reshape(target)
+    return _compressed(Term(term.power, labels, frozenset(axes)), keep=keep)
+
+
+def _compressed(term: Term, *, keep: set[int]) -> Term:
+    """Without the axes along which the labels turn out to be all the same."""
+    labels, axes = term.labels, set(term.axes)
+    for axis in sorted(term.axes - keep):
+        if labels.shape[axis] == 1:
+            axes.discard(axis)
+            continue
+        first = labels.take([0], axis)
+        if np.array_equal(np.broadcast_to(first, labels.shape), labels):
+            labels = first
+            axes.discard(axis)
+    return Term(term.power, labels, frozenset(axes))

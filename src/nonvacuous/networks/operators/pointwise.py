@@ -1,0 +1,228 @@
+"""Elementwise operators: activations, sums, products, powers, comparisons."""
+
+from __future__ import annotations
+
+from nonvacuous.networks.log_scale import LogScale
+from nonvacuous.networks.operators.passage import Passage
+from nonvacuous.networks.operators.registry import register_operator
+
+BOUNDED_REMEDY = (
+    "The scales of its input stay at 1; an activation with f(λx) = λ f(x), such as ReLU or "
+    "LeakyReLU, would let them pass"
+)
+
+
+@register_operator(
+    "aten.relu",
+    "aten.leaky_relu",
+    "aten.abs",
+    "aten.neg",
+    "aten.clone",
+    "aten.contiguous",
+    "aten.detach",
+    "aten.alias",
+    "aten.dropout",
+    "aten.feature_dropout",
+    "aten.alpha_dropout",
+    "aten.feature_alpha_dropout",
+    "aten.lift_fresh_copy",
+    "aten.positive",
+    "aten.rrelu",
+)
+def degree_one(passage: Passage) -> LogScale:
+    """f(λx) = λ f(x): the scale of the (first) argument passes unchanged.
+
+    Dropout and randomized ReLU are here because capture refuses them in training mode.
+    """
+    argument = next(iter(passage.node.arguments))
+    scale = passage.scale(argument)
+    return LogScale(passage.shape, scale.terms, scale.weight if _is_view(passage) else "")
+
+
+def _is_view(passage: Passage) -> bool:
+    return passage.node.op.split(".")[1] in ("clone", "contiguous", "detach", "alias")
+
+
+@register_operator("aten.prelu")
+def prelu(passage: Passage) -> LogScale:
+    """The slopes multiply, so they must keep their values; the input passes."""
+    passage.pin(passage.scale("weight"), "a slope keeps its value")
+    return LogScale(passage.shape, passage.scale("self").terms)
+
+
+@register_operator(
+    "aten.gelu",
+    "aten.silu",
+    "aten.sigmoid",
+    "aten.tanh",
+    "aten.relu6",
+    "aten.hardtanh",
+    "aten.hardswish",
+    "aten.hardsigmoid",
+    "aten.elu",
+    "aten.celu",
+    "aten.selu",
+    "aten.softplus",
+    "aten.log_sigmoid",
+    "aten.mish",
+    "aten.softmax",
+    "aten._softmax",
+    "aten._safe_softmax",
+    "aten.log_softmax",
+    "aten._log_softmax",
+    "aten.exp",
+    "aten.log",
+    "aten.log1p",
+    "aten.sin",
+    "aten.cos",
+    "aten.erf",
+    "aten.hardshrink",
+    "aten.softshrink",
+    "aten.logsumexp",
+    "aten.round",
+    "aten.floor",
+    "aten.ceil",
+)
+def not_homogeneous(passage: Passage) -> LogScale:
+    """f(λx) is not λ f(x): nothing passes."""
+    name = passage.node.op.split(".")[1]
+    passage.pin_all(f"{name} of a scaled number is not a scaled {name}", BOUNDED_REMEDY)
+    return LogScale(passage.shape)
+
+
+@register_operator("aten.clamp", "aten.clamp_min", "aten.clamp_max")
+def clamp(passage: Passage) -> LogScale:
+    """A bound at 0 (or none) scales with anything; another one does not."""
+    bounds = [passage.attribute(name) for name in ("min", "max")]
+    if any(bound not in (None, 0) for bound in bounds):
+        return not_homogeneous(passage)
+    return LogScale(passage.shape, passage.scale("self").terms)
+
+
+@register_operator("aten.threshold")
+def threshold(passage: Passage) -> LogScale:
+    if passage.attribute("threshold") != 0 or passage.attribute("value") != 0:
+        return not_homogeneous(passage)
+    return LogScale(passage.shape, passage.scale("self").terms)
+
+
+@register_operator("aten.add", "aten.sub", "aten.rsub")
+def add(passage: Passage) -> LogScale:
+    """Only what scales alike can be added."""
+    other = passage.node.arguments["other"]
+    if other == 0 and not passage.node.op.startswith("aten.rsub"):
+        return passage.scale("self")
+    return passage.tie(passage.scale("self"), passage.scale("other"))
+
+
+@register_operator("aten.maximum", "aten.minimum", "aten.fmax", "aten.fmin")
+def extreme(passage: Passage) -> LogScale:
+    return passage.tie(passage.scale("self"), passage.scale("other"))
+
+
+@register_operator("aten.mul")
+def multiply(passage: Passage) -> LogScale:
+    """Scales multiply: a gate that does not scale lets the value's scale pass."""
+    return passage.scale("self").times(passage.scale("other"))
+
+
+@register_operator("aten.div")
+def divide(passage: Passage) -> LogScale:
+    if passage.attribute("rounding_mode") is not None:
+        return not_homogeneous(passage)
+    return passage.scale("self").over(passage.scale("other"))
+
+
+@register_operator("aten.pow.Tensor_Scalar")
+def power(passage: Passage) -> LogScale:
+    exponent = passage.attribute("exponent")
+    if not isinstance(exponent, int | float):
+        return not_homogeneous(passage)
+    return passage.scale("self").power(exponent)
+
+
+@register_operator("aten.square")
+def square(passage: Passage) -> LogScale:
+    return passage.scale("self").power(2)
+
+
+@register_operator("aten.sqrt")
+def square_root(passage: Passage) -> LogScale:
+    return passage.scale("self").power(0.5)
+
+
+@register_operator("aten.rsqrt")
+def reciprocal_square_root(passage: Passage) -> LogScale:
+    return passage.scale("self").power(-0.5)
+
+
+@register_operator("aten.reciprocal")
+def reciprocal(passage: Passage) -> LogScale:
+    return passage.scale("self").power(-1)
+
+
+@register_operator("aten.sign", "aten.sgn")
+def sign(passage: Passage) -> LogScale:
+    """A sign does not notice a positive factor."""
+    return LogScale(passage.shape)
+
+
+@register_operator("aten.gt", "aten.ge", "aten.lt", "aten.le", "aten.eq", "aten.ne")
+def compare(passage: Passage) -> LogScale:
+    """A comparison with 0, or between tensors that scale alike, does not notice the scale."""
+    if passage.has("other"):
+        passage.tie(passage.scale("self"), passage.scale("other"))
+    elif passage.attribute("other") != 0:
+        return not_homogeneous(passage)
+    return LogScale(passage.shape)
+
+
+_SCALE_FREE = (0, float("inf"), -float("inf"))
+"""Numbers that are the same after multiplication by any positive factor."""
+
+
+@register_operator("aten.where")
+def where(passage: Passage) -> LogScale:
+    """One of two tensors at each position; 0 and the infinities go with anything."""
+    passage.pin(passage.scale("condition"), "a condition does not scale")
+    scales = [
+        passage.scale(name)
+        for name in ("self", "other")
+        if passage.has(name) or passage.attribute(name) not in _SCALE_FREE
+    ]
+    scale = passage.tie(*scales) if scales else LogScale(())
+    return LogScale(passage.shape, scale.broadcast_to(passage.shape).terms)
+
+
+@register_operator("aten.masked_fill")
+def masked_fill(passage: Passage) -> LogScale:
+    """0 and the infinities are the same after scaling; another filling is not."""
+    passage.pin(passage.scale("mask"), "a mask does not scale")
+    if passage.has("value") or passage.attribute("value") not in _SCALE_FREE:
+        return not_homogeneous(passage)
+    return LogScale(passage.shape, passage.scale("self").broadcast_to(passage.shape).terms)
+
+
+@register_operator("aten.to", "aten._to_copy", "aten.type_as")
+def convert(passage: Passage) -> LogScale:
+    """Another number format keeps the scale, unless it keeps whole numbers only."""
+    if not passage.node.floating[0]:
+        return not_homogeneous(passage)
+    scale = passage.scale("self")
+    return LogScale(passage.shape, scale.terms, scale.weight)
+
+
+@register_operator(
+    "aten._assert_tensor_metadata",
+    "aten.ones_like",
+    "aten.zeros_like",
+    "aten.full_like",
+    "aten.new_ones",
+    "aten.new_zeros",
+    "aten.new_full",
+)
+def shape_only(passage: Passage) -> LogScale:
+    """The result depends on the shape of the argument, not on its values."""
+    if passage.has("fill_value"):
+        passage.pin(passage.scale("fill_value"), "a filling does not scale")
+    return LogScale(passage.shape)

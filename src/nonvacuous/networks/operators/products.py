@@ -1,0 +1,188 @@
+"""Sums of products: linear layers, convolutions, matrix products, einsum.
+
+What writes a channel multiplies it by λ, what reads it divides by λ.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from nonvacuous.networks.layer_graph import Argument, Shape
+from nonvacuous.networks.log_scale import LogScale
+from nonvacuous.networks.operators.passage import Passage, along
+from nonvacuous.networks.operators.registry import register_operator
+
+Names = Sequence[str]
+
+
+def _sum_of_products(
+    passage: Passage, arguments: Sequence[Argument], names: Sequence[Names], result: Names
+) -> LogScale:
+    """The scale of an einsum; a weight that is met for the first time gets one unknown per
+    position that it writes and one per position that it reads."""
+    operands = []
+    for k, (argument, own) in enumerate(zip(arguments, names, strict=True)):
+        others = {name for j, each in enumerate(names) if j != k for name in each}
+        written = [a for a, name in enumerate(own) if name in result]
+        read = [a for a, name in enumerate(own) if name not in result]
+        shape = passage.shape_of(argument)
+        layout: list[tuple[tuple[int, ...], np.ndarray]] = []
+        if written:
+            layout.append(along(shape, written))
+        if read:
+            shared = [a for a in written if own[a] in others]
+            layout.append(along(shape, [*shared, *read]))
+        operands.append((passage.scale_of(argument, layout), own))
+    return passage.product(operands, result)
+
+
+def _with_bias(passage: Passage, scale: LogScale, name: str = "bias") -> LogScale:
+    return passage.tie(scale, passage.scale(name)) if passage.has(name) else scale
+
+
+@register_operator("aten.linear")
+def linear(passage: Passage) -> LogScale:
+    arguments = [passage.node.arguments[name] for name in ("input", "weight")]
+    front = [f"n{k}" for k in range(len(passage.shape_of(arguments[0])) - 1)]
+    weight = ["o", "i"] if len(passage.shape_of(arguments[1])) == 2 else ["i"]
+    result = [*front, *weight[:-1]]
+    scale = _sum_of_products(passage, arguments, [[*front, "i"], weight], result)
+    return _with_bias(passage, scale)
+
+
+@register_operator("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.vdot")
+def matmul(passage: Passage) -> LogScale:
+    left, right = list(passage.node.arguments.values())[:2]
+    return _matrix_product(passage, left, right)
+
+
+def _matrix_product(passage: Passage, left: Argument, right: Argument) -> LogScale:
+    dimensions = [len(passage.shape_of(argument)) for argument in (left, right)]
+    batch = max(*dimensions, 2) - 2
+    front = [f"n{k}" for k in range(batch)]
+    first = [*front[batch - max(dimensions[0] - 2, 0) :], "m", "i"][-dimensions[0] :]
+    second = (
+        ["i"]
+        if dimensions[1] == 1
+        else [*front[batch - max(dimensions[1] - 2, 0) :], "i", "p"][-dimensions[1] :]
+    )
+    if dimensions[0] == 1:
+        first = ["i"]
+    result = [*front, *(["m"] if "m" in first else []), *(["p"] if "p" in second else [])]
+    return _sum_of_products(passage, [left, right], [first, second], result)
+
+
+@register_operator("aten.addmm")
+def addmm(passage: Passage) -> LogScale:
+    arguments = passage.node.arguments
+    product = _matrix_product(passage, arguments["mat1"], arguments["mat2"])
+    return _with_bias(passage, product, "self")
+
+
+@register_operator("aten.baddbmm")
+def baddbmm(passage: Passage) -> LogScale:
+    arguments = passage.node.arguments
+    product = _matrix_product(passage, arguments["batch1"], arguments["batch2"])
+    return _with_bias(passage, product, "self")
+
+
+@register_operator("aten.bilinear")
+def bilinear(passage: Passage) -> LogScale:
+    arguments = [passage.node.arguments[name] for name in ("input1", "weight", "input2")]
+    front = [f"n{k}" for k in range(len(passage.shape) - 1)]
+    names = [[*front, "i"], ["o", "i", "j"], [*front, "j"]]
+    return _with_bias(passage, _sum_of_products(passage, arguments, names, [*front, "o"]))
+
+
+@register_operator("aten.einsum")
+def einsum(passage: Passage) -> LogScale:
+    tensors = passage.node.arguments["tensors"]
+    equation = passage.attribute("equation")
+    assert isinstance(tensors, tuple) and isinstance(equation, str)
+    ranks = [len(passage.shape_of(tensor)) for tensor in tensors]
+    names, result = _einsum_names(equation, ranks)
+    if any(len(set(own)) < len(own) for own in names):
+        passage.pin_all(
+            "einsum that takes a diagonal", "Take the diagonal with torch.diagonal, outside einsum"
+        )
+        return LogScale(passage.shape)
+    return _sum_of_products(passage, tensors, names, result)
+
+
+def _einsum_names(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
+    """The axis names of every operand and of the result, with the dots spelled out."""
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    parts = inputs.split(",")
+    widest = max(
+        (
+            rank - len(part.replace("...", ""))
+            for part, rank in zip(parts, ranks, strict=True)
+            if "..." in part
+        ),
+        default=0,
+    )
+
+    def spelled(part: str, rank: int) -> list[str]:
+        before, dots, after = part.partition("...")
+        count = rank - len(before) - len(after) if dots else 0
+        return [*before, *(f".{k}" for k in range(widest - count, widest)), *after]
+
+    names = [spelled(part, rank) for part, rank in zip(parts, ranks, strict=True)]
+    if arrow:
+        return names, spelled(output, len(output.replace("...", "")) + widest)
+    letters = list(itertools.chain.from_iterable(part.replace("...", "") for part in parts))
+    once = sorted(letter for letter in set(letters) if letters.count(letter) == 1)
+    return names, [*(f".{k}" for k in range(widest)), *once]
+
+
+@register_operator("aten.conv1d", "aten.conv2d", "aten.conv3d")
+def convolution(passage: Passage) -> LogScale:
+    shape = passage.shape_of(passage.node.arguments["weight"])
+    groups = passage.integer("groups", 1)
+    layout = [along(shape, (0,)), _read_by_group(shape, groups)]
+    weight = passage.scale("weight", layout)
+    return _convolved(passage, weight.split(0, (groups, shape[0] // groups)), "goi", groups)
+
+
+@register_operator("aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d")
+def transposed_convolution(passage: Passage) -> LogScale:
+    shape = passage.shape_of(passage.node.arguments["weight"])
+    groups = passage.integer("groups", 1)
+    layout = [_read_by_group(shape, groups), along(shape, (0,))]
+    weight = passage.scale("weight", layout)
+    return _convolved(passage, weight.split(0, (groups, shape[0] // groups)), "gio", groups)
+
+
+def _read_by_group(shape: Shape, groups: int) -> tuple[tuple[int, ...], np.ndarray]:
+    """One unknown per group and position along axis 1: axis 0 runs through the groups."""
+    if groups == 1:
+        return along(shape, (1,))
+    numbers = np.arange(groups * shape[1]).reshape(groups, shape[1])
+    spread = np.repeat(numbers, shape[0] // groups, axis=0)
+    return (0, 1), spread.reshape((*spread.shape, *(1 for _ in shape[2:])))
+
+
+def _convolved(passage: Passage, weight: LogScale, names: str, groups: int) -> LogScale:
+    """Every position of the image is treated alike, so only channels scale."""
+    spatial = [f"s{k}" for k in range(weight.dimensions - 3)]
+    kernel = [f"k{k}" for k in range(weight.dimensions - 3)]
+    image = passage.scale("input")
+    channel = image.dimensions - len(spatial) - 1
+    image = passage.constant(image, range(channel + 1, image.dimensions))
+    channels = image.shape[channel]
+    for _ in spatial:
+        image = image.take(-1, [0]).squeeze(-1)
+    image = image.split(channel, (groups, channels // groups))
+    front = [f"n{k}" for k in range(channel)]
+    scale = passage.product(
+        [(image, [*front, "g", "i"]), (weight, [*names, *kernel])], [*front, "g", "o"]
+    )
+    scale = scale.reshape(passage.shape[: channel + 1])
+    if passage.has("bias"):
+        scale = passage.tie(scale, passage.scale("bias"))
+    for _ in spatial:
+        scale = scale.unsqueeze(scale.dimensions)
+    return scale.broadcast_to(passage.shape)

@@ -1,0 +1,173 @@
+"""Which channels of a network scale together, and which weights they touch.
+
+Multiply what writes a channel by λ and what reads it by 1/λ: the function stays the same. A
+:class:`ScaleGroups` lists all such free scales of a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nonvacuous.errors import BadInput
+from nonvacuous.networks.layer_graph import LayerGraph, Shape
+from nonvacuous.networks.tables import table
+
+
+@dataclass(frozen=True, eq=False)
+class AxisScale:
+    """Factors exp(power · log_scales[index]) of one weight, spread over the other axes.
+
+    axes    the axes of the weight along which the factors vary
+    index   an array over those axes: positions in log_scales, -1 where the factor is 1
+    power   usually 1 (the weight writes the channel) or -1 (it reads it)
+    """
+
+    axes: tuple[int, ...]
+    index: np.ndarray
+    power: float
+
+    def __post_init__(self) -> None:
+        self.index.setflags(write=False)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A run of log_scales that belongs to one layer: log_scales[start : start + size].
+
+    name          the layer, or the weight where a layer has several groups
+    tensors       the weights that it touches: (name, axes, power)
+    layer         the dotted name of the layer that writes these channels
+    independent   no single weight is touched by two different scales of the group, so that all
+                  of them can be optimized at once
+    """
+
+    name: str
+    start: int
+    size: int
+    tensors: tuple[tuple[str, tuple[int, ...], float], ...]
+    layer: str
+    independent: bool
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """Channels that keep the factor 1, and why."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleGroups:
+    """All the free scales of a network.
+
+    size        how many there are: log_scales is a vector of this length, 0 where nothing changes
+    groups      the same scales layer by layer, as slices of the vector
+    exponents   for every weight of the network how the scales multiply it: an element's factor is
+                exp(sum of power · log_scales[index]) over the entries; () where nothing does
+    pinned      channels without a free scale, and why
+    shapes      the shape of every weight
+    """
+
+    size: int
+    groups: tuple[Group, ...]
+    exponents: Mapping[str, tuple[AxisScale, ...]]
+    pinned: tuple[Pinned, ...]
+    shapes: Mapping[str, Shape]
+
+    def log_factors(self, log_scales: ArrayLike) -> dict[str, np.ndarray]:
+        """The logarithm of each weight's factors, in float64, broadcastable to the weight."""
+        scales = self.checked(log_scales)
+        # One more entry, 0, is what index -1 looks up.
+        lookup = np.append(scales, 0.0)
+        result = {}
+        for name, entries in self.exponents.items():
+            shape = self.shapes[name]
+            total = np.zeros((1,) * len(shape))
+            for entry in entries:
+                sizes = [size if axis in entry.axes else 1 for axis, size in enumerate(shape)]
+                total = total + entry.power * lookup[entry.index].reshape(sizes)
+            result[name] = total
+        return result
+
+    def factors(self, log_scales: ArrayLike) -> dict[str, np.ndarray]:
+        """Each weight's factors, in float64, broadcastable to the weight."""
+        with np.errstate(over="ignore"):
+            factors = {name: np.exp(log) for name, log in self.log_factors(log_scales).items()}
+        for name, factor in factors.items():
+            if not (np.isfinite(factor).all() and (factor > 0).all()):
+                raise BadInput(
+                    f"log_scales: the factors of {name} leave the range of float64; the largest "
+                    f"entry is {np.abs(np.asarray(log_scales)).max():.3g} in magnitude, and a few "
+                    "hundred are too many"
+                )
+        return factors
+
+    def checked(self, log_scales: ArrayLike) -> np.ndarray:
+        """The vector in float64, or BadInput when it is not one for these groups."""
+        scales = np.asarray(log_scales, dtype=np.float64)
+        if scales.shape != (self.size,):
+            raise BadInput(
+                f"log_scales has shape {scales.shape}; these groups need ({self.size},), one "
+                "natural logarithm per free scale, and 0 where nothing changes"
+            )
+        if not np.isfinite(scales).all():
+            raise BadInput("log_scales has entries that are not finite")
+        return scales
+
+    def __str__(self) -> str:
+        rows = [
+            (g.name, str(g.size), f"{g.start}..{g.start + g.size - 1}", ", ".join(_touched(g)))
+            for g in self.groups
+        ]
+        lines = [table(("group", "scales", "positions", "weights [axis] ^power"), rows)]
+        lines.append(f"free: {self.size}, in groups: {len(self.groups)}")
+        untouched = [name for name, entries in self.exponents.items() if not entries]
+        if untouched:
+            lines.append(f"not touched: {', '.join(untouched)}")
+        if self.pinned:
+            width = max(len(entry.what) for entry in self.pinned)
+            lines += ["kept at 1:", *(f"  {p.what:<{width}}  {p.reason}" for p in self.pinned)]
+        return "\n".join(lines)
+
+
+def scale_groups(graph: LayerGraph, *, frozen: Sequence[str] = ()) -> ScaleGroups:
+    """Find every free scale of a captured network.
+
+    frozen   names of weights that are not random, and so must not be moved: a tensor that is
+             deterministic under prior and posterior pins every group that touches it
+
+    >>> import torch
+    >>> from nonvacuous.networks import capture
+    >>> network = torch.nn.Sequential(
+    ...     torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2)
+    ... ).eval()
+    >>> print(scale_groups(capture(network, torch.zeros(2, 4))))
+    group  scales  positions  weights [axis] ^power
+    -----  ------  ---------  ------------------------------------------------
+    0      3       0..2       0.weight [0] ^1, 0.bias [0] ^1, 2.weight [1] ^-1
+    free: 3, in groups: 1
+    not touched: 2.bias
+    kept at 1:
+      2 (2 channels)  it is what the network returns
+    """
+    # The solution builds the records of this module, so it can only be imported afterward.
+    from nonvacuous.networks.solution import solved_groups
+
+    unknown = [name for name in frozen if name not in graph.parameters]
+    if unknown:
+        raise BadInput(
+            f"frozen: the network has no weight {unknown[0]!r}; it has "
+            f"{', '.join(list(graph.parameters)[:6])}, ..."
+        )
+    return solved_groups(graph, frozen)
+
+
+def _touched(group: Group) -> list[str]:
+    return [
+        f"{name} [{','.join(map(str, axes))}] ^{power:g}" for name, axes, power in group.tensors
+    ]

@@ -1,0 +1,233 @@
+"""From the equations between scales to the groups of free ones."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from nonvacuous.networks.constraints import connected
+from nonvacuous.networks.equations import Combination, Equations
+from nonvacuous.networks.layer_graph import LayerGraph
+from nonvacuous.networks.log_scale import LogScale, Power, Term
+from nonvacuous.networks.propagation import Birth, Propagation, propagate
+from nonvacuous.networks.scale_groups import AxisScale, Group, Pinned, ScaleGroups
+
+
+def solved_groups(graph: LayerGraph, frozen: Sequence[str]) -> ScaleGroups:
+    """Propagate, drop what moves no weight, and number the free scales."""
+    propagation = propagate(graph, frozen=frozen)
+    _drop_redundant(propagation)
+    roots = _free_roots(propagation)
+    number = {root: k for k, root in enumerate(roots)}
+    exponents = {
+        name: tuple(_axis_scales(propagation.weights[name], propagation.equations, number))
+        if name in propagation.weights
+        else ()
+        for name in graph.parameters
+    }
+    return ScaleGroups(
+        size=len(roots),
+        groups=_groups(propagation.births, roots, exponents),
+        exponents=exponents,
+        pinned=_pinned(propagation),
+        shapes=dict(graph.parameters),
+    )
+
+
+def _free_roots(propagation: Propagation) -> list[int]:
+    """The free unknowns on which some weight depends, oldest first."""
+    roots: set[int] = set()
+    for scale in propagation.weights.values():
+        for term in scale.terms:
+            for label in np.unique(term.labels).tolist():
+                roots.update(propagation.equations.resolve(label))
+    return sorted(roots)
+
+
+def _drop_redundant(propagation: Propagation) -> None:
+    """Pin the directions along which no weight changes.
+
+    The unknowns of a weight along several axes can be shifted against one another without any
+    effect. Requiring every weight to stay as it is leaves exactly such directions free.
+    """
+    effects = Equations()
+    roots = _free_roots(propagation)
+    # Equations express the newest unknown by older ones: count backward, to keep the oldest here.
+    backward = {root: len(roots) - k for k, root in enumerate(roots)}
+    for scale in propagation.weights.values():
+        effects.require_rows(
+            [(backward[root], power) for root, power in combination.items()]
+            for combination in _effects(scale, propagation.equations)
+        )
+    for root in roots:
+        if effects.is_free(backward[root]):
+            propagation.equations.require_rows([[(root, 1)]])
+
+
+def _effects(scale: LogScale, equations: Equations) -> Iterator[Combination]:
+    """A basis of what the scales can do to one weight: its first element, and differences."""
+    base: Combination = {}
+    for part in connected(scale.terms):
+        rows = _rows(part)[0]
+        powers = [term.power for term in part]
+        forms = (_combined(row, powers, equations) for row in rows.tolist())
+        first = next(forms)
+        base = _difference(base, first)
+        for form in forms:
+            yield _difference(form, first)
+    yield base
+
+
+def _difference(left: Combination, right: Combination) -> Combination:
+    result = dict(left)
+    for label, power in right.items():
+        result[label] = result.get(label, 0) - power
+    return {label: power for label, power in result.items() if power}
+
+
+def _rows(terms: Sequence[Term]) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+    """The distinct tuples of labels, which of them stands at each position, and the shape."""
+    spread = np.broadcast_arrays(*(term.labels for term in terms))
+    stacked = np.stack([labels.ravel() for labels in spread], axis=1)
+    rows, inverse = np.unique(stacked, axis=0, return_inverse=True)
+    return rows, inverse.ravel(), spread[0].shape
+
+
+def _combined(row: Sequence[int], powers: Sequence[Power], equations: Equations) -> Combination:
+    result: Combination = {}
+    for label, power in zip(row, powers, strict=True):
+        for root, factor in equations.resolve(label).items():
+            result[root] = result.get(root, 0) + power * factor
+    return {root: factor for root, factor in result.items() if factor}
+
+
+def _axis_scales(
+    scale: LogScale, equations: Equations, number: Mapping[int, int]
+) -> Iterator[AxisScale]:
+    by_axes: dict[tuple[int, ...], list[Term]] = {}
+    for term in scale.terms:
+        wide = sorted(axis for axis in term.axes if scale.shape[axis] > 1)
+        by_axes.setdefault(tuple(wide or sorted(term.axes)[:1]), []).append(term)
+    for axes, terms in by_axes.items():
+        rows, inverse, _ = _rows(terms)
+        sizes = [scale.shape[axis] for axis in axes]
+        powers = [term.power for term in terms]
+        slots: dict[tuple[float, int], np.ndarray] = {}
+        for k, row in enumerate(rows.tolist()):
+            seen: dict[float, int] = {}
+            for root, factor in sorted(_combined(row, powers, equations).items()):
+                power = float(factor)
+                slot = seen.get(power, 0)
+                seen[power] = slot + 1
+                if (power, slot) not in slots:
+                    slots[power, slot] = np.full(len(rows), -1, dtype=np.int64)
+                slots[power, slot][k] = number[root]
+        for (power, _), column in slots.items():
+            yield AxisScale(axes, column[inverse].reshape(sizes), power)
+
+
+def _groups(
+    births: Sequence[Birth],
+    roots: Sequence[int],
+    exponents: Mapping[str, tuple[AxisScale, ...]],
+) -> tuple[Group, ...]:
+    """Runs of free scales that were made for the same weight along the same axes."""
+    starts = [int(birth.labels[0]) for birth in births]
+    owners = []
+    for root in roots:
+        k = bisect.bisect_right(starts, root) - 1
+        born = k >= 0 and root <= int(births[k].labels[-1])
+        owners.append(k if born else -1 - max(k, 0))
+    runs: list[tuple[int, int, int]] = []
+    for position, owner in enumerate(owners):
+        if runs and runs[-1][0] == owner:
+            runs[-1] = (owner, runs[-1][1], position + 1)
+        else:
+            runs.append((owner, position, position + 1))
+    touched = _touched(runs, exponents)
+    layers = [_owner_layer(births[o].parameter) if o >= 0 else "" for o, _, _ in runs]
+    names = [
+        (layer if layer and layers.count(layer) == 1 else births[owner].parameter)
+        if owner >= 0
+        else "common factor"
+        for layer, (owner, _, _) in zip(layers, runs, strict=True)
+    ]
+    return tuple(
+        Group(
+            name=_distinct(name, k, names),
+            start=start,
+            size=stop - start,
+            tensors=tuple(tensors),
+            layer=layer,
+            independent=independent,
+        )
+        for k, (name, layer, (_, start, stop), (tensors, independent)) in enumerate(
+            zip(names, layers, runs, touched, strict=True)
+        )
+    )
+
+
+def _distinct(name: str, k: int, names: Sequence[str]) -> str:
+    return name if names.count(name) == 1 else f"{name} ({names[: k + 1].count(name)})"
+
+
+def _touched(
+    runs: Sequence[tuple[int, int, int]], exponents: Mapping[str, tuple[AxisScale, ...]]
+) -> list[tuple[list[tuple[str, tuple[int, ...], float]], bool]]:
+    """For each run the weights that it touches, and whether no two of its scales meet in one."""
+    stops = np.array([stop for _, _, stop in runs])
+    tensors: list[list[tuple[str, tuple[int, ...], float]]] = [[] for _ in runs]
+    independent = [True] * len(runs)
+    for name, entries in exponents.items():
+        for k, entry in enumerate(entries):
+            used = np.unique(entry.index)
+            for run in np.unique(np.searchsorted(stops, used[used >= 0], side="right")).tolist():
+                tensors[run].append((name, entry.axes, entry.power))
+            for earlier in entries[:k]:
+                for run in _meeting(entry, earlier, stops):
+                    independent[run] = False
+    return list(zip(tensors, independent, strict=True))
+
+
+def _meeting(first: AxisScale, second: AxisScale, stops: np.ndarray) -> list[int]:
+    """The runs of which two scales may touch the same element of a weight."""
+    ones, others = (
+        np.where(entry.index >= 0, np.searchsorted(stops, entry.index, side="right"), -1)
+        for entry in (first, second)
+    )
+    if first.axes == second.axes:
+        met = np.unique(ones[(ones == others) & (first.index != second.index)])
+    else:
+        met = np.intersect1d(ones, others)
+    return [run for run in met.tolist() if run >= 0]
+
+
+def _owner_layer(parameter: str) -> str:
+    return parameter.rpartition(".")[0] or parameter
+
+
+def _pinned(propagation: Propagation) -> tuple[Pinned, ...]:
+    """The channels written by each layer that stay at 1 for a reason that was given."""
+    equations = propagation.equations
+    counts: dict[tuple[str, str], int] = {}
+    first: set[str] = set()
+    for birth in propagation.births:
+        if birth.parameter in first:
+            continue
+        # The first unknowns of a weight are those of the channels that it writes.
+        first.add(birth.parameter)
+        found: dict[str, int] = {}
+        for label in birth.labels.tolist():
+            if not equations.resolve(label):
+                reason = equations.reason(label)
+                found[reason] = found.get(reason, 0) + 1
+        for reason, count in found.items():
+            key = (_owner_layer(birth.parameter), reason)
+            if reason:
+                counts[key] = max(count, counts.get(key, 0))
+    return tuple(
+        Pinned(f"{layer} ({count} channel{'s' if count != 1 else ''})", reason)
+        for (layer, reason), count in counts.items()
+    )
