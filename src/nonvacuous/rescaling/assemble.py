@@ -1,0 +1,270 @@
+"""Terms out of the sums of one tensor: which channels meet in it, group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nonvacuous.errors import BadInput
+from nonvacuous.rescaling.terms import Bundle, Collector, Matrix, Side, Term
+
+if TYPE_CHECKING:
+    from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
+
+IndexAndPower = tuple[np.ndarray, float]  # flat index into log_scales (-1: pinned), and the power
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Squares and products of a tensor, summed over the axes that no scale touches."""
+
+    squares: Tensor
+    products: Tensor | None
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Sums:
+        """The same change applied to the squares and, where there are any, to the products."""
+        products = None if self.products is None else change(self.products)
+        return Sums(change(self.squares), products)
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which log-scale belongs to which group; index -1 (pinned) belongs to group -1."""
+
+    group_of: np.ndarray
+    starts: np.ndarray
+    sizes: tuple[int, ...]
+    device: torch.device
+
+    @classmethod
+    def of(cls, groups: ScaleGroups, device: torch.device) -> Layout:
+        """The layout of some groups, which must cover all log-scales."""
+        found = np.full(groups.size + 1, -1, dtype=np.int64)
+        for number, group in enumerate(groups.groups):
+            found[group.start : group.start + group.size] = number
+        if (found[:-1] < 0).any():
+            place = int(np.flatnonzero(found[:-1] < 0)[0])
+            raise BadInput(
+                f"log-scale {place} belongs to no group; the groups must cover all {groups.size} "
+                "of them: take the groups from scale_groups(graph)"
+            )
+        return cls(
+            group_of=found,
+            starts=np.array([group.start for group in groups.groups], dtype=np.int64),
+            sizes=tuple(group.size for group in groups.groups),
+            device=device,
+        )
+
+
+class Builder:
+    """Turns one tensor's sums into terms, one for each combination of groups that it meets.
+
+    ``constant`` gathers what no scale can change.
+    """
+
+    def __init__(self, name: str, layout: Layout) -> None:
+        self.name, self.device = name, layout.device
+        self.group_of, self.starts, self.sizes = layout.group_of, layout.starts, layout.sizes
+        self.terms: list[Term] = []
+        self.constant = torch.zeros((), dtype=torch.float64, device=layout.device)
+
+    def add(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
+        """Take in the sums over all axes but ``axes``, on which ``scales`` act."""
+        if len(scales) == 2 and not set(scales[0].axes) & set(scales[1].axes):
+            self._add_matrix(sums, axes, scales)
+        else:
+            self._add_entries(sums, axes, scales)
+
+    def _keep(self, sums: Sums) -> None:
+        """A part that no scale can change."""
+        self.constant = self.constant + sums.squares.sum()
+        if sums.products is not None:
+            self.constant = self.constant - 2 * sums.products.sum()
+
+    def _add_matrix(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
+        order = [axes.index(axis) for scale in scales for axis in scale.axes]
+        flat = [np.asarray(scale.index).reshape(-1) for scale in scales]
+        matrix = sums.map(lambda t: t.permute(order).reshape(len(flat[0]), len(flat[1])))
+        for row_group, rows in self._split(flat[0]):
+            for column_group, columns in self._split(flat[1]):
+                part = matrix.map(partial(_block, rows=rows, columns=columns))
+                self._add_block(
+                    part,
+                    (flat[0][rows], flat[1][columns]),
+                    (row_group, column_group),
+                    (scales[0].power, scales[1].power),
+                )
+
+    def _split(self, index: np.ndarray) -> list[tuple[int, np.ndarray]]:
+        """Places of an index by group; -1 for those that are pinned."""
+        owner = self.group_of[index]
+        return [(int(group), np.flatnonzero(owner == group)) for group in np.unique(owner)]
+
+    def _add_block(
+        self,
+        sums: Sums,
+        index: tuple[np.ndarray, np.ndarray],
+        owners: tuple[int, int],
+        powers: tuple[float, float],
+    ) -> None:
+        """A block whose rows lie in one group and whose columns lie in one group."""
+        if owners[0] == owners[1] != -1:
+            # The same channel may be on both sides: leave it to the entries, which merge it.
+            height, width = len(index[0]), len(index[1])
+            spread = [np.repeat(index[0], width), np.tile(index[1], height)]
+            same = np.flatnonzero(spread[0] == spread[1])
+            if len(same):
+                chosen = torch.from_numpy(same).to(self.device)
+                diagonal = sums.map(lambda t: t.reshape(-1)[chosen])
+                pairs = [(s[same], power) for s, power in zip(spread, powers, strict=True)]
+                self._add_flat(diagonal, pairs)
+                sums = sums.map(lambda t: t.reshape(-1).index_fill(0, chosen, 0.0).view(t.shape))
+        sides = []
+        for axis in (0, 1):
+            if owners[axis] < 0:
+                sums = sums.map(partial(torch.sum, dim=axis, keepdim=True))
+                continue
+            channels = index[axis] - self.starts[owners[axis]]
+            sums, distinct = self._merge(sums, channels, axis)
+            sides.append(self._side(owners[axis], powers[axis], distinct))
+        if len(sides) == 2:
+            plain = sums.map(lambda t: t.contiguous())
+            self.terms.append(
+                Matrix(self.name, (sides[0], sides[1]), plain.squares, plain.products)
+            )
+        elif sides:
+            line = sums.map(lambda t: t.reshape(-1))
+            self.terms.append(Bundle(self.name, (sides[0],), line.squares, line.products))
+        else:
+            self._keep(sums)
+
+    def _merge(self, sums: Sums, channels: np.ndarray, axis: int) -> tuple[Sums, np.ndarray]:
+        """Sum the rows (or columns) that belong to the same channel; channels come out sorted."""
+        distinct, counts = np.unique(channels, return_counts=True)
+        repeats = int(counts[0])
+        if np.array_equal(channels, np.repeat(distinct, repeats)):
+            if repeats == 1:
+                return sums, distinct
+            shape = (len(distinct), repeats)
+
+            def fold(t: Tensor) -> Tensor:
+                split = (*shape, t.shape[1]) if axis == 0 else (t.shape[0], *shape)
+                return t.reshape(split).sum(axis + 1)
+
+            return sums.map(fold), distinct
+        collector = Collector.of(channels, self.device)
+
+        def gather(t: Tensor) -> Tensor:
+            return collector.collect(t) if axis == 0 else collector.collect(t.T).T
+
+        return sums.map(gather), distinct
+
+    def _side(self, group: int, power: float, channels: np.ndarray) -> Side:
+        whole = len(channels) == self.sizes[group]
+        places = None if whole else torch.from_numpy(channels).to(self.device)
+        return Side(group=group, power=power, places=places)
+
+    def _add_entries(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
+        """Any number of scales on any axes: one entry for each element of the summed tensor."""
+        shape = tuple(sums.squares.shape)
+        pairs: list[IndexAndPower] = []
+        for scale in scales:
+            order = np.argsort(scale.axes)
+            index = np.transpose(np.asarray(scale.index), order)
+            where = [1] * len(axes)
+            for axis, length in zip(sorted(scale.axes), index.shape, strict=True):
+                where[axes.index(axis)] = length
+            pairs.append((np.broadcast_to(index.reshape(where), shape).reshape(-1), scale.power))
+        self._add_flat(sums.map(lambda t: t.reshape(-1)), pairs)
+
+    def _add_flat(self, sums: Sums, pairs: list[IndexAndPower]) -> None:
+        """Entries with one index per scale: split by pattern, merge repeats, and keep."""
+        if not pairs:
+            self._keep(sums)
+            return
+        index = np.stack([where for where, _ in pairs])
+        powers = np.array([power for _, power in pairs])
+        for pattern, places in _patterns(index, self.group_of):
+            chosen = torch.from_numpy(places).to(self.device)
+            part = sums.map(partial(torch.index_select, dim=0, index=chosen))
+            channels: dict[int, np.ndarray] = {}
+            total: dict[int, float] = {}
+            for row, label in enumerate(pattern):
+                if label >= 0:
+                    channels[label] = index[row, places]
+                    total[label] = total.get(label, 0.0) + float(powers[row])
+            live = [label for label in channels if total[label] != 0]
+            if not live:
+                self._keep(part)
+                continue
+            kept = np.stack([channels[label] for label in live])
+            first, inverse = _distinct(kept)
+            if not np.array_equal(inverse, np.arange(len(inverse))):
+                part = part.map(Collector.of(inverse, self.device).collect)
+            sides = tuple(
+                self._entry_side(row, total[label])
+                for row, label in zip(kept[:, first], live, strict=True)
+            )
+            self.terms.append(Bundle(self.name, sides, part.squares, part.products))
+
+    def _entry_side(self, index: np.ndarray, power: float) -> Side:
+        group = int(self.group_of[index[0]])
+        channels = index - self.starts[group]
+        if np.array_equal(channels, np.arange(self.sizes[group])):
+            return Side(group=group, power=power, places=None)
+        unique = len(np.unique(channels)) == len(channels)
+        return Side(
+            group=group,
+            power=power,
+            places=torch.from_numpy(channels).to(self.device),
+            collector=None if unique else Collector.of(channels, self.device),
+        )
+
+
+def _block(values: Tensor, *, rows: np.ndarray, columns: np.ndarray) -> Tensor:
+    return _select(_select(values, rows).T, columns).T
+
+
+def _select(values: Tensor, rows: np.ndarray) -> Tensor:
+    """Rows of a matrix, as a view where they are all of them or lie side by side."""
+    first, last = int(rows[0]), int(rows[-1])
+    if last - first + 1 == len(rows):
+        return values[first : last + 1]
+    return values[torch.from_numpy(rows).to(values.device)]
+
+
+def _patterns(index: np.ndarray, group_of: np.ndarray) -> list[tuple[tuple[int, ...], np.ndarray]]:
+    """Entries that are alike: same groups on all sides, and the same sides on one channel.
+
+    A pattern labels every side: -1 where it is pinned, else the number of the first side that
+    is on the same channel. Entries of one pattern lie in the same group on every side.
+    """
+    labels = np.empty_like(index)
+    for row in range(len(index)):
+        labels[row] = row
+        for earlier in range(row - 1, -1, -1):
+            labels[row] = np.where(index[earlier] == index[row], earlier, labels[row])
+    labels[index < 0] = -1
+    first, inverse = _distinct(np.concatenate([labels, group_of[index]]))
+    return [
+        (tuple(int(label) for label in labels[:, place]), np.flatnonzero(inverse == kind))
+        for kind, place in enumerate(first)
+    ]
+
+
+def _distinct(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each distinct column first occurs, and for every column which of them it is."""
+    codes = np.zeros(columns.shape[1], dtype=np.int64)
+    first = codes[:1]
+    for row in columns:
+        low = row.min()
+        mixed = codes * (row.max() - low + 1) + (row - low)
+        _, first, codes = np.unique(mixed, return_index=True, return_inverse=True)
+        codes = codes.reshape(-1)
+    return first, codes

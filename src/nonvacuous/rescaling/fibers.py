@@ -1,0 +1,208 @@
+"""Integrals along the orbit of one hidden unit, in logarithms.
+
+Moving a unit by exp(s) multiplies the weights into it and divides the weights out of it. Along
+such a curve the logarithm of a diagonal Gaussian, with the volume factor exp(count * s), is
+
+    h(s) = -rising_square * exp(2 s) / 2 + rising * exp(s)
+           - falling_square * exp(-2 s) / 2 + falling * exp(-s) + count * s
+
+up to a constant. ``rising_square`` adds up (w / scale)^2 over the weights in, ``rising`` adds up
+w * mean / scale^2 over them, ``falling_square`` and ``falling`` do the same for the weights out,
+and ``count`` is their number: weights in minus weights out. Everything here is elementwise, one
+entry for each unit (and for each draw of the weights).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+import numpy as np
+
+from nonvacuous.rescaling.bessel import log_bessel_k
+
+# Beyond this many nats below the peak, what is left of an integral is under one part in 1e19.
+_DROP = 45.0
+_PANELS = 24
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+
+
+@dataclass(frozen=True, eq=False)
+class Fiber:
+    """The five numbers of h, as arrays of one shape."""
+
+    rising_square: np.ndarray
+    rising: np.ndarray
+    falling_square: np.ndarray
+    falling: np.ndarray
+    count: np.ndarray
+
+    @property
+    def centered(self) -> bool:
+        """Whether h has no linear terms: a Gaussian with zero means."""
+        return not (self.rising.any() or self.falling.any())
+
+    def height(self, s: np.ndarray) -> np.ndarray:
+        """h(s)."""
+        up, down = np.exp(s), np.exp(-s)
+        # Factored so that an infinite exponential gives minus infinity, never NaN.
+        return (
+            up * (self.rising - 0.5 * self.rising_square * up)
+            + down * (self.falling - 0.5 * self.falling_square * down)
+            + self.count * s
+        )
+
+    def curvature(self, s: np.ndarray) -> np.ndarray:
+        """Minus the second derivative of h."""
+        up, down = np.exp(s), np.exp(-s)
+        rising = up * (2 * self.rising_square * up - self.rising)
+        return rising + down * (2 * self.falling_square * down - self.falling)
+
+    def slope(self, s: np.ndarray) -> np.ndarray:
+        """The first derivative of h."""
+        up, down = np.exp(s), np.exp(-s)
+        rising = up * (self.rising - self.rising_square * up)
+        return rising + down * (self.falling_square * down - self.falling) + self.count
+
+
+def highest_point(fiber: Fiber) -> np.ndarray:
+    """Where h is largest."""
+    shift, balanced = _balance(fiber)
+    with np.errstate(over="ignore", invalid="ignore"):
+        points = _critical_points(balanced)
+        heights = np.where(np.isnan(points), -np.inf, _spread(balanced).height(points))
+    best = np.argmax(heights, axis=-1)
+    return shift + np.take_along_axis(points, best[..., None], axis=-1)[..., 0]
+
+
+def log_integral(fiber: Fiber) -> np.ndarray:
+    """ln of the integral of exp(h(s)) over all s."""
+    if fiber.centered:
+        # With z^2 = rising_square * falling_square the integral is a Bessel function of z.
+        roots = np.log(fiber.rising_square) / 2, np.log(fiber.falling_square) / 2
+        bessel = log_bessel_k(fiber.count / 2, np.exp(roots[0] + roots[1]))
+        return bessel + fiber.count / 2 * (roots[1] - roots[0])
+    return log_integral_by_quadrature(fiber)
+
+
+def log_integral_by_quadrature(fiber: Fiber) -> np.ndarray:
+    """The same for any means: Gauss-Legendre panels around each of at most two peaks."""
+    shift, balanced = _balance(fiber)
+    with np.errstate(over="ignore", invalid="ignore"):
+        points = _critical_points(balanced)
+        rows = _spread(balanced)
+        heights = np.where(np.isnan(points), -np.inf, rows.height(points))
+        top = heights.max(axis=-1)
+        first = points[..., 0]
+        # Three critical points are a peak, a valley and a peak; the valley is where to cut.
+        twin = ~np.isnan(points[..., 2])
+        valley = np.where(twin, points[..., 1], np.inf)
+        total = _around(balanced, first, -np.inf, valley, top)
+        if twin.any():
+            last = np.where(twin, points[..., 2], first)
+            second = _around(balanced, last, np.where(twin, points[..., 1], -np.inf), np.inf, top)
+            total = np.where(twin, total + second, total)
+    return np.log(total) + top + fiber.count * shift
+
+
+def _balance(fiber: Fiber) -> tuple[np.ndarray, Fiber]:
+    """Shift s so that both squares are equal: the numbers then have comparable sizes."""
+    shift = (np.log(fiber.falling_square) - np.log(fiber.rising_square)) / 4
+    square = np.exp((np.log(fiber.falling_square) + np.log(fiber.rising_square)) / 2)
+    return shift, Fiber(
+        rising_square=square,
+        rising=fiber.rising * np.exp(shift),
+        falling_square=square,
+        falling=fiber.falling * np.exp(-shift),
+        count=np.broadcast_to(np.asarray(fiber.count, dtype=np.float64), square.shape),
+    )
+
+
+def _spread(fiber: Fiber) -> Fiber:
+    """With one more axis, to evaluate at several points per entry."""
+    return Fiber(*(np.asarray(getattr(fiber, field.name))[..., None] for field in fields(fiber)))
+
+
+def _critical_points(fiber: Fiber) -> np.ndarray:
+    """Where h is level, in rising order: one point and two NaN, or peak, valley and peak.
+
+    With u = exp(s) these are the positive roots of
+    -square u^4 + rising u^3 + count u^2 - falling u + square.
+    """
+    square = fiber.rising_square
+    if fiber.centered:
+        # u^2 solves a quadratic equation; in logarithms neither root is lost to cancellation.
+        single = np.arcsinh(fiber.count / (2 * square)) / 2
+        missing = np.full(single.shape, np.nan)
+        return np.stack([single, missing, missing], axis=-1)
+    companion = np.zeros((*square.shape, 4, 4))
+    companion[..., 0, 0] = fiber.rising / square
+    companion[..., 0, 1] = fiber.count / square
+    companion[..., 0, 2] = -fiber.falling / square
+    companion[..., 0, 3] = 1.0
+    companion[..., [1, 2, 3], [0, 1, 2]] = 1.0
+    roots = np.linalg.eigvals(companion)
+    real = (np.abs(roots.imag) <= 1e-7 * np.abs(roots)) & (roots.real > 0)
+    points = np.log(np.where(real, roots.real, np.nan))
+    points = np.sort(_polished(_spread(fiber), points), axis=-1)  # NaN goes to the end
+    found = (~np.isnan(points)).sum(axis=-1)
+    # Two roots beside one another may be lost or doubled by rounding: then there is one peak,
+    # and the highest of the points is it (or is so close that the integral does not see it).
+    heights = np.where(np.isnan(points), -np.inf, _spread(fiber).height(points))
+    best = np.take_along_axis(points, np.argmax(heights, axis=-1)[..., None], axis=-1)
+    missing = np.full_like(best, np.nan)
+    alone = np.concatenate([best, missing, missing], axis=-1)
+    return np.where((found == 3)[..., None], points[..., :3], alone)
+
+
+def _polished(fiber: Fiber, points: np.ndarray) -> np.ndarray:
+    """A few Newton steps for h' = 0, each kept short: the eigenvalues are good to many digits."""
+    for _ in range(3):
+        curvature = fiber.curvature(points)
+        step = fiber.slope(points) / np.where(curvature == 0, np.inf, curvature)
+        points = points + np.clip(step, -1e-3, 1e-3)
+    return points
+
+
+def _around(
+    fiber: Fiber,
+    peak: np.ndarray,
+    left: np.ndarray | float,
+    right: np.ndarray | float,
+    top: np.ndarray,
+) -> np.ndarray:
+    """The integral of exp(h - top) from ``left`` to ``right``, where h falls off from ``peak``."""
+    low = np.maximum(peak - _fall(fiber, peak, -1.0), left)
+    high = np.minimum(peak + _fall(fiber, peak, 1.0), right)
+    total = np.zeros(peak.shape)
+    rows = _spread(fiber)
+    # Panels on each side of the peak separately: one side may be much longer than the other.
+    for start, stop in ((low, peak), (peak, high)):
+        edges = np.linspace(0.0, 1.0, _PANELS // 2 + 1)
+        for a, b in pairwise(edges):
+            places = a + (b - a) * (_NODES + 1) / 2
+            nodes = start[..., None] + (stop - start)[..., None] * places
+            values = np.exp(rows.height(nodes) - top[..., None])
+            total = total + (stop - start) * ((b - a) / 2) * (values @ _WEIGHTS)
+    return total
+
+
+def _fall(fiber: Fiber, peak: np.ndarray, direction: float) -> np.ndarray:
+    """How far from the peak h has fallen by enough, on one side: doubled, then halved."""
+    floor = fiber.height(peak) - _DROP
+
+    def is_low(distance: np.ndarray) -> np.ndarray:
+        return fiber.height(peak + direction * distance) <= floor
+
+    far = np.sqrt(2 * _DROP / np.maximum(fiber.curvature(peak), 1e-6))
+    for _ in range(60):
+        short = ~is_low(far)
+        if not short.any():
+            break
+        far = np.where(short, 2 * far, far)
+    near = np.zeros_like(far)
+    for _ in range(12):
+        middle = (near + far) / 2
+        low = is_low(middle)
+        far, near = np.where(low, middle, far), np.where(low, near, middle)
+    return far

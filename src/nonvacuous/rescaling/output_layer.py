@@ -1,0 +1,131 @@
+"""The layer that writes the class scores, and what a loss cannot see of it.
+
+The error rate depends on the order of the scores only: multiplying all of them by one positive
+number changes nothing, nor does adding one number to all of them. The cross-entropy and margin
+losses still do not see a common shift. A quotient may use a symmetry only if the loss has it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import BadInput, NotYetSupported
+from nonvacuous.networks.layer_graph import Argument, LayerGraph, Node, Reference
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Operators after the last layer that keep the order of the scores and do not see a common shift,
+# or change nothing at all.
+_HARMLESS = frozenset({"alias", "clone", "contiguous", "detach", "softmax", "log_softmax"})
+
+
+@dataclass(frozen=True)
+class OutputLayer:
+    """The weight [classes, features] and the bias [classes] of the last linear layer."""
+
+    weight: str
+    bias: str | None
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Every tensor that writes the scores."""
+        return (self.weight,) if self.bias is None else (self.weight, self.bias)
+
+    def columns(self, tensors: DiagonalGaussian, name: str) -> tuple[Tensor, Tensor]:
+        """Means and variances of one of the tensors in float64, classes first: [classes, n]."""
+        mean, scale = tensors.means[name].double(), tensors.scales[name].double()
+        classes = mean.shape[0]
+        return mean.reshape(classes, -1), scale.square().reshape(classes, -1)
+
+    def check_in(self, distribution: DiagonalGaussian) -> None:
+        """Refuse a layer that the distribution does not describe, or that has one class."""
+        for name in self.tensors:
+            if name not in distribution.means:
+                raise BadInput(
+                    f"the output layer's tensor {name!r} is not among the posterior's tensors; "
+                    "take the layer from output_layer(capture(module, example)) of this module"
+                )
+        shape = tuple(distribution.means[self.weight].shape)
+        if len(shape) != 2 or shape[0] < 2:
+            raise BadInput(
+                f"the output layer's weight {self.weight!r} has shape {shape}; it must be "
+                "[classes, features] with at least two classes"
+            )
+        if self.bias is not None and tuple(distribution.means[self.bias].shape) != shape[:1]:
+            raise BadInput(f"the output layer's bias {self.bias!r} must have shape {shape[:1]}")
+
+
+@dataclass(frozen=True)
+class Invariance:
+    """What a loss cannot see: a common positive factor, a common shift of all scores."""
+
+    scale: bool
+    shift: bool
+
+
+def invariance_of(loss: str) -> Invariance:
+    """What the loss of this name cannot see; nothing is assumed of a loss that is not known.
+
+    >>> invariance_of("zero-one")
+    Invariance(scale=True, shift=True)
+    >>> invariance_of("margin 0.1")
+    Invariance(scale=False, shift=True)
+    >>> invariance_of("my own")
+    Invariance(scale=False, shift=False)
+    """
+    if loss == "zero-one" or re.fullmatch(r"top-\d+", loss):
+        return Invariance(scale=True, shift=True)
+    if loss.startswith(("margin ", "cross-entropy")):
+        return Invariance(scale=False, shift=True)
+    return Invariance(scale=False, shift=False)
+
+
+def output_layer(graph: LayerGraph) -> OutputLayer:
+    """The linear layer whose result the network returns."""
+    uses = Counter(name for node in graph.nodes for name in node.parameters)
+    node = _last(graph)
+    if node.op.rpartition(".")[0] != "aten.linear":
+        raise NotYetSupported(
+            f"the network returns the result of {node.layer or 'the network'} ({node.op}), not of "
+            "a linear layer; the quotients by the scale and the shift of the scores are defined "
+            "for a last layer torch.nn.Linear. Leave them out, or end the network with one"
+        )
+    weight, bias = node.arguments["weight"], node.arguments["bias"]
+    for argument in (weight, bias):
+        if argument is None:
+            continue
+        if not _is_own(argument, uses):
+            raise NotYetSupported(
+                f"the last layer {node.layer!r} reads a weight that is computed, frozen or used "
+                "elsewhere too, so that scaling or shifting it would change more than the scores; "
+                "leave out the quotients of the last layer"
+            )
+    assert isinstance(weight, Reference)
+    return OutputLayer(weight.name, bias.name if isinstance(bias, Reference) else None)
+
+
+def _is_own(argument: Argument, uses: Counter[str]) -> bool:
+    """Whether this is a weight of the network that nothing else reads."""
+    if not isinstance(argument, Reference) or argument.kind != "parameter":
+        return False
+    return uses[argument.name] == 1
+
+
+def _last(graph: LayerGraph) -> Node:
+    if len(graph.outputs) != 1 or graph.outputs[0].kind != "node":
+        raise NotYetSupported(
+            f"the network returns {len(graph.outputs)} results or its input; the quotients of the "
+            "last layer need a network that returns one tensor of class scores"
+        )
+    node = graph.node(graph.outputs[0].name)
+    while node.op.split(".")[1:2] and node.op.split(".")[1] in _HARMLESS:
+        if "dim" in node.arguments and node.arguments["dim"] not in (-1, len(node.shape) - 1):
+            break
+        (source,) = (r for r in node.references if r.kind == "node")
+        node = graph.node(source.name)
+    return node

@@ -1,0 +1,141 @@
+"""How much the laws of two units overlap, for all pairs of units of a layer.
+
+For Gaussians with means m and variances v the overlap of unit j with unit k at power a is
+
+    E_{q_k} (q_j / q_k)^a  =  prod_i  v_j^((1-a)/2) v_k^(a/2) w^(-1/2) exp(-a (1-a) d^2 / (2 w)),
+    w = (1-a) v_j + a v_k,   d = m_j - m_k.
+
+Every factor is at most 1, so leaving coordinates out gives an upper bound: sums stop as soon as
+all pairs are told apart, and very wide layers use their most telling coordinates only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nonvacuous.rescaling.translation import log_volume, squared_length
+
+_EPSILON = torch.finfo(torch.float64).eps
+_CHUNK = 1 << 18  # pairs times coordinates at a time: a few arrays of this size stay in a cache
+_BUDGET = 1 << 28  # pairs times coordinates in one evaluation; coordinates beyond it are left out
+_STEP = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The laws of the units' blocks: [units, coordinates], the most telling coordinates first.
+
+    ``columns`` (means and variances, [units, columns, classes]) are compared after forgetting a
+    common shift of the classes. ``logs`` and ``lever`` are the largest sums, over the coordinates
+    of a unit, of the logarithms' sizes and of squared means in units of the variances: what the
+    rounding errors are proportional to.
+    """
+
+    means: Tensor
+    variances: Tensor
+    columns: tuple[Tensor, Tensor] | None
+    logs: float
+    lever: float
+
+    @classmethod
+    def of(cls, means: Tensor, variances: Tensor, columns: tuple[Tensor, Tensor] | None) -> Blocks:
+        """Normalize every coordinate by its typical scale and sort by how telling it is."""
+        means, variances = means.cpu(), variances.cpu()
+        unit = variances.log().mean(0).exp()
+        variances = variances / unit
+        means = means / unit.sqrt()
+        telling = means.var(0, unbiased=False) / variances.mean(0)
+        keep = max(_STEP, _BUDGET // len(means) ** 2)
+        order = torch.argsort(telling, descending=True)[:keep]
+        # Products of eight variances must stay finite; a coordinate of such a range is left out.
+        order = order[variances[:, order].amax(0) < 1e30]
+        means, variances = means[:, order].contiguous(), variances[:, order].contiguous()
+        parts = [(means, variances)]
+        if columns is not None:
+            columns = (columns[0].cpu(), columns[1].cpu())
+            parts.append((columns[0].flatten(1), columns[1].flatten(1)))
+        return cls(
+            means=means,
+            variances=variances,
+            columns=columns,
+            logs=sum(float(v.log().abs().sum(1).max()) for _, v in parts),
+            lever=sum(float((m.square() / v).sum(1).max()) for m, v in parts),
+        )
+
+    @property
+    def units(self) -> int:
+        return len(self.means)
+
+    def error(self, powers: Tensor) -> Tensor:
+        """How far the logarithm of an overlap above exp(-100) may be off, at these powers.
+
+        The logarithms add up to at most a few times ``logs``. A difference of means is known to
+        the rounding of the means; by Cauchy-Schwarz that moves the exponent by at most the root
+        of (exponent x squared means in units of the variances).
+        """
+        spread = powers * (1 - powers)
+        reach = torch.sqrt(200 / spread) * torch.sqrt(2 * self.lever / spread)
+        return 1024 * _EPSILON * (200 + 4 * self.logs + reach)
+
+
+def log_one_plus_overlaps(blocks: Blocks, rows: Tensor, powers: Tensor) -> Tensor:
+    """ln sum_j E_{q_k} (q_j / q_k)^a over all units j, for the units k in ``rows``, rounded up."""
+    result = torch.empty(len(rows), dtype=torch.float64)
+    step = max(1, _CHUNK // (blocks.units * _STEP))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        logs = _log_overlaps(blocks, rows[part], powers[part])
+        logs = logs + blocks.error(powers[part])[:, None]
+        result[part] = torch.log1p(logs.exp().sum(1))
+    return result * (1 + 16 * _EPSILON)
+
+
+def _log_overlaps(blocks: Blocks, rows: Tensor, powers: Tensor) -> Tensor:
+    """[rows, units] logarithms, minus infinity for a unit with itself.
+
+    The sums stop, and are upper bounds, once all are far below anything that matters.
+    """
+    far = -(32.0 + math.log(blocks.units))
+    a = powers[:, None, None]
+    total = torch.zeros(len(rows), blocks.units, dtype=torch.float64)
+    # A unit overlaps with itself completely, at every power: the 1 of "one plus", not computed.
+    total[torch.arange(len(rows)), rows] = -math.inf
+    for start in range(0, blocks.means.shape[1], _STEP):
+        part = slice(start, start + _STEP)
+        means, variances = blocks.means[:, part], blocks.variances[:, part]
+        logs = variances.log().sum(1)
+        mixed = (1 - a) * variances[None] + a * variances[rows][:, None]
+        difference = means[None] - means[rows][:, None]
+        total += (1 - a[..., 0]) / 2 * logs[None] + a[..., 0] / 2 * logs[rows][:, None]
+        total -= (a * (1 - a) / 2)[..., 0] * difference.square_().div_(mixed).sum(2)
+        total -= _sum_of_logs(mixed) / 2
+        if bool((total < far).all()):
+            return total
+    if blocks.columns is not None:
+        total += _column_log_overlaps(*blocks.columns, rows, a)
+    return total
+
+
+def _sum_of_logs(values: Tensor) -> Tensor:
+    """The sum of logarithms over the last axis: eight factors at a time, a logarithm being dear."""
+    width = values.shape[-1] // 8 * 8
+    head = values[..., :width].unflatten(-1, (-1, 8)).prod(-1).log().sum(-1)
+    return head + values[..., width:].log().sum(-1)
+
+
+def _column_log_overlaps(means: Tensor, variances: Tensor, rows: Tensor, a: Tensor) -> Tensor:
+    """The same for columns of the last layer after the shift of the classes is forgotten."""
+    total = torch.zeros(len(rows), len(means), dtype=torch.float64)
+    volumes = log_volume(variances).sum(1)
+    total += (1 - a[..., 0]) / 2 * volumes[None] + a[..., 0] / 2 * volumes[rows][:, None]
+    for column in range(means.shape[1]):
+        mean, variance = means[:, column], variances[:, column]
+        mixed = (1 - a) * variance[None] + a * variance[rows][:, None]
+        difference = mean[None] - mean[rows][:, None]
+        length = squared_length(difference, mixed)
+        total -= log_volume(mixed) / 2 + (a * (1 - a) / 2)[..., 0] * length
+    return total

@@ -1,0 +1,245 @@
+"""Paths through a network: their number, their norm, and the path-lifting of small ones.
+
+A path starts at an input or at a bias and follows edges to an output; its value is the product of
+the weights that it passes. All values together, with the signs of the weights, are the
+*path-lifting* (Gonon, Brisebarre, Riccietti and Gribonval, 2024): rescaling hidden units does not
+change it. Two weights that rescaling turns into one another have the same lifting.
+
+Definitions used here. Every number that the network computes is a neuron of its own, so a
+convolution has one path for each position and tap. Max-pooling has an edge of weight 1 to each
+number in its window, as if it were a sum; average pooling over k numbers has edges of weight 1/k.
+Activations and padding zeros are not part of any product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.errors import BadInput
+from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
+from nonvacuous.rescaling import path_pooling, path_rules  # noqa: F401  (they register their rules)
+from nonvacuous.rescaling.path_steps import Lift, LinearMap, Step, Visit, refused, step_of
+
+Weights = nn.Module | Mapping[str, Tensor] | Mapping[str, np.ndarray]
+
+# Operators that only give a weight another shape before it is used.
+_WEIGHT_SHAPES = frozenset({"view", "reshape", "unsqueeze", "squeeze", "alias", "detach"})
+
+
+def path_norm(graph: LayerGraph, weights: Weights, *, order: float = 1.0) -> float:
+    """(sum over all paths of |value|^order)^(1/order), by one forward pass.
+
+    The network is run on ones, with absolute values of all weights to the power ``order`` and
+    with sums in place of maxima; the biases enter as they are. Nothing is enumerated, so any
+    size will do.
+
+    >>> network = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU(), nn.Linear(2, 1, bias=False))
+    >>> _ = nn.init.constant_(network[0].weight, -2.0), nn.init.constant_(network[2].weight, 3.0)
+    >>> from nonvacuous.networks import capture
+    >>> path_norm(capture(network.eval(), torch.zeros(2, 2)), network)  # four paths of -2 * 3
+    24.0
+    """
+    if not (math.isfinite(order) and order > 0):
+        raise BadInput(f"order must be a finite number above 0, got {order!r}")
+    total = _total(graph, _values(graph, weights), lambda w: w.abs() ** order)
+    if not math.isfinite(total):
+        raise BadInput(
+            f"the path norm of order {order:g} leaves the range of float64; take a lower order, or "
+            "rescale the network to weights of size one first (rescaled)"
+        )
+    return float(total ** (1 / order))
+
+
+def path_count(graph: LayerGraph) -> int:
+    """The number of paths from inputs and biases to outputs; exact below 2**53."""
+    ones = {
+        name: torch.ones(shape, dtype=torch.float64) for name, shape in graph.parameters.items()
+    }
+    total = _total(graph, ones, torch.ones_like)
+    return int(total) if math.isfinite(total) else int(np.finfo(np.float64).max)
+
+
+@dataclass(frozen=True, eq=False)
+class PathLifting:
+    """Every path's value, and the sign of every weight.
+
+    values   the product of the weights along each path
+    starts   where each path starts: the name of an input or of a bias, and the neuron there,
+             counted through one example in memory order
+    ends     the output neuron in which each path ends
+    signs    the signs of the weights: together with the values, all that rescaling preserves
+    """
+
+    values: np.ndarray
+    starts: tuple[tuple[str, int], ...]
+    ends: np.ndarray
+    signs: Mapping[str, np.ndarray]
+
+    def norm(self, order: float = 1.0) -> float:
+        """(sum of |value|^order)^(1/order)."""
+        return float((np.abs(self.values) ** order).sum() ** (1 / order))
+
+
+def path_lifting(graph: LayerGraph, weights: Weights, *, max_paths: int = 200_000) -> PathLifting:
+    """All paths of a small network, one by one.
+
+    Networks with more than ``max_paths`` paths are refused, with their number; use
+    :func:`path_norm` for those.
+    """
+    count = path_count(graph)
+    if count > max_paths:
+        raise BadInput(
+            f"the network has {count:.4g} paths, more than max_paths={max_paths}; path_norm gives "
+            "their norm without listing them"
+        )
+    values = _values(graph, weights)
+    bundles: dict[Reference, _Bundle] = {
+        Reference("input", name): _Bundle.at_input(name, math.prod(shape[1:]))
+        for name, shape in graph.inputs.items()
+    }
+    steps = zip(
+        _steps(graph, values, lambda w: w), _steps(graph, values, torch.ones_like), strict=True
+    )
+    for (node, signed), (_, structure) in steps:
+        shape = node.shape[1:]
+        parts = [
+            bundles[source].extended(
+                _matrix(extend, graph, source), _matrix(present, graph, source) != 0
+            )
+            for (source, extend), (_, present) in zip(
+                signed.operands, structure.operands, strict=True
+            )
+        ]
+        if signed.bias is not None:
+            parts.append(_Bundle.at_bias(signed.bias_name, signed.bias.expand(shape)))
+        bundles[Reference("node", node.name)] = _Bundle.joined(parts)
+    result = _Bundle.joined([bundles[reference] for reference in graph.outputs])
+    signs = {name: np.sign(value.numpy()).astype(np.int8) for name, value in values.items()}
+    return PathLifting(result.values, result.starts, result.ends, MappingProxyType(signs))
+
+
+@dataclass(frozen=True, eq=False)
+class _Bundle:
+    """The paths that end in one tensor."""
+
+    values: np.ndarray
+    starts: tuple[tuple[str, int], ...]
+    ends: np.ndarray
+
+    @classmethod
+    def at_input(cls, name: str, size: int) -> _Bundle:
+        return cls(np.ones(size), tuple((name, k) for k in range(size)), np.arange(size))
+
+    @classmethod
+    def at_bias(cls, name: str, bias: Tensor) -> _Bundle:
+        values = bias.reshape(-1).numpy()
+        starts = tuple((name, k) for k in range(len(values)))
+        return cls(values, starts, np.arange(len(values)))
+
+    @classmethod
+    def joined(cls, parts: list[_Bundle]) -> _Bundle:
+        return cls(
+            np.concatenate([part.values for part in parts]),
+            tuple(start for part in parts for start in part.starts),
+            np.concatenate([part.ends for part in parts]),
+        )
+
+    def extended(self, matrix: np.ndarray, present: np.ndarray) -> _Bundle:
+        """Every path goes on along every edge from where it ends; matrix is [after, before]."""
+        sources, targets = np.nonzero(present.T)
+        first = np.searchsorted(sources, self.ends, side="left")
+        count = np.searchsorted(sources, self.ends, side="right") - first
+        path = np.repeat(np.arange(len(self.ends)), count)
+        edge = np.arange(len(path)) - np.repeat(np.cumsum(count) - count, count) + first[path]
+        ends = targets[edge]
+        values = self.values[path] * matrix[ends, self.ends[path]]
+        return _Bundle(values, tuple(self.starts[k] for k in path), ends)
+
+
+def _matrix(extend: LinearMap, graph: LayerGraph, source: Reference) -> np.ndarray:
+    """A linear map as a matrix [after, before], from what it does to each single neuron."""
+    shape = graph.inputs[source.name] if source.kind == "input" else graph.node(source.name).shape
+    size = math.prod(shape[1:])
+    probes = torch.eye(size, dtype=torch.float64).reshape(size, *shape[1:])
+    return extend(probes).reshape(size, -1).T.numpy()
+
+
+def _values(graph: LayerGraph, weights: Weights) -> dict[str, Tensor]:
+    """The weights by their names in the graph, in float64."""
+    given: Mapping[str, Tensor | np.ndarray]
+    given = dict(weights.named_parameters()) if isinstance(weights, nn.Module) else weights
+    found = {}
+    for name, shape in graph.parameters.items():
+        if name not in given:
+            raise BadInput(
+                f"weights has no {name!r}, which the graph was captured with; pass the module, or "
+                "a mapping with all of its parameters"
+            )
+        value = torch.as_tensor(given[name]).detach().cpu().double()
+        if tuple(value.shape) != tuple(shape):
+            raise BadInput(
+                f"weights[{name!r}] has shape {tuple(value.shape)}, the graph has {tuple(shape)}"
+            )
+        found[name] = value
+    return found
+
+
+def _total(graph: LayerGraph, values: Mapping[str, Tensor], lift: Lift) -> float:
+    """The sum over all outputs of the network of its edges, run on ones."""
+    results = {
+        Reference("input", name): torch.ones(1, *shape[1:], dtype=torch.float64)
+        for name, shape in graph.inputs.items()
+    }
+    for node, step in _steps(graph, values, lift):
+        result = torch.zeros(1, *node.shape[1:], dtype=torch.float64)
+        for source, extend in step.operands:
+            result = result + extend(results[source])
+        if step.bias is not None:
+            result = result + step.bias
+        results[Reference("node", node.name)] = result
+    return math.fsum(float(results[reference].sum()) for reference in graph.outputs)
+
+
+def _steps(
+    graph: LayerGraph, values: Mapping[str, Tensor], lift: Lift
+) -> Iterator[tuple[Node, Step]]:
+    """The steps of the operators that lie on some path, in order."""
+    weights = {Reference("parameter", name): lift(value) for name, value in values.items()}
+    shapes: dict[Reference, tuple[int, ...]] = {
+        Reference("input", name): shape for name, shape in graph.inputs.items()
+    }
+    examples = {shape[0] for shape in shapes.values() if shape}
+    needed = _needed(graph)
+    for node in graph.nodes:
+        own = Reference("node", node.name)
+        if own not in needed:
+            continue
+        if node.references and all(reference in weights for reference in node.references):
+            weights[own] = _reshaped_weight(node, weights[node.references[0]])
+            continue
+        shapes[own] = node.shape
+        if not node.shape or {node.shape[0]} != examples:
+            raise refused(node, "its result does not list the examples along the first axis")
+        yield node, step_of(Visit(node, lift, weights, shapes))
+
+
+def _reshaped_weight(node: Node, weight: Tensor) -> Tensor:
+    if node.op.split(".")[1] not in _WEIGHT_SHAPES or len(node.references) != 1:
+        raise refused(node, "the weights are computed from one another before they are used")
+    return weight.reshape(node.shape)
+
+
+def _needed(graph: LayerGraph) -> set[Reference]:
+    """The nodes on which an output depends."""
+    needed: set[Reference] = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if Reference("node", node.name) in needed:
+            needed.update(node.references)
+    return needed

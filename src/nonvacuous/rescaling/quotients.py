@@ -1,0 +1,237 @@
+"""All the symmetries together, in the one order in which their savings may be added.
+
+Each step replaces the posterior by another one with the same predictions and the same prior, so
+every step may be taken or left after seeing the data, for nothing:
+
+1. the scales of hidden channels (and of the scores, where the loss sees only their order);
+2. forgetting a common shift of the scores;
+3. averaging over the orders of the units, layer by layer, for layers that share no tensor.
+
+The order matters. Step 3 compares units as step 2 left them: without the shift. Adding up the
+savings that each would have alone counts what units differ by along the shift twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import BadInput, NotYetSupported, Unsupported
+from nonvacuous.networks.layer_graph import LayerGraph
+from nonvacuous.rescaling.accounting import Column, remaining_nats
+from nonvacuous.rescaling.orbit import kl_along_orbit, push, total_nats
+from nonvacuous.rescaling.output_layer import OutputLayer, invariance_of, output_layer
+from nonvacuous.rescaling.output_scale import (
+    best_output_log_scale,
+    output_scale_place,
+    with_output_scale,
+)
+from nonvacuous.rescaling.permutation import PermutationSaving, permutation_saving
+from nonvacuous.rescaling.translation import translation_savings
+from nonvacuous.rescaling.unit_layers import NotInterchangeable, UnitLayer, unit_layers
+
+if TYPE_CHECKING:
+    from nonvacuous.networks.scale_groups import ScaleGroups
+
+_EPSILON = torch.finfo(torch.float64).eps
+
+
+@dataclass(frozen=True)
+class Symmetries:
+    """What a network has beside its scales: a last layer, layers of interchangeable units."""
+
+    output: OutputLayer | None
+    layers: tuple[UnitLayer, ...]
+    refused: tuple[NotInterchangeable, ...]
+
+
+def symmetries_of(graph: LayerGraph) -> Symmetries:
+    """Look for them in a captured network; what is not there is refused with its reason."""
+    units = unit_layers(graph)
+    try:
+        output = output_layer(graph)
+    except NotYetSupported as reason:
+        refusal = NotInterchangeable("the scores", str(reason))
+        return Symmetries(None, units.layers, (*units.refused, refusal))
+    return Symmetries(output, units.layers, units.refused)
+
+
+@dataclass(frozen=True, eq=False)
+class Quotients:
+    """The complexity after every symmetry that was asked for and applies.
+
+    kl_nats             what goes into a bound, rounded up; columns leads there step by step
+    terms               the KL of each tensor after steps 1 and 2 (orders belong to no tensor)
+    output_log_scale    the logarithm of the factor on the scores, 0 where it may not be used
+    translation_nats    saved by forgetting the shift of the scores
+    permutations        the layers averaged over the orders of their units
+    refused             what does not apply, and why
+    """
+
+    kl_nats: float
+    terms: Mapping[str, float]
+    output_log_scale: float
+    translation_nats: float
+    permutations: tuple[PermutationSaving, ...]
+    refused: tuple[NotInterchangeable, ...]
+    columns: tuple[Column, ...]
+
+
+def quotients(
+    Q: DiagonalGaussian,
+    P: DiagonalGaussian,
+    groups: ScaleGroups,
+    log_scales: np.ndarray,
+    *,
+    loss: str,
+    output: OutputLayer | None = None,
+    layers: Sequence[UnitLayer] = (),
+    output_scale: bool = True,
+    translation: bool = True,
+    permutation: bool = True,
+    charge_nats: float = 0.0,
+) -> Quotients:
+    """The KL of ``Q`` to ``P`` after rescaling by ``log_scales`` and all further symmetries.
+
+    loss          the name of the loss that the bound is about: it decides what may be forgotten
+    output        the layer that writes the scores, from ``output_layer(graph)``; None leaves out
+                  the scale and the shift of the scores
+    layers        layers of interchangeable units, from ``unit_layers(graph).layers``
+    output_scale, translation, permutation
+                  each symmetry can be switched off
+    charge_nats   what choosing this prior from a grid costs; it goes into the columns only
+
+    Every column has the prior ``P``, so the least of them may be quoted.
+    """
+    sees = invariance_of(loss)
+    refused: list[NotInterchangeable] = []
+    columns: list[Column] = []
+    moves = np.asarray(log_scales, dtype=np.float64)
+    if not sees.scale and output_scale_place(groups) is not None:
+        raise BadInput(
+            f"these groups scale the scores, and the loss {loss!r} is not known to ignore that: "
+            "the KL would belong to another predictor; use the groups of scale_groups(graph) as "
+            "they are"
+        )
+
+    def column(name: str, kl_nats: float) -> None:
+        columns.append(Column(name, kl_nats, charge_nats))
+
+    terms = kl_along_orbit(Q, P, groups, moves)
+    column("rescaled", total_nats(terms))
+    use_shift = translation and output is not None
+    if use_shift and not sees.shift:
+        refused.append(_blind("the shift of the scores", loss))
+        use_shift = False
+    factor = 0.0
+    if output_scale and output is not None:
+        if sees.scale:
+            moved = push(Q, groups, moves, dtype=torch.float64)
+            # The best factor depends on whether the shift is forgotten afterwards.
+            alone = best_output_log_scale(moved, P, output, translation=False)
+            factor = best_output_log_scale(moved, P, output, translation=use_shift)
+            groups, shown = _scaled(groups, output, moves, alone)
+            column("+ scale of the scores", total_nats(kl_along_orbit(Q, P, groups, shown)))
+            groups, moves = _scaled(groups, output, moves, factor)
+            terms = kl_along_orbit(Q, P, groups, moves)
+        else:
+            refused.append(_blind("the scale of the scores", loss))
+    moved = push(Q, groups, moves, dtype=torch.float64)
+    saved: dict[str, float] = {}
+    if use_shift and output is not None:
+        # The factors that moved the posterior are exponentials of rounded sums.
+        rounding = 4 * _EPSILON * (1 + float(np.abs(moves).max(initial=0.0)))
+        saved = translation_savings(moved, P, output, relative_error=rounding)
+    terms = {
+        name: remaining_nats(nats, saved[name]) if name in saved else nats
+        for name, nats in terms.items()
+    }
+    kl_nats = total_nats(terms)
+    if use_shift:
+        column("+ shift of the scores", kl_nats)
+    chosen: tuple[PermutationSaving, ...] = ()
+    if permutation and layers:
+        found, reasons = _permutation_savings(moved, P, layers, output if use_shift else None)
+        refused += reasons
+        chosen = _best_together(found)
+        kl_nats = remaining_nats(kl_nats, *(saving.saved_nats for saving in chosen))
+        column("+ order of the units", kl_nats)
+    return Quotients(
+        kl_nats=kl_nats,
+        terms=MappingProxyType(terms),
+        output_log_scale=factor,
+        translation_nats=math.fsum(saved.values()),
+        permutations=chosen,
+        refused=tuple(refused),
+        columns=tuple(columns),
+    )
+
+
+def _scaled(
+    groups: ScaleGroups, output: OutputLayer, log_scales: np.ndarray, log_factor: float
+) -> tuple[ScaleGroups, np.ndarray]:
+    """The groups with the scale of the scores, and the log-scales moved by it."""
+    extended = with_output_scale(groups, output)
+    moves = np.append(log_scales, np.zeros(extended.size - len(log_scales)))
+    place = output_scale_place(extended)
+    assert place is not None
+    moves[place] += log_factor
+    return extended, moves
+
+
+def _blind(what: str, loss: str) -> NotInterchangeable:
+    return NotInterchangeable(what, f"the loss {loss!r} is not known to ignore it")
+
+
+def _permutation_savings(
+    Q: DiagonalGaussian,
+    P: DiagonalGaussian,
+    layers: Sequence[UnitLayer],
+    translation: OutputLayer | None,
+) -> tuple[list[tuple[UnitLayer, PermutationSaving]], list[NotInterchangeable]]:
+    found, refused = [], []
+    for layer in layers:
+        try:
+            saving = permutation_saving(Q, P, layer, translation=translation)
+        except Unsupported as reason:
+            refused.append(NotInterchangeable(layer.name, str(reason)))
+        else:
+            if saving.saved_nats > 0:
+                found.append((layer, saving))
+    return found, refused
+
+
+def _best_together(
+    found: Sequence[tuple[UnitLayer, PermutationSaving]],
+) -> tuple[PermutationSaving, ...]:
+    """The layers that save most among those of which no two share a tensor.
+
+    Averaging over the orders of one layer makes the posterior a mixture, no longer a product over
+    the units of a neighbor: the two savings may not be added.
+    """
+    remaining = sorted(found, key=lambda pair: pair[1].saved_nats, reverse=True)
+    budget = [20_000]
+
+    def search(
+        pairs: list[tuple[UnitLayer, PermutationSaving]],
+    ) -> tuple[float, tuple[PermutationSaving, ...]]:
+        if not pairs:
+            return 0.0, ()
+        (layer, saving), rest = pairs[0], pairs[1:]
+        apart = [pair for pair in rest if not pair[0].names & layer.names]
+        with_first = search(apart)
+        best = (with_first[0] + saving.saved_nats, (saving, *with_first[1]))
+        budget[0] -= 1
+        # Any choice is valid; on very many layers the search ends with the greedy one.
+        if len(apart) == len(rest) or budget[0] < 0:
+            return best
+        return max(best, search(rest), key=lambda result: result[0])
+
+    return search(remaining)[1]

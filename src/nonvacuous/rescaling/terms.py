@@ -1,0 +1,249 @@
+"""What the KL along an orbit depends on, once every tensor has been summed where it may be.
+
+With log-scales ``s``, the factor of a weight is exp(y), where y adds up ``power * s`` over the
+channels that touch the weight. Up to a constant, the KL is a sum over weights of
+
+    squares * exp(2 y) / 2  -  products * exp(y)  -  y,
+    squares = (scale^2 + mean^2) / prior_scale^2,   products = mean * prior_mean / prior_scale^2.
+
+Weights with the same y (the taps of a kernel, the pixels of a channel after flattening) share the
+exponentials, so their squares and products are summed once. What remains is small: a dense
+matrix where every channel of one group meets every channel of another, or a bundle, one entry per
+combination of channels that occurs, for everything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Collector:
+    """Sums the entries of a vector that belong to the same channel, in a fixed order.
+
+    ``table`` lists, for every channel that occurs, where its entries are; unused places point
+    one past the end, at a zero. Adding up a table gives the same bits on every run, which
+    scattered additions on a GPU do not.
+    """
+
+    channels: Tensor
+    table: Tensor
+    ragged: bool
+
+    @classmethod
+    def of(cls, channels: np.ndarray, device: torch.device) -> Collector:
+        """Collect entry i into channel ``channels[i]``."""
+        distinct, inverse, counts = np.unique(channels, return_inverse=True, return_counts=True)
+        order = np.argsort(inverse, kind="stable")
+        table = np.full((len(distinct), int(counts.max())), len(channels), dtype=np.int64)
+        starts = np.cumsum(counts) - counts
+        table[inverse[order], np.arange(len(channels)) - np.repeat(starts, counts)] = order
+        return cls(
+            channels=torch.from_numpy(distinct).to(device),
+            table=torch.from_numpy(table).to(device),
+            ragged=bool(counts.min() != counts.max()),
+        )
+
+    def collect(self, values: Tensor) -> Tensor:
+        """Sum over the first axis of ``values``, channel by channel."""
+        if self.table.shape[1] == 1:
+            return values[self.table[:, 0]]
+        if self.ragged:
+            values = torch.cat([values, values.new_zeros((1, *values.shape[1:]))])
+        return values[self.table].sum(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Where a group of channels touches a term, and with which power.
+
+    ``places`` are the channels' places inside their group, one for each row (or entry); None
+    means all of them in order. ``collector`` is needed where a channel occurs more than once.
+    """
+
+    group: int
+    power: float
+    places: Tensor | None
+    collector: Collector | None = None
+
+    def gather(self, factors: Tensor) -> Tensor:
+        """A per-channel vector of the group, spread over the rows of the term."""
+        return factors if self.places is None else factors[self.places]
+
+    def added(self, sums: Tensor | None, rows: Tensor, size: int) -> Tensor:
+        """The per-channel sums of a group of this size, with one value for each row added."""
+        if self.places is None and self.collector is None:
+            return rows if sums is None else sums + rows
+        places = self.places
+        if self.collector is not None:
+            places, rows = self.collector.channels, self.collector.collect(rows)
+        total = rows.new_zeros(size) if sums is None else sums.clone()
+        total[places] += rows
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """Every channel of one side meets every channel of the other."""
+
+    tensor: str
+    sides: tuple[Side, Side]
+    squares: Tensor
+    products: Tensor | None
+
+    def seen_from(self, side: int, factors: tuple[Tensor, ...], *, kind: str) -> Tensor:
+        """For each row of a side, the sum of its terms without the row's own factor.
+
+        ``factors`` are those of the other sides, spread over their rows.
+        """
+        matrix = values_of(self, kind)
+        return torch.mv(matrix if side == 0 else matrix.T, factors[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """One entry for each combination of channels that occurs; any number of sides."""
+
+    tensor: str
+    sides: tuple[Side, ...]
+    squares: Tensor
+    products: Tensor | None
+
+    def seen_from(self, side: int, factors: tuple[Tensor, ...], *, kind: str) -> Tensor:
+        """For each entry, its term without the factor of its channel on the given side."""
+        values = values_of(self, kind)
+        for factor in factors:
+            values = values * factor
+        return values
+
+
+Term = Matrix | Bundle
+
+
+def values_of(term: Term, kind: str) -> Tensor:
+    """The term's ``squares``, its ``products``, or the absolute values of its ``products``."""
+    if kind == "squares":
+        return term.squares
+    if term.products is None:
+        raise AssertionError("a term without prior means has no products")
+    return term.products if kind == "products" else term.products.abs()
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The collapsed problem: minimize the sum of all terms minus ``counts @ log_scales``.
+
+    ``counts[v]`` adds up ``power`` over the weights that channel v touches (weights in minus
+    weights out), ``touched[v]`` adds up ``|power|``. For each tensor, ``weights`` is the number
+    of its weights, ``remainders`` the part of its squared distance from the prior means (in prior
+    scales) that no scale can change, and ``log_variances`` the sum of ln(scale^2 / prior_scale^2):
+    with these three the sum of the terms becomes the KL itself.
+    """
+
+    starts: tuple[int, ...]
+    sizes: tuple[int, ...]
+    terms: tuple[Term, ...]
+    counts: Tensor
+    touched: Tensor
+    weights: dict[str, int]
+    remainders: dict[str, float]
+    log_variances: dict[str, float]
+
+    @property
+    def size(self) -> int:
+        return len(self.counts)
+
+    @property
+    def device(self) -> torch.device:
+        return self.counts.device
+
+    @cached_property
+    def centered(self) -> bool:
+        """Whether the prior means are zero wherever a scale reaches: the convex case."""
+        return all(term.products is None for term in self.terms)
+
+    @cached_property
+    def incident(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """For each group, the terms it touches: pairs of a term's number and its side."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self.sizes]
+        for number, term in enumerate(self.terms):
+            for side, where in enumerate(term.sides):
+                found[where.group].append((number, side))
+        return tuple(tuple(pairs) for pairs in found)
+
+    @cached_property
+    def reach(self) -> tuple[float, ...]:
+        """For each group, the largest total power with which one term meets it.
+
+        This is 1 for ordinary layers: no term holds two channels of the group, so all channels
+        may be updated at once. A layer that reads and writes the same stream gives 2.
+        """
+        largest = [1.0] * len(self.sizes)
+        for term in self.terms:
+            for group in {side.group for side in term.sides}:
+                met = sum(abs(side.power) for side in term.sides if side.group == group)
+                largest[group] = max(largest[group], met)
+        return tuple(largest)
+
+    @cached_property
+    def coupled(self) -> tuple[bool, ...]:
+        """For each group, whether some term holds two of its channels."""
+        return tuple(len({number for number, _ in pairs}) < len(pairs) for pairs in self.incident)
+
+    @cached_property
+    def last_side(self) -> tuple[int, ...]:
+        """For each term, the side whose group comes last in a sweep."""
+        found = []
+        for term in self.terms:
+            groups = [side.group for side in term.sides]
+            found.append(groups.index(max(groups)))
+        return tuple(found)
+
+    @cached_property
+    def exponents(self) -> np.ndarray:
+        """One row for each term: its total power for each group, when all its channels move."""
+        rows = np.zeros((len(self.terms), len(self.sizes)))
+        for row, term in zip(rows, self.terms, strict=True):
+            for side in term.sides:
+                row[side.group] += side.power
+        return rows
+
+    @cached_property
+    def group_counts(self) -> np.ndarray:
+        """``counts`` summed over each group."""
+        counts = self.counts.cpu().numpy()
+        pairs = zip(self.starts, self.sizes, strict=True)
+        return np.array([counts[start : start + size].sum() for start, size in pairs])
+
+    def slices(self) -> list[slice]:
+        """Where each group lies in the vector of log-scales."""
+        return [slice(a, a + n) for a, n in zip(self.starts, self.sizes, strict=True)]
+
+    def merged(self) -> Terms:
+        """The same problem with fewer terms: those of single channels added up by power.
+
+        Biases and layers at the pinned ends join; from here on tensors cannot be told apart.
+        """
+        kept: list[Term] = []
+        joined: dict[tuple[int, float], Bundle] = {}
+        for term in self.terms:
+            side = term.sides[0]
+            if len(term.sides) > 1 or side.places is not None:
+                kept.append(term)
+                continue
+            key = (side.group, side.power)
+            if key in joined:
+                other = joined[key]
+                sums = [t for t in (term.products, other.products) if t is not None]
+                products = torch.stack(sums).sum(0) if sums else None
+                joined[key] = replace(
+                    other, squares=other.squares + term.squares, products=products
+                )
+            else:
+                joined[key] = Bundle(term.tensor, (side,), term.squares, term.products)
+        return replace(self, terms=(*kept, *joined.values()))
