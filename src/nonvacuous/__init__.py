@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from nonvacuous.certify import certify as certify
     from nonvacuous.distributions import DiagonalGaussian as DiagonalGaussian
     from nonvacuous.distributions import priors as priors
+    from nonvacuous.networks import LayerGraph as LayerGraph
+    from nonvacuous.networks import ScaleGroups as ScaleGroups
+    from nonvacuous.networks import capture as capture
+    from nonvacuous.networks import fold_batch_norm as fold_batch_norm
+    from nonvacuous.networks import register_operator as register_operator
+    from nonvacuous.networks import rescaled as rescaled
+    from nonvacuous.networks import scale_groups as scale_groups
+    from nonvacuous.rescaling import rescale as rescale
     from nonvacuous.risk import estimate_risk as estimate_risk
     from nonvacuous.risk import zero_one as zero_one
     from nonvacuous.verify import verify as verify
@@ -33,13 +41,21 @@ _EXPORTS = {
     "Certificate": "nonvacuous.certificate:Certificate",
     "ConfidenceBudget": "nonvacuous.bounds:ConfidenceBudget",
     "DiagonalGaussian": "nonvacuous.distributions:DiagonalGaussian",
+    "LayerGraph": "nonvacuous.networks:LayerGraph",
+    "ScaleGroups": "nonvacuous.networks:ScaleGroups",
     "bounds": "nonvacuous.bounds",
+    "capture": "nonvacuous.networks:capture",
     "certify": "nonvacuous.certify:certify",
     "data": "nonvacuous.data",
     "errors": "nonvacuous.errors",
     "estimate_risk": "nonvacuous.risk:estimate_risk",
+    "fold_batch_norm": "nonvacuous.networks:fold_batch_norm",
     "models": "nonvacuous.models",
     "priors": "nonvacuous.distributions.priors",
+    "register_operator": "nonvacuous.networks:register_operator",
+    "rescale": "nonvacuous.rescaling:rescale",
+    "rescaled": "nonvacuous.networks:rescaled",
+    "scale_groups": "nonvacuous.networks:scale_groups",
     "verify": "nonvacuous.verify:verify",
     "zero_one": "nonvacuous.risk:zero_one",
 }

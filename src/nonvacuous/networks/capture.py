@@ -7,6 +7,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -68,6 +69,7 @@ def capture(module: nn.Module, example: Example, *, strict: bool = False) -> Lay
         inputs={r.name: shape for r, shape in shapes.items() if r.kind == "input"},
         outputs=outputs,
         ties=ties,
+        weights={name: _values(p) for name, p in module.named_parameters()},
     )
     propagation = propagate(graph)
     if strict and propagation.unknown:
@@ -75,6 +77,12 @@ def capture(module: nn.Module, example: Example, *, strict: bool = False) -> Lay
             "strict capture: " + " ".join(str(entry) for entry in propagation.unknown)
         )
     return dataclasses.replace(graph, support=propagation.support)
+
+
+def _values(parameter: Tensor) -> np.ndarray:
+    """A copy of the numbers; numpy has no bfloat16, and nothing is lost in float32."""
+    values = parameter.detach().cpu()
+    return (values.float() if values.dtype == torch.bfloat16 else values).numpy().copy()
 
 
 def _check_module(module: nn.Module) -> None:

@@ -7,8 +7,10 @@ here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+import numpy as np
 
 from nonvacuous.networks.tables import table
 
@@ -106,6 +108,7 @@ class LayerGraph:
     outputs      what the network returns
     ties         the groups of dotted names that are one and the same weight
     support      the places where no scale passes, and why; empty means that everything rescales
+    weights      the values of the parameters when the network was captured
     """
 
     nodes: tuple[Node, ...]
@@ -115,6 +118,7 @@ class LayerGraph:
     outputs: tuple[Reference, ...]
     ties: tuple[tuple[str, ...], ...] = ()
     support: tuple[Support, ...] = ()
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False, compare=False)
 
     def node(self, name: str) -> Node:
         """The node of this name."""
