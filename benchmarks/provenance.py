@@ -46,7 +46,7 @@ def provenance(*, seed: int) -> dict[str, Any]:
     changed = _git("status", "--porcelain", "--", "src", "benchmarks/*.py")
     return {
         "commit": head or None,
-        "uncommitted_changes": changed is None or bool(changed),
+        "uncommitted_changes": None if changed is None else bool(changed),
         "machine": machine(),
         "versions": versions(),
         "command": shlex.join(["python", *sys.argv]),

@@ -1,0 +1,377 @@
+"""How fast is the best point of an orbit found, and against what?
+
+On a processor: the two-level solver against the published way, one neuron at a time, on
+784-600-600-10 and on a network of the shape of ResNet-18; then networks of the shape of ResNet-50
+in three sizes, to see how the time grows with the number of weights.
+
+    python benchmarks/rescaling.py                 # two cores: results/rescaling-cpu.json
+    python benchmarks/rescaling.py --device cuda   # one GPU: results/rescaling-cuda.json
+
+One neuron at a time: for each neuron, gather its row and its column, put their sums into the
+closed form, go on. It makes exactly the moves of a sweep by whole layers (neurons of a layer share
+no weight), so the number of its sweeps is counted on that fast twin, the time of a sweep is
+measured on the loop itself over a few sweeps, and the two are multiplied. It is measured twice:
+reading means and scales for every neuron, and with all squares computed beforehand.
+
+The gap of a point is (its KL - least KL) / least KL; the least KL comes from a descent to
+rounding error. Both sides start from the same posterior: Gaussian weights as initialized, with
+channels scaled unevenly as batch normalization leaves them when it is folded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from provenance import RESULTS, write_result
+from torch import Tensor
+
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.rescaling.collapse import collapse
+from nonvacuous.rescaling.descending import Limits, best_descent
+from nonvacuous.rescaling.orbit import kl_along_orbit
+from nonvacuous.rescaling.solver import rescale
+from nonvacuous.rescaling.sweeps import Descent
+from nonvacuous.rescaling.terms import Terms
+
+GAP = 1e-9
+PINNED = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    axes: tuple[int, ...]
+    index: np.ndarray
+    power: float
+
+
+@dataclass(frozen=True)
+class Run:
+    start: int
+    size: int
+
+
+@dataclass
+class Shape:
+    """Scale groups of a network that exists only as a list of layers."""
+
+    groups: list[Run] = field(default_factory=list)
+    exponents: dict[str, tuple[Scale, ...]] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    size: int = 0
+
+    def channels(self, count: int) -> np.ndarray:
+        self.groups.append(Run(self.size, count))
+        self.size += count
+        return np.arange(self.size - count, self.size)
+
+    def layer(self, inputs: np.ndarray, outputs: np.ndarray, kernel: tuple[int, ...] = ()) -> None:
+        """A convolution (or linear layer) with a bias."""
+        name = f"layer{len(self.shapes) // 2}"
+        writes = Scale((0,), outputs, 1.0)
+        self.shapes[f"{name}.weight"] = (len(outputs), len(inputs), *kernel)
+        self.exponents[f"{name}.weight"] = (writes, Scale((1,), inputs, -1.0))
+        self.shapes[f"{name}.bias"] = (len(outputs),)
+        self.exponents[f"{name}.bias"] = (writes,)
+
+
+def fixed(count: int) -> np.ndarray:
+    return np.full(count, PINNED)
+
+
+def mlp(*widths: int) -> Shape:
+    shape = Shape()
+    here = fixed(widths[0])
+    for width in widths[1:-1]:
+        there = shape.channels(width)
+        shape.layer(here, there)
+        here = there
+    shape.layer(here, fixed(widths[-1]))
+    return shape
+
+
+def resnet(blocks: tuple[int, ...], *, width: int, bottleneck: bool, classes: int = 1000) -> Shape:
+    """A residual network whose batch normalization has been folded into the convolutions."""
+    shape = Shape()
+    stream = shape.channels(width)
+    shape.layer(fixed(3), stream, (7, 7))
+    for stage, count in enumerate(blocks):
+        inside = width * 2**stage
+        outside = 4 * inside if bottleneck else inside
+        for block in range(count):
+            after = stream
+            if block == 0 and (stage > 0 or bottleneck):
+                after = shape.channels(outside)
+                shape.layer(stream, after, (1, 1))
+            first = shape.channels(inside)
+            if bottleneck:
+                second = shape.channels(inside)
+                shape.layer(stream, first, (1, 1))
+                shape.layer(first, second, (3, 3))
+                shape.layer(second, after, (1, 1))
+            else:
+                shape.layer(stream, first, (3, 3))
+                shape.layer(first, after, (3, 3))
+            stream = after
+    shape.layer(stream, fixed(classes))
+    return shape
+
+
+def resnet18() -> Shape:
+    return resnet((2, 2, 2, 2), width=64, bottleneck=False)
+
+
+def resnet50(width: int = 64) -> Shape:
+    return resnet((3, 4, 6, 3), width=width, bottleneck=True)
+
+
+def problem(shape: Shape, *, seed: int, device: str) -> tuple[DiagonalGaussian, DiagonalGaussian]:
+    """The published setting: isotropic posterior of scale 0.03, zero-mean prior of scale 1."""
+    generator = torch.Generator().manual_seed(seed)
+    uneven = 0.5 * torch.randn(shape.size, generator=generator)
+    logs = torch.cat([uneven, torch.zeros(1)])
+    means: dict[str, Tensor] = {}
+    for name, size in shape.shapes.items():
+        spread = math.sqrt(2 / math.prod(size[1:])) if len(size) > 1 else 0.1
+        weight = spread * torch.randn(size, generator=generator)
+        for scale in shape.exponents[name]:
+            where = [1] * len(size)
+            where[scale.axes[0]] = -1
+            factor = torch.exp(scale.power * logs[torch.from_numpy(scale.index)])
+            weight = weight * factor.view(where)
+        means[name] = weight.to(device)
+    zeros = {name: torch.zeros_like(mean) for name, mean in means.items()}
+    return DiagonalGaussian.from_means(means, 0.03), DiagonalGaussian.from_means(zeros, 1.0)
+
+
+def synchronize(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def best_seconds(function: Callable[[], Any], *, repeats: int, device: str) -> float:
+    """The least wall time of at least ``repeats`` calls, and of more where they are short.
+
+    The least and not the mean: what the machine can do while nobody else uses it.
+    """
+    best, total, done = math.inf, 0.0, 0
+    while done < repeats or (total < 2.0 and done < 20 * repeats):
+        synchronize(device)
+        start = time.perf_counter()
+        function()
+        synchronize(device)
+        seconds = time.perf_counter() - start
+        best, total, done = min(best, seconds), total + seconds, done + 1
+    return best
+
+
+# -- one neuron at a time -------------------------------------------------------------------------
+
+
+class OneNeuronAtATime:
+    """Block coordinate descent as published: row and column of each neuron, closed form, next."""
+
+    def __init__(
+        self, Q: DiagonalGaussian, P: DiagonalGaussian, shape: Shape, *, beforehand: bool
+    ) -> None:
+        self._inputs: dict[str, np.ndarray] = {}
+        self._outputs: dict[str, np.ndarray] = {}
+        self._written: list[list[tuple[str, int]]] = [[] for _ in range(shape.size)]
+        self._read: list[list[tuple[str, int]]] = [[] for _ in range(shape.size)]
+        for name, scales in shape.exponents.items():
+            for scale in scales:
+                target = self._written if scale.power > 0 else self._read
+                (self._outputs if scale.power > 0 else self._inputs)[name] = scale.index
+                for place, channel in enumerate(scale.index):
+                    if channel != PINNED:
+                        target[channel].append((name, place))
+        self._means, self._scales, self._prior_scales = (
+            {name: tensor.numpy() for name, tensor in source.items()}
+            for source in (Q.means, Q.scales, P.scales)
+        )
+        self._squares = {name: self._square(name, ...) for name in Q.names} if beforehand else None
+        self.squared_scales = np.ones(shape.size + 1)  # the last entry is that of pinned channels
+
+    def _square(self, name: str, where: Any) -> np.ndarray:
+        mean, scale, prior = (
+            source[name][where].astype(np.float64)
+            for source in (self._means, self._scales, self._prior_scales)
+        )
+        return (mean**2 + scale**2) / prior**2
+
+    def _gather(self, name: str, where: Any) -> np.ndarray:
+        if self._squares is not None:
+            return self._squares[name][where]
+        return self._square(name, where)
+
+    def sweep(self) -> None:
+        for neuron in range(len(self._written)):
+            self._update(neuron)
+
+    def _update(self, neuron: int) -> None:
+        incoming = outgoing = 0.0
+        count = 0
+        for name, place in self._written[neuron]:
+            row = self._gather(name, place)
+            count += row.size
+            if row.ndim == 0:
+                incoming += float(row)
+            else:
+                factors = 1 / self.squared_scales[self._inputs[name]]
+                incoming += float((factors @ row.reshape(len(factors), -1)).sum())
+        for name, place in self._read[neuron]:
+            column = self._gather(name, (slice(None), place))
+            count -= column.size
+            factors = self.squared_scales[self._outputs[name]]
+            outgoing += float((factors @ column.reshape(len(factors), -1)).sum())
+        width = math.hypot(count, 2 * math.sqrt(incoming) * math.sqrt(outgoing))
+        root = (count + width) / (2 * incoming) if count >= 0 else 2 * outgoing / (width - count)
+        self.squared_scales[neuron] = root
+
+
+def plain_sweeps_needed(terms: Terms, least: float, *, limit: int) -> tuple[int, Tensor]:
+    """Sweeps without group scalars until the gap is closed, and the point after the first."""
+    descent = Descent(terms, torch.zeros(terms.size))
+    first = descent.log_scales
+    for sweep in range(1, limit + 1):
+        descent.sweep()
+        if sweep == 1:
+            first = descent.log_scales.clone()
+        if descent.nats(descent.totals()) <= least * (1 + GAP):
+            return sweep, first
+    raise SystemExit(f"one neuron at a time has not closed the gap after {limit} sweeps")
+
+
+def against_one_neuron_at_a_time(shape: Shape, *, seed: int, repeats: int) -> dict[str, Any]:
+    """Seconds of both ways to the same gap."""
+    Q, P = problem(shape, seed=seed, device="cpu")
+    terms = collapse(Q, P, shape).merged()
+    least = best_descent(terms, Limits(1e-15, 1000)).nats
+    limits = Limits(GAP, 1000)
+    found = best_descent(terms, limits)
+    sweeps, first = plain_sweeps_needed(terms, least, limit=10_000)
+    figures: dict[str, Any] = {
+        "weights": Q.weights,
+        "channels": shape.size,
+        "groups": len(shape.groups),
+        "gap": (found.nats - least) / least,
+        "sweeps": found.sweeps,
+        "seconds_solving": best_seconds(
+            lambda: best_descent(terms, limits), repeats=repeats, device="cpu"
+        ),
+        "seconds_collapsing": best_seconds(
+            lambda: collapse(Q, P, shape).merged(), repeats=repeats, device="cpu"
+        ),
+        "seconds_whole_call": best_seconds(
+            lambda: rescale(Q, P, shape, tolerance=GAP), repeats=repeats, device="cpu"
+        ),
+        "neuron_sweeps_counted": sweeps,
+    }
+    for label, beforehand in (("squares_beforehand", True), ("means_and_scales", False)):
+        loop = OneNeuronAtATime(Q, P, shape, beforehand=beforehand)
+        loop.sweep()
+        twin = np.exp(2 * first.numpy())
+        difference = np.abs(loop.squared_scales[:-1] / twin - 1).max()
+        if not difference < 1e-9:
+            raise SystemExit(f"the loop does not make the moves of its twin: {difference:g}")
+        seconds = best_seconds(loop.sweep, repeats=repeats, device="cpu")
+        figures[f"neuron_seconds_per_sweep_{label}"] = seconds
+        figures[f"neuron_seconds_extrapolated_{label}"] = seconds * sweeps
+    solving = figures["seconds_solving"]
+    collapsed = solving + figures["seconds_collapsing"]
+    loop_seconds = figures["neuron_seconds_extrapolated_squares_beforehand"]
+    figures["times_faster_from_squares"] = loop_seconds / solving
+    loop_seconds = figures["neuron_seconds_extrapolated_means_and_scales"]
+    figures["times_faster_from_means_and_scales"] = loop_seconds / collapsed
+    figures["times_faster_whole_call"] = loop_seconds / figures["seconds_whole_call"]
+    return figures
+
+
+def whole_call(shape: Shape, *, seed: int, repeats: int, device: str) -> dict[str, Any]:
+    """Seconds of one call, all included, and of its parts."""
+    Q, P = problem(shape, seed=seed, device=device)
+    terms = collapse(Q, P, shape).merged()
+    least = best_descent(terms, Limits(1e-15, 1000)).nats
+    limits = Limits(GAP, 1000)
+    found = rescale(Q, P, shape, tolerance=GAP)
+    options: dict[str, Any] = {"repeats": repeats, "device": device}
+    return {
+        "weights": Q.weights,
+        "channels": shape.size,
+        "groups": len(shape.groups),
+        "kl_before": found.kl_before,
+        "kl_after": found.kl_after,
+        "gap": (found.kl_after - least) / least,
+        "balance_residual": found.balance_residual,
+        "sweeps": found.sweeps,
+        "seconds": best_seconds(lambda: rescale(Q, P, shape, tolerance=GAP), **options),
+        "seconds_kl": best_seconds(
+            lambda: kl_along_orbit(Q, P, shape, found.log_scales), **options
+        ),
+        "seconds_collapsing": best_seconds(lambda: collapse(Q, P, shape).merged(), **options),
+        "seconds_solving": best_seconds(lambda: best_descent(terms, limits), **options),
+    }
+
+
+def on_processor(*, seed: int, quick: bool) -> dict[str, Any]:
+    figures: dict[str, Any] = {
+        "gap_goal": GAP,
+        "baseline": "one sweep of the loop measured (best of several), times the sweeps counted",
+    }
+    comparisons = [("784-600-600-10", mlp(784, 600, 600, 10)), ("resnet18 shape", resnet18())]
+    sizes = (32, 45, 64)
+    if quick:
+        small = resnet((1, 1), width=8, bottleneck=False, classes=10)
+        comparisons, sizes = [("20-30-30-10", mlp(20, 30, 30, 10)), ("resnet shape", small)], (4, 8)
+    repeats = 2 if quick else 7
+    for name, shape in comparisons:
+        figures[name] = against_one_neuron_at_a_time(shape, seed=seed, repeats=repeats)
+        print(name, figures[name])
+    for width in sizes:
+        name = f"resnet50 shape, width {width}"
+        figures[name] = whole_call(resnet50(width), seed=seed, repeats=repeats, device="cpu")
+        print(name, figures[name])
+    largest, smallest = (figures[f"resnet50 shape, width {w}"] for w in (sizes[-1], sizes[0]))
+    weights = math.log(largest["weights"] / smallest["weights"])
+    figures["seconds_grow_as_weights_to_the_power"] = (
+        math.log(largest["seconds"] / smallest["seconds"]) / weights
+    )
+    return figures
+
+
+def on_gpu(*, seed: int, quick: bool) -> dict[str, Any]:
+    figures: dict[str, Any] = {"gap_goal": GAP}
+    shapes = {"resnet18 shape": resnet18, "resnet50 shape, width 64": resnet50}
+    if quick:
+        shapes = {"resnet50 shape, width 4": lambda: resnet50(4)}
+    for name, build in shapes.items():
+        figures[name] = whole_call(build(), seed=seed, repeats=3 if quick else 10, device="cuda")
+        print(name, figures[name])
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--threads", type=int, default=2, help="processor threads for torch")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: checks that it runs")
+    parser.add_argument("--folder", type=Path, default=RESULTS, help="where the JSON goes")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    measure = on_gpu if arguments.device == "cuda" else on_processor
+    figures = measure(seed=arguments.seed, quick=arguments.quick)
+    name = f"rescaling-{arguments.device}"
+    path = write_result(name, figures, seed=arguments.seed, folder=arguments.folder)
+    print(path.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()
