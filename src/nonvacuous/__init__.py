@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from nonvacuous.networks import rescaled as rescaled
     from nonvacuous.networks import scale_groups as scale_groups
     from nonvacuous.rescaling import rescale as rescale
+    from nonvacuous.rescaling.lifted import lifted_kl as lifted_kl
+    from nonvacuous.rescaling.paths import path_lifting as path_lifting
+    from nonvacuous.rescaling.paths import path_norm as path_norm
     from nonvacuous.risk import estimate_risk as estimate_risk
     from nonvacuous.risk import zero_one as zero_one
     from nonvacuous.verify import verify as verify
@@ -50,7 +53,10 @@ _EXPORTS = {
     "errors": "nonvacuous.errors",
     "estimate_risk": "nonvacuous.risk:estimate_risk",
     "fold_batch_norm": "nonvacuous.networks:fold_batch_norm",
+    "lifted_kl": "nonvacuous.rescaling.lifted:lifted_kl",
     "models": "nonvacuous.models",
+    "path_lifting": "nonvacuous.rescaling.paths:path_lifting",
+    "path_norm": "nonvacuous.rescaling.paths:path_norm",
     "priors": "nonvacuous.distributions.priors",
     "register_operator": "nonvacuous.networks:register_operator",
     "rescale": "nonvacuous.rescaling:rescale",

@@ -64,6 +64,7 @@ def certify(
     folder: str | Path | None = None,
     resume: bool = False,
     force: bool = False,
+    tensorboard: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
     """How wrong can this network be on data it has not seen? A number, and its evidence.
@@ -95,6 +96,7 @@ def certify(
     pretrained       declare that the starting weights were trained on other, independent data
     twin             also compute what a plain held-out test would promise on the same data
     folder           a run folder: everything needed to check, resume and report the certificate
+    tensorboard      a folder for TensorBoard, where that package is installed
     """
     settings = _Settings(
         mode or ("posterior" if prior is None else "post-hoc"), predictor, confidence, attempts
@@ -187,6 +189,7 @@ def certify(
                 folder=run,
                 events=events,
                 progress=progress,
+                tensorboard=tensorboard,
             )
         else:
             assert prior is not None

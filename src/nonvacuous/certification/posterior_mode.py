@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import torch
 from torch import nn
@@ -30,6 +32,7 @@ def posterior_candidate(
     folder: RunFolder,
     events: EventLog | None,
     progress: Progress | None,
+    tensorboard: str | Path | None,
 ) -> Candidate:
     """Prior at the start, or learned on ``split.prior`` where the split has such a part.
 
@@ -42,7 +45,15 @@ def posterior_candidate(
         prior_seed = derived_seed(seed, "prior training")
         draws.append(("prior training", prior_seed))
         center = _train_prior(
-            model, examples.subset(saw), recipe, prior_seed, device, folder, events, progress
+            model,
+            examples.subset(saw),
+            recipe,
+            prior_seed,
+            device,
+            folder,
+            events,
+            progress,
+            tensorboard,
         )
         family: Prior = learned(center, indices=saw, grid=prior_scales)
     else:
@@ -75,6 +86,7 @@ def posterior_candidate(
         checkpoint=folder.file("posterior.checkpoint"),
         events=events,
         progress=progress,
+        tensorboard=tensorboard,
     )
     searches: tuple[Search, ...] = ()
     prior = middle
@@ -114,6 +126,7 @@ def _train_prior(
     folder: RunFolder,
     events: EventLog | None,
     progress: Progress | None,
+    tensorboard: str | Path | None,
 ) -> nn.Module:
     settings = recipe.plain
     fitted, watched = prior_part, None
@@ -139,4 +152,5 @@ def _train_prior(
         checkpoint=folder.file("prior.checkpoint"),
         events=events,
         progress=progress,
+        tensorboard=tensorboard,
     ).module.requires_grad_(False)

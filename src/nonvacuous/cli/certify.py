@@ -39,6 +39,7 @@ def certify(
     prior_scale: Annotated[tuple[float, ...], _PROMISE, _SEVERAL] = (),
     trials: Annotated[WholeNumber, _PROMISE] = TRIALS,
     attempts: Annotated[WholeNumber, _PROMISE] = 1,
+    rescaling: Annotated[bool, _PROMISE] = True,
     twin: Annotated[bool, _PROMISE] = True,
     max_risk: Annotated[float | None, _PROMISE] = None,
     objective: Annotated[
@@ -57,6 +58,7 @@ def certify(
     resume: Annotated[bool, _RUN, SWITCH] = False,
     force: Annotated[bool, _RUN, SWITCH] = False,
     report: Annotated[bool, _RUN] = True,
+    tensorboard: Annotated[Path | None, _RUN] = None,
     config: Annotated[Path | None, _RUN] = None,
     json: Annotated[Json, _RUN] = False,
 ) -> int:
@@ -107,6 +109,9 @@ def certify(
     attempts
         How many certificates you will compute on these examples, to report the best of them: they
         share the confidence.
+    rescaling
+        For --mode post-hoc: move the posterior along the network's rescaling symmetries to where
+        it is cheapest, so that the certificate does not depend on how the weights were scaled.
     twin
         Also say what a plain held-out test promises on the same data.
     max_risk
@@ -129,6 +134,8 @@ def certify(
         Everything random follows from it.
     device
         auto takes the GPU if torch sees one.
+    tensorboard
+        A folder for TensorBoard to read training from, if that package is installed.
     threads
         Processor threads for torch; its own choice by default.
     out
@@ -184,6 +191,7 @@ def certify(
         prior_scales=prior_scale,
         trials=trials,
         attempts=attempts,
+        rescaling=rescaling,
         twin=twin,
         max_risk=max_risk,
         recipe=Recipe(
@@ -205,6 +213,7 @@ def certify(
         resume=resume,
         force=force,
         report=report,
+        tensorboard=tensorboard,
         json=json,
     )
     request.check()

@@ -36,6 +36,7 @@ class Request:
     prior_scales: tuple[float, ...]
     trials: int
     attempts: int
+    rescaling: bool
     twin: bool
     max_risk: float | None
     recipe: Recipe
@@ -46,6 +47,7 @@ class Request:
     resume: bool
     force: bool
     report: bool
+    tensorboard: Path | None
     json: bool
 
     def check(self) -> None:
@@ -80,6 +82,8 @@ class Request:
             ("--predictor drawn", self.predictor == "drawn", ("posterior", "post-hoc")),
             ("--prior-scale", bool(self.prior_scales), ("posterior", "post-hoc")),
             ("--prior-fraction", self.prior_fraction != PRIOR_FRACTION, ("posterior",)),
+            ("--no-rescaling", not self.rescaling, ("post-hoc",)),
+            ("--tensorboard", self.tensorboard is not None, ("posterior",)),
             ("--trials", self.trials != TRIALS, ("posterior", "post-hoc")),
             (
                 "--prior-epochs and --prior-learning-rate",

@@ -78,6 +78,7 @@ def run(request: Request) -> int:
                 recipe=request.recipe,
                 attempts=request.attempts,
                 pretrained=request.pretrained,
+                rescaling=request.rescaling,
                 twin=request.twin,
                 architecture=spec,
                 source=request.data,
@@ -85,6 +86,7 @@ def run(request: Request) -> int:
                 folder=folder,
                 resume=request.resume,
                 force=request.force,
+                tensorboard=request.tensorboard,
                 progress=narration,
             )
     except KeyboardInterrupt as stop:
