@@ -314,11 +314,12 @@ def test_a_large_network_is_one_forward_pass() -> None:
         path_lifting(graph, module)
 
 
-def test_weights_may_be_a_mapping() -> None:
+def test_weights_may_be_a_mapping_or_left_out() -> None:
     module = shaken(Mlp((3,), 2, widths=(3,)))
     graph = capture(module, torch.zeros(2, 3, dtype=torch.float64))
     arrays = {name: p.detach().numpy() for name, p in module.named_parameters()}
-    assert path_norm(graph, arrays) == path_norm(graph, module)
+    assert path_norm(graph, arrays) == path_norm(graph, module) == path_norm(graph)
+    np.testing.assert_array_equal(path_lifting(graph).values, path_lifting(graph, arrays).values)
     with pytest.raises(BadInput, match=r"no 'layers\.0\.weight'"):
         path_norm(graph, {})
     arrays["layers.0.weight"] = np.zeros((2, 2))

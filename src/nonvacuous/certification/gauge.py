@@ -12,6 +12,7 @@ point, and then posterior and prior scale are improved in turn.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,9 +21,12 @@ from torch import Tensor, nn
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import Prior
-from nonvacuous.errors import Unsupported
+from nonvacuous.errors import NotYetSupported, Unsupported
 from nonvacuous.networks import ScaleGroups, capture, scale_groups
 from nonvacuous.rescaling import push, rescale
+from nonvacuous.rescaling.output_layer import invariance_of, output_layer
+from nonvacuous.rescaling.output_scale import with_output_scale
+from nonvacuous.risk import Loss
 
 #: Noise that marks a point of the orbit, relative to each weight: it moves along with the weight.
 _POINT = 1e-3
@@ -49,8 +53,11 @@ class Rescaled:
     kl_nats: float
 
 
-def find_gauge(module: nn.Module, examples: Examples, prior: Prior) -> Gauge | str:
-    """The network's free scales and its starting point, or the reason why there are none."""
+def find_gauge(module: nn.Module, examples: Examples, prior: Prior, loss: Loss) -> Gauge | str:
+    """The network's free scales and its starting point, or the reason why there are none.
+
+    Where the loss sees only the order of the scores, their common scale is free as well.
+    """
     device = next(module.parameters()).device
     try:
         graph = capture(module, examples.inputs[:2].to(device))
@@ -66,7 +73,13 @@ def find_gauge(module: nn.Module, examples: Examples, prior: Prior) -> Gauge | s
     middle = prior.grid.scales[len(prior.grid) // 2]
     found = rescale(marked, prior.at(module, middle), groups)
     weights = push(marked, groups, found.log_scales).mean_weights()
-    return Gauge(groups=groups, weights=weights, log_scales=found.log_scales)
+    log_scales = found.log_scales
+    if invariance_of(loss.name).scale:
+        with contextlib.suppress(NotYetSupported):  # the last layer is none that can be scaled
+            groups = with_output_scale(groups, output_layer(graph))
+            # Only now: without noise, the scores would shrink until any noise drowns them.
+            log_scales = np.append(log_scales, 0.0)
+    return Gauge(groups=groups, weights=weights, log_scales=log_scales)
 
 
 def best_in_orbit(gauge: Gauge, module: nn.Module, prior: Prior, scale: float) -> Rescaled:

@@ -51,7 +51,7 @@ def post_hoc_candidate(
 ) -> Candidate:
     module = frozen_copy(model, device)
     bound_part = examples.subset(split.bound).to(device)
-    gauge = find_gauge(module, examples, prior) if rescaling else "it was not asked for"
+    gauge = find_gauge(module, examples, prior, loss) if rescaling else "it was not asked for"
     search_seed = derived_seed(seed, "posterior scale search")
     best: tuple[float, float, Rescaled] | None = None
     for tried, scale in enumerate(posterior_scales.scales):

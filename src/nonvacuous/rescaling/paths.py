@@ -33,17 +33,18 @@ Weights = nn.Module | Mapping[str, Tensor] | Mapping[str, np.ndarray]
 _WEIGHT_SHAPES = frozenset({"view", "reshape", "unsqueeze", "squeeze", "alias", "detach"})
 
 
-def path_norm(graph: LayerGraph, weights: Weights, *, order: float = 1.0) -> float:
+def path_norm(graph: LayerGraph, weights: Weights | None = None, *, order: float = 1.0) -> float:
     """(sum over all paths of |value|^order)^(1/order), by one forward pass.
 
     The network is run on ones, with absolute values of all weights to the power ``order`` and
     with sums in place of maxima; the biases enter as they are. Nothing is enumerated, so any
-    size will do.
+    size will do. ``weights`` (a module or a mapping) replaces the values that the network had
+    when it was captured.
 
     >>> network = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU(), nn.Linear(2, 1, bias=False))
     >>> _ = nn.init.constant_(network[0].weight, -2.0), nn.init.constant_(network[2].weight, 3.0)
     >>> from nonvacuous.networks import capture
-    >>> path_norm(capture(network.eval(), torch.zeros(2, 2)), network)  # four paths of -2 * 3
+    >>> path_norm(capture(network.eval(), torch.zeros(2, 2)))  # four paths of -2 * 3
     24.0
     """
     if not (math.isfinite(order) and order > 0):
@@ -87,7 +88,9 @@ class PathLifting:
         return float((np.abs(self.values) ** order).sum() ** (1 / order))
 
 
-def path_lifting(graph: LayerGraph, weights: Weights, *, max_paths: int = 200_000) -> PathLifting:
+def path_lifting(
+    graph: LayerGraph, weights: Weights | None = None, *, max_paths: int = 200_000
+) -> PathLifting:
     """All paths of a small network, one by one.
 
     Networks with more than ``max_paths`` paths are refused, with their number; use
@@ -171,10 +174,13 @@ def _matrix(extend: LinearMap, graph: LayerGraph, source: Reference) -> np.ndarr
     return extend(probes).reshape(size, -1).T.numpy()
 
 
-def _values(graph: LayerGraph, weights: Weights) -> dict[str, Tensor]:
+def _values(graph: LayerGraph, weights: Weights | None) -> dict[str, Tensor]:
     """The weights by their names in the graph, in float64."""
-    given: Mapping[str, Tensor | np.ndarray]
-    given = dict(weights.named_parameters()) if isinstance(weights, nn.Module) else weights
+    given: Mapping[str, Tensor] | Mapping[str, np.ndarray]
+    if isinstance(weights, nn.Module):
+        given = dict(weights.named_parameters())
+    else:
+        given = graph.weights if weights is None else weights
     found = {}
     for name, shape in graph.parameters.items():
         if name not in given:
