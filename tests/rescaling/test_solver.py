@@ -173,7 +173,7 @@ def two_minima() -> tuple[DiagonalGaussian, DiagonalGaussian, HandGroups]:
 
 def test_two_local_minima_exist_and_the_lower_one_is_returned() -> None:
     Q, P, groups = two_minima()
-    grid = np.linspace(-8, 8, 4001)
+    grid = np.linspace(-8, 8, 801)
     values = np.array(
         [total_nats(kl_along_orbit(Q, P, groups, np.array([point]))) for point in grid]
     )
@@ -187,7 +187,7 @@ def test_two_local_minima_exist_and_the_lower_one_is_returned() -> None:
     for point in (-7.0, -1.0, 0.0, 1.0, 3.0, 7.0):
         start = torch.tensor([point], dtype=torch.float64)
         end = descend(Descent(terms, start), Limits(1e-12, 500))
-        assert np.abs(end.nats / values[1:-1][inside] - 1).min() < 1e-4
+        assert np.abs(end.nats / values[1:-1][inside] - 1).min() < 1e-3
 
 
 def test_prior_at_the_initialization() -> None:

@@ -16,10 +16,10 @@ from tests.rescaling.problems import kl_by_definition, posterior, prior
 
 
 def gradient_of(descent: Descent) -> torch.Tensor:
-    parts = [
-        descent._channel_sums(group)[0].gradient() for group in range(len(descent.terms.sizes))
-    ]
-    return torch.cat(parts)
+    found = torch.zeros(descent.terms.size, dtype=torch.float64)
+    for number, block in enumerate(descent.terms.blocks):
+        found[block.places] = descent._channel_sums(number)[0].gradient()
+    return found
 
 
 @pytest.mark.parametrize("centered", [True, False], ids=["zero means", "other means"])
@@ -82,6 +82,21 @@ def test_groups_whose_channels_share_weights_are_told_apart() -> None:
     assert collapse_of(ARCHITECTURES["squared stream to stream"]()).reach == (3.0,)
     assert collapse_of(ARCHITECTURES["residual"]()).coupled == (False,) * 4
     assert collapse_of(ARCHITECTURES["depthwise convolution"]()).coupled == (False,) * 3
+
+
+def test_groups_that_share_no_weight_move_together() -> None:
+    chain = collapse_of(mlp(4, 3, 3, 3, 3, 2))
+    assert [block.groups for block in chain.blocks] == [(0, 2), (1, 3)]
+    stream = collapse_of(ARCHITECTURES["residual"]())
+    assert [block.groups for block in stream.blocks] == [(0,), (1, 2, 3)]
+    for build in ARCHITECTURES.values():
+        terms = collapse_of(build())
+        for block in terms.blocks:
+            for term in terms.terms:
+                met = [side.group for side in term.sides if side.group in block.groups]
+                assert len(met) <= 1 or block.coupled
+        channels = torch.cat([block.places for block in terms.blocks])
+        assert sorted(channels.tolist()) == list(range(terms.size))
 
 
 def collapse_of(groups) -> Terms:

@@ -1,6 +1,6 @@
 """Outward rounding: what leaves this room may be too large by a hair, never too small.
 
-Each helper takes a number that was computed with a handful of correctly rounded operations
+Each function takes a number that was computed with a handful of correctly rounded operations
 and widens it by more than those operations can have lost.
 """
 

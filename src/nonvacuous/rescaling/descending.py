@@ -88,6 +88,7 @@ def descend(
     ``watch`` is called with the KL after every move; tests use it to see that no move goes up.
     """
     extrapolation = Extrapolation()
+    point = descent.log_scales
     totals = descent.totals()
     value = _finite(descent.nats(totals))
     decrease = math.inf
@@ -97,7 +98,6 @@ def descend(
     while not converged and sweeps < limits.max_sweeps:
         if watch is not None:
             watch(value)
-        start = descent.log_scales.clone()
         descent.coarse_step(totals)
         if watch is not None:
             watch(descent.nats(descent.totals()))
@@ -105,11 +105,13 @@ def descend(
         sweeps += 1
         totals = descent.totals()
         new = _finite(descent.nats(totals))
-        extrapolation.note(start, descent.log_scales)
+        start, point = point, descent.log_scales
+        extrapolation.note(start, point)
         if watch is not None:
             watch(new)
         if value - new > _SLOW * decrease:
             descent, totals, new = _jump(descent, totals, new, extrapolation)
+            point = descent.log_scales
         # Decreases are geometric in the end: the worse of the last two ratios is trusted, but
         # none below one tenth.
         latest = value - new

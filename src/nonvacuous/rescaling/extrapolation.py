@@ -24,8 +24,8 @@ class Extrapolation:
 
     def note(self, start: Tensor, end: Tensor) -> None:
         """Remember that a sweep led from ``start`` to ``end``."""
-        self._starts = [*self._starts[-_WINDOW:], start.clone()]
-        self._ends = [*self._ends[-_WINDOW:], end.clone()]
+        self._starts = [*self._starts[-_WINDOW:], start]
+        self._ends = [*self._ends[-_WINDOW:], end]
 
     def forget(self) -> None:
         """Keep only the last pair: the earlier ones misled."""

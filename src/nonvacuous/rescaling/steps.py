@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# exp(2 * 150) squared still fits float64; a longer way is gone in several steps.
+# The longest step times the largest power: exp(2 * 150) squared still fits float64. A longer way
+# is gone in several steps.
 _LONGEST = 150.0
-_REFINEMENTS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,21 +70,18 @@ def channel_steps(sums: ChannelSums, *, coupled: bool) -> Tensor:
     """How far to move the log-scale of each channel of a group, all at once.
 
     For a zero-mean prior and powers +1 and -1 this is the exact minimum. Otherwise it is a
-    majorize-minimize step, refined by Newton steps that are taken only where they are better;
-    where channels share weights (``coupled``) no refinement is possible channel by channel.
+    majorize-minimize step and then a second one, or a Newton step where that is better; where
+    channels share weights (``coupled``) no refinement is possible channel by channel.
     """
     if not coupled and not sums.products and sums.squares.keys() <= {1.0, -1.0}:
         nothing = torch.zeros_like(sums.counts)
         incoming, outgoing = (sums.squares.get(power, nothing) for power in (1.0, -1.0))
-        return (positive_root(sums.counts, incoming, outgoing).log_() / 2).clamp_(
-            -_LONGEST, _LONGEST
-        )
+        step = positive_root(sums.counts, incoming, outgoing).log_() / 2
+        return step.clamp_(-_LONGEST, _LONGEST)
     step = majorized_step(sums)
     if coupled:
         return step
-    for _ in range(_REFINEMENTS):
-        step = step + _refinement(moved(sums, step))
-    return step.clamp(-_LONGEST, _LONGEST)
+    return step + _refinement(moved(sums, step))
 
 
 def majorized_step(sums: ChannelSums) -> Tensor:
@@ -110,7 +107,7 @@ def majorized_step(sums: ChannelSums) -> Tensor:
         else:
             outgoing = outgoing + (-power / sums.reach) * rising
     root = positive_root(counts / sums.reach, incoming, outgoing)
-    return (root.log() / (2 * sums.reach)).clamp(-_LONGEST, _LONGEST)
+    return (root.log() / 2).clamp(-_LONGEST, _LONGEST) / sums.reach
 
 
 def _negative_part(sums: ChannelSums, power: float) -> Tensor:
@@ -147,7 +144,8 @@ def _refinement(sums: ChannelSums) -> Tensor:
         curvature = curvature + 2 * power * power * values
     for power, values in sums.products.items():
         curvature = curvature - power * power * values
-    newton = (-sums.gradient() / curvature).clamp(-_LONGEST, _LONGEST)
+    limit = _LONGEST / sums.reach
+    newton = (-sums.gradient() / curvature).clamp(-limit, limit)
     usable = (curvature > 0) & torch.isfinite(newton)
     newton = newton.where(usable, safe)
     better = usable & (change(sums, newton) < change(sums, safe))

@@ -1,8 +1,8 @@
-"""Sweeps over the groups: the working state of one descent.
+"""Sweeps over all channels: the working state of one descent.
 
-Channels of one group share no weight (unless a layer reads and writes the same stream), so all
-channels of a group move at once, and the groups follow one another. A sweep costs two products of
-a matrix with a vector for each collapsed matrix, whatever the number of channels.
+Channels of one group share no weight (unless a layer reads and writes the same stream), and groups
+of one block share none either, so all channels of a block move at once, and the blocks follow one
+another. A sweep costs two products of a matrix with a vector for each collapsed matrix.
 """
 
 from __future__ import annotations
@@ -42,12 +42,15 @@ class Descent:
         self, terms: Terms, log_scales: Tensor, *, precisions: Mapping[str, float] | None = None
     ) -> None:
         self.terms = terms
-        self.log_scales = log_scales.detach().clone().to(terms.device, torch.float64)
-        self._slices = terms.slices()
-        self._count = len(terms.terms)
-        self._counts = [terms.counts[where] for where in self._slices]
+        start = log_scales.detach().to(terms.device, torch.float64)
+        self._points = [start[block.places] for block in terms.blocks]
+        self._where = {
+            group: (number, channels)
+            for number, block in enumerate(terms.blocks)
+            for group, channels in zip(block.groups, block.slices, strict=True)
+        }
         self._precisions = dict.fromkeys(terms.weights, 1.0)
-        self._factors: dict[tuple[int, float], Tensor] = {}
+        self._factors: list[dict[object, Tensor]] = [{} for _ in terms.blocks]
         self._sums: dict[str, list[Tensor]] = {}
         self.set_precisions(precisions or {})
 
@@ -68,25 +71,34 @@ class Descent:
 
     # -- reading ------------------------------------------------------------------------------
 
+    @property
+    def log_scales(self) -> Tensor:
+        """The current point, as a new vector."""
+        found = torch.empty_like(self.terms.counts)
+        for block, point in zip(self.terms.blocks, self._points, strict=True):
+            found[block.places] = point
+        return found
+
     def totals(self) -> Totals:
         """The sums of every term at the current point."""
         sums = self._sums["squares"] + self._sums["products"]
         both = torch.stack(sums).cpu().numpy() if sums else np.zeros(0)
-        squares, products = both[: self._count], both[self._count :]
-        return Totals(squares, products)
+        return Totals(both[: self._count], both[self._count :])
 
     def nats(self, totals: Totals) -> float:
         """The KL at the current point: good for steering, not rounded for quoting."""
-        parts = [*(totals.squares / 2), *(-totals.products), self._constant]
-        parts.append(-float(self.terms.counts @ self.log_scales))
+        parts = [*(totals.squares / 2).tolist(), *(-totals.products).tolist(), self._constant]
+        pairs = zip(self.terms.blocks, self._points, strict=True)
+        linear = [torch.dot(block.counts, point) for block, point in pairs]
+        parts += (-torch.stack(linear)).tolist()
         return math.fsum(parts) if np.isfinite(parts).all() else math.inf
 
     def balance_residual(self) -> float:
         """The worst relative imbalance of a channel at the current point; see ``Rescaling``."""
         worst = [torch.zeros((), dtype=torch.float64, device=self.terms.device)]
-        for group in range(len(self._slices)):
-            sums, _ = self._channel_sums(group)
-            size = sums.magnitude() + self.terms.touched[self._slices[group]]
+        for number, block in enumerate(self.terms.blocks):
+            sums, _ = self._channel_sums(number)
+            size = sums.magnitude() + block.touched
             relative = sums.gradient().abs() / size.clamp_min(torch.finfo(torch.float64).tiny)
             worst.append(relative.max())
         return float(torch.stack(worst).max())
@@ -96,68 +108,70 @@ class Descent:
     def coarse_step(self, totals: Totals) -> None:
         """Move every group by one common scalar, all of them at once."""
         powers = self.terms.exponents
-        shift = minimize_exponentials(
-            np.concatenate([totals.squares / 2, -totals.products]),
-            np.concatenate([2 * powers, powers]),
-            self.terms.group_counts,
-        )
-        self.shift_groups(shift)
+        coefficients, exponents = totals.squares / 2, 2 * powers
+        if not self.terms.centered:
+            coefficients = np.concatenate([coefficients, -totals.products])
+            exponents = np.concatenate([exponents, powers])
+        self.shift_groups(minimize_exponentials(coefficients, exponents, self.terms.group_counts))
 
     def shift_groups(self, shift: np.ndarray) -> None:
         """Add one number to the log-scales of each group."""
         if not shift.any():
             return
         moves = torch.from_numpy(shift).to(self.terms.device)
-        sizes = torch.tensor(self.terms.sizes, device=moves.device)
-        # Saying how long the result is spares a GPU the question.
-        self.log_scales += torch.repeat_interleave(moves, sizes, output_size=self.terms.size)
-        self._factors.clear()
+        for number, block in enumerate(self.terms.blocks):
+            self._points[number] = self._points[number] + moves[block.owners]
+            self._factors[number].clear()
         by_term = torch.from_numpy(self.terms.exponents @ shift).to(moves.device)
         for kind, sums in self._sums.items():
             changed = torch.stack(sums) * torch.exp(_EXPONENT[kind] * by_term)
             self._sums[kind] = list(changed.unbind())
 
     def sweep(self) -> None:
-        """Move every channel once, group by group."""
-        for group in range(len(self._slices)):
-            self._update(group)
+        """Move every channel once, block by block."""
+        for number in range(len(self._points)):
+            self._update(number)
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _update(self, group: int) -> None:
-        """Move the channels of one group, and bring the sums of terms that end here up to date."""
-        sums, seen = self._channel_sums(group)
-        coupled = self.terms.coupled[group]
-        step = channel_steps(sums, coupled=coupled)
-        self.log_scales[self._slices[group]] += step
-        for key in [key for key in self._factors if key[0] == group]:
-            del self._factors[key]
-        for number, side, kind, values in seen:
-            if self.terms.last_side[number] != side:
-                continue
-            if coupled:
-                self._sums[kind][number] = self._total(number, kind)
-            else:
-                own = self._spread(self.terms.terms[number].sides[side], kind)
-                self._sums[kind][number] = torch.dot(values, own)
+    @property
+    def _count(self) -> int:
+        return len(self.terms.terms)
 
-    def _channel_sums(self, group: int) -> tuple[ChannelSums, list[tuple[int, int, str, Tensor]]]:
-        """Per-channel sums of one group, and the contributions that they were added up from."""
+    def _update(self, number: int) -> None:
+        """Move the channels of one block, and bring the sums of terms that end here up to date."""
+        block = self.terms.blocks[number]
+        sums, seen = self._channel_sums(number)
+        self._points[number] = self._points[number] + channel_steps(sums, coupled=block.coupled)
+        self._factors[number].clear()
+        for term, side, kind, values in seen:
+            if block.coupled:
+                self._sums[kind][term] = self._total(term, kind)
+            else:
+                own = self._spread(self.terms.terms[term].sides[side], kind)
+                self._sums[kind][term] = torch.dot(values, own)
+
+    def _channel_sums(self, number: int) -> tuple[ChannelSums, list[tuple[int, int, str, Tensor]]]:
+        """Per-channel sums of one block, and those contributions that no later block changes."""
+        block = self.terms.blocks[number]
         found: dict[str, dict[float, Tensor]] = {kind: {} for kind in _EXPONENT}
         seen = []
-        coupled = self.terms.coupled[group]
-        for number, side in self.terms.incident[group]:
-            where = self.terms.terms[number].sides[side]
-            for kind in self._kinds(number, coupled=coupled):
-                values = self._seen_from(number, side, kind)
-                found[kind][where.power] = where.added(
-                    found[kind].get(where.power), values, self.terms.sizes[group]
-                )
-                if kind != "magnitudes":
-                    seen.append((number, side, kind, values))
+        for contact in block.contacts:
+            term, side = contact.term, contact.side
+            where = self.terms.terms[term].sides[side]
+            for kind in self.terms.kinds[term]:
+                if kind == "magnitudes" and not block.coupled:
+                    continue
+                values = self._seen_from(term, side, kind)
+                sums = found[kind]
+                if where.power not in sums:
+                    sums[where.power] = torch.zeros_like(block.counts)
+                where.add_to(sums[where.power][contact.channels], values)
+                if contact.is_last and kind != "magnitudes":
+                    seen.append((term, side, kind, values))
         for kind, sums in found.items():
             for power, values in sums.items():
-                sums[power] = values * self._factor(group, _EXPONENT[kind] * power)
+                values *= self._block_factor(number, _EXPONENT[kind] * power)
         products = found["products"]
         # Two channels of one weight: signs are told apart weight by weight.
         negative = {p: (found["magnitudes"][p] - products[p]) / 2 for p in found["magnitudes"]}
@@ -165,37 +179,38 @@ class Descent:
             ChannelSums(
                 squares=found["squares"],
                 products=products,
-                counts=self._counts[group],
-                reach=self.terms.reach[group],
-                negative=negative if coupled else None,
+                counts=block.counts,
+                reach=block.reach,
+                negative=negative if block.coupled else None,
             ),
             seen,
         )
 
-    def _kinds(self, number: int, *, coupled: bool = False) -> tuple[str, ...]:
-        if self.terms.terms[number].products is None:
-            return ("squares",)
-        return ("squares", "products", "magnitudes") if coupled else ("squares", "products")
-
     def _seen_from(self, number: int, side: int, kind: str) -> Tensor:
         term = self.terms.terms[number]
-        others = (s for place, s in enumerate(term.sides) if place != side)
-        factors = tuple(self._spread(other, kind) for other in others)
-        values = term.seen_from(side, factors, kind=kind)
+        others = term.sides[:side] + term.sides[side + 1 :]
+        values = term.seen_from(side, [self._spread(other, kind) for other in others], kind=kind)
         precision = self._precisions[term.tensor]
         return values if precision == 1 else precision * values
 
     def _total(self, number: int, kind: str) -> Tensor:
-        if kind not in self._kinds(number):
+        if kind not in self.terms.kinds[number]:
             return torch.zeros((), dtype=torch.float64, device=self.terms.device)
         own = self._spread(self.terms.terms[number].sides[0], kind)
         return torch.dot(self._seen_from(number, 0, kind), own)
 
     def _spread(self, side: Side, kind: str) -> Tensor:
-        return side.gather(self._factor(side.group, _EXPONENT[kind] * side.power))
+        """The factors of a group, one for each row of the term that it touches."""
+        number, channels = self._where[side.group]
+        exponent = _EXPONENT[kind] * side.power
+        known = self._factors[number]
+        key = (side.group, exponent)
+        if key not in known:
+            known[key] = self._block_factor(number, exponent)[channels]
+        return known[key] if side.places is None else known[key][side.places]
 
-    def _factor(self, group: int, exponent: float) -> Tensor:
-        key = (group, exponent)
-        if key not in self._factors:
-            self._factors[key] = torch.exp(exponent * self.log_scales[self._slices[group]])
-        return self._factors[key]
+    def _block_factor(self, number: int, exponent: float) -> Tensor:
+        known = self._factors[number]
+        if exponent not in known:
+            known[exponent] = torch.exp(exponent * self._points[number])
+        return known[exponent]

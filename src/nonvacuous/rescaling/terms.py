@@ -14,12 +14,15 @@ combination of channels that occurs, for everything else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from nonvacuous.rescaling.blocks import Block, find_blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,20 +74,14 @@ class Side:
     places: Tensor | None
     collector: Collector | None = None
 
-    def gather(self, factors: Tensor) -> Tensor:
-        """A per-channel vector of the group, spread over the rows of the term."""
-        return factors if self.places is None else factors[self.places]
-
-    def added(self, sums: Tensor | None, rows: Tensor, size: int) -> Tensor:
-        """The per-channel sums of a group of this size, with one value for each row added."""
-        if self.places is None and self.collector is None:
-            return rows if sums is None else sums + rows
-        places = self.places
+    def add_to(self, target: Tensor, rows: Tensor) -> None:
+        """Add one value for each row of the term to the per-channel vector of the group."""
         if self.collector is not None:
-            places, rows = self.collector.channels, self.collector.collect(rows)
-        total = rows.new_zeros(size) if sums is None else sums.clone()
-        total[places] += rows
-        return total
+            target[self.collector.channels] += self.collector.collect(rows)
+        elif self.places is None:
+            target += rows
+        else:
+            target[self.places] += rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +93,7 @@ class Matrix:
     squares: Tensor
     products: Tensor | None
 
-    def seen_from(self, side: int, factors: tuple[Tensor, ...], *, kind: str) -> Tensor:
+    def seen_from(self, side: int, factors: Sequence[Tensor], *, kind: str) -> Tensor:
         """For each row of a side, the sum of its terms without the row's own factor.
 
         ``factors`` are those of the other sides, spread over their rows.
@@ -114,7 +111,7 @@ class Bundle:
     squares: Tensor
     products: Tensor | None
 
-    def seen_from(self, side: int, factors: tuple[Tensor, ...], *, kind: str) -> Tensor:
+    def seen_from(self, side: int, factors: Sequence[Tensor], *, kind: str) -> Tensor:
         """For each entry, its term without the factor of its channel on the given side."""
         values = values_of(self, kind)
         for factor in factors:
@@ -196,13 +193,15 @@ class Terms:
         return tuple(len({number for number, _ in pairs}) < len(pairs) for pairs in self.incident)
 
     @cached_property
-    def last_side(self) -> tuple[int, ...]:
-        """For each term, the side whose group comes last in a sweep."""
-        found = []
-        for term in self.terms:
-            groups = [side.group for side in term.sides]
-            found.append(groups.index(max(groups)))
-        return tuple(found)
+    def kinds(self) -> tuple[tuple[str, ...], ...]:
+        """For each term, the kinds of sums that it has; see :func:`values_of`."""
+        centered, other = ("squares",), ("squares", "products", "magnitudes")
+        return tuple(centered if term.products is None else other for term in self.terms)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The groups in the order of a sweep, those together that may move together."""
+        return find_blocks(self)
 
     @cached_property
     def exponents(self) -> np.ndarray:
@@ -219,10 +218,6 @@ class Terms:
         counts = self.counts.cpu().numpy()
         pairs = zip(self.starts, self.sizes, strict=True)
         return np.array([counts[start : start + size].sum() for start, size in pairs])
-
-    def slices(self) -> list[slice]:
-        """Where each group lies in the vector of log-scales."""
-        return [slice(a, a + n) for a, n in zip(self.starts, self.sizes, strict=True)]
 
     def merged(self) -> Terms:
         """The same problem with fewer terms: those of single channels added up by power.
