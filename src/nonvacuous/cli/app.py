@@ -86,6 +86,33 @@ app.command(
     ),
     help_epilogue=f"Example:\n\n{EXAMPLE_BOUND}",
 )
+app.command(
+    "nonvacuous.cli.inspect:inspect",
+    name="inspect",
+    help=(
+        "Show which channels of a network can be rescaled without changing its function, and what "
+        "stands in the way elsewhere."
+    ),
+    help_epilogue="Example:\n\nnonvacuous inspect --model mlp:64,32 --data digits --svg net.svg",
+)
+app.command(
+    "nonvacuous.cli.rescale:rescale",
+    name="rescale",
+    help=(
+        "Write a network with other weights and the same function: the scales that serve a bound "
+        "best, balanced ones, or an attack on bounds that depend on them."
+    ),
+    help_epilogue=(
+        "Example:\n\nnonvacuous rescale --model mlp:64,32 --data digits --weights w.safetensors "
+        "--out new.safetensors --attack 1"
+    ),
+)
+app.command(
+    "nonvacuous.cli.reproduce:reproduce",
+    name="reproduce",
+    help="Compute a figure of a paper again, with the published numbers beside ours.",
+    help_epilogue="Example:\n\nnonvacuous reproduce rescaling-figure-1 --only 784-32-10",
+)
 
 
 def _usage_message(error: CycloptsError) -> str:

@@ -1,0 +1,280 @@
+"""A picture of a network: what computes what, and which channels scale together.
+
+Plain SVG. A box is a layer (or a run of operations without weights); its chips say what happens to
+its weights: λ1 multiplies them, 1/λ1 divides them. Lines carry the color of the channels that
+they pass on, gray where these keep the scale 1. Numbers and dashes say everything that colors do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from nonvacuous.cli.graph_layout import Layout, layered
+from nonvacuous.files import write_atomically
+from nonvacuous.networks import LayerGraph, Node, ScaleGroups
+
+#: Dark enough for white text and lines on white, told apart by most color-blind readers.
+COLORS = ("#0b66a8", "#b4500a", "#1b7f4d", "#8a3b8f", "#7a6400", "#a8324a", "#3f5f73", "#5a4bb0")
+_GRAY, _RED, _INK = "#767676", "#b00020", "#1f1f1f"
+_BOX, _GAP, _ROW, _HEIGHT, _MARGIN = 240, 28, 84, 50, 24
+_LEGEND_LINE, _CHIP = 22, 18
+_FONT = "font-family='system-ui, -apple-system, Segoe UI, sans-serif'"
+
+
+@dataclass(frozen=True)
+class Box:
+    """One box: its nodes in order, the groups that touch its weights, the groups it passes on."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    multiplied: tuple[int, ...]
+    divided: tuple[int, ...]
+    stream: tuple[int, ...]
+    blocked: bool
+
+    @property
+    def heading(self) -> str:
+        return self.nodes[0].layer or ("input" if not self.nodes[0].op else "")
+
+    @property
+    def detail(self) -> str:
+        names = list(dict.fromkeys(_short(node.op) for node in self.nodes if node.op))
+        shown = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
+        sizes = "x".join(map(str, self.nodes[-1].shape[1:])) or "one number"
+        return f"{shown}   {sizes}" if shown else sizes
+
+
+def write_picture(graph: LayerGraph, groups: ScaleGroups, path: Path, *, title: str) -> None:
+    """Write the picture as SVG; the file appears whole or not at all."""
+    text = picture(graph, groups, title=title)
+    write_atomically(path, lambda stream: stream.write(text.encode()))
+
+
+def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:
+    """The picture as SVG text."""
+    boxes = _boxes(graph, groups)
+    owner = {node.name: box.name for box in boxes for node in box.nodes}
+    edges = [
+        (owner[source], box.name)
+        for box in boxes
+        for source in box.nodes[0].inputs
+        if source in owner
+    ]
+    found = layered([box.name for box in boxes], edges)
+    legend = _legend(graph, groups)
+    width = max(found.width * (_BOX + _GAP), 520) + 2 * _MARGIN
+    top = _MARGIN + 34
+    height = top + found.height * _ROW + len(legend) * _LEGEND_LINE + _MARGIN + 12
+    by_name = {box.name: box for box in boxes}
+    parts = [
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:.0f} {height:.0f}' "
+        f"width='{width:.0f}' height='{height:.0f}' role='img' {_FONT}>",
+        f"<title>{escape(title)}</title>",
+        f"<desc>{escape(_description(groups))}</desc>",
+        f"<rect width='{width:.0f}' height='{height:.0f}' fill='#ffffff'/>",
+        _text(_MARGIN, _MARGIN + 14, title, size=17, weight="600"),
+    ]
+    left = (width - found.width * (_BOX + _GAP)) / 2
+    parts += [
+        _line([_place(point, left, top) for point in points], by_name[start], by_name[end])
+        for (start, end), points in found.lines.items()
+    ]
+    parts += [_drawn(box, found, left, top) for box in boxes]
+    below = top + found.height * _ROW + 12
+    parts += [
+        _legend_line(entry, below + number * _LEGEND_LINE) for number, entry in enumerate(legend)
+    ]
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def color_of(group: int) -> str:
+    """The color of a group; the numbers on the chips tell apart what the colors repeat."""
+    return COLORS[group % len(COLORS)]
+
+
+def _boxes(graph: LayerGraph, groups: ScaleGroups) -> list[Box]:
+    touched: dict[str, dict[bool, set[int]]] = {}
+    for number, group in enumerate(groups.groups):
+        for name, _, power in group.tensors:
+            touched.setdefault(name, {True: set(), False: set()})[power > 0].add(number)
+    blocked = {(entry.layer, entry.op) for entry in graph.support}
+    stream: dict[str, tuple[int, ...]] = {}
+    boxes: list[Box] = []
+    readers: dict[str, int] = {}
+    for node in graph.nodes:
+        for source in node.inputs:
+            readers[source] = readers.get(source, 0) + 1
+    for name, shape in graph.inputs.items():
+        stream[name] = ()
+        entry = Node(name, "", "", {}, (shape,), (True,))
+        boxes.append(Box(name, (entry,), (), (), (), blocked=False))
+    for node in graph.nodes:
+        mine = [touched[name] for name in node.parameters if name in touched]
+        multiplied = tuple(sorted({g for sets in mine for g in sets[True]}))
+        divided = tuple(sorted({g for sets in mine for g in sets[False]}))
+        stops = (node.layer, node.op) in blocked
+        if node.parameters:
+            passed = multiplied
+        elif stops:
+            passed = ()
+        else:
+            passed = tuple(dict.fromkeys(g for s in node.inputs for g in stream.get(s, ())))
+        stream[node.name] = passed
+        last = boxes[-1]
+        plain = not node.parameters and not stops and not last.blocked
+        if (
+            plain
+            and node.inputs == (last.nodes[-1].name,)
+            and readers[last.nodes[-1].name] == 1
+            and last.nodes[-1].op
+            and not last.nodes[0].parameters
+            and last.nodes[0].layer == node.layer
+        ):
+            boxes[-1] = Box(last.name, (*last.nodes, node), (), (), passed, blocked=False)
+            continue
+        boxes.append(Box(node.name, (node,), multiplied, divided, passed, blocked=stops))
+    return boxes
+
+
+def _place(point: tuple[float, int], left: float, top: float) -> tuple[float, float]:
+    column, row = point
+    return left + column * (_BOX + _GAP), top + row * _ROW + _HEIGHT / 2
+
+
+def _line(points: list[tuple[float, float]], start: Box, end: Box) -> str:
+    (x, y), *rest = points
+    y += _HEIGHT / 2
+    steps = [f"M{x:.1f},{y:.1f}"]
+    for number, (next_x, next_y) in enumerate(rest):
+        last = number == len(rest) - 1
+        arrive = next_y - _HEIGHT / 2 - (6 if last else 0)
+        bend = (y + arrive) / 2
+        steps.append(f"C{x:.1f},{bend:.1f} {next_x:.1f},{bend:.1f} {next_x:.1f},{arrive:.1f}")
+        x, y = next_x, arrive
+        if not last:
+            y = next_y + _HEIGHT / 2
+            steps.append(f"L{x:.1f},{y:.1f}")
+    color = color_of(start.stream[0]) if start.stream else _GRAY
+    dash = "" if start.stream else " stroke-dasharray='5 4'"
+    what = f"{_groups_text(start.stream)} from {start.name} to {end.name}"
+    return (
+        f"<g><title>{escape(what)}</title>"
+        f"<path d='{' '.join(steps)}' fill='none' stroke='{color}' stroke-width='2.5'{dash}/>"
+        f"<path d='M{x - 5:.1f},{y:.1f} h10 l-5,7 z' fill='{color}'/></g>"
+    )
+
+
+def _drawn(box: Box, found: Layout, left: float, top: float) -> str:
+    x, y = _place((found.columns[box.name], found.rows[box.name]), left, top)
+    x, y = x - _BOX / 2, y - _HEIGHT / 2
+    border = _RED if box.blocked else (color_of(box.stream[0]) if box.stream else _GRAY)
+    dash = " stroke-dasharray='6 3'" if box.blocked else ""
+    parts = [
+        f"<g><rect x='{x:.1f}' y='{y:.1f}' width='{_BOX}' height='{_HEIGHT}' rx='7' "
+        f"fill='#ffffff' stroke='{border}' stroke-width='2'{dash}/>"
+    ]
+    chips = [(f"λ{g + 1}", g) for g in box.multiplied] + [(f"1/λ{g + 1}", g) for g in box.divided]
+    shown, right = chips[:3], x + _BOX - 6.0
+    if len(chips) > 3:
+        shown = chips[:2]
+    for label, group in reversed(shown):
+        size = 12 + 7.2 * len(label)
+        right -= size
+        parts.append(_chip(label, right, y + 5, size, color_of(group)))
+        right -= 3
+    if len(chips) > 3:
+        parts.append(_text(right - 12, y + 18, f"+{len(chips) - 2}", size=12))
+        right -= 22
+    room = int((right - x - 12) / 7.2)
+    heading = box.heading
+    if heading:
+        parts.append(_text(x + 10, y + 20, _cut(heading, room), size=13.5, weight="600"))
+    detail = f"no scale passes: {box.detail}" if box.blocked else box.detail
+    baseline = y + 40 if heading else y + 30
+    parts.append(_text(x + 10, baseline, _cut_end(detail, 34), size=12, fill="#444444"))
+    weights = ", ".join(name for node in box.nodes for name in node.parameters) or "no weights"
+    parts.append(f"<title>{escape(f'{heading} {box.detail}: {weights}')}</title></g>")
+    return "\n".join(parts)
+
+
+def _legend(graph: LayerGraph, groups: ScaleGroups) -> list[tuple[str, int | None, str]]:
+    lines: list[tuple[str, int | None, str]] = [
+        (
+            f"λ{number + 1}",
+            number,
+            f"{group.name}: {group.size:,} {'channel' if group.size == 1 else 'channels'}, "
+            "each with its own scale",
+        )
+        for number, group in enumerate(groups.groups)
+    ]
+    lines.append(("", None, "dashed gray: channels that keep the scale 1"))
+    if graph.support:
+        lines.append(("!", None, "dashed red: no scale passes this layer (see the text output)"))
+    return lines
+
+
+def _legend_line(entry: tuple[str, int | None, str], y: float) -> str:
+    label, group, text = entry
+    if group is not None:
+        mark = _chip(label, _MARGIN, y, 40, color_of(group))
+    else:
+        color = _RED if label else _GRAY
+        mark = (
+            f"<path d='M{_MARGIN},{y + _CHIP / 2:.1f} h40' stroke='{color}' stroke-width='2.5' "
+            "stroke-dasharray='5 4'/>"
+        )
+    return mark + _text(_MARGIN + 50, y + 13.5, text, size=13)
+
+
+def _chip(label: str, x: float, y: float, width: float, color: str) -> str:
+    return (
+        f"<rect x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{_CHIP}' rx='9' "
+        f"fill='{color}'/>"
+        + _text(
+            x + width / 2, y + 13.5, label, size=12, weight="600", fill="#ffffff", anchor="middle"
+        )
+    )
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    size: float,
+    weight: str = "400",
+    fill: str = _INK,
+    anchor: str = "start",
+) -> str:
+    return (
+        f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' font-weight='{weight}' fill='{fill}' "
+        f"text-anchor='{anchor}' xml:space='preserve'>{escape(text)}</text>"
+    )
+
+
+def _cut(text: str, length: int) -> str:
+    """The end of a dotted name tells more than its beginning."""
+    return text if len(text) <= length else "..." + text[-max(1, length - 3) :]
+
+
+def _cut_end(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def _short(op: str) -> str:
+    """aten.conv2d.default -> conv2d"""
+    parts = op.split(".")
+    return parts[1] if len(parts) > 1 else op
+
+
+def _groups_text(stream: tuple[int, ...]) -> str:
+    return ", ".join(f"λ{group + 1}" for group in stream) or "scale 1"
+
+
+def _description(groups: ScaleGroups) -> str:
+    listed: Mapping[str, int] = {group.name: group.size for group in groups.groups}
+    found = "; ".join(f"{name}, {size} channels" for name, size in listed.items())
+    return f"Layers from top to bottom. Channels that can be rescaled: {found or 'none'}."

@@ -1,0 +1,294 @@
+"""``nonvacuous inspect``: which channels of a network can be rescaled, and what is in the way."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from nonvacuous.cli.exits import DONE, UsageError, help_of
+from nonvacuous.cli.flags import SWITCH, Json, WholeNumber
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from nonvacuous.cli.subject import Subject
+    from nonvacuous.networks import Group
+
+
+def inspect(
+    *,
+    model: str,
+    data: str | None = None,
+    data_dir: Path | None = None,
+    example: str | None = None,
+    classes: WholeNumber = 10,
+    weights: Path | None = None,
+    fold: Annotated[bool, SWITCH] = False,
+    svg: Path | None = None,
+    seed: WholeNumber = 0,
+    force: Annotated[bool, SWITCH] = False,
+    json: Json = False,
+) -> int:
+    """Show which channels of a network scale together, which weights they touch, and what has none.
+
+    Parameters
+    ----------
+    model
+        mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS; or package.module:function, called without
+        arguments, returning a torch.nn.Module (the current folder is searched too).
+    data
+        The data set whose inputs the network takes: digits, mnist, ... as for certify.
+    data_dir
+        Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
+    example
+        Instead of --data: the sizes of one input, such as 1,28,28 (int:20 for whole numbers).
+    classes
+        With --example and a built-in model: its number of classes.
+    weights
+        A safetensors file with the network's weights: adds how unevenly they are scaled.
+    fold
+        Fold batch normalization into the layers before it first.
+    svg
+        Write a picture of the network to this file, channels that scale together in one color.
+    seed
+        Seed of the initial weights and of the random scales that test the function.
+    force
+        Overwrite the picture if the file exists.
+    """
+    if svg is not None and svg.exists() and not force:
+        raise UsageError(
+            f"--svg: {svg} exists already. Add --force to overwrite it.",
+            next_command=again("--force"),
+        )
+    from nonvacuous.cli.subject import find_subject
+    from nonvacuous.networks import preservation_error
+
+    subject = find_subject(
+        command="inspect",
+        model=model,
+        data=data,
+        data_dir=data_dir,
+        example=example,
+        classes=classes,
+        weights=weights,
+        seed=seed,
+        fold=fold,
+    )
+    error = preservation_error(subject.module, subject.example, groups=subject.groups, seed=seed)
+    record = _record(subject, error, seed=seed, imbalance=weights is not None)
+    if svg is not None:
+        from nonvacuous.cli.graph_picture import write_picture
+
+        write_picture(subject.graph, subject.groups, svg, title=f"{model} ({subject.shape})")
+    if json:
+        write_json(record)
+    else:
+        _write_text(record)
+    if svg is not None:
+        narration_console().print(f"Picture: {svg}", soft_wrap=True)
+    if not json:
+        write_next(_next(subject, data, weights, svg))
+    return DONE
+
+
+def _record(subject: Subject, error: float, *, seed: int, imbalance: bool) -> dict[str, Any]:
+    groups = subject.groups
+    ratios = _imbalances(subject) if imbalance else {}
+    return {
+        "model": subject.spec,
+        "input_shape": list(subject.example.shape[1:]),
+        "tensors": len(groups.shapes),
+        "weights": subject.weights,
+        "free_scales": groups.size,
+        "seed": seed,
+        "function_error": error,
+        "groups": [
+            {
+                "name": group.name,
+                "layer": group.layer,
+                "channels": group.size,
+                "start": group.start,
+                "multiplied": _touched(group, positive=True),
+                "divided": _touched(group, positive=False),
+                **({"imbalance": ratios[group.name]} if imbalance else {}),
+            }
+            for group in groups.groups
+        ],
+        "untouched": [name for name, entries in groups.exponents.items() if not entries],
+        "pinned": [{"what": entry.what, "reason": entry.reason} for entry in groups.pinned],
+        "no_scale_passes": [
+            {
+                "layer": entry.layer,
+                "operator": entry.op,
+                "reason": entry.reason,
+                "remedy": entry.remedy,
+            }
+            for entry in subject.graph.support
+        ],
+        "shared_weights": [list(names) for names in subject.graph.ties],
+    }
+
+
+def _touched(group: Group, *, positive: bool) -> list[dict[str, Any]]:
+    return [
+        {"tensor": name, "axes": list(axes), "power": abs(power)}
+        for name, axes, power in group.tensors
+        if (power > 0) == positive
+    ]
+
+
+def _imbalances(subject: Subject) -> dict[str, dict[str, float]]:
+    """For each group: how much larger the weights into a channel are than those out of it."""
+    import numpy as np
+    import torch
+
+    groups = subject.groups
+    squares = {+1: np.zeros(groups.size), -1: np.zeros(groups.size)}
+    parameters = dict(subject.module.named_parameters())
+    for name, entries in groups.exponents.items():
+        energy = parameters[name].detach().double().square()
+        for entry in entries:
+            others = [axis for axis in range(energy.ndim) if axis not in entry.axes]
+            summed = torch.sum(energy, dim=others) if others else energy
+            places = np.transpose(entry.index, np.argsort(entry.axes)).reshape(-1)
+            used = places >= 0
+            side = squares[1 if entry.power > 0 else -1]
+            np.add.at(side, places[used], summed.numpy().reshape(-1)[used])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.sqrt(squares[1] / squares[-1])
+    found = {}
+    for group in groups.groups:
+        own = ratio[group.start : group.start + group.size]
+        own = own[np.isfinite(own) & (own > 0)]
+        if not len(own):
+            found[group.name] = {"lowest": 0.0, "median": 0.0, "highest": 0.0, "dead": group.size}
+            continue
+        found[group.name] = {
+            "lowest": float(own.min()),
+            "median": float(np.median(own)),
+            "highest": float(own.max()),
+            "dead": int(group.size - len(own)),
+        }
+    return found
+
+
+def _write_text(record: dict[str, Any]) -> None:
+    from nonvacuous.report.terminal import printable
+
+    console = result_console()
+    shape = " x ".join(map(str, record["input_shape"])) or "one number"
+    console.print(
+        printable(
+            f"{record['model']} on inputs of {shape}: {record['tensors']} weight tensors, "
+            f"{record['weights']:,} weights, {record['free_scales']:,} free scales in "
+            f"{len(record['groups'])} {'group' if len(record['groups']) == 1 else 'groups'}"
+        ),
+        soft_wrap=True,
+    )
+    if record["groups"]:
+        console.print(_table(record))
+        console.print(
+            "Each channel of a group has a scale λ of its own: multiply the weights on the left "
+            "by it along their axis, divide those on the right, and the function stays the same "
+            f"(tried with random scales, seed {record['seed']}: outputs change by "
+            f"{record['function_error']:.0e} of the largest).",
+            soft_wrap=True,
+        )
+        if "imbalance" in record["groups"][0]:
+            console.print(
+                "in / out: the norm of the weights on the left over that of those on the right, "
+                "channel by channel: the median (and the range).",
+                soft_wrap=True,
+            )
+    for names in record["shared_weights"]:
+        console.print(printable(f"One weight under several names: {', '.join(names)}."))
+    if record["untouched"]:
+        console.print(
+            printable(f"Touched by no scale: {', '.join(record['untouched'])}."), soft_wrap=True
+        )
+    _write_list(
+        console,
+        "Channels that keep the scale 1:",
+        [(entry["what"], entry["reason"]) for entry in record["pinned"]],
+    )
+    _write_list(
+        console,
+        "Layers that no scale passes:",
+        [
+            (
+                f"{entry['layer'] or 'the network'} ({entry['operator']})",
+                f"{entry['reason']}. {entry['remedy']}",
+            )
+            for entry in record["no_scale_passes"]
+        ],
+    )
+
+
+def _table(record: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    from nonvacuous.report.terminal import printable
+
+    with_weights = "imbalance" in record["groups"][0]
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("group")
+    table.add_column("channels", justify="right")
+    table.add_column("times λ [axis]")
+    table.add_column("divided by λ [axis]")
+    if with_weights:
+        table.add_column("in / out", justify="right")
+    for group in record["groups"]:
+        row = [
+            printable(group["name"]),
+            f"{group['channels']:,}",
+            *(
+                "\n".join(printable(_written(entry)) for entry in group[side])
+                for side in ("multiplied", "divided")
+            ),
+        ]
+        if with_weights:
+            row.append(_imbalance_text(group["imbalance"]))
+        table.add_row(*row)
+    return table
+
+
+def _written(entry: dict[str, Any]) -> str:
+    power = "" if entry["power"] == 1 else f" ^{entry['power']:g}"
+    return f"{entry['tensor']} [{','.join(map(str, entry['axes']))}]{power}"
+
+
+def _imbalance_text(found: dict[str, Any]) -> str:
+    text = f"{found['median']:.2g} ({found['lowest']:.2g} to {found['highest']:.2g})"
+    return text + (f"\n{found['dead']} dead" if found["dead"] else "")
+
+
+def _write_list(console: Console, heading: str, entries: list[tuple[str, str]]) -> None:
+    """One line for each reason, with everything that it holds for in front."""
+    from nonvacuous.report.terminal import printable
+
+    together: dict[str, list[str]] = {}
+    for what, why in entries:
+        together.setdefault(why, []).append(what)
+    if together:
+        console.print(heading)
+    for why, places in together.items():
+        console.print(f"  {printable(', '.join(places))}: {printable(why)}", soft_wrap=True)
+
+
+def _next(subject: Subject, data: str | None, weights: Path | None, svg: Path | None) -> str:
+    """What makes sense after looking."""
+    normalized = any("batch_norm" in entry.op for entry in subject.graph.support)
+    if normalized:
+        return again("--fold")
+    if weights is not None and subject.groups.size:
+        words = again(without=["--json", "--force", "--fold"]).split(" ", 2)[2]
+        return f"nonvacuous rescale {words} --out new.safetensors"
+    if svg is None:
+        return again(replacing={"--svg": "network.svg"})
+    if subject.examples is not None:
+        return shlex.join(["nonvacuous", "certify", "--data", data or "", "--model", subject.spec])
+    return help_of("certify")

@@ -1,0 +1,181 @@
+"""``nonvacuous rescale``: other weights, the same function. To improve a bound, or to break one."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from nonvacuous.bounds import checks
+from nonvacuous.cli.exits import DONE, UsageError
+from nonvacuous.cli.flags import SWITCH, Json, WholeNumber
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.output import result_console, write_json, write_next
+from nonvacuous.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def rescale(
+    *,
+    model: str,
+    weights: Path,
+    out: Path,
+    data: str | None = None,
+    data_dir: Path | None = None,
+    example: str | None = None,
+    classes: WholeNumber = 10,
+    gauge: Literal["optimal", "balanced"] | None = None,
+    attack: float | None = None,
+    sigma: float = 0.03,
+    tau: float = 1.0,
+    trials: WholeNumber = 10_000,
+    seed: WholeNumber = 0,
+    force: Annotated[bool, SWITCH] = False,
+    json: Json = False,
+) -> int:
+    """Write a network with other weights and the same function, and say what that changes.
+
+    Parameters
+    ----------
+    model
+        mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS; or package.module:function, called without
+        arguments, returning a torch.nn.Module (the current folder is searched too).
+    weights
+        The network's weights: a safetensors file as
+        safetensors.torch.save_file(model.state_dict(), path) writes it. It is not changed.
+    out
+        Where the rescaled weights go, as safetensors for the same --model.
+    data
+        The data set whose inputs the network takes: with it, bounds are shown too.
+    data_dir
+        Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
+    example
+        Instead of --data: the sizes of one input, such as 1,28,28 (int:20 for whole numbers).
+    classes
+        With --example and a built-in model: its number of classes.
+    gauge
+        optimal: the smallest KL of noise --sigma around the weights, moved along with them, to a
+        prior centered on zero with scale --tau (default). balanced: the weights into each channel
+        and out of it get the same norm, which makes the norm of all weights smallest.
+    attack
+        Instead of --gauge: multiply every free scale by exp(SPREAD x a standard normal number).
+        Bounds that depend on the scale of the weights move; the function does not.
+    sigma
+        Standard deviation of the noise (the posterior).
+    tau
+        Standard deviation of the prior.
+    trials
+        With --data: random pairs of an example and a draw of the weights for each bound.
+    seed
+        Everything random follows from it.
+    force
+        Overwrite --out if it exists.
+    """
+    try:
+        for flag, value in (("--sigma", sigma), ("--tau", tau)):
+            checks.positive(flag, value)
+        if attack is not None:
+            checks.positive("--attack", attack)
+        checks.count("--trials", trials, minimum=1)
+    except BadInput as error:
+        raise UsageError(str(error)) from error
+    if attack is not None and gauge is not None:
+        raise UsageError("--attack spoils the scales and --gauge mends them: give one of them.")
+    if out.exists() and not force:
+        raise UsageError(
+            f"--out: {out} exists already. Add --force to overwrite it, or name another file.",
+            next_command=again("--force"),
+        )
+    from nonvacuous.cli.rescale_run import run
+    from nonvacuous.cli.subject import find_subject
+
+    subject = find_subject(
+        command="rescale",
+        model=model,
+        data=data,
+        data_dir=data_dir,
+        example=example,
+        classes=classes,
+        weights=weights,
+        seed=seed,
+    )
+    record = run(
+        subject,
+        weights=weights,
+        out=out,
+        gauge=None if attack is not None else gauge or "optimal",
+        attack=attack,
+        sigma=sigma,
+        tau=tau,
+        trials=trials,
+        seed=seed,
+    )
+    if json:
+        write_json(record)
+        return DONE
+    _write_text(record)
+    inputs = ["--data", data] if data is not None else ["--example", str(example)]
+    subject_words = ["--model", model, *inputs, "--weights", str(out)]
+    if attack is not None:
+        mended = str(out.with_name(f"{out.stem}-mended{out.suffix}"))
+        write_next(shlex.join(["nonvacuous", "rescale", *subject_words, "--out", mended]))
+    else:
+        write_next(shlex.join(["nonvacuous", "inspect", *subject_words]))
+    return DONE
+
+
+def _write_text(record: dict[str, Any]) -> None:
+    from nonvacuous.report.terminal import printable
+
+    console = result_console()
+    console.print(
+        printable(f"{record['out']}: {record['model']} with {record['done']}"), soft_wrap=True
+    )
+    console.print(_table(record))
+    if "bound_naive" in record["before"]:
+        console.print(
+            "Bounds: PAC-Bayes-kl with confidence 0.95, to illustrate; nonvacuous certify makes "
+            "them with their evidence.",
+            soft_wrap=True,
+        )
+    same = record["function"]
+    console.print(
+        f"Function: outputs change by {same['float64_error']:.0e} of the largest in float64 and by "
+        f"{same['float32_error']:.0e} as stored; {same['predictions_changed']:,} of "
+        f"{same['inputs']:,} predictions change.",
+        soft_wrap=True,
+    )
+    factors = record["factors"]
+    console.print(
+        f"Scales: {record['free_scales']:,} free, from {factors['smallest']:.3g} to "
+        f"{factors['largest']:.3g} (largest in {printable(factors['where'])}).",
+        soft_wrap=True,
+    )
+
+
+#: What a row is called, and how its numbers are written.
+_ROWS = (
+    ("norm", "norm of all weights", "{:.4g}"),
+    ("largest_weight", "largest weight", "{:.4g}"),
+    ("kl_naive", "KL of equal noise around them", "{:,.0f}"),
+    ("bound_naive", "  bound with it", "{:.4f}"),
+    ("kl_carried", "KL of the noise moved along", "{:,.0f}"),
+    ("kl_smallest", "  smallest on its orbit", "{:,.0f}"),
+    ("bound_smallest", "  bound with that", "{:.4f}"),
+)
+
+
+def _table(record: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column(f"σ = {record['sigma']:g}, τ = {record['tau']:g}, seed {record['seed']}")
+    table.add_column("before", justify="right")
+    table.add_column("after", justify="right")
+    for key, title, form in _ROWS:
+        if key in record["before"]:
+            texts = (form.format(record[side][key]) for side in ("before", "after"))
+            table.add_row(title, *(f"{t} (vacuous)" if t == "1.0000" else t for t in texts))
+    return table

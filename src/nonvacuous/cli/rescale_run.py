@@ -1,0 +1,202 @@
+"""The work behind ``nonvacuous rescale``: everything that needs torch."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.bounds import sampling, seeger
+from nonvacuous.certification.candidate import with_weights
+from nonvacuous.cli.exits import CommandError
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.subject import Subject, random_inputs
+from nonvacuous.data import Examples
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions.storage import save_tensors
+from nonvacuous.networks import rescaled
+from nonvacuous.rescaling import push, rescale
+from nonvacuous.risk import estimate_risk
+from nonvacuous.seeds import derived_seed
+
+#: Inputs on which the two functions are compared.
+_COMPARED = 1000
+#: Noise so small that only the weights count, and a prior so narrow that only their norm does.
+_POINT, _FLOOR, _NARROW = 1e-3, 1e-6, 1e-4
+#: The shares of a failure probability of 0.05 that pay for sampling and for the bound.
+_SAMPLING, _BOUND = 0.01, 0.04
+
+
+def run(
+    subject: Subject,
+    *,
+    weights: Path,
+    out: Path,
+    gauge: str | None,
+    attack: float | None,
+    sigma: float,
+    tau: float,
+    trials: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Rescale, write the new weights, and measure what has changed and what has not."""
+    groups = subject.groups
+    if groups.size == 0:
+        reasons = "; ".join(f"{entry.what}: {entry.reason}" for entry in groups.pinned)
+        raise CommandError(
+            f"{subject.spec} has no channel that can be rescaled ({reasons}).",
+            next_command=again(without=["--force"]).replace(" rescale ", " inspect ", 1),
+        )
+    posterior = DiagonalGaussian.around(subject.module, scale=sigma)
+    prior = DiagonalGaussian.centered(subject.module, scale=tau)
+    if attack is not None:
+        generator = np.random.default_rng(derived_seed(seed, "attack"))
+        log_scales = generator.normal(scale=attack, size=groups.size)
+        done = f"every scale multiplied by exp({attack:g} x a random number)"
+    elif gauge == "optimal":
+        log_scales = rescale(posterior, prior, groups).log_scales
+        done = "the scales that make the KL smallest"
+    else:
+        log_scales = _balanced(subject.module, groups)
+        done = "the weights into each channel as large as those out of it"
+    changed = rescaled(subject.module, groups, log_scales)
+    if not all(bool(p.isfinite().all()) for p in changed.parameters()):
+        raise CommandError(
+            "the rescaled weights leave the range of their number type; take a smaller --attack.",
+            next_command=again(replacing={"--attack": "1"}),
+        )
+    carried = push(posterior, groups, log_scales, dtype=torch.float64)
+    sides = {
+        side: _measured(subject, module, noise, sigma=sigma, prior=prior, trials=trials, seed=seed)
+        for side, module, noise in (
+            ("before", subject.module, posterior),
+            ("after", changed, carried),
+        )
+    }
+    save_tensors(out, dict(changed.state_dict()), kind="weights")
+    largest = int(np.abs(log_scales).argmax())
+    where = next(g for g in groups.groups if g.start <= largest < g.start + g.size)
+    return {
+        "model": subject.spec,
+        "weights": str(weights),
+        "out": str(out),
+        "gauge": gauge,
+        "attack": attack,
+        "seed": seed,
+        "sigma": sigma,
+        "tau": tau,
+        "done": done,
+        "free_scales": groups.size,
+        "factors": {
+            "smallest": math.exp(float(log_scales.min())),
+            "largest": math.exp(float(log_scales.max())),
+            "where": where.name,
+        },
+        "function": _function(subject, changed, log_scales, seed=seed),
+        **sides,
+    }
+
+
+def _balanced(module: nn.Module, groups: Any) -> np.ndarray:
+    """The scales at which the norms into and out of every channel agree."""
+    parameters = {name: p.detach().double() for name, p in module.named_parameters()}
+    total = sum(float(p.square().sum()) for p in parameters.values())
+    typical = math.sqrt(total / sum(p.numel() for p in parameters.values())) or 1.0
+    # Dead channels have no norm to balance; the floor keeps their scales finite.
+    noise = {n: p.abs() * _POINT + _FLOOR * typical for n, p in parameters.items()}
+    marked = DiagonalGaussian(means=parameters, scales=noise)
+    narrow = DiagonalGaussian.from_means(
+        {name: torch.zeros_like(p) for name, p in parameters.items()}, _NARROW * typical
+    )
+    return rescale(marked, narrow, groups, tolerance=1e-13).log_scales
+
+
+def _measured(
+    subject: Subject,
+    module: nn.Module,
+    carried: DiagonalGaussian,
+    *,
+    sigma: float,
+    prior: DiagonalGaussian,
+    trials: int,
+    seed: int,
+) -> dict[str, float]:
+    """One column: norms, the KL of equal noise, and that of the noise that moved along."""
+    weights = [p.detach().double() for p in module.parameters()]
+    around = DiagonalGaussian.around(module, scale=sigma)
+    smallest = rescale(carried, prior, subject.groups)
+    found: dict[str, float] = {
+        "norm": math.sqrt(sum(float(w.square().sum()) for w in weights)),
+        "largest_weight": max(float(w.abs().max()) for w in weights),
+        "kl_naive": around.kl_nats(prior),
+        "kl_carried": smallest.kl_before,
+        "kl_smallest": smallest.kl_after,
+    }
+    if subject.examples is not None:
+        stored = DiagonalGaussian(
+            means={name: mean.float() for name, mean in carried.means.items()},
+            scales={name: scale.float() for name, scale in carried.scales.items()},
+        )
+        for name, posterior in (("naive", around), ("smallest", stored)):
+            found[f"bound_{name}"] = _bound(
+                with_weights(module, posterior.means),
+                posterior,
+                subject.examples,
+                found[f"kl_{name}"],
+                trials,
+                seed,
+            )
+    return found
+
+
+def _bound(
+    module: nn.Module,
+    posterior: DiagonalGaussian,
+    examples: Examples,
+    kl_nats: float,
+    trials: int,
+    seed: int,
+) -> float:
+    """PAC-Bayes-kl at 95 %, the sampling of the risk paid for. An illustration: nothing is kept."""
+    generator = torch.Generator().manual_seed(derived_seed(seed, "sampling"))
+    risk = estimate_risk(module, posterior, examples, trials=trials, generator=generator)
+    assert risk.errors is not None
+    return seeger(
+        empirical_risk=sampling(errors=risk.errors, trials=risk.trials, failure=_SAMPLING),
+        kl_nats=kl_nats,
+        examples=len(examples),
+        failure=_BOUND,
+    )
+
+
+def _function(
+    subject: Subject, changed: nn.Module, log_scales: np.ndarray, *, seed: int
+) -> dict[str, Any]:
+    """How far the outputs move: in float64, and with the weights as stored."""
+    inputs = random_inputs(subject, _COMPARED, seed=derived_seed(seed, "inputs"))
+    precise = copy.deepcopy(subject.module).double()
+    double = inputs.double() if inputs.is_floating_point() else inputs
+    with torch.no_grad():
+        exact = _rows(precise(double))
+        moved = _rows(rescaled(precise, subject.groups, log_scales)(double))
+        one, other = _rows(subject.module(inputs)), _rows(changed(inputs))
+    return {
+        "inputs": len(inputs),
+        "float64_error": _relative(exact, moved),
+        "float32_error": _relative(one, other),
+        "predictions_changed": int((one.argmax(1) != other.argmax(1)).sum()),
+    }
+
+
+def _rows(outputs: Tensor) -> Tensor:
+    return outputs.double().reshape(len(outputs), -1)
+
+
+def _relative(one: Tensor, other: Tensor) -> float:
+    largest = float(one.abs().max()) or 1.0
+    return float((one - other).abs().max()) / largest

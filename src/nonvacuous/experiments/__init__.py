@@ -1,0 +1,1 @@
+"""Experiments: the tables and figures of papers, each one call, beside what was published."""
