@@ -15,8 +15,8 @@ machine then slows neither side. Reading means and scales for every neuron, as p
 the same moves; there, only a few sweeps are run.
 
 The gap of a point is (its KL - least KL) / least KL; the least KL comes from a descent to
-rounding error. Both sides start from the same posterior: Gaussian weights as initialized, with
-channels scaled unevenly as batch normalization leaves them when it is folded.
+rounding error. Both sides start from the same posterior: Gaussian weights as initialized, or the
+same with channels scaled unevenly, as batch normalization leaves them when it is folded.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from nonvacuous.rescaling.sweeps import Descent
 from nonvacuous.rescaling.terms import Terms
 
 GAP = 1e-9
+UNEVENNESS = 0.5  # spread of the logarithms of the channels' scales
 PINNED = -1
 
 
@@ -133,10 +134,12 @@ def resnet50(width: int = 64) -> Shape:
     return resnet((3, 4, 6, 3), width=width, bottleneck=True)
 
 
-def problem(shape: Shape, *, seed: int, device: str) -> tuple[DiagonalGaussian, DiagonalGaussian]:
+def problem(
+    shape: Shape, *, seed: int, device: str, unevenness: float = UNEVENNESS
+) -> tuple[DiagonalGaussian, DiagonalGaussian]:
     """The published setting: isotropic posterior of scale 0.03, zero-mean prior of scale 1."""
     generator = torch.Generator().manual_seed(seed)
-    uneven = 0.5 * torch.randn(shape.size, generator=generator)
+    uneven = unevenness * torch.randn(shape.size, generator=generator)
     logs = torch.cat([uneven, torch.zeros(1)])
     means: dict[str, Tensor] = {}
     for name, size in shape.shapes.items():
@@ -253,9 +256,11 @@ def run_neurons(
     raise SystemExit(f"one neuron at a time has not closed the gap after {limit} sweeps")
 
 
-def against_one_neuron_at_a_time(shape: Shape, *, seed: int, repeats: int) -> dict[str, Any]:
+def against_one_neuron_at_a_time(
+    shape: Shape, *, seed: int, repeats: int, unevenness: float
+) -> dict[str, Any]:
     """Seconds of both ways to the same gap."""
-    Q, P = problem(shape, seed=seed, device="cpu")
+    Q, P = problem(shape, seed=seed, device="cpu", unevenness=unevenness)
     terms = collapse(Q, P, shape).merged()
     least = best_descent(terms, Limits(1e-15, 1000)).nats
     limits = Limits(GAP, 1000)
@@ -333,9 +338,13 @@ def on_processor(*, seed: int, quick: bool) -> dict[str, Any]:
         small = resnet((1, 1), width=8, bottleneck=False, classes=10)
         comparisons, sizes = [("20-30-30-10", mlp(20, 30, 30, 10)), ("resnet shape", small)], (4, 8)
     repeats = 2 if quick else 7
-    for name, shape in comparisons:
-        figures[name] = against_one_neuron_at_a_time(shape, seed=seed, repeats=repeats)
-        print(name, figures[name])
+    for shape_name, shape in comparisons:
+        for case, unevenness in (("as initialized", 0.0), ("channels uneven", UNEVENNESS)):
+            name = f"{shape_name}, {case}"
+            figures[name] = against_one_neuron_at_a_time(
+                shape, seed=seed, repeats=repeats, unevenness=unevenness
+            )
+            print(name, figures[name])
     for width in sizes:
         name = f"resnet50 shape, width {width}"
         figures[name] = whole_call(resnet50(width), seed=seed, repeats=repeats, device="cpu")
