@@ -10,13 +10,14 @@ from torch import nn
 
 from nonvacuous.audit.evidence import Search
 from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
+from nonvacuous.certification.plain import train_plainly
 from nonvacuous.certification.recipe import Recipe
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, learned
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import EventLog, Progress, train, train_posterior
+from nonvacuous.training import EventLog, Progress, train_posterior
 
 
 def posterior_candidate(
@@ -135,17 +136,11 @@ def _train_prior(
         order = np.random.default_rng(seed).permutation(len(prior_part))
         watched = prior_part.subset(order[: max(1, len(order) // 10)])
         fitted = prior_part.subset(order[max(1, len(order) // 10) :])
-    return train(
+    return train_plainly(
         model,
         fitted,
+        settings,
         validation=watched,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        schedule=settings.schedule,
-        momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
-        patience=settings.patience,
         seed=seed,
         device=device,
         phase="prior",
@@ -153,4 +148,4 @@ def _train_prior(
         events=events,
         progress=progress,
         tensorboard=tensorboard,
-    ).module.requires_grad_(False)
+    ).requires_grad_(False)

@@ -7,12 +7,13 @@ from torch import nn
 
 from nonvacuous.bounds import holdout
 from nonvacuous.certification.counting import count_errors
+from nonvacuous.certification.plain import train_plainly
 from nonvacuous.certification.recipe import Recipe
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Examples, make_split
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import Progress, train
+from nonvacuous.training import Progress
 
 #: The twin of a certificate that needs no prior data trains on this part and tests on the rest.
 TRAINED_FRACTION = 0.8
@@ -51,16 +52,10 @@ def trained_twin(
         seed=twin_seed,
         content_hashes=examples.content_hashes(),
     )
-    settings = recipe.plain
-    trained = train(
+    trained = train_plainly(
         start,
         examples.subset(split.prior),
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        schedule=settings.schedule,
-        momentum=settings.momentum,
-        weight_decay=settings.weight_decay,
+        recipe.plain,
         seed=twin_seed,
         device=device,
         phase="held-out twin",
@@ -68,7 +63,7 @@ def trained_twin(
         progress=progress,
     )
     return tested_twin(
-        trained.module,
+        trained,
         examples.subset(split.bound),
         description=(
             f"the same architecture trained plainly on {len(split.prior)} of the examples and "
