@@ -217,7 +217,7 @@ def _write_text(result: FigureResult) -> None:
     from nonvacuous.experiments.rescaling_pages import verdict
 
     console = result_console()
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("network", no_wrap=True)
     for heading in ("KL ratio", "published", "bounds", "published", "certificate"):
         table.add_column(heading, justify="right", no_wrap=True)

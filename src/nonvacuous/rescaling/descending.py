@@ -87,28 +87,28 @@ def descend(
 
     ``watch`` is called with the KL after every move; tests use it to see that no move goes up.
     """
+    tell = watch if watch is not None else lambda _: None
     extrapolation = Extrapolation()
-    point = descent.log_scales
     totals = descent.totals()
-    value = _finite(descent.nats(totals))
+    tell(_finite(descent.nats(totals)))
+    totals = descent.coarse_step(totals)
+    value, point = _finite(descent.nats(totals)), descent.log_scales
+    tell(value)
     decrease = math.inf
     ratios = (0.0, 0.0)
     converged = False
     sweeps = 0
     while not converged and sweeps < limits.max_sweeps:
-        if watch is not None:
-            watch(value)
-        descent.coarse_step(totals)
-        if watch is not None:
-            watch(descent.nats(descent.totals()))
         descent.sweep()
         sweeps += 1
         totals = descent.totals()
+        if watch is not None:
+            watch(descent.nats(totals))
+        totals = descent.coarse_step(totals)
         new = _finite(descent.nats(totals))
+        tell(new)
         start, point = point, descent.log_scales
         extrapolation.note(start, point)
-        if watch is not None:
-            watch(new)
         if value - new > _SLOW * decrease:
             descent, totals, new = _jump(descent, totals, new, extrapolation)
             point = descent.log_scales

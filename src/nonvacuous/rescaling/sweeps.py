@@ -105,14 +105,17 @@ class Descent:
 
     # -- moving -------------------------------------------------------------------------------
 
-    def coarse_step(self, totals: Totals) -> None:
-        """Move every group by one common scalar, all of them at once."""
+    def coarse_step(self, totals: Totals) -> Totals:
+        """Move every group by one common scalar, all of them at once; the totals afterwards."""
         powers = self.terms.exponents
         coefficients, exponents = totals.squares / 2, 2 * powers
         if not self.terms.centered:
             coefficients = np.concatenate([coefficients, -totals.products])
             exponents = np.concatenate([exponents, powers])
-        self.shift_groups(minimize_exponentials(coefficients, exponents, self.terms.group_counts))
+        shift = minimize_exponentials(coefficients, exponents, self.terms.group_counts)
+        self.shift_groups(shift)
+        by_term = powers @ shift
+        return Totals(totals.squares * np.exp(2 * by_term), totals.products * np.exp(by_term))
 
     def shift_groups(self, shift: np.ndarray) -> None:
         """Add one number to the log-scales of each group."""
