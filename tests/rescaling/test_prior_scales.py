@@ -23,7 +23,7 @@ from nonvacuous.rescaling import (
 )
 from nonvacuous.rescaling.orbit import total_nats
 from nonvacuous.rescaling.prior_grids import choose_scales
-from tests.rescaling.hand_groups import ARCHITECTURES, HandGroups, mlp
+from tests.rescaling.hand_groups import ARCHITECTURES, HandGroups, Sketch, mlp, pinned
 from tests.rescaling.problems import kl_by_definition, posterior, prior
 
 FINE = ScaleGrid.geometric(1e-3, 1e2, 4001)
@@ -196,6 +196,21 @@ def test_prior_scales_alone_are_reported_too() -> None:
     )
     assert found.kl_before == pytest.approx(alone, rel=1e-12)
     assert found.charge_before_nats == pytest.approx(math.log(25))
+
+
+@BOTH
+def test_a_network_without_free_scales_still_chooses_its_prior(centered: bool) -> None:
+    sketch = Sketch()
+    sketch.linear(pinned(3), pinned(2))
+    groups = sketch.finish()
+    Q = posterior(groups, seed=8)
+    means = means_of(groups, centered=centered)
+    grid = ScaleGrid.geometric(0.01, 10.0, 30)
+    found = rescale_with_prior_scales(Q, means, groups, grid=grid)
+    zeros = {name: torch.zeros_like(mean) for name, mean in Q.means.items()}
+    priors = (DiagonalGaussian.from_means(means or zeros, scale) for scale in grid.scales)
+    assert found.kl_after == pytest.approx(min(Q.kl_nats(P) for P in priors), rel=1e-12)
+    assert found.converged and found.sweeps == 0
 
 
 def test_senseless_grids_are_refused() -> None:

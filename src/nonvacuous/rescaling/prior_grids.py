@@ -84,7 +84,7 @@ def _cheapest(grid: PriorGrid, energy: float, count: int) -> tuple[float, float]
         best = min(grid.scales, key=lambda s: energy / (2 * s * s) + count * math.log(s))
         return best, 0.0
     # Past the best scale without a charge everything gets worse, so the search ends there.
-    ideal = math.sqrt(energy / count)
+    ideal = math.sqrt(energy / count) if count else grid.largest
     last = max(1, math.ceil(grid.steps * math.log(grid.largest / ideal)) + 1)
     numbers = np.arange(1, last + 1)
     scales = grid.largest * np.exp(-numbers / grid.steps)

@@ -101,7 +101,7 @@ def rescale_with_prior_scales(
     start = torch.zeros(groups.size, dtype=torch.float64, device=search.terms.device)
     unmoved = search.choose(start)
     found = search.run(start)
-    if not search.terms.centered:
+    if groups.size and not search.terms.centered:
         precisions = search.precisions(unmoved)
         middle = zero_mean_start(search.terms, limits, precisions=precisions)
         second = search.run(middle.log_scales)
@@ -147,6 +147,8 @@ class _Search:
 
     def run(self, start: Tensor) -> tuple[Choice, Descended]:
         """Relax, round to the grid, descend again, until the choice no longer changes."""
+        if self.terms.size == 0:
+            return self.choose(start), Descended(start, nats=0.0, sweeps=0, converged=True)
         log_scales, sweeps = self._relax(start)
         choice = self.choose(log_scales)
         for _ in range(_ROUNDS):
@@ -201,7 +203,7 @@ class _Search:
         for names in self.sharing:
             energy = math.fsum(energies[name] for name in names)
             count = sum(self.terms.weights[name] for name in names)
-            precisions |= dict.fromkeys(names, count / energy)
+            precisions |= dict.fromkeys(names, count / energy if count else 1.0)
         descent = Descent(self.terms, start, precisions=precisions)
         totals = descent.totals()
         value = descent.nats(totals)
