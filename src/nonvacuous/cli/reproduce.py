@@ -204,6 +204,8 @@ def _run(
             sys.stdout.write("\n" + cnn_table(convolutional))
     sys.stdout.flush()
     console = narration_console()
+    if convolutional is not None:
+        paths["cnn.json"] = folder / "cnn.json"
     for path in paths.values():
         console.print(f"Written: {path}", soft_wrap=True)
     first = folder / result.networks[0].ours.certificate
