@@ -90,7 +90,7 @@ def test_another_seed_gives_other_networks(small, invoke):
         (["rescaling-figure-1", "--resume", "--force"], exits.USAGE, "give one of them"),
         (["rescaling-figure-1", "--device", "tpu"], exits.USAGE, "tpu"),
         (["rescaling-figure-1"], exits.FAILED, "mnist"),
-        ([], exits.USAGE, "FIGURE"),
+        ([], exits.USAGE, "name what to reproduce"),
     ],
 )
 def test_errors_of_a_newcomer(place, invoke, words, code, message):

@@ -21,6 +21,7 @@ from nonvacuous.cli.exits import (
 )
 from nonvacuous.cli.invocation import started_with
 from nonvacuous.cli.output import write_error
+from nonvacuous.cli.reproduce import reproduce
 from nonvacuous.cli.settings import from_environment, from_toml
 from nonvacuous.cli.stopping import exit_code_of
 from nonvacuous.errors import NonvacuousError
@@ -107,12 +108,7 @@ app.command(
         "--out new.safetensors --attack 1"
     ),
 )
-app.command(
-    "nonvacuous.cli.reproduce:reproduce",
-    name="reproduce",
-    help="Compute a figure of a paper again, with the published numbers beside ours.",
-    help_epilogue="Example:\n\nnonvacuous reproduce rescaling-figure-1 --only 784-32-10",
-)
+app.command(reproduce)
 
 
 def _usage_message(error: CycloptsError) -> str:

@@ -20,9 +20,9 @@ _ICONS = {
 
 def render(view: View) -> str:
     """The whole page. What comes from data is escaped; the same view gives the same text."""
-    environment = _environment()
-    css = environment.loader.get_source(environment, "certificate.css")[0]  # type: ignore[union-attr]
-    return environment.get_template("certificate.html.jinja").render(
+    templates = environment()
+    css = templates.loader.get_source(templates, "certificate.css")[0]  # type: ignore[union-attr]
+    return templates.get_template("certificate.html.jinja").render(
         view=view,
         # Ours, or made by ElementTree, which escapes: these alone are not escaped again.
         css=Markup(css),
@@ -37,7 +37,8 @@ def render(view: View) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Our templates; what they are given is escaped."""
     return Environment(
         loader=PackageLoader("nonvacuous.report"),
         autoescape=True,

@@ -153,10 +153,15 @@ class Sheet:
 
     def finish(self, *, name: str, title: str, description: str) -> str:
         """The drawing as an ``<svg>`` element; ``name`` keeps its ids apart from others'."""
-        target = io.BytesIO()
-        with matplotlib.rc_context({"svg.hashsalt": f"nonvacuous {name}"}):
-            self.figure.savefig(target, format="svg", dpi=72, transparent=True)
-        return _for_a_page(target.getvalue(), name, title, description)
+        return element(self.figure, name=name, title=title, description=description)
+
+
+def element(figure: Figure, *, name: str, title: str, description: str) -> str:
+    """A matplotlib figure as an ``<svg>`` element of a page; ``name`` keeps its ids its own."""
+    target = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": f"nonvacuous {name}"}):
+        figure.savefig(target, format="svg", dpi=72, transparent=True)
+    return _for_a_page(target.getvalue(), name, title, description)
 
 
 @contextmanager

@@ -1,0 +1,99 @@
+"""The page of a study: an answer first, then its pictures and tables, in one file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from nonvacuous import __version__
+from nonvacuous.errors import BadInput
+from nonvacuous.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words and numbers. ``numeric`` says which columns are numbers, set to the right."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+    numeric: tuple[bool, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.headings):
+                raise BadInput(
+                    f"a table of {len(self.headings)} columns has a row of {len(row)}: {row}"
+                )
+
+    def is_numeric(self, column: int) -> bool:
+        """Whether a column holds numbers: as told, else whether every entry starts like one."""
+        if self.numeric is not None:
+            return self.numeric[column]
+        entries = [row[column] for row in self.rows if row[column] not in ("", "-")]
+        return column > 0 and all(entry.lstrip("+-<>≤≥~± ")[:1].isdigit() for entry in entries)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture made by :mod:`nonvacuous.report.plots` or :mod:`nonvacuous.report.svg`."""
+
+    svg: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One question and its answer."""
+
+    heading: str
+    paragraphs: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True)
+class StudyPage:
+    """What a page says.
+
+    title     which study, in the corner
+    question  what was asked, a few words above the answer
+    lead      the answer, in one sentence
+    badges    what to know at a glance
+    footer    the command, the seed and the versions that give the same page again
+    """
+
+    title: str
+    lead: str
+    question: str = "What was found?"
+    badges: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+    footer: tuple[str, ...] = ()
+
+
+def write_study(page: StudyPage, path: str | os.PathLike[str]) -> Path:
+    """Write the page as one HTML file that loads nothing and runs no script."""
+    target = Path(path)
+    text = render(page).encode()
+    try:
+        write_atomically(target, lambda stream: stream.write(text))
+    except OSError as error:
+        raise BadInput(
+            f"Cannot write the page {target}: {error.strerror}. Name a file in a folder that "
+            "exists and that you may write to."
+        ) from error
+    return target
+
+
+def render(page: StudyPage) -> str:
+    """The text of the page. Everything but the pictures is escaped."""
+    from nonvacuous.report.html import environment
+
+    templates = environment()
+    css = templates.loader.get_source(templates, "certificate.css")[0]  # type: ignore[union-attr]
+    return templates.get_template("study.html.jinja").render(
+        page=page, css=Markup(css), picture=Markup, version=__version__
+    )
