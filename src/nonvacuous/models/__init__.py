@@ -13,10 +13,12 @@ import torch
 from torch import nn
 
 from nonvacuous.errors import BadInput
+from nonvacuous.models.alexnet import SmallAlexNet
 from nonvacuous.models.cnn import Cnn
+from nonvacuous.models.inception import SmallInception
 from nonvacuous.models.mlp import Mlp
 
-__all__ = ["BUILDERS", "Cnn", "Mlp", "build"]
+__all__ = ["BUILDERS", "Cnn", "Mlp", "SmallAlexNet", "SmallInception", "build"]
 
 Builder = Callable[[str, tuple[int, ...], int], nn.Module]
 
@@ -37,9 +39,30 @@ def _build_cnn(arguments: str, example_shape: tuple[int, ...], classes: int) -> 
     )
 
 
-BUILDERS: dict[str, Builder] = {"mlp": _build_mlp, "cnn": _build_cnn}
+def _build_inception(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+    if arguments not in ("", "no-bn"):
+        raise BadInput(
+            f"model inception:{arguments}: write inception, or inception:no-bn to leave out batch "
+            "normalization"
+        )
+    return SmallInception(example_shape, classes, batch_norm=not arguments)
+
+
+def _build_alexnet(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+    if arguments:
+        raise BadInput(f"model alexnet:{arguments}: it has no variants; write alexnet")
+    return SmallAlexNet(example_shape, classes)
+
+
+BUILDERS: dict[str, Builder] = {
+    "mlp": _build_mlp,
+    "cnn": _build_cnn,
+    "inception": _build_inception,
+    "alexnet": _build_alexnet,
+}
 """Every architecture by name. mlp:600,600 has two hidden layers; cnn:32,64/128 has two
-convolutional blocks and one hidden linear layer."""
+convolutional blocks and one hidden linear layer; inception (or inception:no-bn, without batch
+normalization) and alexnet are the small ones of Zhang et al. (2017)."""
 
 
 def build(
@@ -47,7 +70,8 @@ def build(
 ) -> nn.Module:
     """A freshly initialized network for inputs of this shape.
 
-    name            mlp:WIDTHS or cnn:CHANNELS or cnn:CHANNELS/WIDTHS, sizes separated by commas
+    name            mlp:WIDTHS or cnn:CHANNELS or cnn:CHANNELS/WIDTHS, sizes separated by commas;
+                    inception, inception:no-bn or alexnet
     example_shape   the shape of one input, such as (1, 28, 28) or (20,)
     seed            makes the initial weights reproducible and leaves torch's global random state
                     alone; without it they follow that state

@@ -1,0 +1,115 @@
+"""The small Inception network of Zhang et al. (2017), with and without batch normalization.
+
+On inputs of shape (3, 28, 28) and 10 classes both variants have 1,649,402 parameters: a batch
+normalization whose scale is fixed at 1 learns one shift per channel, as many numbers as the biases
+of the convolutions that it stands in for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.models.images import image_shape, pad_for_stride_two
+
+_BEFORE = ((32, 32), (32, 48))
+_BETWEEN = ((112, 48), (96, 64), (80, 80), (48, 96))
+_AFTER = ((176, 160), (176, 160))
+
+
+class ShiftBatchNorm(nn.BatchNorm2d):
+    """Batch normalization that learns a shift per channel while its scale stays at 1.
+
+    The fixed scale and the running statistics are buffers, updated in place. So the module runs
+    under torch.func.functional_call and vmap, where each of many networks has its own row of them.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, eps=1e-3)
+        del self.weight
+        self.register_buffer("weight", torch.ones(channels))
+
+
+class Convolution(nn.Module):
+    """Convolution, batch normalization (or else a bias), ReLU; stride 2 pads right and bottom."""
+
+    def __init__(
+        self, incoming: int, outgoing: int, size: int, *, stride: int = 1, batch_norm: bool
+    ) -> None:
+        super().__init__()
+        self.halves = stride == 2
+        padding = 0 if self.halves else size // 2
+        self.convolution = nn.Conv2d(
+            incoming, outgoing, size, stride=stride, padding=padding, bias=not batch_norm
+        )
+        # torch's own initial weights shrink the signal sixfold in variance at every ReLU layer: a
+        # dozen layers without batch normalization would pass on nothing to learn from.
+        nn.init.kaiming_normal_(self.convolution.weight, nonlinearity="relu")
+        if self.convolution.bias is not None:
+            nn.init.zeros_(self.convolution.bias)
+        self.norm = ShiftBatchNorm(outgoing) if batch_norm else nn.Identity()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Maps of the same height and width, or half of them (rounded up)."""
+        padded = pad_for_stride_two(inputs) if self.halves else inputs
+        normalized: Tensor = self.norm(self.convolution(padded))
+        return normalized.relu()
+
+
+class Inception(nn.Module):
+    """A 1 x 1 and a 3 x 3 convolution side by side, their channels joined."""
+
+    def __init__(self, incoming: int, narrow: int, wide: int, *, batch_norm: bool) -> None:
+        super().__init__()
+        self.narrow = Convolution(incoming, narrow, 1, batch_norm=batch_norm)
+        self.wide = Convolution(incoming, wide, 3, batch_norm=batch_norm)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Maps with narrow + wide channels."""
+        return torch.cat([self.narrow(inputs), self.wide(inputs)], dim=1)
+
+
+class Downsample(nn.Module):
+    """A 3 x 3 convolution and a 3 x 3 max-pooling, both of stride 2, their channels joined."""
+
+    def __init__(self, incoming: int, outgoing: int, *, batch_norm: bool) -> None:
+        super().__init__()
+        self.convolution = Convolution(incoming, outgoing, 3, stride=2, batch_norm=batch_norm)
+        self.pool = nn.MaxPool2d(3, stride=2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Maps of half the height and width (rounded up) with incoming + outgoing channels."""
+        # Zeros as padding never win a maximum over the outputs of a ReLU.
+        pooled = self.pool(pad_for_stride_two(inputs))
+        return torch.cat([self.convolution(inputs), pooled], dim=1)
+
+
+class SmallInception(nn.Module):
+    """Convolution, two Inception modules, halving, four, halving, two, global mean, linear.
+
+    batch_norm   normalize every convolution's output; otherwise the convolutions have biases
+    """
+
+    def __init__(
+        self, example_shape: Sequence[int], classes: int, *, batch_norm: bool = True
+    ) -> None:
+        super().__init__()
+        channels, _, _ = image_shape("inception", example_shape)
+        layers: list[nn.Module] = [Convolution(channels, 96, 3, batch_norm=batch_norm)]
+        channels = 96
+        for group, halving in ((_BEFORE, 80), (_BETWEEN, 96), (_AFTER, 0)):
+            for narrow, wide in group:
+                layers.append(Inception(channels, narrow, wide, batch_norm=batch_norm))
+                channels = narrow + wide
+            if halving:
+                layers.append(Downsample(channels, halving, batch_norm=batch_norm))
+                channels += halving
+        self.blocks = nn.Sequential(*layers)
+        self.output = nn.Linear(channels, classes)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Class scores of shape (examples, classes)."""
+        scores: Tensor = self.output(self.blocks(inputs).mean(dim=(2, 3)))
+        return scores
