@@ -6,8 +6,15 @@ outward, and names its theorem. Nothing here knows about networks; nothing here 
 
 from nonvacuous.bounds.binary_kl import binary_kl, kl_inverse_lower, kl_inverse_upper
 from nonvacuous.bounds.budget import ConfidenceBudget, Spend
+from nonvacuous.bounds.capacity import hoeffding_radius, rademacher_gap, vc_lower, vc_upper
 from nonvacuous.bounds.disintegrated import disintegrated, disintegrated_renyi
 from nonvacuous.bounds.holdout import holdout, holdout_lower
+from nonvacuous.bounds.memorization_capacity import (
+    MemorizationSizes,
+    MemorizationVerdict,
+    memorization_sizes,
+    memorization_verdict,
+)
 from nonvacuous.bounds.moment import maurer_moment
 from nonvacuous.bounds.pac_bayes import (
     best_trade_off,
@@ -24,6 +31,8 @@ from nonvacuous.bounds.sampling import sampling, sampling_bounded
 
 __all__ = [
     "ConfidenceBudget",
+    "MemorizationSizes",
+    "MemorizationVerdict",
     "Spend",
     "best_trade_off",
     "binary_kl",
@@ -32,17 +41,23 @@ __all__ = [
     "disintegrated",
     "disintegrated_renyi",
     "empirical_bernstein",
+    "hoeffding_radius",
     "holdout",
     "holdout_lower",
     "kl_inverse_lower",
     "kl_inverse_upper",
     "maurer_moment",
     "mcallester",
+    "memorization_sizes",
+    "memorization_verdict",
     "quadratic",
+    "rademacher_gap",
     "sampling",
     "sampling_bounded",
     "seeger",
     "split_kl",
     "thiemann",
     "thiemann_union",
+    "vc_lower",
+    "vc_upper",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nonvacuous.errors import BadInput
@@ -71,6 +71,13 @@ def count(name: str, value: Any, *, minimum: int = 0) -> int:
     if number > LARGEST_COUNT:
         raise BadInput(f"{name} must be at most {LARGEST_COUNT}, got {name} = {value!r}.")
     return number
+
+
+def counts(name: str, values: Any, *, minimum: int = 0) -> tuple[int, ...]:
+    """A sequence of counts, one per layer."""
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise BadInput(f"{name} must be a sequence of counts, one per layer, got {values!r}.")
+    return tuple(count(name, value, minimum=minimum) for value in values)
 
 
 def errors_among(errors: Any, total_name: str, total: Any) -> tuple[int, int]:

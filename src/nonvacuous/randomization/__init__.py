@@ -1,0 +1,59 @@
+"""Randomization tests: does a network learn, or would it fit anything?
+
+A data set is corrupted (labels or inputs replaced by noise), the same network is trained in the
+same way, and what changes is compared. Capacity is what the network can fit after the corruption.
+"""
+
+from __future__ import annotations
+
+from nonvacuous.randomization.corruption_checks import corruption_findings
+from nonvacuous.randomization.corruptions import Corrupted, CorruptedDataset, corrupt
+from nonvacuous.randomization.rademacher import (
+    RademacherEstimate,
+    rademacher_estimate,
+    sign_vectors,
+)
+from nonvacuous.randomization.registry import (
+    CORRUPTIONS,
+    Corruption,
+    Setting,
+    Spec,
+    parse_corruption,
+    register_corruption,
+    unregister_corruption,
+)
+from nonvacuous.randomization.results import Study
+from nonvacuous.randomization.settings import StudySettings
+from nonvacuous.randomization.stability import (
+    AverageStability,
+    UniformStability,
+    average_stability,
+    perceptron_rule,
+    uniform_stability,
+)
+from nonvacuous.randomization.study import study
+
+__all__ = [
+    "CORRUPTIONS",
+    "AverageStability",
+    "Corrupted",
+    "CorruptedDataset",
+    "Corruption",
+    "RademacherEstimate",
+    "Setting",
+    "Spec",
+    "Study",
+    "StudySettings",
+    "UniformStability",
+    "average_stability",
+    "corrupt",
+    "corruption_findings",
+    "parse_corruption",
+    "perceptron_rule",
+    "rademacher_estimate",
+    "register_corruption",
+    "sign_vectors",
+    "study",
+    "uniform_stability",
+    "unregister_corruption",
+]

@@ -1,0 +1,209 @@
+"""Corruptions of a data set: drawn once from a seed, before training, and never on test labels.
+
+corrupt(dataset, "partial:0.5", seed=0) gives the corrupted data set as tensors; CorruptedDataset
+gives the same examples one by one, each corrupted when it is read. To compare with published
+numbers corrupt after cropping and before whitening each image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from nonvacuous.data.examples import Dataset, Examples
+from nonvacuous.errors import BadInput
+from nonvacuous.randomization.registry import ImageRule, Setting, Spec, parse_corruption
+from nonvacuous.randomization.standard_corruptions import STANDARD
+
+__all__ = ["STANDARD", "Corrupted", "CorruptedDataset", "Part", "corrupt"]
+
+Part = Literal["train", "test"]
+
+
+@dataclass(frozen=True, eq=False)
+class Corrupted:
+    """A corrupted data set and what happened to it.
+
+    train       the training examples, corrupted
+    test        the test examples with their true labels. A corruption of inputs is applied to them
+                too, since a network for shuffled pixels must be asked about shuffled pixels
+    changed     (training examples,) bool: the label differs from the true one
+    corrupted   (training examples,) bool: the example was touched. A label drawn anew at random may
+                come out as it was, so that more examples are corrupted than changed
+    spec, seed  what it was made with, for corrupt() again
+    """
+
+    train: Examples
+    test: Examples | None
+    changed: Tensor
+    corrupted: Tensor
+    spec: str
+    seed: int
+
+
+def corrupt(dataset: Dataset, spec: str, *, seed: int) -> Corrupted:
+    """The data set with its training labels, or its inputs, replaced by noise.
+
+    spec   "true", "partial:P", "random-labels", "shuffled-pixels", "random-pixels", "gaussian",
+           or the name of a corruption of your own
+    seed   the same seed gives the same corrupted data set, on every machine and device. Under one
+           seed the labels changed by partial:0.3 are among those changed by partial:0.6, and
+           partial:1 equals random-labels
+    """
+    drawn = _Drawn(dataset, spec, seed=seed)
+    train = replace(
+        dataset.train,
+        inputs=drawn.all_inputs("train"),
+        labels=drawn.labels,
+        preprocessing=drawn.steps(dataset.train),
+    )
+    test = dataset.test
+    if test is not None and drawn.rule is not None:
+        test = replace(test, inputs=drawn.all_inputs("test"), preprocessing=drawn.steps(test))
+    return Corrupted(
+        train=train,
+        test=test,
+        changed=drawn.labels != dataset.train.labels,
+        corrupted=drawn.mask,
+        spec=str(drawn.spec),
+        seed=seed,
+    )
+
+
+class CorruptedDataset(torch.utils.data.Dataset[tuple[Tensor, int]]):
+    """The examples of corrupt(...) one at a time: inputs are corrupted when they are read.
+
+    Labels are drawn at construction. What an index gives depends on the seed and the index alone:
+    not on the order of reading, the epoch, or the worker process of a DataLoader.
+
+    part   "train", or "test" (true labels)
+    """
+
+    def __init__(self, dataset: Dataset, spec: str, *, seed: int, part: Part = "train") -> None:
+        if part not in ("train", "test"):
+            raise BadInput(f"CorruptedDataset: part = {part!r}; write 'train' or 'test'")
+        self._arguments = (dataset, spec, seed, part)
+        self._drawn = _Drawn(dataset, spec, seed=seed)
+        self._part: Part = part
+        self._labels = self._drawn.labels if part == "train" else _test(dataset).labels
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} is outside a data set of {len(self)} examples")
+        position = index % len(self)
+        return self._drawn.one_input(self._part, position), int(self._labels[position])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Rules are functions inside functions, which do not travel to another process; what they
+        # are made from does, and they come out the same there.
+        return _rebuild, self._arguments
+
+
+def _rebuild(dataset: Dataset, spec: str, seed: int, part: Part) -> CorruptedDataset:
+    return CorruptedDataset(dataset, spec, seed=seed, part=part)
+
+
+class _Drawn:
+    """Everything random about one corruption of one data set, drawn and checked."""
+
+    def __init__(self, dataset: Dataset, spec: str, *, seed: int) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise BadInput(f"corruption {spec}: seed = {seed!r} is not a whole number")
+        self.spec: Spec = parse_corruption(spec)
+        self.dataset = dataset
+        self.seed = seed
+        self.setting = Setting(dataset.train, self.spec.strength, seed)
+        self.labels = dataset.train.labels
+        self.mask = torch.zeros_like(self.labels, dtype=torch.bool)
+        self.rule: ImageRule | None = None
+        corruption = self.spec.corruption
+        if corruption.what == "labels":
+            self.labels, self.mask = _drawn_labels(self.spec, self.setting)
+        elif corruption.what == "inputs":
+            self.rule = corruption.apply(self.setting)
+            self.mask = ~self.mask
+
+    def steps(self, part: Examples) -> tuple[str, ...]:
+        if self.spec.corruption.what == "nothing":
+            return part.preprocessing
+        return (*part.preprocessing, f"corruption {self.spec}, seed {self.seed}")
+
+    def one_input(self, part: Part, index: int) -> Tensor:
+        clean = self.dataset.train if part == "train" else _test(self.dataset)
+        value = clean.inputs[index]
+        if self.rule is None:
+            return value
+        result = self.rule(value, self.setting.generator(f"{part} inputs", index))
+        if (
+            not isinstance(result, Tensor)
+            or result.shape != value.shape
+            or result.dtype != value.dtype
+        ):
+            raise BadInput(
+                f"corruption {self.spec}: for input {index} of {clean.name} it returned "
+                f"{_described(result)}, not a tensor of dtype {value.dtype} and shape "
+                f"{tuple(value.shape)} like the input; mend its function"
+            )
+        return result
+
+    def all_inputs(self, part: Part) -> Tensor:
+        clean = self.dataset.train if part == "train" else _test(self.dataset)
+        if self.rule is None:
+            return clean.inputs
+        result = torch.empty_like(clean.inputs)
+        for index in range(len(clean)):
+            result[index] = self.one_input(part, index)
+        return result
+
+
+def _drawn_labels(spec: Spec, setting: Setting) -> tuple[Tensor, Tensor]:
+    train = setting.train
+    drawn = spec.corruption.apply(setting)
+    if not isinstance(drawn, tuple) or len(drawn) != 2:
+        raise BadInput(
+            f"corruption {spec}: its function returned {_described(drawn)}; it must return the "
+            "pair (new labels, mask of the examples drawn anew)"
+        )
+    labels, mask = (torch.as_tensor(part, device=train.labels.device) for part in drawn)
+    if labels.shape != train.labels.shape or mask.shape != labels.shape:
+        raise BadInput(
+            f"corruption {spec}: it returned labels of shape {tuple(labels.shape)} and a mask of "
+            f"shape {tuple(mask.shape)} for {len(train)} examples; give one of each per example"
+        )
+    if labels.is_floating_point() or mask.dtype != torch.bool:
+        raise BadInput(
+            f"corruption {spec}: it returned labels of {labels.dtype} and a mask of {mask.dtype}; "
+            "labels must be integers and the mask boolean"
+        )
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < train.classes:
+        raise BadInput(
+            f"corruption {spec}: it returned labels from {int(labels.min())} to "
+            f"{int(labels.max())}; there are classes 0 to {train.classes - 1} only"
+        )
+    labels = labels.to(torch.int64)
+    if bool(((labels != train.labels) & ~mask).any()):
+        raise BadInput(
+            f"corruption {spec}: it changed labels outside the mask that it returned; the mask "
+            "must contain every example that was drawn anew"
+        )
+    return labels, mask
+
+
+def _test(dataset: Dataset) -> Examples:
+    if dataset.test is None:
+        raise BadInput(
+            f"{dataset.name} has no test set; read its training part, or split one off first"
+        )
+    return dataset.test
+
+
+def _described(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of dtype {value.dtype} and shape {tuple(value.shape)}"
+    return f"a {type(value).__name__}"
