@@ -8,11 +8,15 @@ in three sizes, to see how the time grows with the number of weights.
     python benchmarks/rescaling.py --device cuda   # one GPU: results/rescaling-cuda.json
 
 One neuron at a time: for each neuron, in the order of the layers, gather its row and its column,
-put their sums into the closed form, go on. It runs until the gap is closed, with all squares
-computed beforehand (in its favor); neither side pays for finding out when to stop. All its sweeps
-do the same work, so its time is that of the quickest sweep times their number: other work on the
-machine then slows neither side. Reading means and scales for every neuron, as published, makes
-the same moves; there, only a few sweeps are run.
+put their sums into the closed form, go on. There are two of it, which make the same moves. One
+reads means and scales for every neuron, as published and as one would write it down; it is what
+the whole call is compared with, since both start from the posterior. The other one finds all
+squares computed beforehand, in its favor; it is what the descent alone is compared with.
+
+The second runs until the gap is closed, and neither side pays for finding out when to stop. All
+sweeps do the same work, so the time of either is that of its quickest sweep times their number; of
+the first, only a few sweeps are run. Seconds on a processor are those in which this program, on one
+thread, was at work: other programs slow neither side. On a GPU they are seconds on the clock.
 
 The gap of a point is (its KL - least KL) / least KL; the least KL comes from a descent to
 rounding error. Both sides start from the same posterior: Gaussian weights as initialized, or the
@@ -36,6 +40,7 @@ from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.rescaling.collapse import collapse
+from nonvacuous.rescaling.collapsed_nats import collapsed_nats
 from nonvacuous.rescaling.descending import Limits, best_descent
 from nonvacuous.rescaling.orbit import kl_along_orbit
 from nonvacuous.rescaling.solver import rescale
@@ -161,19 +166,28 @@ def synchronize(device: str) -> None:
 
 
 def best_seconds(function: Callable[[], Any], *, repeats: int, device: str) -> float:
-    """The least wall time of at least ``repeats`` calls, and of more where they are short.
+    """The least time of at least ``repeats`` calls, and of more where they are short.
 
     The least and not the mean: what the machine can do while nobody else uses it.
     """
+    clock = time.perf_counter if device == "cuda" else time.process_time
     best, total, done = math.inf, 0.0, 0
-    while done < repeats or (total < 2.0 and done < 20 * repeats):
+    while done < repeats or (total < 1.0 and done < 20 * repeats):
         synchronize(device)
-        start = time.perf_counter()
+        start = clock()
         function()
         synchronize(device)
-        seconds = time.perf_counter() - start
+        seconds = clock() - start
         best, total, done = min(best, seconds), total + seconds, done + 1
     return best
+
+
+def launches(function: Callable[[], Any]) -> int:
+    """How many kernels a call starts on the GPU."""
+    with torch.profiler.profile(activities=list(torch.profiler.supported_activities())) as seen:
+        function()
+        torch.cuda.synchronize()
+    return sum(row.count for row in seen.key_averages() if row.key.startswith("cudaLaunchKernel"))
 
 
 # -- one neuron at a time -------------------------------------------------------------------------
@@ -246,9 +260,9 @@ def run_neurons(
     """Sweeps until the gap is closed; seconds of the quickest one and of all of them."""
     quickest, total = math.inf, 0.0
     for sweep in range(1, limit + 1):
-        start = time.perf_counter()
+        start = time.process_time()
         loop.sweep()
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         quickest, total = min(quickest, seconds), total + seconds
         here = Descent(terms, torch.from_numpy(np.log(loop.squared_scales[:-1]) / 2))
         if here.nats(here.totals()) <= least * (1 + GAP):
@@ -293,23 +307,36 @@ def against_one_neuron_at_a_time(
         "seconds_whole_call": whole,
         "neuron_sweeps": sweeps,
         "neuron_seconds_squares_beforehand": seconds,
-        "neuron_seconds_squares_beforehand_on_the_clock": total,
+        "neuron_seconds_squares_beforehand_all_sweeps": total,
         "neuron_seconds_means_and_scales_extrapolated": published_seconds,
         "times_faster_to_the_gap": seconds / closing,
         "times_faster_from_means_and_scales": published_seconds / (collapsing + solving),
         "times_faster_whole_call": published_seconds / whole,
+        "times_faster_whole_call_against_squares_beforehand": seconds / whole,
     }
 
 
 def whole_call(shape: Shape, *, seed: int, repeats: int, device: str) -> dict[str, Any]:
     """Seconds of one call, all included, and of its parts."""
     Q, P = problem(shape, seed=seed, device=device)
-    terms = collapse(Q, P, shape).merged()
+    whole = collapse(Q, P, shape)
+    terms = whole.merged()
     least = best_descent(terms, Limits(1e-15, 1000)).nats
     limits = Limits(GAP, 1000)
     found = rescale(Q, P, shape, tolerance=GAP)
     options: dict[str, Any] = {"repeats": repeats, "device": device}
-    return {
+
+    def call() -> None:
+        rescale(Q, P, shape, tolerance=GAP)
+
+    def both_ends() -> None:
+        for point in (np.zeros(shape.size), found.log_scales):
+            collapsed_nats(whole, shape, point)
+
+    def full_tensors() -> None:
+        kl_along_orbit(Q, P, shape, found.log_scales)
+
+    figures = {
         "weights": Q.weights,
         "channels": shape.size,
         "groups": len(shape.groups),
@@ -318,19 +345,20 @@ def whole_call(shape: Shape, *, seed: int, repeats: int, device: str) -> dict[st
         "gap": (found.kl_after - least) / least,
         "balance_residual": found.balance_residual,
         "sweeps": found.sweeps,
-        "seconds": best_seconds(lambda: rescale(Q, P, shape, tolerance=GAP), **options),
-        "seconds_kl": best_seconds(
-            lambda: kl_along_orbit(Q, P, shape, found.log_scales), **options
-        ),
+        "seconds": best_seconds(call, **options),
         "seconds_collapsing": best_seconds(lambda: collapse(Q, P, shape).merged(), **options),
         "seconds_solving": best_seconds(lambda: best_descent(terms, limits), **options),
+        "seconds_kl_before_and_after": best_seconds(both_ends, **options),
+        "seconds_kl_from_the_full_tensors": best_seconds(full_tensors, **options),
     }
+    return figures | ({"launches": launches(call)} if device == "cuda" else {})
 
 
 def on_processor(*, seed: int, quick: bool) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "gap_goal": GAP,
         "baseline": "one neuron at a time, quickest sweep times the number of sweeps",
+        "clock": "processor seconds of one thread",
     }
     comparisons = [("784-600-600-10", mlp(784, 600, 600, 10)), ("resnet18 shape", resnet18())]
     sizes = (32, 45, 64)

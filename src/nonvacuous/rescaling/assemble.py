@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,22 @@ class Layout:
     starts: np.ndarray
     sizes: tuple[int, ...]
     device: torch.device
+    _runs: dict[int, tuple[np.ndarray, slice | None]] = field(default_factory=dict)
+
+    def run(self, index: np.ndarray) -> slice | None:
+        """The channels of an index that lists some neighbors of one group in order, else None.
+
+        Most indices do. An array is looked at once: layers that share channels share arrays.
+        """
+        key = id(index)
+        if key not in self._runs:
+            first, last = int(index.flat[0]), int(index.flat[-1])
+            inside = 0 <= first <= last and self.group_of[first] == self.group_of[last]
+            plain = inside and index.ndim == 1 and last - first + 1 == len(index)
+            listed = plain and bool((index == np.arange(first, last + 1)).all())
+            # Keeping the array keeps its identity from being given to another one.
+            self._runs[key] = index, slice(first, last + 1) if listed else None
+        return self._runs[key][1]
 
     @classmethod
     def of(cls, groups: ScaleGroups, device: torch.device) -> Layout:
@@ -65,30 +81,45 @@ class Layout:
 class Builder:
     """Turns one tensor's sums into terms, one for each combination of groups that it meets.
 
-    ``constant`` gathers what no scale can change.
+    ``constant`` gathers what no scale can change, ``constant_size`` what its rounding error is
+    proportional to.
     """
 
     def __init__(self, name: str, layout: Layout) -> None:
-        self.name, self.device = name, layout.device
+        self.name, self.device, self.layout = name, layout.device, layout
         self.group_of, self.starts, self.sizes = layout.group_of, layout.starts, layout.sizes
         self.terms: list[Term] = []
-        self.constant = torch.zeros((), dtype=torch.float64, device=layout.device)
+        self.constant: Tensor | float = 0.0
+        self.constant_size: Tensor | float = 0.0
 
     def add(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
         """Take in the sums over all axes but ``axes``, on which ``scales`` act."""
         if len(scales) == 2 and not set(scales[0].axes) & set(scales[1].axes):
             self._add_matrix(sums, axes, scales)
+        elif len(scales) == 1:
+            self._add_line(sums, axes, scales[0])
         else:
             self._add_entries(sums, axes, scales)
 
     def _keep(self, sums: Sums) -> None:
         """A part that no scale can change."""
-        self.constant = self.constant + sums.squares.sum()
+        squares = sums.squares.sum()
+        self.constant_size = self.constant_size + squares
+        self.constant = self.constant + squares
         if sums.products is not None:
             self.constant = self.constant - 2 * sums.products.sum()
 
     def _add_matrix(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
         order = [axes.index(axis) for scale in scales for axis in scale.axes]
+        runs = [self.layout.run(scale.index) for scale in scales]
+        if runs[0] is not None and runs[1] is not None:
+            sides = [self._run_side(run, s.power) for run, s in zip(runs, scales, strict=True)]  # type: ignore[arg-type]
+            if sides[0].group != sides[1].group:
+                plain = sums.map(lambda t: t.permute(order).contiguous())
+                self.terms.append(
+                    Matrix(self.name, (sides[0], sides[1]), plain.squares, plain.products)
+                )
+                return
         flat = [np.asarray(scale.index).reshape(-1) for scale in scales]
         matrix = sums.map(lambda t: t.permute(order).reshape(len(flat[0]), len(flat[1])))
         for row_group, rows in self._split(flat[0]):
@@ -101,9 +132,31 @@ class Builder:
                     (scales[0].power, scales[1].power),
                 )
 
+    def _add_line(self, sums: Sums, axes: list[int], scale: AxisScale) -> None:
+        """A tensor on which one scale acts: a bias, or a layer whose other end is pinned."""
+        run = self.layout.run(scale.index)
+        if run is not None:
+            side = self._run_side(run, scale.power)
+            self.terms.append(Bundle(self.name, (side,), sums.squares, sums.products))
+            return
+        order = [axes.index(axis) for axis in scale.axes]
+        index = np.asarray(scale.index).reshape(-1)
+        column = sums.map(lambda t: t.permute(order).reshape(-1, 1))
+        for group, places in self._split(index):
+            part = column.map(partial(_select, rows=places))
+            if group < 0:
+                self._keep(part)
+                continue
+            part, channels = self._merge(part, index[places] - self.starts[group], 0)
+            line = part.map(lambda t: t.reshape(-1))
+            side = self._side(group, scale.power, channels)
+            self.terms.append(Bundle(self.name, (side,), line.squares, line.products))
+
     def _split(self, index: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """Places of an index by group; -1 for those that are pinned."""
         owner = self.group_of[index]
+        if (owner == owner[0]).all():
+            return [(int(owner[0]), np.arange(len(index)))]
         return [(int(group), np.flatnonzero(owner == group)) for group in np.unique(owner)]
 
     def _add_block(
@@ -146,6 +199,8 @@ class Builder:
 
     def _merge(self, sums: Sums, channels: np.ndarray, axis: int) -> tuple[Sums, np.ndarray]:
         """Sum the rows (or columns) that belong to the same channel; channels come out sorted."""
+        if (np.diff(channels) > 0).all():
+            return sums, channels
         distinct, counts = np.unique(channels, return_counts=True)
         repeats = int(counts[0])
         if np.array_equal(channels, np.repeat(distinct, repeats)):
@@ -164,6 +219,13 @@ class Builder:
             return collector.collect(t) if axis == 0 else collector.collect(t.T).T
 
         return sums.map(gather), distinct
+
+    def _run_side(self, run: slice, power: float) -> Side:
+        group = int(self.group_of[run.start])
+        if run.stop - run.start == self.sizes[group]:
+            return Side(group=group, power=power, places=None)
+        places = np.arange(run.start, run.stop) - self.starts[group]
+        return Side(group=group, power=power, places=torch.from_numpy(places).to(self.device))
 
     def _side(self, group: int, power: float, channels: np.ndarray) -> Side:
         whole = len(channels) == self.sizes[group]

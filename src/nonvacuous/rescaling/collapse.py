@@ -1,12 +1,10 @@
-"""From full tensors to the small sums that the solver works on.
-
-Every tensor is read once, in chunks that fit a cache. Sums run in float64.
-"""
+"""From full tensors to the small sums that the solver works on."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -14,12 +12,15 @@ from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
-from nonvacuous.rescaling.assemble import Builder, Layout, Sums
+from nonvacuous.rescaling.assemble import Builder, Layout
 from nonvacuous.rescaling.reading import Reading
+from nonvacuous.rescaling.row_sums import Number, RowSummer
 from nonvacuous.rescaling.terms import Term, Terms
 
 if TYPE_CHECKING:
     from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 def collapse(Q: DiagonalGaussian, P: DiagonalGaussian, groups: ScaleGroups) -> Terms:
@@ -32,34 +33,38 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
     device = reading.device
     layout = Layout.of(groups, device)
     counts, touched = np.zeros(groups.size), np.zeros(groups.size)
+    summer = RowSummer(reading)
     terms: list[Term] = []
-    checks: list[Tensor] = []
-    for name, shape in reading.shapes.items():
-        if name not in reading.tensors:
-            continue
-        scales = _moving(groups.exponents[name])
+    # A GPU is not asked for these before everything is under way.
+    asked: dict[tuple[str, str], Number] = {}
+    for name in reading.tensors:
+        scales = [scale for scale in groups.exponents[name] if _moves(scale, layout)]
         for scale in scales:
-            index = np.asarray(scale.index).reshape(-1)
-            repeats = math.prod(shape) // index.size
-            found = np.bincount(index[index >= 0], minlength=groups.size) * float(repeats)
-            counts += scale.power * found
-            touched += abs(scale.power) * found
+            _count(scale, layout, math.prod(reading.shapes[name]), counts, touched)
         axes = sorted({axis for scale in scales for axis in scale.axes})
-        sums, prior_squares, log_variances = _reduce(reading, name, axes)
+        found = summer.sum(name, axes)
         builder = Builder(name, layout)
-        builder.add(sums, axes, scales)
+        builder.add(found.sums, axes, scales)
         terms += builder.terms
-        constants = [prior_squares + builder.constant, log_variances]
-        checks.append(torch.stack([*torch.aminmax(sums.squares), *constants]))
-    # One transfer for all tensors: a GPU is not asked before everything is under way.
-    rows = dict(zip(reading.tensors, torch.stack(checks).cpu().numpy(), strict=True))
-    for name, (low, high, *_) in rows.items():
+        asked[name, "low"], asked[name, "high"] = torch.aminmax(found.sums.squares)
+        asked[name, "pinned"] = builder.constant
+        asked[name, "pinned size"] = builder.constant_size
+        asked[name, "prior squares"] = found.prior_squares
+        asked[name, "log variances"] = found.log_variances
+        asked[name, "log sizes"] = found.log_sizes
+    told = _fetch(asked)
+    for name in reading.tensors:
+        low, high = told[name, "low"], told[name, "high"]
         if not (low > 0 and math.isfinite(high)):
             raise BadInput(
                 f"tensor {name!r}: (scale^2 + mean^2) / prior_scale^2 leaves the range of float64 "
                 f"({low:g} to {high:g}), so the best scale would lie at infinity; choose "
                 "posterior and prior scales nearer to each other"
             )
+
+    def each(*kinds: str) -> dict[str, float]:
+        return {n: sum(told.get((n, kind), 0.0) for kind in kinds) for n in reading.shapes}
+
     return Terms(
         starts=tuple(group.start for group in groups.groups),
         sizes=tuple(group.size for group in groups.groups),
@@ -67,42 +72,41 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
         counts=torch.from_numpy(counts).to(device),
         touched=torch.from_numpy(touched).to(device),
         weights={name: math.prod(shape) for name, shape in reading.shapes.items()},
-        remainders={n: float(rows[n][2]) if n in rows else 0.0 for n in reading.shapes},
-        log_variances={n: float(rows[n][3]) if n in rows else 0.0 for n in reading.shapes},
+        remainders=each("pinned", "prior squares"),
+        log_variances=each("log variances"),
+        constant_sizes=each("pinned size", "prior squares", "log sizes"),
+        squares_range=(
+            min(told[name, "low"] for name in reading.tensors),
+            max(told[name, "high"] for name in reading.tensors),
+        ),
     )
 
 
-def _moving(exponents: tuple[AxisScale, ...]) -> list[AxisScale]:
-    """The scales that can change anything: not pinned everywhere, not of power zero."""
-    return [s for s in exponents if s.power != 0 and bool((np.asarray(s.index) >= 0).any())]
+def _moves(scale: AxisScale, layout: Layout) -> bool:
+    """Whether a scale can change anything: not pinned everywhere, not of power zero."""
+    return scale.power != 0 and (
+        layout.run(scale.index) is not None or int(np.max(scale.index)) >= 0
+    )
 
 
-def _reduce(reading: Reading, name: str, axes: list[int]) -> tuple[Sums, Tensor, Tensor]:
-    """Squares and products summed over every axis but ``axes``, then two sums over all weights:
-    that of the squared prior means, in prior scales, and that of the log-variances."""
-    shape, device = reading.shapes[name], reading.device
-    kept = [shape[axis] for axis in axes]
-    squares = torch.zeros(kept, dtype=torch.float64, device=device)
-    products = None if reading.centered[name] else torch.zeros_like(squares)
-    prior_squares, log_variances = torch.zeros(2, dtype=torch.float64, device=device).unbind()
-    summed = [axis for axis in range(len(shape)) if axis not in axes]
-    lead = 0 in axes  # chunks run along the first axis
-    for part, given in reading.chunks(name, axis=0):
-        inverse = given.prior_scale.reciprocal()
-        mean = given.mean * inverse
-        target = part if lead else ...
-        if products is not None:
-            prior_mean = given.prior_mean * inverse
-            products[target] += _sum_over(mean * prior_mean, summed)
-            repeats = mean.numel() / prior_mean.numel()
-            prior_squares = prior_squares + prior_mean.square().sum() * repeats
-        variance = (given.scale * inverse).square()
-        # A scale that is the same for all weights stands for all of them.
-        repeats = mean.numel() / variance.numel()
-        log_variances = log_variances + variance.log().sum() * repeats
-        squares[target] += _sum_over(mean.square_().add_(variance), summed)
-    return Sums(squares, products), prior_squares, log_variances
+def _count(
+    scale: AxisScale, layout: Layout, weights: int, counts: np.ndarray, touched: np.ndarray
+) -> None:
+    """Add the weights that each channel touches through one scale."""
+    repeats = float(weights // np.size(scale.index))
+    run = layout.run(scale.index)
+    if run is not None:
+        counts[run] += scale.power * repeats
+        touched[run] += abs(scale.power) * repeats
+        return
+    index = np.asarray(scale.index).reshape(-1)
+    found = np.bincount(index[index >= 0], minlength=len(counts)) * repeats
+    counts += scale.power * found
+    touched += abs(scale.power) * found
 
 
-def _sum_over(values: Tensor, axes: list[int]) -> Tensor:
-    return values.sum(axes) if axes else values
+def _fetch(asked: Mapping[Key, Number]) -> dict[Key, float]:
+    """All numbers on the processor, with one transfer for those that are elsewhere."""
+    waiting = [key for key, value in asked.items() if isinstance(value, Tensor)]
+    found = torch.stack([torch.as_tensor(asked[key]) for key in waiting]).tolist()
+    return {**asked, **dict(zip(waiting, found, strict=True))}  # type: ignore[dict-item]

@@ -18,6 +18,7 @@ from nonvacuous.distributions import DiagonalGaussian
 
 # A chunk and its handful of temporaries stay in a processor's cache; a GPU wants large ones.
 _CHUNK = {"cpu": 1 << 15, "cuda": 1 << 24}
+Numbers = tuple[float | None, float | None, float | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +36,16 @@ class Pieces:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a posterior and a prior say about each tensor, ready to be read."""
+    """What a posterior and a prior say about each tensor, ready to be read.
+
+    ``numbers`` holds the scale, the prior mean and the prior scale of a tensor wherever all its
+    weights share one; None where they differ.
+    """
 
     device: torch.device
     shapes: dict[str, tuple[int, ...]]
     tensors: dict[str, tuple[Tensor, Tensor, Tensor, Tensor]]
+    numbers: dict[str, Numbers]
     centered: dict[str, bool]
 
     @classmethod
@@ -49,30 +55,40 @@ class Reading:
         sources = (Q.scales, P.means, P.scales)
         device = workplace(Q.device)
         ends = [
-            torch.stack(torch.aminmax(source[name])).to(device).to(torch.float64)
+            end.to(device)
             for name in names
             for source in sources
+            for end in torch.aminmax(source[name])
         ]
-        found = torch.stack(ends).cpu().numpy().reshape(len(names), len(sources), 2)
-        tensors, centered = {}, {}
-        for name, rows in zip(names, found, strict=True):
+        table = torch.stack(ends).to(torch.float64).view(len(names), len(sources), 2)
+        tensors, numbers, centered = {}, {}, {}
+        for name, there, here in zip(names, table, table.tolist(), strict=True):
+            # A number that is needed again as a tensor is already where the sums run.
             scale, prior_mean, prior_scale = (
-                torch.tensor(low, dtype=torch.float64, device=device)
-                if low == high
-                else source[name]
-                for source, (low, high) in zip(sources, rows, strict=True)
+                row[0] if low == high else source[name]
+                for source, row, (low, high) in zip(sources, there, here, strict=True)
             )
             tensors[name] = (Q.means[name], scale, prior_mean, prior_scale)
-            centered[name] = not rows[1].any()
+            equal = [low if low == high else None for low, high in here]
+            numbers[name] = (equal[0], equal[1], equal[2])
+            centered[name] = equal[1] == 0
         shapes = {name: tuple(Q.means[name].shape) for name in Q.names}
-        return cls(device=device, shapes=shapes, tensors=tensors, centered=centered)
+        return cls(
+            device=device, shapes=shapes, tensors=tensors, numbers=numbers, centered=centered
+        )
 
     def chunks(
-        self, name: str, *, axis: int | None = None
+        self, name: str, *, axis: int | None = None, shape: tuple[int, ...] | None = None
     ) -> Iterator[tuple[tuple[slice, ...], Pieces]]:
-        """The tensor in pieces, each with the place that it was taken from."""
-        for part in chunks(self.shapes[name], self.device, axis=axis):
-            yield part, Pieces(*(self._piece(t, part) for t in self.tensors[name]))
+        """The tensor in pieces, each with the place that it was taken from.
+
+        ``shape`` is another shape to read it in, with the same entries in the same order.
+        """
+        tensors = self.tensors[name]
+        if shape is not None:
+            tensors = tuple(t.reshape(shape) if t.ndim else t for t in tensors)  # type: ignore[assignment]
+        for part in chunks(shape or self.shapes[name], self.device, axis=axis):
+            yield part, Pieces(*(self._piece(t, part) for t in tensors))
 
     def _piece(self, tensor: Tensor, part: tuple[slice, ...]) -> Tensor:
         piece = tensor[part] if tensor.ndim else tensor

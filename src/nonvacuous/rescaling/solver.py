@@ -13,10 +13,12 @@ import torch
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.rescaling.checks import check_covered
 from nonvacuous.rescaling.collapse import collapse_reading
+from nonvacuous.rescaling.collapsed_nats import collapsed_nats
 from nonvacuous.rescaling.descending import Limits, Progress, best_descent
 from nonvacuous.rescaling.orbit import orbit_nats, total_nats
 from nonvacuous.rescaling.reading import Reading
 from nonvacuous.rescaling.sweeps import Descent
+from nonvacuous.rescaling.terms import Terms
 
 if TYPE_CHECKING:
     from nonvacuous.networks.scale_groups import ScaleGroups
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
 class Rescaling:
     """Where a descent along the orbit of a posterior ended.
 
-    ``kl_before`` and ``kl_after`` are nats over all tensors, recomputed from the full tensors and
-    rounded up; ``kl_terms`` splits ``kl_after`` by tensor. ``kl_after`` is never above
-    ``kl_before``, whether or not the descent ``converged``: every point of the orbit is valid,
-    optimality only makes the number smaller.
+    ``kl_before`` and ``kl_after`` are nats over all tensors in float64, rounded up so that they
+    are never below the true value; ``kl_terms`` splits ``kl_after`` by tensor. ``kl_after`` is
+    never above ``kl_before``, whether or not the descent ``converged``: every point of the orbit
+    is valid, optimality only makes the number smaller.
 
     ``balance_residual``: at the best point the weights into a channel and the weights out of it
     pull equally hard. For each channel, the difference of the two pulls is divided by the sum of
@@ -80,8 +82,8 @@ def rescale(
     check_covered(Q, P, groups)
     unmoved = np.zeros(groups.size)
     reading = Reading.of(Q, P)
-    before = orbit_nats(reading, groups, unmoved)
     if groups.size == 0:
+        before = orbit_nats(reading, groups, unmoved)
         return Rescaling(
             log_scales=unmoved,
             kl_before=total_nats(before),
@@ -91,10 +93,11 @@ def rescale(
             sweeps=0,
             converged=True,
         )
-    terms = collapse_reading(reading, groups).merged()
-    found = best_descent(terms, limits)
+    terms = collapse_reading(reading, groups)
+    merged = terms.merged()
+    found = best_descent(merged, limits)
     log_scales = found.log_scales.cpu().numpy()
-    after = orbit_nats(reading, groups, log_scales)
+    before, after = _before_and_after(terms, reading, groups, log_scales)
     if not total_nats(after) < total_nats(before):
         # Already at the best point up to rounding: stay.
         log_scales, after = unmoved, before
@@ -103,7 +106,22 @@ def rescale(
         kl_before=total_nats(before),
         kl_after=total_nats(after),
         kl_terms=MappingProxyType(after),
-        balance_residual=Descent(terms, torch.from_numpy(log_scales)).balance_residual(),
+        balance_residual=Descent(merged, torch.from_numpy(log_scales)).balance_residual(),
         sweeps=found.sweeps,
         converged=found.converged,
     )
+
+
+def _before_and_after(
+    terms: Terms, reading: Reading, groups: ScaleGroups, log_scales: np.ndarray
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The KL of every tensor at the start and at the end, both found in the same way.
+
+    The collapsed sums tell, unless so much cancels in them that the tensors must be read again.
+    """
+    unmoved = np.zeros_like(log_scales)
+    before = collapsed_nats(terms, groups, unmoved)
+    after = collapsed_nats(terms, groups, log_scales) if before is not None else None
+    if before is None or after is None:
+        return orbit_nats(reading, groups, unmoved), orbit_nats(reading, groups, log_scales)
+    return before, after

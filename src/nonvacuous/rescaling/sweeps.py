@@ -51,14 +51,13 @@ class Descent:
         }
         self._precisions = dict.fromkeys(terms.weights, 1.0)
         self._factors: list[dict[object, Tensor]] = [{} for _ in terms.blocks]
-        self._sums: dict[str, list[Tensor]] = {}
+        self._known_sums: dict[str, list[Tensor]] = {}
         self.set_precisions(precisions or {})
 
     def set_precisions(self, precisions: Mapping[str, float]) -> None:
         """Change the prior precision of some tensors."""
         self._precisions |= {name: float(value) for name, value in precisions.items()}
-        for kind in ("squares", "products"):
-            self._sums[kind] = [self._total(number, kind) for number in range(self._count)]
+        self._known_sums.clear()
         self._constant = math.fsum(
             (precision * self.terms.remainders[name] - self.terms.log_variances[name]) / 2
             - self.terms.weights[name] * (1 + math.log(precision)) / 2
@@ -81,9 +80,10 @@ class Descent:
 
     def totals(self) -> Totals:
         """The sums of every term at the current point."""
-        sums = self._sums["squares"] + self._sums["products"]
-        both = torch.stack(sums).cpu().numpy() if sums else np.zeros(0)
-        return Totals(both[: self._count], both[self._count :])
+        sums = [value for values in self._sums.values() for value in values]
+        found = torch.stack(sums).cpu().numpy() if sums else np.zeros(0)
+        squares, products = found[: self._count], found[self._count :]
+        return Totals(squares, products if len(products) else np.zeros(self._count))
 
     def nats(self, totals: Totals) -> float:
         """The KL at the current point: good for steering, not rounded for quoting."""
@@ -122,13 +122,14 @@ class Descent:
         if not shift.any():
             return
         moves = torch.from_numpy(shift).to(self.terms.device)
+        sums_before = self._sums
         for number, block in enumerate(self.terms.blocks):
             self._points[number] = self._points[number] + moves[block.owners]
             self._factors[number].clear()
         by_term = torch.from_numpy(self.terms.exponents @ shift).to(moves.device)
-        for kind, sums in self._sums.items():
+        for kind, sums in sums_before.items():
             changed = torch.stack(sums) * torch.exp(_EXPONENT[kind] * by_term)
-            self._sums[kind] = list(changed.unbind())
+            sums_before[kind] = list(changed.unbind())
 
     def sweep(self) -> None:
         """Move every channel once, block by block."""
@@ -140,6 +141,15 @@ class Descent:
     @property
     def _count(self) -> int:
         return len(self.terms.terms)
+
+    @property
+    def _sums(self) -> dict[str, list[Tensor]]:
+        """The sums of every term, by kind: found when first asked for, then kept up to date."""
+        if not self._known_sums:
+            for kind in ("squares",) if self.terms.centered else ("squares", "products"):
+                sums = [self._total(number, kind) for number in range(self._count)]
+                self._known_sums[kind] = sums
+        return self._known_sums
 
     def _update(self, number: int) -> None:
         """Move the channels of one block, and bring the sums of terms that end here up to date."""
