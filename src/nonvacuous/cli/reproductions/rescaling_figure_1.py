@@ -62,7 +62,8 @@ def rescaling_figure_1(
         can be seen to work.
     cifar
         Also the figure's right side: a convolutional network on CIFAR-10. The paper does not say
-        which; ours is small, so only the direction can be compared. Needs a GPU (--device cuda), and a minute there.
+        which; ours has as many weights as its numbers suggest. Needs a GPU (--device cuda), and a
+        minute there.
     config
         TOML file with other settings; experiments/rescaling-figure-1.toml holds the default ones.
     data_dir
