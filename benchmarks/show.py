@@ -204,8 +204,8 @@ def rescaling(results: dict[str, dict[str, Any]]) -> str:
         "",
         "The two-level solver against block coordinate descent one neuron at a time, both to a "
         f"relative gap of {found['gap_goal']:g}, in one run, in processor seconds of one thread. "
-        "*descent*: squares summed beforehand on both sides; *whole call*: with the KL before and after, which the "
-        "loop does not compute.",
+        "*descent*: squares summed beforehand on both sides; *whole call*: with the KL before and "
+        "after, which the loop does not compute.",
         "",
         table(header, rows),
         "",

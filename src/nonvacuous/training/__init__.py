@@ -4,6 +4,14 @@ from nonvacuous.training.erm import Score, Trained, train
 from nonvacuous.training.events import EventLog, read_events
 from nonvacuous.training.failures import CorruptCheckpoint, Diverged, OtherConfiguration
 from nonvacuous.training.kl_inverse import kl_inverse
+from nonvacuous.training.many import (
+    EpochRecord,
+    Job,
+    JobResult,
+    ManyResult,
+    ManySettings,
+    train_many,
+)
 from nonvacuous.training.objectives import OBJECTIVES, Objective, bounded_cross_entropy
 from nonvacuous.training.posterior import TrainedPosterior, train_posterior
 from nonvacuous.training.progress import Progress, TimeLeft
@@ -12,7 +20,12 @@ __all__ = [
     "OBJECTIVES",
     "CorruptCheckpoint",
     "Diverged",
+    "EpochRecord",
     "EventLog",
+    "Job",
+    "JobResult",
+    "ManyResult",
+    "ManySettings",
     "Objective",
     "OtherConfiguration",
     "Progress",
@@ -24,5 +37,6 @@ __all__ = [
     "kl_inverse",
     "read_events",
     "train",
+    "train_many",
     "train_posterior",
 ]

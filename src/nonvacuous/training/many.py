@@ -1,0 +1,246 @@
+"""Many small networks trained at once: each with its own labels, inputs, seed, rate and decay."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.errors import Unsupported
+from nonvacuous.training.checks import real_number
+from nonvacuous.training.many_checks import (
+    built,
+    check_examples,
+    check_jobs,
+    check_outputs,
+    check_settings,
+)
+from nonvacuous.training.many_jobs import EpochRecord, Job, JobResult, ManyResult, ManySettings
+from nonvacuous.training.many_material import Material, Prepare, as_measured, shown
+from nonvacuous.training.many_run import Run
+from nonvacuous.training.many_trainer import build_trainer, resolved
+from nonvacuous.training.progress import Progress, Reporter
+from nonvacuous.training.randomness import batch_edges, shuffled
+
+__all__ = ["EpochRecord", "Job", "JobResult", "ManyResult", "ManySettings", "train_many"]
+
+PHASE = "networks"
+
+
+def train_many(
+    build: Callable[[int], nn.Module],
+    inputs: Sequence[Tensor],
+    labels: Tensor,
+    jobs: Sequence[Job],
+    *,
+    settings: ManySettings,
+    test: Sequence[tuple[Tensor, Tensor]] | None = None,
+    marked: Tensor | None = None,
+    crop_size: int | None = None,
+    prepare: Prepare | None = None,
+    method: str = "auto",
+    device: torch.device | str | None = None,
+    progress: Progress | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 60.0,
+) -> ManyResult:
+    """Train one network per job by stochastic gradient descent with momentum.
+
+    build       makes the network of a seed, always of the same architecture, such as
+                `lambda seed: models.build("mlp:512", (3, 28, 28), 10, seed=seed)`
+    inputs      input sets, each (n, ...); jobs say which one they see. Sets may differ in shape
+                as long as networks see the same shape after cropping
+    labels      (rows, n): one labeling per row, int64; jobs say which one they learn
+    test        one pair (inputs, labels) per input set
+    marked      (rows, n): training examples whose errors are counted apart, such as those whose
+                label was corrupted
+    crop_size   networks see windows of this many pixels squared: the central one of each image,
+                or, where a job says "crop" or "full", one at a random place. Without it such jobs
+                see images of the full size, moved by up to 4 pixels with black margins
+    prepare     applied to every batch of inputs after cropping and augmentation, in training and
+                measuring alike, such as `data.whiten_each_image`. It must treat each input by
+                itself; images come as (batch, channels, height, width)
+    method      "matrices": plain perceptrons, all weights in one tensor per layer
+                "vmap": any network, all weights in one tensor per layer
+                "streams": one recorded CUDA graph per network, side by side on the GPU
+                "one at a time": ordinary training, one network after the other
+                "auto": the fastest that fits network and device. All give the same results up to
+                rounding: the draws of a job depend on its seed alone
+    device      where to train; a GPU where there is one, if not given
+    checkpoint  file from which to resume and to which to save between epochs, at most every
+                `checkpoint_seconds` seconds and at the end. A resumed run ends as an undisturbed
+                one; on a GPU, where sums are not always taken in the same order, up to rounding
+
+    The loss is the mean cross-entropy of a batch. A network that diverges or, if settings say so,
+    has fitted its training set, ends early; the others go on. Batch-normalization layers use and
+    keep their running statistics as usual. Layers that draw random numbers must be `nn.Dropout`,
+    `nn.Dropout1d`, `nn.Dropout2d` or `nn.Dropout3d`: their draws are then the same by any method.
+    """
+    begun = time.monotonic()
+    jobs = tuple(jobs)
+    check_settings(settings, method)
+    check_examples(inputs, labels, test, marked)
+    check_jobs(jobs, inputs, labels, crop_size)
+    real_number("checkpoint_seconds", checkpoint_seconds, least=0.0)
+    modules = built(build, jobs)
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if place.type == "cuda" and place.index is None:
+        place = torch.device("cuda", torch.cuda.current_device())
+    chosen = resolved(method, modules[0], place)
+    path = None if checkpoint is None else Path(checkpoint)
+    # Before training changes the networks: their initial weights are part of what it tells.
+    configuration = (
+        None
+        if path is None
+        else _configuration(
+            modules, inputs, labels, jobs, settings, test, marked, crop_size, prepare
+        )
+    )
+    dtype = next(p.dtype for p in modules[0].parameters())
+    material = Material(
+        inputs,
+        labels,
+        jobs,
+        test=test,
+        marked=marked,
+        crop_size=crop_size,
+        prepare=prepare,
+        device=place,
+        dtype=dtype,
+    )
+    wanted = [labels, *(wanted for _, wanted in test or ())]
+    for seen in material.train.values():
+        check_outputs(modules[0].to(place), shown(seen[:2]), wanted)
+    with fast_arithmetic(place):
+        trainer = build_trainer(chosen, modules, jobs, material, settings)
+        try:
+            trainer.ready()
+        except Unsupported:
+            if method != "auto":
+                raise
+            chosen = "one at a time"
+            trainer = build_trainer(chosen, built(build, jobs), jobs, material, settings)
+        run = Run(jobs, settings, trainer, begun=begun)
+        if configuration is not None:
+            # Methods and devices round differently: a resumed run keeps to one of each.
+            configuration |= {"method": chosen, "device": place.type}
+        if path is not None and configuration is not None and path.exists():
+            run.resume(path, configuration)
+        steps = len(batch_edges(material.examples, settings.batch_size)) - 1
+        reporter = _Ticker(progress, run, settings.epochs * steps, len(jobs))
+        while run.active:
+            active = [jobs[number] for number in run.active]
+            rates = [job.learning_rate * settings.decay**run.epoch for job in active]
+            orders = [
+                shuffled(material.examples, seed=job.seed, epoch=run.epoch).to(place)
+                for job in active
+            ]
+            reporter.begin_epoch(steps)
+            trainer.epoch(orders, rates, run.epoch * steps, reporter.tick)
+            run.epoch += 1
+            if run.epoch % settings.measure_every == 0 or run.epoch == settings.epochs:
+                run.take(trainer.measure(), rates, steps)
+            reporter.end_epoch()
+            if path is not None and configuration is not None:
+                run.save(path, configuration, interval=checkpoint_seconds)
+    results = tuple(
+        run.result(
+            number,
+            examples=material.examples,
+            marked=None if marked is None else int(marked[job.labels].sum()),
+            test_examples=None if test is None else len(test[job.inputs][1]),
+        )
+        for number, job in enumerate(jobs)
+    )
+    return ManyResult(jobs=results, method=chosen, seconds=run.seconds)
+
+
+class _Ticker:
+    """Turns steps of single networks into progress; those of networks that ended count as done."""
+
+    def __init__(self, progress: Progress | None, run: Run, steps: int, jobs: int) -> None:
+        self._run, self._jobs, self._total = run, jobs, steps * jobs
+        self._per_job = steps
+        self._done = 0
+        self._reporter = Reporter(progress, PHASE)
+        self._title = ""
+
+    def begin_epoch(self, steps: int) -> None:
+        run = self._run
+        before = run.epoch * steps
+        self._done = len(run.active) * before + (self._jobs - len(run.active)) * self._per_job
+        self._title = f"epoch {run.epoch + 1} of {self._per_job // steps}"
+
+    def tick(self) -> None:
+        self._done += 1
+        self._reporter.report(self._done, self._total, self._title)
+
+    def end_epoch(self) -> None:
+        done = self._total if not self._run.active else self._done
+        title = f"{self._title}{self._run.summary()}"
+        self._reporter.report(done, self._total, title, always=True)
+
+
+@contextmanager
+def fast_arithmetic(device: torch.device) -> Iterator[None]:
+    """TF32 products and tuned convolutions while networks train; the caller's choice afterwards."""
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    tuned = torch.backends.cudnn.benchmark
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.benchmark = tuned
+
+
+def _configuration(
+    modules: Sequence[nn.Module],
+    inputs: Sequence[Tensor],
+    labels: Tensor,
+    jobs: Sequence[Job],
+    settings: ManySettings,
+    test: Sequence[tuple[Tensor, Tensor]] | None,
+    marked: Tensor | None,
+    crop_size: int | None,
+    prepare: Prepare | None,
+) -> dict[str, Any]:
+    """What a checkpoint belongs to."""
+    examples = {f"inputs.{place}": tensor for place, tensor in enumerate(inputs)}
+    examples["labels"] = labels
+    if marked is not None:
+        examples["marked"] = marked
+    for place, (tensor, wanted) in enumerate(test or ()):
+        examples |= {f"test.{place}.inputs": tensor, f"test.{place}.labels": wanted}
+    # A function has no digest, but what it makes of a few inputs has.
+    prepared = {
+        f"{place}": as_measured(tensor[:4].cpu(), crop_size, prepare)
+        for place, tensor in enumerate(inputs)
+    }
+    initial = {
+        f"{place}.{name}": tensor
+        for place, module in enumerate(modules)
+        for name, tensor in module.state_dict().items()
+    }
+    return {
+        "kind": "many networks",
+        "jobs": [dataclasses.asdict(job) for job in jobs],
+        **dataclasses.asdict(settings),
+        "crop_size": crop_size,
+        "architecture": str(modules[0]),
+        "initial_weights": tensors_digest(initial),
+        "examples": tensors_digest(examples),
+        "prepared": tensors_digest(prepared),
+    }

@@ -1,0 +1,110 @@
+"""Dropout whose draws belong to a job, so that every method of training drops the same units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.errors import BadInput
+from nonvacuous.training.many_draws import uniforms
+from nonvacuous.training.many_layers import replaced
+
+_FIRST_PURPOSE = 1000
+_BY_CHANNEL = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+
+
+@dataclass(eq=False)
+class Chance:
+    """What the draws depend on: set before each forward pass, shared by all layers of a network."""
+
+    seed: Tensor
+    step: Tensor
+    rate: Tensor
+
+
+class SeededDropout(nn.Module):
+    """As `torch.nn.Dropout` (or, by channel, `Dropout2d`), drawing by seed and step."""
+
+    def __init__(self, chance: Chance, purpose: int, rate: float, by_channel: bool) -> None:
+        super().__init__()
+        self._chance = chance
+        self._purpose = purpose
+        self._rate = rate
+        self._by_channel = by_channel
+
+    def forward(self, values: Tensor) -> Tensor:
+        """The values in evaluation; in training some are 0 and the others larger."""
+        if not self.training:
+            return values
+        return dropped(values, self._chance, self._purpose, self._rate, by_channel=self._by_channel)
+
+
+def dropped(
+    values: Tensor,
+    chance: Chance,
+    purpose: int,
+    rate: Tensor | float,
+    *,
+    by_channel: bool = False,
+) -> Tensor:
+    """Set values to 0 with probability `rate` and divide the others by 1 - rate.
+
+    With several seeds the first axis of the values belongs to them.
+    """
+    shape = tuple(values.shape)[chance.seed.ndim :]
+    if by_channel:
+        shape = shape[:2] + (1,) * (len(shape) - 2)
+    drawn = uniforms(chance.seed, chance.step, _FIRST_PURPOSE + purpose, shape)
+    kept = torch.where(drawn >= rate, 1.0 / (1.0 - rate), 0.0)
+    return values * kept.to(values.dtype)
+
+
+def seed_dropout(module: nn.Module, chance: Chance, *, everywhere: bool) -> nn.Module:
+    """Replace the dropout layers of `module` and, if told `everywhere`, add the job's own.
+
+    The job's own stand in front of every linear layer, except where that is the first layer with
+    weights: the inputs themselves are not dropped. Names of parameters stay what they were.
+    """
+    for purpose, (name, layer) in enumerate(list(module.named_modules())):
+        if isinstance(layer, nn.AlphaDropout | nn.FeatureAlphaDropout):
+            raise BadInput(
+                f"The network's layer {name} is {type(layer).__name__}, whose draws cannot be "
+                "made the same alone and beside other networks. Use nn.Dropout, or train the "
+                "networks one by one with nonvacuous.training.train."
+            )
+        if type(layer) is nn.Dropout or isinstance(layer, _BY_CHANNEL):
+            by_channel = isinstance(layer, _BY_CHANNEL)
+            new = SeededDropout(chance, purpose, layer.p, by_channel)
+            module = replaced(module, name, new)
+    if everywhere:
+        _drop_before_linear_layers(module, chance)
+    return module
+
+
+def linear_layers_after_the_first(module: nn.Module) -> list[nn.Linear]:
+    """The linear layers in front of which a job's dropout stands."""
+    weighty = [
+        layer for layer in module.modules() if isinstance(getattr(layer, "weight", None), Tensor)
+    ]
+    return [layer for layer in weighty[1:] if isinstance(layer, nn.Linear)]
+
+
+def _drop_before_linear_layers(module: nn.Module, chance: Chance) -> None:
+    layers = linear_layers_after_the_first(module)
+    if not layers:
+        raise BadInput(
+            "A job asks for dropout, but the network has no linear layer after its first layer, so "
+            "there is nothing to drop. Set dropout to 0, or put nn.Dropout into the network."
+        )
+    for place, layer in enumerate(layers):
+
+        def drop(
+            layer: nn.Module, arguments: tuple[Tensor, ...], purpose: int = -1 - place
+        ) -> tuple[Tensor, ...]:
+            if not layer.training:
+                return arguments
+            return (dropped(arguments[0], chance, purpose, chance.rate), *arguments[1:])
+
+        layer.register_forward_pre_hook(drop)

@@ -1,0 +1,200 @@
+"""Every method trains each network as if it were alone, and as torch would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nonvacuous import models
+from nonvacuous.training import Job, ManySettings, train_many
+from nonvacuous.training.randomness import batch_edges, shuffled
+from tests.training.many_worlds import (
+    CLASSES,
+    convolutional,
+    images,
+    labelings,
+    largest_difference,
+    perceptron,
+)
+
+SETTINGS = ManySettings(epochs=3, batch_size=32)
+JOBS = (
+    Job(seed=1),
+    Job(labels=1, seed=2, learning_rate=0.05, weight_decay=1e-2),
+    Job(seed=1, inputs=1, learning_rate=0.03),
+    Job(labels=1, seed=4, dropout=0.3),
+    Job(seed=5, augmentation="crop"),
+    Job(seed=6, inputs=1, augmentation="full", dropout=0.1),
+)
+
+
+def world() -> dict[str, object]:
+    tests = [(images(37, seed=7), labelings(37)[0]), (images(20, seed=8), labelings(20)[0])]
+    marked = torch.rand(2, 90, generator=torch.Generator().manual_seed(3)) < 0.4
+    return {"test": tests, "marked": marked, "settings": SETTINGS, "device": "cpu"}
+
+
+def inputs() -> list[Tensor]:
+    return [images(), images(seed=5)]
+
+
+@pytest.mark.parametrize(
+    ("build", "method"),
+    [(perceptron, "matrices"), (perceptron, "vmap"), (convolutional, "vmap")],
+)
+def test_methods_agree_with_one_network_at_a_time(
+    build: Callable[[int], nn.Module], method: str
+) -> None:
+    alone = train_many(build, inputs(), labelings(), JOBS, method="one at a time", **world())
+    together = train_many(build, inputs(), labelings(), JOBS, method=method, **world())
+    assert (alone.method, together.method) == ("one at a time", method)
+    for one, other in zip(alone.jobs, together.jobs, strict=True):
+        assert largest_difference(one.state, other.state) < 1e-5
+        for first, second in zip(one.history, other.history, strict=True):
+            assert first.train_loss == pytest.approx(second.train_loss, abs=1e-5)
+            assert replace(first, train_loss=0.0) == replace(second, train_loss=0.0)
+
+
+@pytest.mark.parametrize("build", [perceptron, convolutional])
+@pytest.mark.parametrize("method", ["auto", "one at a time", "vmap"])
+def test_a_job_does_not_depend_on_its_company(
+    build: Callable[[int], nn.Module], method: str
+) -> None:
+    together = train_many(build, inputs(), labelings(), JOBS, method=method, **world())
+    for place in (1, 3, 5):
+        solo = train_many(build, inputs(), labelings(), [JOBS[place]], method=method, **world())
+        assert largest_difference(solo.jobs[0].state, together.jobs[place].state) < 1e-5
+
+
+def test_training_is_that_of_torch() -> None:
+    """An independent loop over batches with torch's own optimizer and loss."""
+
+    def build(seed: int) -> nn.Module:
+        network = convolutional(seed)
+        network[4], network[10] = nn.Identity(), nn.Identity()  # no draws
+        return network
+
+    job = Job(labels=1, seed=3, learning_rate=0.05, weight_decay=1e-2)
+    ours = train_many(build, inputs(), labelings(), [job], **world()).jobs[0]
+    network, wanted = build(3), labelings()[1]
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-2)
+    edges = batch_edges(90, 32)
+    for epoch in range(3):
+        optimizer.param_groups[0]["lr"] = 0.05 * 0.95**epoch
+        order = shuffled(90, seed=3, epoch=epoch)
+        for start, end in pairwise(edges):
+            batch = order[start:end]
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(network(images()[batch]), wanted[batch]).backward()
+            optimizer.step()
+    network.eval()
+    assert largest_difference(ours.state, network.state_dict()) < 1e-5
+    with torch.no_grad():
+        outputs = network(images())
+    last, marked = ours.history[-1], world()["marked"][1]  # type: ignore[index]
+    wrong = outputs.argmax(1) != wanted
+    assert last.train_loss == pytest.approx(nn.functional.cross_entropy(outputs, wanted).item())
+    assert last.train_errors == int(wrong.sum())
+    assert last.marked_errors == int((wrong & marked).sum())
+    assert last.unmarked_errors == int((wrong & ~marked).sum())
+    assert ours.marked_examples == int(marked.sum())
+    with torch.no_grad():
+        guesses = network(images(37, seed=7)).argmax(1)
+    assert last.test_errors == int((guesses != labelings(37)[0]).sum())
+    assert (ours.examples, ours.test_examples, ours.stopped) == (90, 37, "epochs")
+    assert [record.rate for record in ours.history] == pytest.approx([0.05, 0.0475, 0.045125])
+    assert [record.steps for record in ours.history] == [3, 6, 9]
+
+
+def test_the_state_loads_into_a_fresh_network() -> None:
+    for build in (perceptron, convolutional):
+        result = train_many(build, inputs(), labelings(), JOBS[:2], **world())
+        network = build(99)
+        network.load_state_dict(result.jobs[1].state)
+        network.eval()
+        with torch.no_grad():
+            wrong = network(images()).argmax(1) != labelings()[1]
+        assert int(wrong.sum()) == result.jobs[1].history[-1].train_errors
+
+
+@pytest.mark.parametrize("name", ["inception", "inception:no-bn", "alexnet"])
+def test_the_classic_networks(name: str) -> None:
+    shape = (3, 12, 12)
+
+    def build(seed: int) -> nn.Module:
+        return models.build(name, shape, CLASSES, seed=seed)
+
+    arguments = ([images(16, size=12)], labelings(16), [Job(seed=1), Job(seed=2, labels=1)])
+    settings = ManySettings(epochs=1, batch_size=8)
+    alone = train_many(build, *arguments, settings=settings, device="cpu")
+    vmapped = train_many(build, *arguments, settings=settings, device="cpu", method="vmap")
+    for one, other in zip(alone.jobs, vmapped.jobs, strict=True):
+        assert largest_difference(one.state, other.state) < 1e-4
+        build(0).load_state_dict(one.state)
+
+
+def test_bfloat16_keeps_weights_in_float32() -> None:
+    settings = replace(SETTINGS, precision="bfloat16")
+    options = {**world(), "settings": settings}
+    for build in (perceptron, convolutional):
+        exact = train_many(build, inputs(), labelings(), JOBS[:1], **world()).jobs[0]
+        rounded = train_many(build, inputs(), labelings(), JOBS[:1], **options).jobs[0]
+        assert {t.dtype for t in rounded.state.values()} <= {torch.float32, torch.int64}
+        difference = largest_difference(exact.state, rounded.state)
+        assert 0 < difference < 0.05
+        assert rounded.history[-1].train_loss == pytest.approx(
+            exact.history[-1].train_loss, abs=0.02
+        )
+
+
+def test_auto_chooses_matrices_for_perceptrons_only() -> None:
+    def odd(seed: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(192, 5), nn.Tanh(), nn.Linear(5, CLASSES))
+
+    chosen = [
+        train_many(build, inputs(), labelings(), JOBS[:1], **world()).method
+        for build in (perceptron, convolutional, odd)
+    ]
+    assert chosen == ["matrices", "one at a time", "one at a time"]
+
+
+def test_networks_of_double_precision_and_frozen_layers() -> None:
+    def build(seed: int) -> nn.Module:
+        network = convolutional(seed).double()
+        network[0].requires_grad_(False)
+        return network
+
+    results = [
+        train_many(build, inputs(), labelings(), JOBS[:2], method=method, **world())
+        for method in ("one at a time", "vmap")
+    ]
+    for one, other in zip(results[0].jobs, results[1].jobs, strict=True):
+        assert largest_difference(one.state, other.state) < 1e-12
+        assert torch.equal(one.state["0.weight"], build(one.job.seed).state_dict()["0.weight"])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(
+    ("build", "method"),
+    [
+        (perceptron, "matrices"),
+        (perceptron, "streams"),
+        (convolutional, "streams"),
+        (convolutional, "vmap"),
+    ],
+)
+def test_recorded_steps_agree_with_the_processor(
+    build: Callable[[int], nn.Module], method: str
+) -> None:
+    expected = train_many(build, inputs(), labelings(), JOBS, **world())
+    options = {**world(), "device": "cuda"}
+    recorded = train_many(build, inputs(), labelings(), JOBS, method=method, **options)
+    for one, other in zip(expected.jobs, recorded.jobs, strict=True):
+        # The GPU rounds factors to TF32.
+        assert one.history[-1].train_loss == pytest.approx(other.history[-1].train_loss, abs=2e-3)

@@ -1,0 +1,101 @@
+"""What train_many refuses, and what it says then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from nonvacuous.errors import BadInput
+from nonvacuous.training import Job, ManySettings, train_many
+from tests.training.many_worlds import convolutional, images, labelings, perceptron
+
+
+def attempt(**changes: Any) -> None:
+    arguments: dict[str, Any] = {
+        "build": perceptron,
+        "inputs": [images()],
+        "labels": labelings(),
+        "jobs": [Job()],
+        "settings": ManySettings(epochs=1),
+        "device": "cpu",
+    }
+    train_many(**{**arguments, **changes})
+
+
+SHARED = perceptron(0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"inputs": images()}, "list of input sets"),
+        ({"inputs": [images(50)]}, "50 inputs, but 90 are needed"),
+        ({"inputs": [(images() * 9).long()]}, "floating-point"),
+        ({"labels": labelings()[0]}, "labels.unsqueeze"),
+        ({"labels": labelings().float()}, "int64"),
+        ({"labels": labelings() + 1}, "from 1 to 4, but the network has 4 outputs"),
+        ({"jobs": []}, "at least one Job"),
+        ({"jobs": [Job(labels=2)]}, "there are 2 rows"),
+        ({"jobs": [Job(inputs=1)]}, "1 sets"),
+        ({"jobs": [Job(), Job(seed=-1)]}, r"jobs\[1\].seed"),
+        ({"jobs": [Job(learning_rate=0.0)]}, "learning_rate"),
+        ({"jobs": [Job(weight_decay=-1.0)]}, "weight_decay"),
+        ({"jobs": [Job(dropout=1.0)]}, "dropout"),
+        ({"jobs": [Job(augmentation="flip")]}, "'none', 'crop', 'full'"),
+        ({"inputs": [images().flatten(1)], "jobs": [Job(augmentation="crop")]}, "needs images"),
+        ({"crop_size": 9}, "at least as large"),
+        ({"crop_size": 6}, "cannot predict inputs of shape"),
+        ({"marked": torch.zeros(90, dtype=torch.bool)}, "marked has shape"),
+        ({"test": []}, "one pair"),
+        ({"test": [(images(5), labelings(6)[0])]}, "5 inputs, but 6"),
+        ({"test": [(images(5), labelings(5))]}, "per test example"),
+        ({"settings": ManySettings(epochs=0)}, "epochs"),
+        ({"settings": ManySettings(epochs=1, precision="half")}, "precision"),
+        ({"settings": ManySettings(epochs=1, decay=1.5)}, "decay"),
+        ({"settings": ManySettings(epochs=1, momentum=1.0)}, "momentum"),
+        ({"method": "magic"}, "method is 'magic'"),
+        ({"method": "streams"}, "needs a CUDA device"),
+        ({"build": convolutional, "method": "matrices"}, "Use method=\"auto\""),
+        ({"build": lambda seed: SHARED, "jobs": [Job(), Job(seed=1)]}, "returned before"),
+        ({"build": lambda seed: None}, "must return a new"),
+        (
+            {
+                "build": lambda seed: nn.Sequential(nn.Flatten(), nn.Linear(192, 4 + seed)),
+                "jobs": [Job(), Job(seed=1)],
+            },
+            "another architecture",
+        ),
+        (
+            {
+                "build": lambda seed: nn.Sequential(nn.Conv2d(3, 4, 8), nn.Flatten()),
+                "jobs": [Job(dropout=0.5)],
+            },
+            "nothing to drop",
+        ),
+        (
+            {"build": lambda seed: nn.Sequential(perceptron(seed), nn.AlphaDropout())},
+            "AlphaDropout",
+        ),
+        (
+            {
+                "build": convolutional,
+                "method": "vmap",
+                "settings": ManySettings(epochs=1, precision="bfloat16"),
+            },
+            "batch normalization in bfloat16",
+        ),
+    ],
+)  # fmt: skip
+def test_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        attempt(**changes)
+
+
+def test_arguments_are_left_as_they_are() -> None:
+    inputs, labels = images(), labelings()
+    attempt(inputs=[inputs], labels=labels, build=convolutional)
+    assert torch.equal(inputs, images())
+    assert torch.equal(labels, labelings())

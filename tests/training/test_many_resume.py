@@ -1,0 +1,95 @@
+"""A run that is killed and resumed ends as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from nonvacuous.training import Job, ManySettings, OtherConfiguration, train_many
+from tests.training.many_worlds import (
+    convolutional,
+    images,
+    labelings,
+    largest_difference,
+    perceptron,
+)
+
+JOBS = (
+    Job(seed=1, learning_rate=0.1),
+    Job(seed=2, labels=1, dropout=0.2),
+    Job(seed=3, learning_rate=1e9),
+    Job(seed=4, augmentation="crop"),
+)
+SETTINGS = ManySettings(epochs=6, batch_size=30, stop_when_fit=True)
+
+
+class Killed(Exception):
+    """Stands for the end of a process."""
+
+
+def killing(epoch: int) -> Callable[[str, int, int, str], None]:
+    def progress(phase: str, done: int, total: int, message: str) -> None:
+        if message.startswith(f"epoch {epoch} of"):
+            raise Killed
+
+    return progress
+
+
+@pytest.mark.parametrize(
+    ("build", "method"),
+    [(perceptron, "matrices"), (convolutional, "one at a time"), (convolutional, "vmap")],
+)
+def test_killed_and_resumed(build: Callable[[int], nn.Module], method: str, tmp_path: Path) -> None:
+    file = tmp_path / "networks.safetensors"
+    options = {"settings": SETTINGS, "method": method, "device": "cpu"}
+    world = ([images()], labelings(), JOBS)
+    undisturbed = train_many(build, *world, **options)
+    for epoch in (3, 5):
+        with pytest.raises(Killed):
+            train_many(
+                build,
+                *world,
+                checkpoint=file,
+                checkpoint_seconds=0,
+                progress=killing(epoch),
+                **options,
+            )
+    resumed = train_many(build, *world, checkpoint=file, checkpoint_seconds=0, **options)
+    # A finished run is read, not trained: nothing is left to report.
+    again = train_many(build, *world, checkpoint=file, progress=killing(6), **options)
+    for result in (resumed, again):
+        for one, other in zip(undisturbed.jobs, result.jobs, strict=True):
+            # nan is not equal to itself, but its text is.
+            assert repr(one.history) == repr(other.history)
+            assert (one.stopped, one.fit_epoch) == (other.stopped, other.fit_epoch)
+            if one.stopped != "diverged":
+                assert largest_difference(one.state, other.state) == 0.0
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "networks.safetensors"
+    settings = ManySettings(epochs=1)
+    options = {"settings": settings, "device": "cpu", "checkpoint": file}
+    train_many(perceptron, [images()], labelings(), JOBS[:1], **options)
+    with pytest.raises(OtherConfiguration, match="jobs was"):
+        train_many(perceptron, [images()], labelings(), JOBS[1:2], **options)
+    with pytest.raises(OtherConfiguration, match="examples was"):
+        train_many(perceptron, [images(seed=9)], labelings(), JOBS[:1], **options)
+    with pytest.raises(OtherConfiguration, match="prepared was"):
+        train_many(
+            perceptron, [images()], labelings(), JOBS[:1], prepare=lambda seen: seen / 2, **options
+        )
+    with pytest.raises(OtherConfiguration, match="method was"):
+        train_many(perceptron, [images()], labelings(), JOBS[:1], method="vmap", **options)
+
+
+def test_training_leaves_the_callers_random_numbers_alone() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    train_many(convolutional, [images()], labelings(), JOBS[:2], settings=SETTINGS, device="cpu")
+    assert torch.equal(torch.rand(3), expected)
