@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from show_memorization import memorization
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "results.md"
@@ -235,6 +237,7 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "rescaling-figure-1": figure,
     "risk-cpu": risk,
     "rescaling-cpu": rescaling,
+    "memorization": memorization,
     "bounds": bounds,
 }
 

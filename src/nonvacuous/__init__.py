@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from nonvacuous import bounds as bounds
     from nonvacuous import data as data
     from nonvacuous import errors as errors
+    from nonvacuous import memorization as memorization
     from nonvacuous import models as models
+    from nonvacuous import randomization as randomization
     from nonvacuous.bounds import ConfidenceBudget as ConfidenceBudget
     from nonvacuous.certificate import Certificate as Certificate
     from nonvacuous.certify import certify as certify
     from nonvacuous.distributions import DiagonalGaussian as DiagonalGaussian
     from nonvacuous.distributions import priors as priors
+    from nonvacuous.memorization import memorize as memorize
     from nonvacuous.networks import LayerGraph as LayerGraph
     from nonvacuous.networks import ScaleGroups as ScaleGroups
     from nonvacuous.networks import capture as capture
@@ -54,10 +57,13 @@ _EXPORTS = {
     "estimate_risk": "nonvacuous.risk:estimate_risk",
     "fold_batch_norm": "nonvacuous.networks:fold_batch_norm",
     "lifted_kl": "nonvacuous.rescaling.lifted:lifted_kl",
+    "memorization": "nonvacuous.memorization",
+    "memorize": "nonvacuous.memorization:memorize",
     "models": "nonvacuous.models",
     "path_lifting": "nonvacuous.rescaling.paths:path_lifting",
     "path_norm": "nonvacuous.rescaling.paths:path_norm",
     "priors": "nonvacuous.distributions.priors",
+    "randomization": "nonvacuous.randomization",
     "register_operator": "nonvacuous.networks:register_operator",
     "rescale": "nonvacuous.rescaling:rescale",
     "rescaled": "nonvacuous.networks:rescaled",

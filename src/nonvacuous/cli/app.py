@@ -108,6 +108,15 @@ app.command(
         "--out new.safetensors --attack 1"
     ),
 )
+app.command(
+    "nonvacuous.cli.memorize:memorize",
+    name="memorize",
+    help=(
+        "Construct a network with 2n + d weights that gets every label right, random ones "
+        "included, and prove it in exact arithmetic."
+    ),
+    help_epilogue="Example:\n\nnonvacuous memorize --data digits --out memorized",
+)
 app.command(reproduce)
 
 

@@ -19,6 +19,12 @@ REPRODUCTIONS = {
         "perceptrons on MNIST before and after rescaling, and a certificate for each.",
         "--only 784-32-10",
     ),
+    "zhang-theorem-1": (
+        "Zhang et al., Understanding deep learning requires rethinking generalization (ICLR 2017), "
+        "Theorem 1: 2n + d weights memorize any labels, at every depth, certified in exact "
+        "arithmetic.",
+        "--quick",
+    ),
 }
 
 reproduce = App(

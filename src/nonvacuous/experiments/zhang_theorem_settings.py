@@ -1,0 +1,68 @@
+"""What the reproduction of the memorization theorem computes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from nonvacuous.errors import BadInput
+
+
+@dataclass(frozen=True)
+class TheoremSettings:
+    """One reproduction.
+
+    data     the data set
+    sizes    numbers of examples, the first ones each; empty: all of them
+    depths   layers of weights
+    seed     decides random labels and directions
+    """
+
+    data: str = "mnist"
+    sizes: tuple[int, ...] = (6_000, 20_000, 60_000)
+    depths: tuple[int, ...] = (2, 3, 11, 101, 601)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("sizes", 1), ("depths", 2)):
+            values = tuple(getattr(self, name))
+            object.__setattr__(self, name, values)
+            for value in values:
+                if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                    raise BadInput(f"{name}: {value!r} is not a whole number from {least} up")
+        if not self.depths:
+            raise BadInput("depths: there are none; give at least one, such as 2")
+
+    @classmethod
+    def quick(cls) -> TheoremSettings:
+        """The same steps on the embedded digits, in seconds."""
+        return cls(data="digits", sizes=(140, 470, 1_437), depths=(2, 3, 11))
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> TheoremSettings:
+        """Read a file such as experiments/zhang-theorem-1.toml; unknown names are errors."""
+        try:
+            record = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise BadInput(f"{path} cannot be read: {error.strerror}; check the path") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise BadInput(f"{path} is not TOML: {error}") from error
+        return cls.from_dict(record, where=str(path))
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], *, where: str = "settings") -> TheoremSettings:
+        known = {entry.name for entry in fields(cls)}
+        for name in record:
+            if name not in known:
+                raise BadInput(
+                    f"{where}: there is no setting {name!r}; there are {', '.join(sorted(known))}"
+                )
+        return cls(**record)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers, as they stand in a file."""
+        record = asdict(self)
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in record.items()}

@@ -1,0 +1,92 @@
+"""The theorem: 2n + d weights that give n different points any n values.
+
+Two layers: c(x) = sum over j of w_j max(<a, x> - b_j, 0). Let z_1 < z_2 < ... be the positions
+<a, x_i>. With the knots b_1 < z_1 and b_(i+1) = z_i the function starts at zero left of b_1 and is
+linear between neighboring points, so its slope on the way to point i is
+s_i = (y_i - y_(i-1)) / (z_i - b_i), with y_0 = 0, and w_i = s_i - s_(i-1). The knots lie as far
+left as they can: a knot between two points would carry an error in one value into all later ones.
+
+Deeper: the points are dealt to the hidden layers in blocks, and each block's function stands still
+where the next begins, so that its weights start again from slope zero.
+
+Everything here is a whole number or a fraction of two: nothing is rounded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from nonvacuous.errors import BadInput
+
+
+@dataclass(frozen=True, eq=False)
+class Construction:
+    """Positions, values and knots as whole numbers in units of their own, weights as fractions.
+
+    places    positions of the distinct points, ascending
+    values    the value at each of them
+    knots     where each hidden unit begins to act; knots[i] < places[i] <= knots[i + 1]
+    weights   what each hidden unit adds to the slope
+    blocks    the first unit of each hidden layer
+    """
+
+    places: tuple[int, ...]
+    values: tuple[int, ...]
+    knots: tuple[int, ...]
+    weights: tuple[Fraction, ...]
+    blocks: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def depth(self) -> int:
+        """Layers of weights: one more than hidden layers."""
+        return len(self.blocks) + 1
+
+    def block_slices(self) -> list[slice]:
+        """The units of each hidden layer."""
+        ends = (*self.blocks[1:], len(self))
+        return [slice(start, end) for start, end in zip(self.blocks, ends, strict=True)]
+
+
+def construct(places: Sequence[int], values: Sequence[int], *, depth: int = 2) -> Construction:
+    """The exact construction for ascending positions: linear in their number.
+
+    >>> found = construct([0, 1, 3], [5, 0, 4])
+    >>> [str(weight) for weight in found.weights]
+    ['5', '-10', '7']
+    """
+    count = len(places)
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 2:
+        raise BadInput(f"depth must be a whole number from 2 up, not {depth!r}")
+    if depth - 1 > count:
+        raise BadInput(
+            f"depth {depth} has {depth - 1:,} hidden layers for {count:,} distinct points; every "
+            f"layer needs a point to memorize: take a depth of at most {count + 1:,}"
+        )
+    blocks = tuple(layer * count // (depth - 1) for layer in range(depth - 1))
+    begins = set(blocks)
+    knots = (places[0] - first_gap(places), *places[:-1])
+    weights: list[Fraction] = []
+    slope_before = Fraction(0)
+    value_before = 0
+    for i in range(count):
+        slope = Fraction(values[i] - value_before, places[i] - knots[i])
+        weights.append(slope if i in begins else slope - slope_before)
+        slope_before, value_before = slope, values[i]
+    return Construction(tuple(places), tuple(values), knots, tuple(weights), blocks)
+
+
+def first_gap(places: Sequence[int]) -> int:
+    """How far the first knot lies left of the first point: the median gap between points.
+
+    A gap that vanishes beside the position itself would be lost in float64, hence the floor.
+    """
+    gaps = [b - a for a, b in itertools.pairwise(places)]
+    median = statistics.median_low(gaps) if gaps else abs(places[0])
+    return max(1, abs(places[0]) >> 40, median)

@@ -1,0 +1,163 @@
+"""The certificate: the network's value at every point, in exact arithmetic, equals the value given.
+
+The walk below knows knots and weights only. It does not use how they were found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from nonvacuous.errors import InvalidCertificate
+from nonvacuous.memorization.construction import Construction
+from nonvacuous.memorization.projection import Placed
+from nonvacuous.training import Progress
+from nonvacuous.training.progress import Reporter
+
+#: Points whose wide projections are computed a second time, one Python number after the other.
+_SAMPLED = 64
+_REPORT_EVERY = 4096
+
+
+@dataclass(frozen=True)
+class ExactCertificate:
+    """What was checked, in rational arithmetic, and found without exception.
+
+    points         points given, copies included
+    distinct       different points: the values that were compared
+    mismatches     values that differ: always 0, since anything else is an error
+    projections    positions that were computed a second time in another way, all equal
+    unreachable    copies whose value contradicts the one kept: no function has both
+    seconds        how long the check took
+    """
+
+    points: int
+    distinct: int
+    mismatches: int
+    projections: int
+    unreachable: int
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rest = (
+            f"; {self.unreachable:,} points contradict a copy of themselves"
+            if self.unreachable
+            else ""
+        )
+        return (
+            f"{self.mismatches} mismatches at {self.distinct:,} distinct points in exact rational "
+            f"arithmetic ({self.seconds:.2g} s){rest}"
+        )
+
+
+def exact_values(construction: Construction) -> Iterator[Fraction]:
+    """The network's value at each position, by walking along the knots.
+
+    At the first unit of a later block the slope starts again from zero, since the units of the
+    block before stand still from there on.
+    """
+    value, slope = Fraction(0), Fraction(0)
+    here = construction.knots[0]
+    begins = set(construction.blocks)
+    for i, (knot, weight) in enumerate(zip(construction.knots, construction.weights, strict=True)):
+        if knot != here:
+            value += slope * (knot - here)
+        slope = weight if i in begins else slope + weight
+        here = construction.places[i]
+        value += slope * (here - knot)
+        yield value
+
+
+def certify_exactly(
+    construction: Construction,
+    placed: Placed,
+    rows: np.ndarray,
+    *,
+    unreachable: int = 0,
+    progress: Progress | None = None,
+) -> ExactCertificate:
+    """Compare every value, and the positions with a second computation; any difference raises."""
+    started = time.perf_counter()
+    _check_order(construction)
+    reporter = Reporter(progress, "certifying")
+    total = len(construction)
+    mismatches, first = 0, -1
+    for i, value in enumerate(exact_values(construction)):
+        if value != construction.values[i]:
+            mismatches += 1
+            first = i if first < 0 else first
+        if i % _REPORT_EVERY == 0:
+            reporter.report(i, total, "exact arithmetic")
+    if mismatches:
+        where = int(placed.order[placed.starts[first]])
+        raise InvalidCertificate(
+            f"{mismatches:,} of {total:,} values differ in exact arithmetic, the first at position "
+            f"{where}: these weights do not memorize these values; construct them again"
+        )
+    projections = _check_projections(placed, rows)
+    reporter.report(total, total, "exact arithmetic", always=True)
+    return ExactCertificate(
+        points=len(placed.order),
+        distinct=total,
+        mismatches=0,
+        projections=projections,
+        unreachable=unreachable,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _check_order(construction: Construction) -> None:
+    """knots[0] < places[0] <= knots[1] < places[1] <= ...: the walk relies on it."""
+    before: int | None = None
+    for knot, here in zip(construction.knots, construction.places, strict=True):
+        if (before is not None and knot < before) or not knot < here:
+            raise InvalidCertificate(
+                f"the knot {knot} does not lie between the points beside it; construct it again"
+            )
+        before = here
+
+
+def _check_projections(placed: Placed, rows: np.ndarray) -> int:
+    """Positions once more: by 64-bit sums where float64 was exact, else number by number."""
+    direction = placed.direction
+    first = placed.order[placed.starts]
+    if direction.is_exact:
+        again = direction.project_short(rows)[first]
+        wrong = [a != b for a, b in zip(again.tolist(), placed.places, strict=True)]
+        checked = len(wrong)
+    else:
+        chosen = np.unique(np.linspace(0, len(first) - 1, _SAMPLED).astype(np.int64))
+        wrong = [
+            _slow_position(rows[first[i]], placed) != Fraction(placed.places[i])
+            for i in chosen.tolist()
+        ]
+        checked = len(wrong)
+    if any(wrong):
+        raise InvalidCertificate(
+            f"{sum(wrong):,} of {checked:,} positions differ when computed a second time; this is "
+            "a fault of the library or of the machine: please report it with the seed"
+        )
+    return checked
+
+
+def _slow_position(row: np.ndarray, placed: Placed) -> Fraction:
+    """One position in units of the direction, by Python's own fractions."""
+    direction = placed.direction
+    total = sum(
+        (
+            Fraction(value) * weight * Fraction(2) ** exponent
+            for value, weight, exponent in zip(
+                row.tolist(), direction.whole.tolist(), direction.exponents.tolist(), strict=True
+            )
+        ),
+        Fraction(0),
+    )
+    return total / Fraction(2) ** direction.unit

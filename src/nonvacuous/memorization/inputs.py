@@ -1,0 +1,170 @@
+"""What people have at hand, as points and values: checked, never copied more than needed."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, bfloat16, float32
+
+from nonvacuous.data import Examples
+from nonvacuous.errors import BadInput
+
+#: Bytes of Python numbers kept per point, measured with some to spare: position, knot, value,
+#: weight (a fraction of two whole numbers) and what the exact walk needs.
+BYTES_PER_POINT = 1200
+#: Values from 0 up to this many are taken for classes.
+MOST_CLASSES = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Points as rows of an array of whole numbers or floats, and the shape that one point has."""
+
+    rows: np.ndarray
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def dimensions(self) -> int:
+        return int(self.rows.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Values as whole numbers times a power of two: value = integers * 2**-fraction_bits.
+
+    integers        Python numbers, one for each point
+    fraction_bits   0 where all values are whole numbers
+    classes         the number of classes where the values are the classes 0, 1, 2, ...
+    """
+
+    integers: tuple[int, ...]
+    fraction_bits: int
+    classes: int | None
+
+    def floats(self) -> np.ndarray:
+        """The values as float64, exactly where float64 can."""
+        denominator = 1 << self.fraction_bits
+        return np.array([value / denominator for value in self.integers], dtype=np.float64)
+
+
+def read_points(anything: Any, *, shape: tuple[int, ...] | None = None) -> Points:
+    """Points from Examples, a tensor, an array or nested lists; one number per point will do."""
+    array = _as_array(anything.inputs if isinstance(anything, Examples) else anything, "points")
+    if array.ndim == 0:
+        raise BadInput("points: one number is not a list of points; give an array (points, ...)")
+    if array.dtype.kind == "b":
+        array = array.view(np.uint8)
+    if array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
+        raise BadInput(
+            f"points: dtype {array.dtype} cannot be taken exactly; give whole numbers of at most "
+            "64 bits, or float16, float32 or float64"
+        )
+    if array.dtype == np.uint64:
+        raise BadInput("points: dtype uint64 does not fit into signed 64 bits; convert to int64")
+    if len(array) == 0:
+        raise BadInput("points: there are none; give at least one point and its value")
+    given = tuple(int(size) for size in array.shape[1:]) or (1,)
+    if math.prod(given) == 0:
+        raise BadInput(f"points: each point is empty (shape {array.shape}); give features")
+    if shape is not None and math.prod(shape) != math.prod(given):
+        raise BadInput(
+            f"points: one point has shape {given}, but this network was made for {shape}; give "
+            "points of that shape"
+        )
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return Points(array.reshape(len(array), -1), given)
+
+
+def read_values(anything: Any, points: Any, *, count: int) -> Values:
+    """The values to memorize: whole numbers or finite floats, one for each point.
+
+    Where ``points`` are Examples and no values are given, their labels are memorized.
+    """
+    classes = None
+    if isinstance(points, Examples):
+        classes = points.classes
+        anything = points.labels if anything is None else anything
+    if anything is None:
+        raise BadInput("values: there are none; give one number for each point")
+    array = _as_array(anything, "values")
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or len(array) != count:
+        raise BadInput(
+            f"values: shape {array.shape}, but there are {count:,} points; give one number for "
+            "each point (for one-hot rows: values.argmax(axis=1))"
+        )
+    if array.dtype.kind in "iub":
+        integers = tuple(int(value) for value in array.tolist())
+        smallest, largest = min(integers), max(integers)
+        if classes is None or not (smallest >= 0 and largest < classes):
+            classes = largest + 1 if smallest >= 0 and largest < MOST_CLASSES else None
+        return Values(integers, 0, classes)
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
+        raise BadInput(f"values: dtype {array.dtype} is not a number; give integers or float64")
+    wrong = np.flatnonzero(~np.isfinite(array))
+    if wrong.size:
+        raise BadInput(
+            f"values: {wrong.size:,} of {count:,} are NaN or infinite, the first at position "
+            f"{int(wrong[0])}; no network can output them: repair or remove these points"
+        )
+    return _from_floats(array.astype(np.float64).tolist())
+
+
+def _from_floats(values: list[float]) -> Values:
+    ratios = [value.as_integer_ratio() for value in values]
+    bits = max(denominator.bit_length() - 1 for _, denominator in ratios)
+    integers = tuple(top << (bits - bottom.bit_length() + 1) for top, bottom in ratios)
+    return Values(integers, bits, None)
+
+
+def check_memory(count: int, dimensions: int, *, available: int | None = None) -> int:
+    """The bytes that the construction will need; refuse now what would fail in an hour."""
+    needed = count * BYTES_PER_POINT + dimensions * 64
+    room = available_memory() if available is None else available
+    if room is not None and needed > room:
+        raise BadInput(
+            f"points: {count:,} points need about {needed / 2**30:,.1f} GiB for exact arithmetic, "
+            f"but {room / 2**30:,.1f} GiB are free; memorize a part of them, or use a machine "
+            "with more memory"
+        )
+    return needed
+
+
+def available_memory() -> int | None:
+    """Free memory of this machine in bytes, or None where the system does not tell."""
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _as_array(values: Any, what: str) -> np.ndarray:
+    if isinstance(values, Tensor):
+        tensor = values.detach().cpu()
+        # numpy has no bfloat16; float32 holds all of its values.
+        return (tensor.to(float32) if tensor.dtype == bfloat16 else tensor).numpy()
+    try:
+        array = np.asarray(values)
+    except Exception as error:  # any foreign object may raise anything here
+        raise BadInput(f"{what}: cannot be read as an array ({error})") from error
+    if array.dtype.hasobject or array.dtype.kind in "USc":
+        raise BadInput(
+            f"{what}: dtype {array.dtype} is not a kind of real number (rows of unequal length, "
+            "missing values, text?); give an array of numbers"
+        )
+    return array

@@ -1,0 +1,225 @@
+"""The result of ``memorize``: a certified network and what there is to know about it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from nonvacuous.bounds.memorization_capacity import MemorizationSizes, memorization_sizes
+from nonvacuous.errors import BadInput
+from nonvacuous.memorization import evaluate, lemma
+from nonvacuous.memorization.classes import nearest_class
+from nonvacuous.memorization.construction import Construction
+from nonvacuous.memorization.deep import hidden_widths
+from nonvacuous.memorization.duplicates import Duplicates
+from nonvacuous.memorization.exact import ExactCertificate
+from nonvacuous.memorization.export import refuse_dtype, save_network
+from nonvacuous.memorization.feedback import StoredWeights, stored_weights
+from nonvacuous.memorization.fixed_point import check_finite
+from nonvacuous.memorization.inputs import read_points, read_values
+from nonvacuous.memorization.networks import MemorizingNetwork, build_network
+from nonvacuous.memorization.projection import Direction
+from nonvacuous.training import Progress
+
+
+@dataclass(frozen=True, eq=False)
+class Memorizer:
+    """A network that has memorized points: exact, certified, and exportable to float64.
+
+    points, dimensions   n and d
+    shape                the shape of one point
+    classes              number of classes where the values are classes 0, 1, 2, ..., else None
+    certificate          zero mismatches in exact rational arithmetic
+    duplicates           copies among the points, and what no function can get right
+    direction            the random direction along which the points are told apart
+    construction         positions, knots and weights as whole numbers and fractions
+    fraction_bits        values are whole numbers times 2**-fraction_bits
+    seconds              how long reading, construction and certificate took together
+    """
+
+    points: int
+    dimensions: int
+    shape: tuple[int, ...]
+    classes: int | None
+    certificate: ExactCertificate
+    duplicates: Duplicates
+    direction: Direction
+    construction: Construction
+    fraction_bits: int
+    seed: int
+    seconds: float
+
+    @property
+    def depth(self) -> int:
+        """Layers of weights."""
+        return self.construction.depth
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that the network stores: 2n + d, and one more from three layers on."""
+        return 2 * len(self.construction) + self.dimensions + (self.depth > 2)
+
+    @property
+    def theorem_parameters(self) -> int:
+        """2n + d."""
+        return 2 * self.points + self.dimensions
+
+    @property
+    def width(self) -> int:
+        """Units of the widest hidden layer, those included that pass something on."""
+        return max(hidden_widths(self.construction.blocks, len(self.construction)))
+
+    @property
+    def sizes(self) -> MemorizationSizes:
+        """What this and other theorems need to memorize as many points of as many dimensions."""
+        return memorization_sizes(examples=self.points, inputs=self.dimensions)
+
+    @property
+    def smallest_eigenvalue(self) -> float:
+        """The lemma's: the smallest gap between a point and its knot, over the whole range."""
+        made = self.construction
+        span = made.places[-1] - made.knots[0]
+        return lemma.smallest_eigenvalue(made.places, made.knots) / span
+
+    @cached_property
+    def weights(self) -> StoredWeights:
+        """Knots and weights in float64, by exact feedback."""
+        return stored_weights(
+            self.construction, unit=self.direction.unit, fraction_bits=self.fraction_bits
+        )
+
+    def module(
+        self, *, scores: bool | None = None, dtype: torch.dtype = torch.float64
+    ) -> MemorizingNetwork:
+        """An ordinary ``nn.Module`` in float64; ``.dense()`` of it has Linear and ReLU layers only.
+
+        scores   True: one score for each class; False: the memorized number itself, shape
+                 (points, 1); by default scores where the values are classes
+        dtype    anything but float64 is refused, with a count of what would come out wrong
+        """
+        if scores is None:
+            scores = self.classes is not None
+        if scores and self.classes is None:
+            raise BadInput(
+                "the memorized values are not classes 0, 1, 2, ..., so there are no class scores; "
+                "ask for module(scores=False)"
+            )
+        if dtype != torch.float64:
+            raise refuse_dtype(dtype, self.residual_in(dtype))
+        return build_network(
+            torch.from_numpy(self.direction.weights()),
+            self.weights,
+            grid=self.direction.grid,
+            classes=self.classes if scores else None,
+        )
+
+    def predict(self, points: Any) -> np.ndarray:
+        """The network's value at each point, by binary search: exact at memorized points."""
+        given = read_points(points, shape=self.shape).rows
+        check_finite(given)
+        rows = self.direction.prepare(given)
+        return evaluate.predict(self._interpolant, self.direction, rows)
+
+    def classify(self, points: Any) -> np.ndarray:
+        """The class of each point: the one nearest to the network's value."""
+        if self.classes is None:
+            raise BadInput("the memorized values are not classes 0, 1, 2, ...; use predict")
+        return nearest_class(self.predict(points), self.classes)
+
+    def forward(
+        self,
+        points: Any,
+        *,
+        module: nn.Module | None = None,
+        device: torch.device | str = "cpu",
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """The honest way: every unit at every point in float64, n steps for each point.
+
+        ``module`` is another module to evaluate, one that gives one number for each point.
+        """
+        rows = read_points(points, shape=self.shape).rows
+        network = self.module(scores=False) if module is None else module
+        return evaluate.dense_values(
+            network, rows, units=self.width, device=device, progress=progress
+        )
+
+    def residual(
+        self,
+        points: Any,
+        values: Any = None,
+        *,
+        module: nn.Module | None = None,
+        device: torch.device | str = "cpu",
+        progress: Progress | None = None,
+    ) -> evaluate.Residual:
+        """How far :meth:`forward` is from the values (by default the labels of the examples)."""
+        started = time.perf_counter()
+        found = self.forward(points, module=module, device=device, progress=progress)
+        wanted = read_values(values, points, count=len(found)).floats()
+        return self._residual(found, wanted, started)
+
+    def residual_in(self, dtype: torch.dtype) -> evaluate.Residual:
+        """The honest way along the direction, with all numbers rounded to another type."""
+        if not dtype.is_floating_point:
+            raise BadInput(f"{dtype} is not a floating-point type; use torch.float64")
+        started = time.perf_counter()
+        made, stored = self.construction, self.weights
+        unit, scale = 1 << -self.direction.unit, 1 << self.fraction_bits
+        network = MemorizingNetwork(
+            torch.ones(1, dtype=dtype),
+            torch.from_numpy(stored.knots).to(dtype),
+            torch.from_numpy(stored.weights).to(dtype),
+            end=stored.end,
+            blocks=stored.blocks,
+        )
+        places = np.array([[place / unit] for place in made.places])
+        found = evaluate.dense_values(network, places, units=self.width)
+        values = np.array([value / scale for value in made.values])
+        return self._residual(found, values, started)
+
+    def _residual(self, found: np.ndarray, values: np.ndarray, started: float) -> evaluate.Residual:
+        return evaluate.residual_of(
+            found,
+            values,
+            is_class=self.classes is not None,
+            seconds=time.perf_counter() - started,
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write the float64 network as safetensors; ``nonvacuous.memorization.load`` reads it."""
+        return save_network(self.module(), path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A record of plain numbers."""
+        return {
+            "points": self.points,
+            "dimensions": self.dimensions,
+            "depth": self.depth,
+            "width": self.width,
+            "classes": self.classes,
+            "parameters": self.parameters,
+            "theorem_parameters": self.theorem_parameters,
+            "seed": self.seed,
+            "seconds": self.seconds,
+            "certificate": self.certificate.to_dict(),
+            "duplicates": self.duplicates.to_dict(),
+            "direction": {
+                "exact_in_float64": self.direction.is_exact,
+                "pixel_grid": self.direction.grid,
+                "draws": self.direction.draws,
+            },
+            "smallest_eigenvalue": self.smallest_eigenvalue,
+            "sizes": asdict(self.sizes),
+        }
+
+    @cached_property
+    def _interpolant(self) -> evaluate.Interpolant:
+        return evaluate.Interpolant(self.construction, self.direction.unit, self.fraction_bits)
