@@ -109,6 +109,16 @@ app.command(
     ),
 )
 app.command(
+    "nonvacuous.cli.randomize:randomize",
+    name="randomize",
+    help=(
+        "Train the same network on true and on randomized data: does it learn, or would it fit "
+        "anything?\n\nPrints the answer, a table and findings (memorization, leaks, p-value, "
+        "capacity, certificates) and writes a page with the pictures."
+    ),
+    help_epilogue="Example:\n\nnonvacuous randomize --data digits",
+)
+app.command(
     "nonvacuous.cli.memorize:memorize",
     name="memorize",
     help=(

@@ -1,0 +1,187 @@
+"""The work behind ``nonvacuous randomize``: everything that needs torch."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nonvacuous.cli.certify_request import default_folder
+from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError, help_of
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.narration import Narration
+from nonvacuous.cli.networks import build_network, check_fits, is_built_in
+from nonvacuous.cli.output import (
+    narration_console,
+    result_console,
+    write_error,
+    write_json,
+    write_next,
+)
+from nonvacuous.cli.randomize_text import write_text
+from nonvacuous.cli.sources import load_data
+from nonvacuous.cli.stopping import exit_code_of, stoppable
+from nonvacuous.data import Dataset, import_function
+from nonvacuous.errors import BadInput
+from nonvacuous.experiments.randomization_page import write_files
+from nonvacuous.randomization.results import Study
+from nonvacuous.randomization.settings import DEFAULT_CONDITIONS, StudySettings
+from nonvacuous.randomization.stages import SETTINGS
+from nonvacuous.randomization.study import study
+from nonvacuous.randomization.workshop import planned_networks
+from nonvacuous.report.terminal import printable
+from nonvacuous.training import Progress
+
+
+@dataclass(frozen=True)
+class Request:
+    """The flags of one call."""
+
+    data: str
+    data_dir: Path | None
+    model: str
+    train: str | None
+    conditions: tuple[str, ...]
+    settings: dict[str, Any]
+    device: str
+    threads: int | None
+    out: Path | None
+    resume: bool
+    force: bool
+    json: bool
+
+
+def run_study(request: Request) -> int:
+    """Load, train, write the page, print."""
+    try:
+        settings = StudySettings(
+            conditions=request.conditions or DEFAULT_CONDITIONS, **request.settings
+        )
+    except BadInput as error:
+        raise UsageError(str(error)) from error
+    if request.threads is not None:
+        torch.set_num_threads(request.threads)
+    device = device_of(request.device)
+    folder = request.out or _default_folder(request)
+    _check_folder(folder, resume=request.resume, force=request.force)
+    dataset = load_data(request.data, request.data_dir)
+    _check_model(request.model, dataset, seed=settings.seed)
+    model = request.model if is_built_in(request.model) else import_function(request.model)
+    train = None if request.train is None else import_function(request.train)
+    try:
+        with stoppable(), Narration() as narration:
+            narration.say(
+                f"{request.model} on {dataset.name} ({len(dataset.train):,} examples, "
+                f"{dataset.train.classes} classes), trained by "
+                f"{request.train or 'stochastic gradient descent'}"
+            )
+            narration.say(
+                f"{planned_networks(settings)} networks, {len(settings.conditions)} conditions, "
+                f"seed {settings.seed}, device {device.type}, folder {folder}"
+            )
+            found = study(
+                model,
+                dataset,
+                train=train,
+                settings=settings,
+                architecture=request.model,
+                trained_by=request.train,
+                device=device,
+                folder=folder,
+                resume=request.resume,
+                force=request.force,
+                progress=_progress(narration),
+            )
+            paths = write_files(found, folder, command=again(without=["--resume", "--force"]))
+    except KeyboardInterrupt as stop:
+        write_error(
+            f"stopped. {folder} keeps every part of the study that is finished.",
+            next_command=again("--resume", without=["--force"]),
+        )
+        return exit_code_of(stop)
+    return _tell(found, folder, paths, request)
+
+
+def _check_model(spec: str, dataset: Dataset, *, seed: int) -> None:
+    """Tell a misfit before anything is trained, with the flag that it came from."""
+    try:
+        check_fits(build_network(spec, dataset.train, seed=seed), dataset.train, spec=spec)
+    except CommandError as error:
+        if error.next_command == help_of("certify"):
+            error.next_command = help_of("randomize")
+        raise
+
+
+def device_of(name: str) -> torch.device:
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise CommandError(
+            "--device cuda: torch sees no CUDA device here.",
+            next_command=again(replacing={"--device": "cpu"}),
+        )
+    return torch.device("cuda")
+
+
+def _default_folder(request: Request) -> Path:
+    usual = default_folder(request.data, request.model, int(request.settings["seed"]))
+    return usual.with_name(f"randomize-{usual.name}")
+
+
+def _check_folder(folder: Path, *, resume: bool, force: bool) -> None:
+    if (folder / SETTINGS).is_file():
+        if resume or force:
+            return
+        raise UsageError(
+            f"{folder} holds a study already. Add --resume to go on with it (or to see its result "
+            "again), --force to overwrite it, or --out to name another folder.",
+            next_command=again("--resume"),
+        )
+    if folder.is_dir() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
+        raise UsageError(
+            f"{folder} is not empty and holds no study: files there could be overwritten. Name "
+            "another folder with --out.",
+            next_command=again(replacing={"--out": str(folder / "study")}),
+        )
+
+
+def _progress(narration: Narration) -> Progress:
+    """One bar on a terminal; elsewhere a line whenever another part begins."""
+    lines = not narration_console().is_terminal
+    told: set[str] = set()
+
+    def progress(phase: str, done: int, total: int, message: str) -> None:
+        narration(phase, done, total, message)
+        part, _, rest = message.partition(": ")
+        if lines and part not in told:
+            told.add(part)
+            narration.say(f"{part}: {rest}")
+
+    return progress
+
+
+def _tell(found: Study, folder: Path, paths: dict[str, Path], request: Request) -> int:
+    if request.json:
+        write_json(found.to_dict())
+    else:
+        write_text(found, result_console())
+    sys.stdout.flush()
+    console = narration_console()
+    console.print(f"Folder:  {printable(str(folder))}", soft_wrap=True)
+    console.print(f"Page:    {printable(str(paths['page']))}", soft_wrap=True)
+    if found.problems:
+        names = "; ".join(finding.name for finding in found.problems)
+        write_error(
+            f"the study found a problem: {names}.",
+            next_command=shlex.join(["python", "-m", "webbrowser", str(paths["page"])]),
+        )
+        return FAILED
+    words = ["nonvacuous", "certify", "--data", request.data, "--model", request.model]
+    if request.data_dir is not None:
+        words += ["--data-dir", str(request.data_dir)]
+    write_next(shlex.join(words))
+    return DONE

@@ -1,0 +1,207 @@
+"""The pictures of a randomization study: figures 1a, 1b and 1c of Zhang et al. (2017), and more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nonvacuous.randomization.outcomes import CurvePoint, Outcome
+from nonvacuous.randomization.results import ConditionResult, Study
+
+#: The learning curves that are drawn, and from how many points: beyond that marks are left out,
+#: and only colors would tell curves apart.
+_CURVES = ("true", "random-labels", "shuffled-pixels", "random-pixels", "gaussian")
+_POINTS = 21
+
+
+def figures(study: Study) -> dict[str, str]:
+    """Every picture that this study has numbers for, as SVG text by name."""
+    drawn = {
+        "figure-1a": learning_curves(study),
+        "figure-1b": time_to_fit(study),
+        "figure-1c": test_errors(study),
+        "clean-and-corrupted": clean_and_corrupted(study),
+        "permutations": permutations(study),
+        "certificates": certificates(study),
+    }
+    return {name: svg for name, svg in drawn.items() if svg is not None}
+
+
+def learning_curves(study: Study) -> str | None:
+    """Figure 1a: the training error after every epoch, in conditions from true to noise."""
+    from nonvacuous.report.plots import Series, lines
+
+    watched = [
+        entry
+        for entry in study.conditions
+        if entry.name in _CURVES and all(outcome.curve for outcome in entry.outcomes)
+    ]
+    if not watched:
+        return None
+    series = []
+    for entry in watched:
+        epochs, shares = _mean_curve(
+            entry.outcomes, lambda point, outcome: point.train_errors / outcome.train_examples
+        )
+        series.append(Series(entry.name, epochs, [100 * share for share in shares]))
+    return lines(
+        series,
+        title="Learning curves",
+        x_label="epoch",
+        y_label="training error, %",
+        lowest=0.0,
+    )
+
+
+def time_to_fit(study: Study) -> str | None:
+    """Figure 1b: how much longer more label noise takes to fit."""
+    from nonvacuous.report.plots import Series, lines
+
+    levels = [entry for entry in _noise_levels(study) if entry.relative_time is not None]
+    if len(levels) < 2:
+        return None
+    times = [entry.relative_time for entry in levels if entry.relative_time is not None]
+    return lines(
+        [
+            Series(
+                "time to fit",
+                [entry.noise or 0.0 for entry in levels],
+                [time.value for time in times],
+                low=[time.low for time in times],
+                high=[time.high for time in times],
+            )
+        ],
+        title="Time to fit",
+        x_label="share of labels drawn at random",
+        y_label="epochs, relative to true labels",
+        lowest=0.0,
+        level=("true labels", 1.0),
+    )
+
+
+def test_errors(study: Study) -> str | None:
+    """Figure 1c: the test error against label noise."""
+    from nonvacuous.report.plots import Series, lines
+
+    levels = _noise_levels(study)
+    if len(levels) < 2:
+        return None
+    x = [entry.noise or 0.0 for entry in levels]
+    return lines(
+        [
+            Series(
+                "test error",
+                x,
+                [100 * entry.test_error.value for entry in levels],
+                low=[100 * entry.test_error.low for entry in levels],
+                high=[100 * entry.test_error.high for entry in levels],
+            ),
+            Series("training error", x, [100 * entry.train_error.value for entry in levels]),
+        ],
+        title="Errors against label noise",
+        x_label="share of labels drawn at random",
+        y_label="error, %",
+        lowest=0.0,
+        highest=100.0,
+        level=("guessing", 100 * study.guessing),
+    )
+
+
+def clean_and_corrupted(study: Study) -> str | None:
+    """While it memorizes noise, does it learn the signal first?"""
+    from nonvacuous.report.plots import Series, lines
+
+    entry = half_corrupted(study)
+    if entry is None:
+        return None
+    shares: dict[str, Callable[[CurvePoint, Outcome], float]] = {
+        "labels kept": lambda point, outcome: (
+            (point.clean_errors or 0) / (outcome.train_examples - _redrawn(outcome))
+        ),
+        "labels redrawn": lambda point, outcome: (point.corrupted_errors or 0) / _redrawn(outcome),
+        "test, true labels": lambda point, outcome: (
+            (point.test_errors or 0) / outcome.test_examples
+        ),
+    }
+    series = []
+    for label, share in shares.items():
+        epochs, errors = _mean_curve(entry.outcomes, share)
+        series.append(Series(label, epochs, [100 * (1 - error) for error in errors]))
+    return lines(
+        series,
+        title=f"Clean and corrupted examples ({entry.name})",
+        x_label="epoch",
+        y_label="right, %",
+        lowest=0.0,
+        highest=100.0,
+    )
+
+
+def half_corrupted(study: Study) -> ConditionResult | None:
+    """The condition whose labels are closest to half true, half drawn, if it was watched."""
+    mixed = [
+        entry
+        for entry in study.conditions
+        if entry.noise is not None
+        and 0.0 < entry.noise < 1.0
+        and all(
+            outcome.curve and 0 < _redrawn(outcome) < outcome.train_examples
+            for outcome in entry.outcomes
+        )
+    ]
+    return min(mixed, key=lambda entry: abs((entry.noise or 0.0) - 0.5), default=None)
+
+
+def permutations(study: Study) -> str | None:
+    from nonvacuous.report.plots import histogram
+
+    if study.permutations is None:
+        return None
+    return histogram(
+        {"permuted labels": [100 * value for value in study.permutations.permuted]},
+        title="Test error with permuted labels",
+        x_label="test error, %",
+        bins=15,
+        level=("true labels", 100 * study.permutations.observed),
+    )
+
+
+def certificates(study: Study) -> str | None:
+    from nonvacuous.report.plots import bars
+
+    made = [entry for entry in study.certificates if entry.risk_upper is not None]
+    if not made:
+        return None
+    return bars(
+        [entry.condition for entry in made],
+        {
+            "certified": [100 * (entry.risk_upper or 0.0) for entry in made],
+            "unavoidable": [100 * entry.floor for entry in made],
+        },
+        title="Certified error by condition",
+        x_label="error on new data, at most, %",
+        level=("guessing", 100 * study.guessing),
+    )
+
+
+def _redrawn(outcome: Outcome) -> int:
+    """How many of a network's training labels were drawn anew."""
+    return outcome.corrupted_examples or 0
+
+
+def _noise_levels(study: Study) -> list[ConditionResult]:
+    levels = [entry for entry in study.conditions if entry.noise is not None]
+    return sorted(levels, key=lambda entry: entry.noise or 0.0)
+
+
+def _mean_curve(
+    outcomes: Sequence[Outcome], share: Callable[[CurvePoint, Outcome], float]
+) -> tuple[list[int], list[float]]:
+    last = min(len(outcome.curve) for outcome in outcomes) - 1
+    points = min(_POINTS, last + 1)
+    # Evenly spread, with the first epoch and the last.
+    steps = sorted({round(last * point / max(points - 1, 1)) for point in range(points)})
+    means = [
+        sum(share(outcome.curve[step], outcome) for outcome in outcomes) / len(outcomes)
+        for step in steps
+    ]
+    return [outcomes[0].curve[step].epoch for step in steps], means

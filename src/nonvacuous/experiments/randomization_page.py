@@ -1,0 +1,109 @@
+"""A randomization study for people: one page, its pictures, and study.json beside them."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from nonvacuous.experiments.randomization_figures import figures
+from nonvacuous.experiments.randomization_sections import (
+    capacity_section,
+    certificates_section,
+    conditions_section,
+    curves_section,
+    findings_section,
+    leak_section,
+    learning_section,
+    regularization_section,
+    same_section,
+)
+from nonvacuous.files import write_atomically
+from nonvacuous.randomization.results import Study
+from nonvacuous.report.study import StudyPage, write_study
+
+PAGE = "study.html"
+RECORD = "study.json"
+
+
+def write_files(study: Study, folder: str | Path, *, command: str) -> dict[str, Path]:
+    """Write the page, every picture by itself, and last the numbers; say where they are."""
+    place = Path(folder)
+    drawn = figures(study)
+    paths = {}
+    for name, svg in drawn.items():
+        paths[name] = place / "figures" / f"{name}.svg"
+        write_atomically(paths[name], partial(_fill, text=svg))
+    paths["page"] = write_study(page_of(study, drawn, command=command), place / PAGE)
+    paths["record"] = place / RECORD
+    text = json.dumps(study.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    write_atomically(paths["record"], partial(_fill, text=text))
+    return paths
+
+
+def _fill(stream: BinaryIO, *, text: str) -> None:
+    stream.write(text.encode())
+
+
+def page_of(study: Study, drawn: dict[str, str], *, command: str) -> StudyPage:
+    """The whole page, in the order of a person's questions."""
+    sections = [
+        findings_section(study),
+        conditions_section(study, drawn),
+        curves_section(study, drawn),
+        learning_section(study, drawn),
+        leak_section(study),
+        capacity_section(study),
+        certificates_section(study, drawn),
+        regularization_section(study),
+        same_section(study),
+    ]
+    return StudyPage(
+        title=f"Randomization: {study.architecture} on {study.data}",
+        question="Does this network learn, or would it fit anything?",
+        lead=lead(study),
+        badges=_badges(study),
+        sections=tuple(section for section in sections if section is not None),
+        footer=(
+            command,
+            f"Seed {study.settings.seed}; {study.networks:,} networks trained by "
+            f"{study.trained_by} in {study.seconds:,.0f} s.",
+        ),
+    )
+
+
+def lead(study: Study) -> str:
+    """The answer in one sentence."""
+    if study.problems:
+        first = study.problems[0]
+        return f"Something is wrong: {first.name}."
+    true, random = study.condition("true"), study.condition("random-labels")
+    permuted = study.permutations
+    learned = permuted is None or permuted.is_smallest or permuted.p_value <= study.settings.failure
+    error = f"{100 * true.test_error.value:.1f} %"
+    memorized = f"{100 * (1 - random.train_error.value):.0f} %"
+    if true.test_error.low >= study.guessing or not learned:
+        return (
+            f"No sign of learning: with true labels the network errs on {error} of the test "
+            f"examples, which random labels do as well; it fits {memorized} of random labels."
+        )
+    if random.fitted == len(random.outcomes):
+        return (
+            f"It learns, and it could have memorized: errors on {error} of the test examples with "
+            "true labels, and not one training error on labels drawn at random."
+        )
+    return (
+        f"It learns: errors on {error} of the test examples with true labels; of labels drawn at "
+        f"random it can fit {memorized}."
+    )
+
+
+def _badges(study: Study) -> tuple[str, ...]:
+    badges = [f"{len(study.problems)} problems found" if study.problems else "no leak found"]
+    if study.configuration is not None:
+        badges.append(f"one configuration {study.configuration[:12]} in all conditions")
+    if study.permutations is not None:
+        badges.append(f"permutation p = {study.permutations.p_value:.3g}")
+    badges.append(f"{study.settings.seeds} seeds")
+    return tuple(badges)

@@ -1,0 +1,150 @@
+"""Explicit regularizers on and off, on true and on random labels.
+
+If a regularizer were what makes a network generalize, a network without it would not, and a network
+with it could not fit random labels. The matrix shows both.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import nn
+
+from nonvacuous.randomization.outcomes import Outcome
+
+#: The usual values, fixed before anything was seen.
+WEIGHT_DECAY = 5e-4
+DROPOUT = 0.5
+
+_NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+@dataclass(frozen=True)
+class Regularizer:
+    """One row of the matrix: what is switched, and how training is told."""
+
+    name: str
+    options: dict[str, Any]
+    switched: bool = False
+
+
+@dataclass(frozen=True)
+class RegularizationRow:
+    """Errors with one regularizer, one number for each seed.
+
+    note    why there are none, or how they came about
+    """
+
+    name: str
+    true_train: tuple[float, ...] = ()
+    true_test: tuple[float, ...] = ()
+    random_train: tuple[float, ...] = ()
+    random_test: tuple[float, ...] = ()
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def regularizers(
+    module: nn.Module, example_shape: tuple[int, ...]
+) -> tuple[list[Regularizer], list[RegularizationRow]]:
+    """What can be switched for this network and these inputs, and what cannot, with the reason."""
+    rows = [Regularizer("weight decay", {"weight_decay": WEIGHT_DECAY})]
+    missing = []
+    linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
+    weighty = [layer for layer in module.modules() if hasattr(layer, "weight")]
+    if linear and (len(linear) > 1 or weighty[0] is not linear[0]):
+        rows.append(Regularizer("dropout", {"dropout": DROPOUT}))
+    else:
+        note = "the network has no linear layer after its first layer"
+        missing.append(RegularizationRow("dropout", note=note))
+    if len(example_shape) == 3:
+        rows.append(Regularizer("random crops", {"augmentation": "crop"}))
+    else:
+        missing.append(RegularizationRow("random crops", note="the inputs are not images"))
+    switched, how = switch_batch_norm(module)
+    if switched is None:
+        note = "no place for it was found: hidden layers followed by ReLU in an nn.Sequential"
+        missing.append(RegularizationRow("batch normalization", note=note))
+    else:
+        rows.append(Regularizer(how, {}, switched=True))
+    return rows, missing
+
+
+def switch_batch_norm(module: nn.Module) -> tuple[nn.Module | None, str]:
+    """A copy without its batch normalization, or with one between weights and ReLU."""
+    holder = nn.ModuleDict({"network": copy.deepcopy(module)})
+    if any(isinstance(layer, _NORMALIZATIONS) for layer in holder.modules()):
+        _replace(holder, _without)
+        return holder["network"], "no batch normalization"
+    found = _replace(holder, _with)
+    return (holder["network"] if found else None), "batch normalization"
+
+
+def early_stopping(true: Sequence[Outcome], random: Sequence[Outcome]) -> RegularizationRow:
+    """The best epoch of each network by its test error: no rule to stop early can do better."""
+    columns: dict[str, tuple[float, ...]] = {}
+    for name, outcomes in (("true", true), ("random", random)):
+        best = [
+            min(
+                (point for point in outcome.curve if point.test_errors is not None),
+                key=lambda point: point.test_errors or 0,
+                default=None,
+            )
+            for outcome in outcomes
+        ]
+        if any(point is None for point in best):
+            return RegularizationRow("early stopping", note="training was not watched")
+        pairs = [(p, o) for p, o in zip(best, outcomes, strict=True) if p is not None]
+        columns[f"{name}_train"] = tuple(p.train_errors / o.train_examples for p, o in pairs)
+        columns[f"{name}_test"] = tuple((p.test_errors or 0) / o.test_examples for p, o in pairs)
+    note = "the best epoch, picked on the test examples: no rule can do better"
+    return RegularizationRow("early stopping", **columns, note=note)
+
+
+def row_of(
+    name: str, true: Sequence[Outcome], random: Sequence[Outcome], *, note: str = ""
+) -> RegularizationRow:
+    return RegularizationRow(
+        name,
+        true_train=tuple(outcome.train_error for outcome in true),
+        true_test=tuple(outcome.test_error for outcome in true),
+        random_train=tuple(outcome.train_error for outcome in random),
+        random_test=tuple(outcome.test_error for outcome in random),
+        note=note,
+    )
+
+
+def _replace(module: nn.Module, change: Callable[[nn.Module], nn.Module | None]) -> int:
+    """Put what ``change`` makes of a child in its place, wherever it makes something of it."""
+    changed = 0
+    for name, child in list(module.named_children()):
+        new = change(child)
+        if new is not None:
+            module.add_module(name, new)
+            changed += 1
+        else:
+            changed += _replace(child, change)
+    return changed
+
+
+def _without(child: nn.Module) -> nn.Module | None:
+    return nn.Identity() if isinstance(child, _NORMALIZATIONS) else None
+
+
+def _with(child: nn.Module) -> nn.Module | None:
+    if not isinstance(child, nn.Sequential):
+        return None
+    layers: list[nn.Module] = []
+    children = list(child)
+    for layer, following in zip(children, [*children[1:], None], strict=True):
+        layers.append(layer)
+        if isinstance(following, nn.ReLU) and isinstance(layer, nn.Linear):
+            layers.append(nn.BatchNorm1d(layer.out_features))
+        elif isinstance(following, nn.ReLU) and isinstance(layer, nn.Conv2d):
+            layers.append(nn.BatchNorm2d(layer.out_channels))
+    return nn.Sequential(*layers) if len(layers) > len(children) else None

@@ -1,0 +1,234 @@
+"""What a study found, as plain numbers: the text, the page and study.json show nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nonvacuous.randomization.certificates import ConditionCertificate
+from nonvacuous.randomization.chance import ChanceTest
+from nonvacuous.randomization.intervals import (
+    Interval,
+    error_rate,
+    over_networks,
+    permutation_p_value,
+    ratio_over_networks,
+)
+from nonvacuous.randomization.outcomes import Outcome
+from nonvacuous.randomization.regularization import RegularizationRow
+from nonvacuous.randomization.settings import StudySettings
+
+
+@dataclass(frozen=True)
+class ConditionResult:
+    """All networks of one condition.
+
+    fitted          how many fitted every training label
+    fitting         "fit" where all did, else what kept the first of the others from it
+    fit_epochs      the first epoch without a training error, over seeds; None where not all fitted
+    relative_time   the same relative to true labels, paired by seed
+    """
+
+    name: str
+    kind: str
+    description: str
+    noise: float | None
+    outcomes: tuple[Outcome, ...]
+    train_error: Interval
+    test_error: Interval
+    gap: Interval
+    fitted: int
+    fitting: str
+    fit_epochs: Interval | None
+    relative_time: Interval | None
+
+
+@dataclass(frozen=True)
+class Permutations:
+    """Networks on permuted labels, and how often they err as rarely as the one on true labels."""
+
+    observed: float
+    permuted: tuple[float, ...]
+
+    @property
+    def p_value(self) -> float:
+        return permutation_p_value(self.observed, self.permuted)
+
+    @property
+    def is_smallest(self) -> bool:
+        """Whether no permutation did as well: then only more of them could give a smaller value."""
+        return min(self.permuted) > self.observed
+
+
+@dataclass(frozen=True)
+class LeakCheck:
+    """Whether test examples can have reached training.
+
+    duplicates   test inputs that are training inputs too
+    chance       the networks on random labels against guessing
+    level        the p-value below which a leak is reported
+    """
+
+    duplicates: int
+    test_examples: int
+    chance: ChanceTest
+    level: float
+
+    @property
+    def above_chance(self) -> bool:
+        return self.chance.p_value <= self.level
+
+
+@dataclass(frozen=True)
+class Rademacher:
+    """How well the network fits random signs: a lower bound on its Rademacher complexity.
+
+    gap_bound   the generalization gap that classical theory then allows, at the study's confidence;
+                1 says nothing
+    verdict     the same in words
+    """
+
+    complexity: Interval
+    sign_vectors: int
+    examples: int
+    gap_bound: float
+    verdict: str
+
+    @property
+    def is_vacuous(self) -> bool:
+        return self.gap_bound >= 1.0
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What the architecture could do with any labels: never looks at them.
+
+    lines    (what, number, what it means), ready to be shown
+    """
+
+    lines: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence of the verdict. level: "good", "note" or "problem"."""
+
+    name: str
+    level: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Study:
+    """A whole study.
+
+    configuration   one digest of architecture, starts, seeds and training, which all conditions
+                    share; None if they do not
+    """
+
+    architecture: str
+    parameters: int
+    data: str
+    examples: int
+    test_examples: int
+    dimensions: int
+    classes: int
+    trained_by: str
+    settings: StudySettings
+    configuration: str | None
+    conditions: tuple[ConditionResult, ...]
+    permutations: Permutations | None
+    leak: LeakCheck
+    rademacher: Rademacher | None
+    capacity: Capacity
+    certificates: tuple[ConditionCertificate, ...]
+    regularization: tuple[RegularizationRow, ...]
+    findings: tuple[Finding, ...]
+    networks: int
+    seconds: float
+
+    @property
+    def guessing(self) -> float:
+        return 1.0 - 1.0 / self.classes
+
+    def condition(self, name: str) -> ConditionResult:
+        return next(entry for entry in self.conditions if entry.name == name)
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.level == "problem")
+
+    def to_dict(self) -> dict[str, Any]:
+        record = asdict(self)
+        record["settings"] = self.settings.to_dict()
+        record["guessing"] = self.guessing
+        if self.permutations is not None:
+            record["permutations"]["p_value"] = self.permutations.p_value
+        record["leak"]["p_value"] = self.leak.chance.p_value
+        record["leak"]["above_chance"] = self.leak.above_chance
+        for entry, shown in zip(self.certificates, record["certificates"], strict=True):
+            shown["verdict"] = entry.verdict
+        return {"format": "nonvacuous-randomization-study/1", **record}
+
+
+def condition_result(
+    name: str,
+    outcomes: Sequence[Outcome],
+    true: Sequence[Outcome],
+    *,
+    kind: str,
+    description: str,
+    noise: float | None,
+    confidence: float,
+) -> ConditionResult:
+    """Put the networks of one condition together, beside those on true labels."""
+    first = outcomes[0]
+    unfit = [outcome.fitting for outcome in outcomes if outcome.fitting != "fit"]
+    epochs = [outcome.fit_epoch for outcome in outcomes]
+    baseline = [outcome.fit_epoch for outcome in true]
+    fit_epochs = relative = None
+    if all(epoch is not None for epoch in epochs):
+        own = [float(epoch or 0) for epoch in epochs]
+        fit_epochs = over_networks(own, confidence=confidence)
+        if all(epoch is not None for epoch in baseline):
+            base = [float(epoch or 0) for epoch in baseline]
+            relative = ratio_over_networks(own, base, confidence=confidence)
+    test = error_rate(
+        [outcome.test_errors for outcome in outcomes], first.test_examples, confidence=confidence
+    )
+    gap = over_networks([outcome.gap for outcome in outcomes], confidence=confidence)
+    # The training error is known exactly: the gap is as uncertain as the test error.
+    shift = gap.value - test.value
+    return ConditionResult(
+        name=name,
+        kind=kind,
+        description=description,
+        noise=noise,
+        outcomes=tuple(outcomes),
+        train_error=over_networks([o.train_error for o in outcomes], confidence=confidence),
+        test_error=test,
+        gap=Interval(
+            gap.value,
+            min(gap.low, test.low + shift),
+            max(gap.high, test.high + shift),
+            test.how,
+        ),
+        fitted=len(outcomes) - len(unfit),
+        fitting=unfit[0] if unfit else "fit",
+        fit_epochs=fit_epochs,
+        relative_time=relative,
+    )
+
+
+def shared_configuration(conditions: Sequence[ConditionResult]) -> str | None:
+    """One digest if the networks of equal seeds differ in their data only; None if not."""
+    by_seed: dict[int, set[str]] = {}
+    for condition in conditions:
+        for outcome in condition.outcomes:
+            by_seed.setdefault(outcome.seed, set()).add(outcome.configuration)
+    if any(len(found) > 1 for found in by_seed.values()):
+        return None
+    text = "".join(f"{seed}:{min(found)}\n" for seed, found in sorted(by_seed.items()))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,151 @@
+"""The paired test: the same network and training on true labels and on randomized data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from nonvacuous.data import Dataset, load
+from nonvacuous.data.functions import as_dataset
+from nonvacuous.errors import BadInput
+from nonvacuous.randomization.builders import builder_of, check_fits
+from nonvacuous.randomization.capacity_numbers import capacity_of, rademacher_of
+from nonvacuous.randomization.conditions import sign_conditions, standardized, with_test
+from nonvacuous.randomization.findings import findings_of
+from nonvacuous.randomization.learners import BuiltInLearner, Learner, Task, UserLearner
+from nonvacuous.randomization.parts import (
+    certificates_part,
+    leak_part,
+    paired_part,
+    permutations_part,
+    regularization_part,
+)
+from nonvacuous.randomization.results import ConditionResult, Study, shared_configuration
+from nonvacuous.randomization.settings import StudySettings
+from nonvacuous.randomization.stages import Stages
+from nonvacuous.randomization.workshop import Workshop
+from nonvacuous.training import Progress
+
+
+def study(
+    model: str | Callable[[], nn.Module],
+    data: Any,
+    *,
+    train: Callable[..., Any] | None = None,
+    settings: StudySettings | None = None,
+    architecture: str | None = None,
+    trained_by: str | None = None,
+    device: torch.device | str | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Study:
+    """Does this network learn from this data, or would it fit anything? Train it on both.
+
+    model          such as "mlp:512", or a function without arguments that returns a fresh
+                   torch.nn.Module with weights drawn from torch's global generator
+    data           a name such as "digits", a :class:`~nonvacuous.data.Dataset`, or a pair (inputs,
+                   labels); without a test part a fifth is split off
+    train          your own ``train(model, inputs, labels, *, seed) -> model``, which may also yield
+                   the model after every epoch; by default the library trains, many networks at once
+    settings       conditions, seeds, and how much else; see StudySettings
+    folder         keeps every finished part, so that a study that was stopped can be resumed
+    resume, force  go on with the study in the folder, or overwrite it
+    """
+    settings = settings or StudySettings()
+    given = with_test(_dataset(data), seed=settings.seed)
+    # A training function of the user's gets the data as they are.
+    dataset = standardized(given) if settings.standardize and train is None else given
+    build, name = builder_of(model, dataset.train)
+    place = torch.device("cpu" if device is None else device)
+    example = build(settings.seed)
+    check_fits(example, dataset.train)
+    if train is not None and settings.regularization:
+        raise BadInput(
+            "the regularization matrix switches weight decay, dropout and so on in the library's "
+            "own training; a training function of your own has them inside. Leave one of them out"
+        )
+    learner: Learner = (
+        BuiltInLearner(build, settings, place)
+        if train is None
+        else UserLearner(build, train, place, name=trained_by)
+    )
+    stages = Stages(folder)
+    stages.open(
+        {
+            **settings.to_dict(),
+            "architecture": architecture or name,
+            "network": str(example),
+            "trained_by": learner.name,
+            "examples": dataset.train.content_hash(),
+            "test": dataset.test.content_hash() if dataset.test is not None else None,
+        },
+        resume=resume,
+        force=force,
+    )
+    began = time.monotonic()
+    workshop = Workshop(learner, settings, stages, place, progress)
+    conditions = paired_part(dataset, workshop, settings)
+    true, random = (_named(conditions, key) for key in ("true", "random-labels"))
+    permutations = permutations_part(dataset, workshop, settings, true)
+    signs = workshop.train(
+        "signs",
+        lambda: [
+            Task(condition, settings.seed)
+            for condition in sign_conditions(dataset, settings.sign_vectors, seed=settings.seed)
+        ],
+        count=settings.sign_vectors,
+    )
+    # Certificates rest on the data as given: the mean was taken from the examples they count.
+    certificates = certificates_part(given, build, workshop, settings)
+    matrix = regularization_part(dataset, build, example, workshop, settings, true, random)
+    configuration = shared_configuration(conditions)
+    leak = leak_part(dataset, random, settings)
+    rademacher = rademacher_of(signs, settings=settings)
+    result = Study(
+        architecture=architecture or name,
+        parameters=sum(parameter.numel() for parameter in example.parameters()),
+        data=dataset.name,
+        examples=len(dataset.train),
+        test_examples=leak.test_examples,
+        dimensions=dataset.train.inputs[0].numel(),
+        classes=dataset.train.classes,
+        trained_by=learner.name,
+        settings=settings,
+        configuration=configuration,
+        conditions=tuple(conditions),
+        permutations=permutations,
+        leak=leak,
+        rademacher=rademacher,
+        capacity=capacity_of(example, dataset.train),
+        certificates=certificates,
+        regularization=matrix,
+        findings=findings_of(
+            conditions=conditions,
+            classes=dataset.train.classes,
+            configuration=configuration,
+            permutations=permutations,
+            leak=leak,
+            rademacher=rademacher,
+            certificates=certificates,
+            failure=settings.failure,
+        ),
+        networks=workshop.networks,
+        seconds=time.monotonic() - began,
+    )
+    stages.drop_checkpoints()
+    return result
+
+
+def _dataset(data: Any) -> Dataset:
+    return load(data) if isinstance(data, str | Path) else as_dataset(data, where="data")
+
+
+def _named(conditions: Sequence[ConditionResult], name: str) -> ConditionResult:
+    return next(entry for entry in conditions if entry.name == name)

@@ -1,0 +1,141 @@
+"""Trains the networks of a study part by part, keeps what is finished, tells the time left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from nonvacuous.randomization.learners import Learner, Task, UserLearner
+from nonvacuous.randomization.measuring import measure
+from nonvacuous.randomization.outcomes import Outcome
+from nonvacuous.randomization.settings import StudySettings
+from nonvacuous.randomization.stages import Stages
+from nonvacuous.training import Progress
+from nonvacuous.training.progress import Reporter
+
+#: At most so many networks at once: a kill loses no more, and memory suffices for small ones.
+AT_ONCE = 20
+#: A certificate takes about as long as this many networks.
+_CERTIFICATE = 3
+_WHOLE = "the whole study"
+
+
+class Workshop:
+    """One study's training: asks for tasks only where their results are not on disk already."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        settings: StudySettings,
+        stages: Stages,
+        device: torch.device,
+        progress: Progress | None,
+    ) -> None:
+        self._learner = learner
+        self._stages = stages
+        self.device = device
+        self._progress = progress
+        self.networks = 0
+        self._done, self._total = 0, planned_networks(settings)
+        if settings.certificates:
+            self._total += _CERTIFICATE * len(settings.conditions)
+        self._reporter: Reporter | None = None
+
+    def train(
+        self,
+        name: str,
+        tasks: Callable[[], list[Task]],
+        *,
+        count: int,
+        learner: Learner | None = None,
+    ) -> list[Outcome]:
+        """The outcomes of ``count`` tasks: trained together, or one by one by a user's function."""
+        size = 1 if isinstance(self._learner, UserLearner) else AT_ONCE
+        made: list[Task] = []
+
+        def chosen(start: int) -> Sequence[Task]:
+            if not made:
+                made.extend(tasks())
+            return made[start : start + size]
+
+        outcomes: list[Outcome] = []
+        for start in range(0, count, size):
+            part = name if count <= size else f"{name}-{start // size + 1}"
+            units = min(size, count - start)
+            title, message = part, f"{units} network{'s' if units > 1 else ''}"
+            if size == 1:
+                title, message = name, f"network {start + 1} of {count}"
+            record = self.part(
+                part,
+                lambda start=start, part=part, title=title: self._compute(  # type: ignore[misc]
+                    chosen(start), part, title, learner or self._learner
+                ),
+                title=f"training ({title.replace('-', ' ')})",
+                message=message,
+                units=units,
+            )
+            outcomes += [Outcome.from_dict(entry) for entry in record["outcomes"]]
+        self.networks += count
+        return outcomes
+
+    def part(
+        self,
+        name: str,
+        compute: Callable[[], dict[str, Any]],
+        *,
+        title: str,
+        message: str,
+        units: int = _CERTIFICATE,
+    ) -> dict[str, Any]:
+        """A part of the study from disk, or computed and kept."""
+        known = self._stages.has(name)
+        if not known:
+            self._tell(f"{title}: {message}")
+        record = self._stages.part(name, compute)
+        self._done += units
+        if not known:
+            self._tell(f"{title}: done")
+        return record
+
+    def _compute(
+        self, tasks: Sequence[Task], part: str, title: str, learner: Learner
+    ) -> dict[str, Any]:
+        before = self._done
+
+        def progress(phase: str, done: int, total: int, message: str) -> None:
+            share = len(tasks) * done / max(total, 1)
+            # The time left of this part alone is of no interest.
+            own, _, _ = message.partition(", about ")
+            self._tell(f"training ({title.replace('-', ' ')}): {own}", at=before + share)
+
+        found = learner.learn(
+            tasks,
+            progress=None if self._progress is None else progress,
+            checkpoint=self._stages.checkpoint(part),
+        )
+        outcomes = [
+            measure(task, learned, device=self.device).to_dict()
+            for task, learned in zip(tasks, found, strict=True)
+        ]
+        return {"outcomes": outcomes}
+
+    def _tell(self, message: str, *, at: float | None = None) -> None:
+        if self._reporter is None:
+            # From the first part that is not on disk: the others took no time now.
+            self._reporter = Reporter(self._progress, _WHOLE, done=_units(self._done))
+        done = self._done if at is None else at
+        self._reporter.report(_units(done), _units(self._total), message, always=at is None)
+
+
+def _units(networks: float) -> int:
+    """Hundredths of a network, so that a bar moves while many train at once."""
+    return round(100 * networks)
+
+
+def planned_networks(settings: StudySettings) -> int:
+    """How many networks a study trains, its regularization matrix included."""
+    paired = settings.seeds * len(settings.conditions)
+    matrix = 8 * settings.seeds if settings.regularization else 0
+    return paired + settings.permutations + settings.sign_vectors + matrix

@@ -1,0 +1,72 @@
+"""The page of a randomization study: what it says first, and which pictures there are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nonvacuous.experiments.randomization_figures import figures
+from nonvacuous.experiments.randomization_page import lead, page_of, write_files
+from nonvacuous.randomization import study
+from nonvacuous.randomization.results import Finding, Permutations
+from nonvacuous.report.study import render
+from tests.randomization.study_worlds import SMALL, clouds
+
+
+@pytest.fixture(scope="module")
+def result():
+    settings = SMALL.changed(seeds=2, permutations=3, epochs=12, regularization=True)
+    return study("mlp:48", clouds(), settings=settings)
+
+
+def test_the_answer_comes_first(result):
+    assert lead(result).startswith("It learns")
+    problem = Finding("the test set has leaked", "problem", "...")
+    assert lead(replace(result, findings=(problem,))) == (
+        "Something is wrong: the test set has leaked."
+    )
+    unlucky = replace(result, permutations=Permutations(0.5, (0.4, 0.5, 0.6)))
+    assert lead(unlucky).startswith("No sign of learning")
+
+
+def test_every_question_has_its_section(result):
+    page = page_of(result, figures(result), command="nonvacuous randomize --data <clouds>")
+    assert [section.heading for section in page.sections] == [
+        "What was found",
+        "The same training, other data",
+        "Signal first, noise later?",
+        "Could the test error be luck?",
+        "Has the test set leaked?",
+        "What classical capacity says",
+        "Is it the regularization?",
+        "Was anything else changed?",
+    ]
+    text = render(page)
+    assert "&lt;clouds&gt;" in text and "<clouds>" not in text
+    assert result.configuration[:12] in text
+
+
+def test_pictures_need_numbers(result):
+    assert {"figure-1a", "figure-1c", "clean-and-corrupted", "permutations"} <= set(figures(result))
+    unwatched = replace(
+        result,
+        permutations=None,
+        conditions=tuple(
+            replace(
+                entry,
+                relative_time=None,
+                outcomes=tuple(replace(outcome, curve=()) for outcome in entry.outcomes),
+            )
+            for entry in result.conditions
+        ),
+    )
+    assert set(figures(unwatched)) == {"figure-1c"}
+    assert figures(result) == figures(result), "the same numbers give the same pictures"
+
+
+def test_files_are_written_and_replaced(result, tmp_path):
+    for _ in range(2):
+        paths = write_files(result, tmp_path / "r", command="x")
+        assert all(path.is_file() for path in paths.values())
+    assert not [path for path in (tmp_path / "r").rglob("*") if path.name.startswith(".")]
