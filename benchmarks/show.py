@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from show_interpolation import interpolation, interpolation_gpu, interpolation_mnist
 from show_memorization import memorization
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -238,6 +239,9 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "risk-cpu": risk,
     "rescaling-cpu": rescaling,
     "memorization": memorization,
+    "interpolation-mnist": interpolation_mnist,
+    "interpolation-gpu": interpolation_gpu,
+    "interpolation": interpolation,
     "bounds": bounds,
 }
 

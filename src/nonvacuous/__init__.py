@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nonvacuous import bounds as bounds
     from nonvacuous import data as data
     from nonvacuous import errors as errors
+    from nonvacuous import interpolation as interpolation
     from nonvacuous import memorization as memorization
     from nonvacuous import models as models
     from nonvacuous import randomization as randomization
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from nonvacuous.certify import certify as certify
     from nonvacuous.distributions import DiagonalGaussian as DiagonalGaussian
     from nonvacuous.distributions import priors as priors
+    from nonvacuous.interpolation import interpolate as interpolate
     from nonvacuous.memorization import memorize as memorize
     from nonvacuous.networks import LayerGraph as LayerGraph
     from nonvacuous.networks import ScaleGroups as ScaleGroups
@@ -56,6 +58,8 @@ _EXPORTS = {
     "errors": "nonvacuous.errors",
     "estimate_risk": "nonvacuous.risk:estimate_risk",
     "fold_batch_norm": "nonvacuous.networks:fold_batch_norm",
+    "interpolate": "nonvacuous.interpolation:interpolate",
+    "interpolation": "nonvacuous.interpolation",
     "lifted_kl": "nonvacuous.rescaling.lifted:lifted_kl",
     "memorization": "nonvacuous.memorization",
     "memorize": "nonvacuous.memorization:memorize",

@@ -127,6 +127,18 @@ app.command(
     ),
     help_epilogue="Example:\n\nnonvacuous memorize --data digits --out memorized",
 )
+app.command(
+    "nonvacuous.cli.interpolate:interpolate",
+    name="interpolate",
+    help=(
+        "Fit every training example exactly with a kernel: the function of smallest norm, for true "
+        "and random labels at once, with its error on new examples.\n\n"
+        "No ridge is added; near-singular is reported."
+    ),
+    help_epilogue=(
+        "Example:\n\nnonvacuous interpolate --data digits --labels true,partial:0.5,random"
+    ),
+)
 app.command(reproduce)
 
 

@@ -25,6 +25,16 @@ REPRODUCTIONS = {
         "arithmetic.",
         "--quick",
     ),
+    "zhang-kernels": (
+        "Zhang et al. (ICLR 2017), section 5: exact kernel interpolation of MNIST and CIFAR-10 "
+        "with raw pixels, a Gabor bank and random patches.",
+        "--quick",
+    ),
+    "zhang-linear": (
+        "Zhang et al. (ICLR 2017), section 5: more weights than examples, and which perfect fit "
+        "SGD finds.",
+        "--quick",
+    ),
 }
 
 reproduce = App(

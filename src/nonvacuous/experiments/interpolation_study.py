@@ -1,0 +1,300 @@
+"""One data set, one kernel, several labelings: interpolate them all, compare norms and errors."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nonvacuous.data import Dataset
+from nonvacuous.errors import BadInput
+from nonvacuous.interpolation.checks import first_occurrences
+from nonvacuous.interpolation.features import Features, features_of, random_patches
+from nonvacuous.interpolation.features.distances import accumulate_distances
+from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
+from nonvacuous.interpolation.plan import Method, Precision
+from nonvacuous.interpolation.solve import (
+    Interpolant,
+    interpolate,
+    interpolate_distances,
+    one_hot,
+)
+from nonvacuous.randomization.corruptions import corrupt
+from nonvacuous.seeds import derived_seed
+from nonvacuous.training.progress import Progress
+
+#: With more filters than this, features are counted into distances and never kept.
+MOST_FILTERS = 4000
+_FILTERS_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Labeling:
+    """What came of one labeling of the training points."""
+
+    labels: str
+    changed: int
+    norm: float
+    train_errors: int
+    test_errors: int | None
+
+
+@dataclass(frozen=True)
+class InterpolationStudy:
+    """Everything a table or a page says about one study."""
+
+    data: str
+    examples: int
+    test_examples: int
+    features: str
+    coordinates: int
+    constant_coordinates: int
+    kernel: str
+    parameters: dict[str, float]
+    median_squared_distance: float
+    labelings: tuple[Labeling, ...]
+    method: str
+    precision: str
+    place: str
+    residual: float
+    refinements: tuple[float, ...]
+    iterations: int
+    smallest_pivot: float | None
+    factor_bytes: int
+    peak_memory_bytes: int
+    seconds: float
+    warnings: tuple[str, ...]
+    seed: int
+    device: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> InterpolationStudy:
+        changed = dict(record)
+        changed["labelings"] = tuple(Labeling(**entry) for entry in record["labelings"])
+        for name in ("refinements", "warnings"):
+            changed[name] = tuple(record[name])
+        return cls(**changed)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to interpolate.
+
+    gamma    a number, "median" (two over the median squared distance of training points; for
+             laplace one over its root) or "median:FACTOR"
+    labels   corruptions of the labels: true, partial:P, random
+    """
+
+    features: str = "raw"
+    kernel: str = "gaussian"
+    gamma: str = "median"
+    degree: int = 3
+    labels: tuple[str, ...] = ("true",)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", tuple(self.labels))
+        if not self.labels or len(set(self.labels)) != len(self.labels):
+            raise BadInput(f"labels: name at least one labeling, each once; got {self.labels}")
+        for spec in self.labels:
+            _corruption_of(spec)
+
+
+def distinct_examples(dataset: Dataset) -> tuple[Dataset, int]:
+    """The data set without training inputs that repeat an earlier one, and how many were left out.
+
+    Two equal inputs cannot have two labels under one function.
+    """
+    flat = dataset.train.inputs.reshape(len(dataset.train), -1)
+    first = first_occurrences(flat)
+    kept = np.flatnonzero(first == np.arange(len(first)))
+    if len(kept) == len(first):
+        return dataset, 0
+    return Dataset(dataset.train.subset(kept), dataset.test), len(first) - len(kept)
+
+
+def run_study(
+    dataset: Dataset,
+    task: Task,
+    *,
+    device: torch.device | str = "cpu",
+    method: Method = "auto",
+    precision: Precision = "auto",
+    memory: int | None = None,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+) -> tuple[InterpolationStudy, Interpolant]:
+    """Make the features, interpolate all labelings at once, count test errors."""
+    start = time.perf_counter()
+    labels, changed = labelings(dataset, task)
+    values = {name: one_hot(entry, dataset.train.classes) for name, entry in labels.items()}
+    test = dataset.test
+    test_inputs = None if test is None else test.inputs
+    found = re.fullmatch(r"patches:(\d+)", task.features)
+    seed = derived_seed(task.seed, "features")
+    if found is not None and int(found[1]) > MOST_FILTERS:
+        made = _many_patches(dataset, int(found[1]), seed, torch.device(device), progress)
+        kernel = chosen_kernel(task, made.median)
+        function = interpolate_distances(
+            made.among,
+            values,
+            kernel=kernel,
+            precision=precision,
+            memory=memory,
+            progress=progress,
+        )
+        features = Features(made.among, made.across, made.description, 0)
+        coordinates, median = made.features, made.median
+    else:
+        features = features_of(
+            task.features, dataset.train.inputs, test_inputs, seed=seed, device=device
+        )
+        coordinates = features.train.shape[1]
+        median = median_squared_distance(features.train, seed=seed)
+        kernel = chosen_kernel(task, median)
+        function = interpolate(
+            features.train,
+            values,
+            kernel=kernel,
+            device=device,
+            method=method,
+            precision=precision,
+            memory=memory,
+            folder=folder,
+            progress=progress,
+        )
+    errors: dict[str, int] = {}
+    if test is not None and features.test is not None:
+        errors = function.errors(features.test, test.labels.numpy(), progress=progress)
+    wrong = _train_errors(function, features.train, labels)
+    return InterpolationStudy(
+        data=dataset.train.name,
+        examples=len(dataset.train),
+        test_examples=0 if test is None else len(test),
+        features=features.description,
+        coordinates=coordinates,
+        constant_coordinates=features.constant,
+        kernel=str(kernel),
+        parameters=dict(kernel.parameters),
+        median_squared_distance=median,
+        labelings=tuple(
+            Labeling(name, changed[name], function.norms[name], wrong[name], errors.get(name))
+            for name in labels
+        ),
+        method=function.plan.method,
+        precision=function.plan.precision,
+        place=function.plan.place,
+        residual=function.residual,
+        refinements=function.refinements,
+        iterations=function.iterations,
+        smallest_pivot=None if function.pivots is None else function.pivots.smallest,
+        factor_bytes=function.plan.factor_bytes,
+        peak_memory_bytes=function.peak_memory,
+        seconds=time.perf_counter() - start,
+        warnings=function.warnings,
+        seed=task.seed,
+        device=str(device),
+    ), function
+
+
+def labelings(dataset: Dataset, task: Task) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """The labels of the training points under each name, and how many differ from the true."""
+    labels, changed = {}, {}
+    for name in task.labels:
+        made = corrupt(dataset, _corruption_of(name), seed=task.seed)
+        labels[name] = made.train.labels.numpy()
+        changed[name] = int(made.changed.sum())
+    return labels, changed
+
+
+def chosen_kernel(task: Task, median: float) -> Kernel:
+    """The kernel with its numbers; the median distance of the points sets the width if asked."""
+    if task.kernel == "polynomial":
+        return kernel_of("polynomial", degree=task.degree)
+    if task.kernel == "linear":
+        return kernel_of("linear")
+    found = re.fullmatch(r"median(?::([0-9.eE+-]+))?", task.gamma)
+    if found is None:
+        return kernel_of(task.kernel, gamma=_number(task.gamma))
+    if median <= 0:
+        raise BadInput("half of all pairs of points are equal: the median cannot set gamma")
+    if task.kernel == "gaussian":
+        factor = 2.0 if found[1] is None else _number(found[1])
+        return kernel_of("gaussian", gamma=factor / median)
+    factor = 1.0 if found[1] is None else _number(found[1])
+    return kernel_of(task.kernel, gamma=factor / math.sqrt(median))
+
+
+@dataclass(frozen=True, eq=False)
+class _Distances:
+    among: Tensor
+    across: Tensor | None
+    features: int
+    median: float
+    description: str
+
+
+def _many_patches(
+    dataset: Dataset, filters: int, seed: int, device: torch.device, progress: Progress | None
+) -> _Distances:
+    made = random_patches(dataset.train.inputs, filters=filters, seed=seed)
+    train = len(dataset.train)
+    inputs = dataset.train.inputs
+    if dataset.test is not None:
+        inputs = torch.cat([inputs, dataset.test.inputs])
+    images = inputs.to(device)
+
+    def chunks() -> Any:
+        for done, part in made.chunks(images, filters=_FILTERS_AT_ONCE):
+            yield part
+            if progress is not None:
+                progress("features", done, filters, f"{done:,} of {filters:,} filters")
+
+    among, across, counted = accumulate_distances(chunks(), train=train)
+    generator = torch.Generator().manual_seed(seed)
+    some = torch.randperm(train, generator=generator)[:2000].to(device)
+    few = among[some][:, some]
+    apart = ~torch.eye(len(some), dtype=torch.bool, device=device)
+    median = float(few[apart].median())
+    description = f"{made.description}, standardized"
+    return _Distances(among, across if len(across) else None, counted, median, description)
+
+
+def _train_errors(
+    function: Interpolant, points: Tensor, labels: dict[str, np.ndarray]
+) -> dict[str, int]:
+    if function.residual < 0.5:
+        # Every output is within less than a half of its target, 0 or 1: the largest is the label's.
+        return dict.fromkeys(labels, 0)
+    return {
+        name: int((values.argmax(1) != labels[name]).sum())
+        for name, values in function.predictions(points).items()
+    }
+
+
+def _corruption_of(spec: str) -> str:
+    if spec == "random":
+        return "random-labels"
+    if spec == "true" or re.fullmatch(r"partial:(0(\.\d+)?|1(\.0+)?|\.\d+)", spec):
+        return spec
+    raise BadInput(
+        f"there is no labeling {spec!r}; there are true, random, and partial:P with P between 0 "
+        "and 1, such as partial:0.5"
+    )
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise BadInput(f"gamma must be a number, median or median:FACTOR, not {text!r}") from None

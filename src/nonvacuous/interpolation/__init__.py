@@ -1,0 +1,40 @@
+"""Exact interpolation with kernels at full size, and the linear case where all can be seen."""
+
+from __future__ import annotations
+
+from nonvacuous.interpolation.kernels import (
+    KERNELS,
+    Kernel,
+    gaussian,
+    kernel_of,
+    laplace,
+    linear,
+    median_squared_distance,
+    polynomial,
+    register_kernel,
+)
+from nonvacuous.interpolation.plan import Plan, make_plan
+from nonvacuous.interpolation.solve import (
+    Interpolant,
+    interpolate,
+    interpolate_distances,
+    one_hot,
+)
+
+__all__ = [
+    "KERNELS",
+    "Interpolant",
+    "Kernel",
+    "Plan",
+    "gaussian",
+    "interpolate",
+    "interpolate_distances",
+    "kernel_of",
+    "laplace",
+    "linear",
+    "make_plan",
+    "median_squared_distance",
+    "one_hot",
+    "polynomial",
+    "register_kernel",
+]

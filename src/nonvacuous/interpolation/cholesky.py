@@ -1,0 +1,159 @@
+"""Cholesky factorization by tiles, on the processor: half the memory of the whole matrix.
+
+Left-looking: a column of tiles is made from the kernel and from the columns before it, and never
+touched again. So the kernel matrix itself is never stored, a column that is finished can be kept on
+disk, and a factorization that was stopped goes on with the next column. No call to BLAS or LAPACK
+sees more than one tile, so no index can overflow (32-bit LAPACK fails on whole matrices above
+46,340 rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
+
+from nonvacuous.interpolation.gram import Gram
+from nonvacuous.interpolation.tiles import Tiles
+
+
+@dataclass(frozen=True)
+class Pivots:
+    """What the factorization divided by: how far every point is from those before it.
+
+    smallest   the smallest pivot, relative to the kernel of its point with itself: the part of the
+               point's feature vector that the points before it do not span, squared
+    point      where
+    """
+
+    smallest: float
+    point: int
+
+
+class NotPositive(Exception):
+    """A pivot is not positive: in this precision the matrix is singular."""
+
+    def __init__(self, point: int) -> None:
+        super().__init__(f"pivot {point} is not positive")
+        self.point = point
+
+
+def factorize(
+    gram: Gram,
+    tiles: Tiles,
+    scales: np.ndarray,
+    *,
+    first: int = 0,
+    report: Callable[[int], None] | None = None,
+    keep: Callable[[int], None] | None = None,
+) -> None:
+    """Fill the tiles with the lower factor L of S K S = L Lᵀ, S the diagonal matrix of ``scales``.
+
+    first    columns of tiles before this one are there already
+    report   called with the number of multiplications of one tile by another
+    keep     called with every column that is finished
+    """
+    kind = tiles.flat.dtype
+    gemm, trsm = get_blas_funcs(("gemm", "trsm"), dtype=kind)
+    (potrf,) = get_lapack_funcs(("potrf",), dtype=kind)
+    for column in range(first, tiles.count):
+        for row in range(column, tiles.count):
+            target = tiles.view(row, column)
+            values = gram.tile(tiles.span(row), tiles.span(column)).cpu().numpy()
+            values *= scales[tiles.span(row), None]
+            values *= scales[tiles.span(column)]
+            target[...] = values
+            for before in range(column):
+                left, right = tiles.view(row, before), tiles.view(column, before)
+                gemm(-1.0, left, right, 1.0, target, trans_b=1, overwrite_c=1)
+                if report is not None:
+                    report(1)
+            if row == column:
+                _, trouble = potrf(target, lower=1, overwrite_a=1, clean=1)
+                if trouble:
+                    raise NotPositive(tiles.span(column).start + int(trouble) - 1)
+                corner = target
+            else:
+                trsm(1.0, corner, target, side=1, lower=1, trans_a=1, overwrite_b=1)
+        if keep is not None:
+            keep(column)
+
+
+def solve(tiles: Tiles, right_sides: np.ndarray) -> np.ndarray:
+    """Solve L Lᵀ x = b for (points, columns) right-hand sides, in the precision of the tiles."""
+    kind = tiles.flat.dtype
+    (trsm,) = get_blas_funcs(("trsm",), dtype=kind)
+    found = np.asarray(right_sides, dtype=kind, order="C").copy()
+    for column in range(tiles.count):
+        here = tiles.span(column)
+        found[here] = trsm(1.0, tiles.view(column, column), found[here], lower=1)
+        for row in range(column + 1, tiles.count):
+            found[tiles.span(row)] -= tiles.view(row, column) @ found[here]
+    for column in reversed(range(tiles.count)):
+        here = tiles.span(column)
+        for row in range(column + 1, tiles.count):
+            found[here] -= tiles.view(row, column).T @ found[tiles.span(row)]
+        found[here] = trsm(1.0, tiles.view(column, column), found[here], lower=1, trans_a=1)
+    return found
+
+
+def pivots(tiles: Tiles) -> Pivots:
+    """The smallest pivot of a finished factor."""
+    roots = np.concatenate([np.diagonal(tiles.view(i, i)) for i in range(tiles.count)])
+    point = int(roots.argmin())
+    return Pivots(smallest=float(roots[point]) ** 2, point=point)
+
+
+def multiplications(tiles: int) -> int:
+    """Multiplications of one tile by another in a factorization with so many rows of tiles."""
+    return sum(column * (tiles - column) for column in range(tiles))
+
+
+def factorize_in_place(
+    matrix: torch.Tensor, *, block: int = 4096, report: Callable[[int], None] | None = None
+) -> None:
+    """Replace the lower triangle of a whole matrix by its factor, on the matrix's own device.
+
+    For a GPU whose memory holds the matrix. Blocks for the same reason as above: no call may count
+    in 32 bits over the whole matrix. The upper triangle keeps what it held.
+    """
+    size = len(matrix)
+    for start in range(0, size, block):
+        stop = min(start + block, size)
+        corner, info = torch.linalg.cholesky_ex(matrix[start:stop, start:stop])
+        if int(info):
+            raise NotPositive(start + int(info) - 1)
+        matrix[start:stop, start:stop] = corner
+        if stop < size:
+            panel = torch.linalg.solve_triangular(
+                corner.T, matrix[stop:, start:stop], upper=True, left=False
+            )
+            matrix[stop:, start:stop] = panel
+            for left in range(stop, size, block):
+                right = min(left + block, size)
+                part = panel[left - stop : right - stop]
+                matrix[left:, left:right].addmm_(panel[left - stop :], part.T, alpha=-1)
+        if report is not None:
+            report(stop)
+
+
+def solve_in_place(
+    factor: torch.Tensor, right_sides: torch.Tensor, *, block: int = 4096
+) -> torch.Tensor:
+    """Solve with a factor from :func:`factorize_in_place`; the right-hand sides are not changed."""
+    found = right_sides.clone()
+    starts = range(0, len(factor), block)
+    for start in starts:
+        stop = min(start + block, len(factor))
+        corner = factor[start:stop, start:stop]
+        found[start:stop] = torch.linalg.solve_triangular(corner, found[start:stop], upper=False)
+        found[stop:] -= factor[stop:, start:stop] @ found[start:stop]
+    for start in reversed(starts):
+        stop = min(start + block, len(factor))
+        corner = factor[start:stop, start:stop]
+        found[start:stop] -= factor[stop:, start:stop].T @ found[stop:]
+        found[start:stop] = torch.linalg.solve_triangular(corner.T, found[start:stop], upper=True)
+    return found

@@ -1,0 +1,246 @@
+"""K a = y, solved to a residual that is measured and reported. There is no ridge anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from nonvacuous.errors import BadInput
+from nonvacuous.interpolation.cholesky import NotPositive, Pivots
+from nonvacuous.interpolation.conjugate_gradient import conjugate_gradient, greedy_preconditioner
+from nonvacuous.interpolation.factor import Factor, build_factor, forget_factor
+from nonvacuous.interpolation.gram import CHUNK, Gram, product
+from nonvacuous.interpolation.plan import Plan
+from nonvacuous.interpolation.tiles import TILE
+from nonvacuous.training.progress import Progress, Reporter
+
+#: A pivot below this share of its diagonal entry is told to the user.
+NEAR_SINGULAR = 1e-8
+_MOST_REFINEMENTS = 20
+#: A refinement that does not shrink the residual by this factor has stalled.
+_PROGRESS = 0.5
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Coefficients and how good they are.
+
+    coefficients   (points, columns) float64
+    fitted         K times the coefficients, computed afresh in float64
+    residual       max |K a − y|
+    refinements    the residual before refinement and after each step of it
+    plan           what was done in the end
+    pivots         None with conjugate gradients
+    """
+
+    coefficients: Tensor
+    fitted: Tensor
+    residual: float
+    refinements: tuple[float, ...]
+    iterations: int
+    plan: Plan
+    pivots: Pivots | None
+    warnings: tuple[str, ...]
+
+
+def solve_equations(
+    gram: Gram,
+    targets: Tensor,
+    plan: Plan,
+    *,
+    identity: str = "",
+    tolerance: float = 1e-6,
+    iterations: int = 1000,
+    tile: int = TILE,
+    replan: Callable[[], Plan] | None = None,
+    progress: Progress | None = None,
+) -> Solution:
+    """Solve for all columns of the targets at once, as planned.
+
+    replan   gives the plan for float64, used when float32 turns out too coarse; None: not allowed
+    """
+    if plan.method == "conjugate-gradient":
+        return _by_iteration(gram, targets, plan, tolerance, iterations, progress)
+    attempt: Solution | None = None
+    reason = ""
+    try:
+        attempt = _direct(gram, targets, plan, identity, tile, tolerance, progress)
+    except NotPositive as trouble:
+        if plan.precision == "float64" or replan is None:
+            raise near_singular(gram, trouble.point, plan.precision) from trouble
+        reason = f"the factorization in float32 broke down at point {trouble.point}"
+    forget_factor(plan.folder)
+    if attempt is not None:
+        if attempt.residual <= tolerance or plan.precision == "float64" or replan is None:
+            return attempt
+        reason = f"with a factor in float32 the residual stayed at {attempt.residual:.1e}"
+        attempt = None
+    again = solve_equations(
+        gram,
+        targets,
+        replan(),  # type: ignore[misc]  # without it one of the ways out above was taken
+        identity=identity,
+        tolerance=tolerance,
+        tile=tile,
+        progress=progress,
+    )
+    return replace(again, warnings=(f"{reason}; solved again in float64", *again.warnings))
+
+
+def _direct(
+    gram: Gram,
+    targets: Tensor,
+    plan: Plan,
+    identity: str,
+    tile: int,
+    tolerance: float,
+    progress: Progress | None,
+) -> Solution:
+    """Factorize and refine; the factor's memory is free again on return."""
+    factor = build_factor(gram, plan, identity=identity, tile=tile, progress=progress)
+    return _refined(gram, targets, plan, factor, tolerance, progress)
+
+
+def near_singular(gram: Gram, point: int, precision: str) -> BadInput:
+    """The error for a pivot that is not positive, with the point most like the one in trouble."""
+    values = gram.tile(slice(point, point + 1), slice(0, gram.size))[0]
+    own = float(values[point])
+    if own <= 0:
+        return BadInput(
+            f"the kernel of point {point} with itself is {own:g}: every function of this kernel is "
+            "zero there. Remove the point, or add a constant coordinate"
+        )
+    if point == 0:
+        return BadInput(f"the kernel of point 0 with itself is {own:g}, which cannot be used")
+    # Only the points before it have a say in a pivot.
+    alike = (values / gram.diagonal().clamp(min=1e-300).sqrt() / own**0.5).abs()[:point]
+    other = int(alike.argmax())
+    more = "take precision float64, " if precision == "float32" else ""
+    return BadInput(
+        f"the kernel matrix is singular in {precision}: its pivot at point {point} is not "
+        "positive, so the points before it already decide the value there. Most like it is point "
+        f"{other} (normalized kernel {float(alike[other]):.12g}). {more.capitalize()}"
+        f"{'remove' if more else 'Remove'} one of them, or take a narrower kernel (a larger gamma) "
+        "or laplace; no ridge is added behind your back"
+    )
+
+
+def _refined(
+    gram: Gram,
+    targets: Tensor,
+    plan: Plan,
+    factor: Factor,
+    tolerance: float,
+    progress: Progress | None,
+) -> Solution:
+    """Iterative refinement: the factor's answer to what is left, until enough is left over."""
+    multiply = _multiplier(gram, progress, "refining")
+    coefficients = factor.solve(targets)
+    fitted = multiply(coefficients)
+    history = [_largest(targets - fitted)]
+    aim = tolerance if plan.precision == "float64" else 0.5 * tolerance
+    while history[-1] > aim and len(history) <= _MOST_REFINEMENTS:
+        better = coefficients + factor.solve(targets - fitted)
+        fitted_better = multiply(better)
+        size = _largest(targets - fitted_better)
+        if not size < history[-1]:
+            break
+        coefficients, fitted = better, fitted_better
+        stalled = size > _PROGRESS * history[-1]
+        history.append(size)
+        if stalled:
+            break
+    iterations = 0
+    if history[-1] > tolerance and torch.isfinite(coefficients).all():
+        # A factor too coarse to refine with is still an excellent preconditioner.
+        done = conjugate_gradient(
+            multiply,
+            targets,
+            precondition=factor.solve,
+            start=coefficients,
+            tolerance=tolerance,
+            limit=50,
+        )
+        iterations = done.iterations
+        if done.residual < history[-1]:
+            coefficients, fitted = done.solution, targets - done.remainder
+            history.append(done.residual)
+    warnings = _pivot_warnings(gram, factor.pivots) + _residual_warnings(history[-1], tolerance)
+    return Solution(
+        coefficients, fitted, history[-1], tuple(history), iterations, plan, factor.pivots, warnings
+    )
+
+
+def _by_iteration(
+    gram: Gram,
+    targets: Tensor,
+    plan: Plan,
+    tolerance: float,
+    limit: int,
+    progress: Progress | None,
+) -> Solution:
+    reporter = Reporter(progress, "conjugate gradients")
+    precondition = greedy_preconditioner(gram)
+    done = conjugate_gradient(
+        _multiplier(gram, None, ""),
+        targets,
+        precondition=precondition,
+        tolerance=tolerance,
+        limit=limit,
+        report=lambda step, size: reporter.report(step, limit, f"residual {size:.1e}"),
+    )
+    warnings: tuple[str, ...] = ()
+    if not done.converged:
+        warnings = (
+            f"conjugate gradients stopped after {done.iterations} iterations with the residual "
+            f"{done.residual:.1e}, above the tolerance {tolerance:g}: this is NOT an interpolant "
+            "yet. Allow more iterations, or take a narrower kernel (a larger gamma)",
+        )
+    return Solution(
+        done.solution, targets - done.remainder, done.residual, (done.residual,), done.iterations,
+        plan, None, warnings,
+    )  # fmt: skip
+
+
+def _multiplier(gram: Gram, progress: Progress | None, phase: str) -> Callable[[Tensor], Tensor]:
+    passes = 0
+
+    def multiply(vectors: Tensor) -> Tensor:
+        nonlocal passes
+        passes += 1
+        reporter = Reporter(progress, phase)
+        return product(
+            gram,
+            vectors,
+            chunk=CHUNK if gram.device.type == "cpu" else 4 * CHUNK,
+            report=lambda done, total: reporter.report(done, total, f"pass {passes} in float64"),
+        )
+
+    return multiply
+
+
+def _largest(remainder: Tensor) -> float:
+    found = float(remainder.abs().max())
+    return found if found == found else float("inf")
+
+
+def _pivot_warnings(gram: Gram, pivots: Pivots) -> tuple[str, ...]:
+    if pivots.smallest >= NEAR_SINGULAR:
+        return ()
+    return (
+        f"near-singular: the smallest pivot is {pivots.smallest:.1e} of its diagonal entry, at "
+        f"point {pivots.point}; the function is determined, its coefficients hardly",
+    )
+
+
+def _residual_warnings(residual: float, tolerance: float) -> tuple[str, ...]:
+    if residual <= tolerance:
+        return ()
+    return (
+        f"the residual {residual:.1e} is above the tolerance {tolerance:g}: the function passes "
+        "near the values, not through them. The kernel matrix is near-singular; take a narrower "
+        "kernel (a larger gamma) or laplace",
+    )

@@ -1,0 +1,147 @@
+"""A convolutional network that nobody trained: random patches of the data as its filters.
+
+Coates and Ng: patches are normalized and whitened; some of them, with unit norm, become filters;
+their answers pass a rectifier to both sides, max(±z − 0.25, 0), and are summed over four quarters
+of the image. Labels play no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nonvacuous.errors import BadInput
+from nonvacuous.interpolation.features.tensor_cores import tensor_cores
+
+PATCH = 6
+THRESHOLD = 0.25
+#: Added to the variance of a patch, of pixels between 0 and 255.
+VARIANCE = 10.0
+#: Added to the eigenvalues in whitening.
+WHITENING = 0.1
+SAMPLED = 100_000
+_ACTIVATIONS = {"cpu": 2**25, "cuda": 2**30}
+
+
+@dataclass(frozen=True, eq=False)
+class RandomPatches:
+    """Filters on normalized patches, with whitening already multiplied into them.
+
+    weights   (coordinates of a patch, filters)
+    offsets   (filters,): what whitening subtracts
+    """
+
+    weights: Tensor
+    offsets: Tensor
+    patch: int = PATCH
+
+    @property
+    def filters(self) -> int:
+        return self.weights.shape[1]
+
+    @property
+    def description(self) -> str:
+        return f"{self.filters:,} random {self.patch} x {self.patch} patches as filters"
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """All features, (images, 8 x filters); for many filters see :meth:`chunks`."""
+        return torch.cat([part for _, part in self.chunks(images, filters=1000)], 1)
+
+    def chunks(self, images: Tensor, *, filters: int) -> Iterator[tuple[int, Tensor]]:
+        """Features of so many filters at a time, with the number of filters done so far."""
+        for start in range(0, self.filters, filters):
+            stop = min(start + filters, self.filters)
+            yield stop, self._some(images, slice(start, stop))
+
+    def _some(self, images: Tensor, chosen: slice) -> Tensor:
+        weights = self.weights[:, chosen].to(images.device)
+        offsets = self.offsets[chosen].to(images.device)
+        both = torch.cat([weights, -weights], 1)
+        shift = torch.cat([offsets, -offsets]) - THRESHOLD
+        height, width = (side - self.patch + 1 for side in images.shape[2:])
+        quarters = _quarters(height, width).to(images.device)
+        each = height * width * both.shape[1]
+        at_once = max(1, _ACTIVATIONS.get(images.device.type, 2**27) // each)
+        found = []
+        with tensor_cores():
+            for some in images.split(at_once):
+                patches = _normalized(_patches(some, self.patch))
+                answers = torch.addmm(shift, patches, both).relu_()
+                grouped = answers.view(len(some), height * width, -1)
+                found.append(torch.matmul(quarters, grouped).reshape(len(some), -1))
+        return torch.cat(found)
+
+
+def random_patches(
+    images: Tensor, *, filters: int, seed: int = 0, patch: int = PATCH, sampled: int = SAMPLED
+) -> RandomPatches:
+    """Draw patches from images with values in [0, 1] and make filters of some of them."""
+    if images.ndim != 4 or min(images.shape[2:]) <= patch:
+        raise BadInput(
+            f"random patches of {patch} x {patch} pixels need images (images, channels, height, "
+            f"width) larger than that, not {tuple(images.shape)}; take raw features"
+        )
+    if not 1 <= filters <= sampled:
+        raise BadInput(f"filters must be between 1 and {sampled:,}, not {filters}")
+    generator = torch.Generator().manual_seed(seed)
+    whole = images.detach().cpu()
+    count, channels, height, width = whole.shape
+    which = torch.randint(count, (sampled,), generator=generator)
+    top = torch.randint(height - patch + 1, (sampled,), generator=generator)
+    left = torch.randint(width - patch + 1, (sampled,), generator=generator)
+    steps = torch.arange(patch)
+    rows = (top[:, None] + steps)[:, None, :, None]
+    columns = (left[:, None] + steps)[:, None, None, :]
+    drawn = whole[which[:, None, None, None], torch.arange(channels)[:, None, None], rows, columns]
+    patches = _normalized(drawn.reshape(sampled, -1).float()).double()
+    mean = patches.mean(0)
+    values, vectors = torch.linalg.eigh((patches - mean).T @ (patches - mean) / (sampled - 1))
+    whitening = (vectors / (values.clamp(min=0) + WHITENING).sqrt()) @ vectors.T
+    # Flat patches make no filter: nothing in them has a direction.
+    contrast = patches.square().sum(1)
+    usable = torch.nonzero(contrast > 1e-3 * contrast.median().clamp(min=1e-12))[:, 0]
+    if len(usable) < filters:
+        raise BadInput(
+            f"only {len(usable)} of {sampled} random patches are not flat, but {filters} filters "
+            "are wanted: the images are almost constant. Take fewer filters, or raw features"
+        )
+    order = usable[torch.randperm(len(usable), generator=generator)[:filters]]
+    chosen = (patches[order] - mean) @ whitening
+    chosen /= chosen.norm(dim=1, keepdim=True)
+    weights = whitening @ chosen.T
+    return RandomPatches(weights.float(), (-(mean @ weights)).float(), patch)
+
+
+def _patches(images: Tensor, patch: int) -> Tensor:
+    """(images x positions, coordinates of a patch)."""
+    columns = F.unfold(images.float(), patch)
+    return columns.transpose(1, 2).reshape(-1, columns.shape[1])
+
+
+def _normalized(patches: Tensor) -> Tensor:
+    """Mean zero and about unit variance; the constant belongs to pixels between 0 and 255."""
+    scaled = patches * 255
+    centered = scaled - scaled.mean(1, keepdim=True)
+    variance = centered.square().sum(1, keepdim=True) / (patches.shape[1] - 1)
+    return centered / (variance + VARIANCE).sqrt()
+
+
+def _quarters(height: int, width: int) -> Tensor:
+    """(4, positions): which positions each of four overlapping quarters sums over."""
+    found = []
+    for top in _halves(height):
+        for left in _halves(width):
+            mask = torch.zeros(height, width)
+            mask[top, left] = 1
+            found.append(mask.flatten())
+    return torch.stack(found)
+
+
+def _halves(length: int) -> tuple[slice, slice]:
+    # 27 positions: 14 from position 0, and 14 from position 13.
+    pool, stride = length // 2 + 1, max(1, length // 2)
+    return slice(0, pool), slice(min(stride, length - 1), stride + pool)

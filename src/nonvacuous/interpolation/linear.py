@@ -1,0 +1,233 @@
+"""More weights than examples: infinitely many perfect fits, and which of them an optimizer finds.
+
+The steps of stochastic gradient descent on a linear model are multiples of the examples. Started
+at zero it therefore stays in their span, where only one perfect fit lies: the one of smallest norm.
+Started elsewhere it keeps what it started with outside the span. Methods that rescale every
+coordinate (Adam, AdaGrad) leave the span, and end at another perfect fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from nonvacuous.errors import BadInput
+from nonvacuous.seeds import derived_seed
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One way to fit all examples.
+
+    name           how it was found
+    weights        the fit
+    residual       max |X w − y| on the training examples
+    norm           ‖w‖
+    outside        ‖the part of w that no combination of examples gives‖ / ‖w‖
+    expected       relative distance to where theory says that this method ends; None: nothing said
+    to_minimum     relative distance to the perfect fit of smallest norm
+    test_error     mean squared error on test examples
+    """
+
+    name: str
+    weights: np.ndarray
+    residual: float
+    norm: float
+    outside: float
+    expected: float | None
+    to_minimum: float
+    test_error: float
+
+
+@dataclass(frozen=True)
+class LinearProblem:
+    """Training examples X, y with fewer rows than columns, and test examples."""
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    test_inputs: np.ndarray
+    test_targets: np.ndarray
+
+    def __post_init__(self) -> None:
+        rows, columns = self.inputs.shape
+        if rows >= columns:
+            raise BadInput(
+                f"{rows} examples with {columns} weights: for more than one perfect fit there must "
+                "be more weights than examples"
+            )
+        if np.linalg.matrix_rank(self.inputs) < rows:
+            raise BadInput(
+                "the training inputs are linearly dependent: not every labeling can be fitted. "
+                "Leave out repeated examples"
+            )
+
+
+def random_problem(
+    *, examples: int = 40, weights: int = 120, test: int = 2000, noise: float = 0.1, seed: int = 0
+) -> LinearProblem:
+    """Inputs whose variance falls from coordinate to coordinate, and a linear target with noise."""
+    generator = np.random.default_rng(derived_seed(seed, "linear problem"))
+    scales = 1 / np.sqrt(1 + np.arange(weights) / 10)
+    truth = generator.normal(size=weights) * scales
+    parts = []
+    for count in (examples, test):
+        inputs = generator.normal(size=(count, weights)) * scales
+        parts += [inputs, inputs @ truth + noise * generator.normal(size=count)]
+    return LinearProblem(*parts)
+
+
+def minimum_norm(problem: LinearProblem) -> np.ndarray:
+    """The perfect fit of smallest norm, X⁺ y."""
+    return _correction(problem.inputs, problem.targets)
+
+
+def compare_fits(
+    problem: LinearProblem, *, seed: int = 0, epochs: int = 4000, shift: float = 1.0
+) -> tuple[Fit, ...]:
+    """The minimum-norm fit beside those that each optimizer reaches from its starting point.
+
+    shift   the size of a coordinate of the starting point that is not zero
+    """
+    generator = np.random.default_rng(derived_seed(seed, "starting point"))
+    elsewhere = shift * generator.standard_normal((problem.inputs.shape[1],))
+    zero = np.zeros_like(elsewhere)
+    smallest = minimum_norm(problem)
+    x, y = problem.inputs, problem.targets
+    there = elsewhere + _correction(x, y - x @ elsewhere)
+    near = stochastic_descent(problem, zero, epochs=epochs, seed=seed)
+    far = stochastic_descent(problem, elsewhere, epochs=epochs, seed=seed)
+    found: list[tuple[str, np.ndarray, np.ndarray | None]] = [
+        ("minimum norm", smallest, smallest),
+        ("SGD from zero", near, smallest),
+        ("SGD from elsewhere", far, there),
+        ("Adam from zero", adaptive_descent(problem, zero, kind="Adam"), None),
+        ("AdaGrad from zero", adaptive_descent(problem, zero, kind="Adagrad"), None),
+    ]
+    return tuple(judge(problem, *entry) for entry in found)
+
+
+def judge(
+    problem: LinearProblem, name: str, weights: np.ndarray, expected: np.ndarray | None = None
+) -> Fit:
+    """Everything a table wants to know about one fit."""
+    smallest = minimum_norm(problem)
+    outside = weights - _projected(problem.inputs, weights)
+    norm = float(np.linalg.norm(weights))
+    errors = problem.test_inputs @ weights - problem.test_targets
+    return Fit(
+        name=name,
+        weights=weights,
+        residual=float(np.abs(problem.inputs @ weights - problem.targets).max()),
+        norm=norm,
+        outside=float(np.linalg.norm(outside)) / max(norm, 1e-300),
+        expected=None if expected is None else _relative(weights, expected),
+        to_minimum=_relative(weights, smallest),
+        test_error=float(np.mean(errors**2)),
+    )
+
+
+def stochastic_descent(
+    problem: LinearProblem, start: np.ndarray, *, epochs: int, seed: int
+) -> np.ndarray:
+    """SGD on the squared loss, one example at a time in random order, until nothing moves."""
+    generator = np.random.default_rng(derived_seed(seed, "order of examples"))
+    x, y = problem.inputs, problem.targets
+    # A step that solves its own example exactly: the largest that cannot diverge.
+    rates = 1 / np.square(x).sum(1)
+    weights = start.astype(np.float64).copy()
+    for _ in range(epochs):
+        before = weights.copy()
+        for i in generator.permutation(len(x)):
+            weights -= rates[i] * (x[i] @ weights - y[i]) * x[i]
+        if np.linalg.norm(weights - before) <= 1e-16 * np.linalg.norm(weights):
+            break
+    return weights
+
+
+def adaptive_descent(
+    problem: LinearProblem, start: np.ndarray, *, kind: str, steps: int = 20_000
+) -> np.ndarray:
+    """Adam or AdaGrad on the mean squared loss of all examples, to a residual near zero."""
+    x, y = torch.from_numpy(problem.inputs), torch.from_numpy(problem.targets)
+    weights = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+    choices: dict[str, Callable[[], torch.optim.Optimizer]] = {
+        "Adam": lambda: torch.optim.Adam([weights], lr=0.01),
+        "Adagrad": lambda: torch.optim.Adagrad([weights], lr=0.1),
+    }
+    optimizer = choices[kind]()
+    for step in range(steps):
+        remainder = x @ weights.detach() - y
+        if float(remainder.abs().max()) < 1e-12:
+            break
+        weights.grad = x.T @ remainder / len(x)
+        optimizer.step()
+        # Adam dances around a minimum unless its steps die down.
+        if kind == "Adam" and step > steps // 2 and step % 200 == 0:
+            for group in optimizer.param_groups:
+                group["lr"] *= 0.7
+    # What is left is less than anybody sees; take it off without entering or leaving the span.
+    found = weights.detach().numpy()
+    return found + _correction(problem.inputs, problem.targets - problem.inputs @ found)
+
+
+def family(problem: LinearProblem, sizes: np.ndarray, *, seed: int = 0) -> tuple[Fit, ...]:
+    """Perfect fits: the smallest plus so much of one direction in which no example has a part."""
+    generator = np.random.default_rng(derived_seed(seed, "direction"))
+    drawn = generator.standard_normal((problem.inputs.shape[1],))
+    direction = drawn - _projected(problem.inputs, drawn)
+    direction /= np.linalg.norm(direction)
+    base = minimum_norm(problem)
+    return tuple(judge(problem, f"{size:g}", base + size * direction) for size in sizes)
+
+
+def hessian_difference(
+    problem: LinearProblem,
+    weights: np.ndarray,
+    others: np.ndarray,
+    *,
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
+) -> float:
+    """The largest difference between the Hessians of the training loss at two sets of weights.
+
+    By automatic differentiation, not by formula. For any loss the Hessian is a function of the
+    predictions X w only, so that at two perfect fits it is the same matrix: no flatness of the
+    training loss tells a good one from a bad one.
+    """
+    x, y = torch.from_numpy(problem.inputs), torch.from_numpy(problem.targets)
+    function = loss or _softplus_loss
+
+    def objective(w: torch.Tensor) -> torch.Tensor:
+        return function(x @ w, y)
+
+    one, other = (
+        torch.autograd.functional.hessian(objective, torch.from_numpy(np.array(w)))
+        for w in (weights, others)
+    )
+    return float((one - other).abs().max())
+
+
+def _softplus_loss(predictions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """A loss whose curvature changes with the prediction, unlike that of the squared loss."""
+    difference = predictions - targets
+    return (torch.nn.functional.softplus(difference) - 0.5 * difference).mean()
+
+
+def _correction(x: np.ndarray, remainder: np.ndarray) -> np.ndarray:
+    """X⁺ r by a QR factorization of Xᵀ: the smallest change that takes the remainder off."""
+    q, r = np.linalg.qr(x.T)
+    found: np.ndarray = q @ np.linalg.solve(r.T, remainder)
+    return found
+
+
+def _projected(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The part of the weights in the span of the examples."""
+    q, _ = np.linalg.qr(x.T)
+    found: np.ndarray = q @ (q.T @ weights)
+    return found
+
+
+def _relative(weights: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.linalg.norm(weights - expected)) / max(float(np.linalg.norm(expected)), 1e-300)

@@ -1,0 +1,204 @@
+"""Before any work: which method, how much memory or disk, about how long. Or a refusal."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from nonvacuous.errors import BadInput
+from nonvacuous.interpolation.resources import (
+    available_disk,
+    available_memory,
+    describe_bytes,
+    multiplication_rate,
+)
+from nonvacuous.interpolation.tiles import TILE, entries
+from nonvacuous.training.progress import describe_seconds
+
+Method = Literal["auto", "cholesky", "conjugate-gradient"]
+Precision = Literal["auto", "float32", "float64"]
+
+#: Up to here float64 costs no more than float32 with its refinement.
+_SMALL = 16_000
+#: Products with the kernel matrix that refinement from float32 usually takes.
+_REFINEMENTS = 4
+#: Iterations of conjugate gradients for an estimate of the time; nobody knows beforehand.
+_ITERATIONS = 200
+#: The part of the available memory or disk that may be taken.
+_PART = 0.9
+#: Seconds for the exponential of one number, on one core and on a GPU.
+_EXPONENTIAL = {"cpu": 4e-9, "cuda": 1e-11}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a system of equations will be solved, and what that will take.
+
+    method         "cholesky" or "conjugate-gradient"
+    place          where the factor is kept: "memory", "disk", "device" (a GPU) or "nowhere"
+    precision      of the factor; the answer is refined to float64 in any case
+    factor_bytes   the size of the factor
+    peak_bytes     an estimate of the memory in use at the worst moment
+    seconds        an estimate of the time, from a measurement of this machine just now
+    """
+
+    points: int
+    coordinates: int
+    columns: int
+    method: Literal["cholesky", "conjugate-gradient"]
+    place: Literal["memory", "disk", "device", "nowhere"]
+    precision: Literal["float32", "float64"]
+    factor_bytes: int
+    peak_bytes: int
+    seconds: float
+    folder: Path | None = None
+
+    def __str__(self) -> str:
+        time = f"about {describe_seconds(self.seconds)}"
+        peak = f"at most {describe_bytes(self.peak_bytes)} of memory in all"
+        if self.method == "conjugate-gradient":
+            return (
+                f"{self.points:,} points by conjugate gradients, {peak}, {time} for "
+                f"{_ITERATIONS} iterations; how many are needed shows only on the way"
+            )
+        places = {"memory": "in memory", "device": "on the GPU", "nowhere": ""}
+        where = places.get(self.place, f"in files of {self.folder}, slower than memory")
+        return (
+            f"{self.points:,} points by Cholesky factorization in {self.precision}: factor "
+            f"{describe_bytes(self.factor_bytes)} {where}; {peak}, {time}"
+        )
+
+
+def make_plan(
+    points: int,
+    coordinates: int,
+    columns: int,
+    *,
+    device: torch.device,
+    method: Method = "auto",
+    precision: Precision = "auto",
+    memory: int | None = None,
+    folder: Path | None = None,
+    tile: int = TILE,
+) -> Plan:
+    """Choose, or raise BadInput with the sizes that do not fit.
+
+    memory   bytes that may be used; nine tenths of what is available by default
+    folder   where tiles go when memory does not hold them; the system's temporary folder by default
+    """
+    budget = int(_PART * available_memory(device)) if memory is None else memory
+    held = _held(points, coordinates, columns, tile)
+    if method == "conjugate-gradient":
+        peak = held + points * (6 * columns + _rank(points)) * 8
+        if peak > budget:
+            raise _too_large(points, peak, budget, "conjugate gradients need", "")
+        return _timed(
+            points, coordinates, columns, "conjugate-gradient", "nowhere", "float64", 0, peak,
+            device, None,
+        )  # fmt: skip
+    kinds: tuple[Literal["float32", "float64"], ...]
+    if precision == "auto":
+        prefer_double = device.type == "cuda" or points <= _SMALL
+        kinds = ("float64", "float32") if prefer_double else ("float32",)
+    else:
+        kinds = (precision,)
+    for kind in kinds:
+        size = _factor_bytes(points, kind, device, tile)
+        if size + held <= budget:
+            place: Literal["memory", "device"] = "device" if device.type == "cuda" else "memory"
+            return _timed(
+                points, coordinates, columns, "cholesky", place, kind, size, size + held,
+                device, folder,
+            )  # fmt: skip
+    kind = kinds[-1]
+    size = _factor_bytes(points, kind, device, tile)
+    if device.type == "cuda":
+        raise _too_large(
+            points, size + held, budget, f"the whole matrix in {kind} on the GPU takes",
+            "compute on the processor (device cpu), which can use the disk; or ",
+        )  # fmt: skip
+    place_on_disk = folder or Path(tempfile.gettempdir())
+    room = int(_PART * available_disk(place_on_disk))
+    # Some tiles must be in memory at a time, else every step would wait for the disk.
+    working = held + 8 * tile * tile * (8 if kind == "float64" else 4)
+    if working > budget:
+        raise _too_large(points, working, budget, "even with tiles on disk the work takes", "")
+    if size > room:
+        raise _too_large(
+            points,
+            size,
+            budget,
+            f"the triangle in {kind} takes",
+            f"the disk of {place_on_disk} has room for {describe_bytes(room)}, which does not do "
+            "either: name a folder on a larger disk, or ",
+        )
+    return _timed(
+        points, coordinates, columns, "cholesky", "disk", kind, size, min(budget, size + held),
+        device, place_on_disk,
+    )  # fmt: skip
+
+
+def _held(points: int, coordinates: int, columns: int, tile: int) -> int:
+    """Points (given, and in float64), targets with their copies, and tiles at work."""
+    side = min(points, tile)
+    return points * (12 * coordinates + 6 * 8 * columns) + 4 * 8 * side * side
+
+
+def _factor_bytes(points: int, kind: str, device: torch.device, tile: int) -> int:
+    width = 8 if kind == "float64" else 4
+    if device.type == "cuda":
+        # One panel of the matrix is copied at a time.
+        return width * points * (points + 4096)
+    return width * entries(points, tile)
+
+
+def _rank(points: int) -> int:
+    return min(points, 500)
+
+
+def _timed(
+    points: int,
+    coordinates: int,
+    columns: int,
+    method: Literal["cholesky", "conjugate-gradient"],
+    place: Literal["memory", "disk", "device", "nowhere"],
+    precision: Literal["float32", "float64"],
+    factor_bytes: int,
+    peak_bytes: int,
+    device: torch.device,
+    folder: Path | None,
+) -> Plan:
+    # A small problem is not worth a long measurement.
+    side = min(1024, max(64, points))
+    double = multiplication_rate(torch.float64, device, size=side)
+    single = double
+    if precision == "float32":
+        single = multiplication_rate(torch.float32, device, size=side)
+    square = float(points) ** 2
+    one_product = square * (coordinates + 2 * columns) / double
+    one_product += square / 2 * _EXPONENTIAL.get(device.type, 1e-10)
+    if method == "cholesky":
+        products = 2 if precision == "float64" else 1 + _REFINEMENTS
+        seconds = square * points / 3 / single + products * one_product
+    else:
+        seconds = _ITERATIONS * one_product
+    if place == "disk":
+        # Every column reads what lies before it: at some 500 MB/s, unless memory keeps it.
+        reads = factor_bytes * max(1, points // TILE) / 3
+        seconds += reads / 5e8
+    return Plan(
+        points, coordinates, columns, method, place, precision, factor_bytes, peak_bytes, seconds,
+        folder,
+    )  # fmt: skip
+
+
+def _too_large(points: int, size: int, budget: int, what: str, more: str) -> BadInput:
+    return BadInput(
+        f"{points:,} points are too many here: {what} {describe_bytes(size)}, and "
+        f"{describe_bytes(budget)} of memory may be used. What to do: {more}take fewer points, or "
+        "method conjugate-gradient, which keeps no matrix"
+    )

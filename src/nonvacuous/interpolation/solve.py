@@ -1,0 +1,360 @@
+"""nv.interpolate: the function of smallest norm through all points, and what it took."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nonvacuous.errors import BadInput
+from nonvacuous.interpolation import checks
+from nonvacuous.interpolation.cholesky import Pivots
+from nonvacuous.interpolation.equations import Solution, solve_equations
+from nonvacuous.interpolation.gram import DistanceGram, Gram, PointGram
+from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
+from nonvacuous.interpolation.plan import Method, Plan, Precision, make_plan
+from nonvacuous.interpolation.tiles import TILE
+from nonvacuous.training.progress import Progress, Reporter
+
+_PREDICTED_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Interpolant:
+    """The function f = Σ a_i k(x_i, ·) of smallest norm with f(x_i) = y_i.
+
+    coefficients   a, one array (points,) or (points, outputs) for each name
+    norms          √tr(aᵀ K a) for each name: the norm in the kernel's space of functions
+    residual       max |f(x_i) − y_i| over everything, computed afresh in float64
+    refinements    that residual before refinement and after each step of it
+    iterations     of conjugate gradients, where they were needed
+    pivots         the smallest pivot and its point; None with conjugate gradients
+    plan           method, precision, place and sizes
+    peak_memory    estimated bytes in use at the worst moment
+    warnings       sentences worth reading: repeated points, near-singular, not converged
+    """
+
+    kernel: Kernel
+    coefficients: Mapping[str, np.ndarray]
+    norms: Mapping[str, float]
+    residual: float
+    refinements: tuple[float, ...]
+    iterations: int
+    pivots: Pivots | None
+    plan: Plan
+    warnings: tuple[str, ...]
+    _gram: Gram
+    _kept: np.ndarray
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the values, in the order given; ("values",) if they had no name."""
+        return tuple(self.coefficients)
+
+    @property
+    def peak_memory(self) -> int:
+        return self.plan.peak_bytes
+
+    def __repr__(self) -> str:
+        norms = ", ".join(f"{name} {norm:,.4g}" for name, norm in self.norms.items())
+        return (
+            f"Interpolant of {self._gram.size:,} points: {self.kernel}, norm {norms}, residual "
+            f"{self.residual:.1e}"
+        )
+
+    def predict(self, points: Any, name: str | None = None) -> np.ndarray:
+        """The function's values at other points; with several sets of values, of the one named."""
+        if name is None:
+            if len(self.coefficients) > 1:
+                raise BadInput(
+                    f"this interpolant has values of {len(self.names)} names; say which: "
+                    f"predict(points, name) with one of {', '.join(self.names)}, or predictions"
+                )
+            name = self.names[0]
+        if name not in self.coefficients:
+            raise BadInput(f"there are no values {name!r}; there are {', '.join(self.names)}")
+        return self.predictions(points, names=(name,))[name]
+
+    def predictions(
+        self,
+        points: Any,
+        *,
+        names: tuple[str, ...] | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, np.ndarray]:
+        """The values of all functions at other points, every kernel value computed once."""
+        others = checks.as_points(points).to(self._gram.device)
+        if others.shape[1] != self._gram.coordinates:
+            raise BadInput(
+                f"points have {others.shape[1]} coordinates, but the interpolant was made for "
+                f"{self._gram.coordinates}"
+            )
+        chosen = names or self.names
+        parts = [self.coefficients[name][self._kept] for name in chosen]
+        parts = [part.reshape(self._gram.size, -1) for part in parts]
+        matrix = torch.from_numpy(np.concatenate(parts, 1)).to(self._gram.device)
+        found, reporter = [], Reporter(progress, "predicting")
+        for start in range(0, len(others), _PREDICTED_AT_ONCE):
+            some = others[start : start + _PREDICTED_AT_ONCE]
+            found.append((self._gram.across(some) @ matrix).cpu())
+            reporter.report(start + len(some), len(others), "points")
+        together = torch.cat(found).numpy()
+        result, column = {}, 0
+        for name, part in zip(chosen, parts, strict=True):
+            values = together[:, column : column + part.shape[1]]
+            column += part.shape[1]
+            result[name] = values[:, 0] if self.coefficients[name].ndim == 1 else values
+        return result
+
+    def errors(
+        self, points: Any, labels: Any, *, progress: Progress | None = None
+    ) -> dict[str, int]:
+        """For each name: at how many points the largest output is not that of the label."""
+        true = np.asarray(labels)
+        return {
+            name: int((values.argmax(1) != true).sum())
+            for name, values in self.predictions(points, progress=progress).items()
+        }
+
+
+def interpolate(
+    points: Any,
+    values: Any,
+    *,
+    kernel: Kernel | str = "gaussian",
+    device: torch.device | str = "cpu",
+    method: Method = "auto",
+    precision: Precision = "auto",
+    memory: int | None = None,
+    folder: str | Path | None = None,
+    tolerance: float = 1e-6,
+    iterations: int = 1000,
+    tile: int = TILE,
+    progress: Progress | None = None,
+) -> Interpolant:
+    """The function of smallest norm that passes through all points: no ridge, nothing hidden.
+
+    points      (points, ...) numbers; images are laid out flat
+    values      (points,) or (points, outputs) numbers; or a mapping from names to such arrays,
+                which are solved for together at hardly more cost than one (true labels, half of
+                them random, all random). For classes see :func:`one_hot`
+    kernel      a Kernel such as kernels.gaussian(0.02), or a name: gaussian and laplace then take
+                their width from the median distance
+    device      "cpu", or "cuda": there the whole matrix must fit, in float64 by default
+    method      "cholesky"; "conjugate-gradient", which keeps no matrix and may not converge (it
+                says so); "auto" is Cholesky in memory, else on disk, else an error
+    precision   of the factor. "auto": float64 where that is cheap, else float32; the answer is
+                refined to float64 in any case, and a factor in float32 that is too coarse is made
+                again in float64, with a warning
+    memory      bytes that may be used; nine tenths of what is available by default
+    folder      keeps the factor as it grows: a call that was stopped goes on from there. Also
+                where tiles go that do not fit into memory
+    tolerance   of the largest residual
+    iterations  the most iterations of conjugate gradients
+
+    >>> f = interpolate([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0], kernel=kernel_of("laplace"))
+    >>> f.predict([[1.0]]).round(9).tolist(), f.residual < 1e-12
+    ([1.0], True)
+    """
+    place = torch.device(device)
+    flat = checks.as_points(points)
+    targets, places, plain = checks.as_targets(values, len(flat))
+    first = checks.first_occurrences(flat)
+    repeated = checks.check_repetitions(first, targets, places)
+    chosen = _kernel(kernel, flat)
+    distinct = np.flatnonzero(first == np.arange(len(first)))
+    checks.check_rank(chosen, flat, len(distinct))
+    if not (math.isfinite(tolerance) and tolerance > 0):
+        raise BadInput(f"tolerance must be a positive number, got {tolerance!r}")
+    warnings: list[str] = []
+    if repeated:
+        warnings.append(f"{repeated} points only repeat others, with equal values; they count once")
+        flat, targets = flat[distinct], targets[distinct]
+    if len(flat) == 1 and len(first) == 1:
+        warnings.append("one point: the function is a multiple of the kernel around it")
+
+    return _interpolated(
+        PointGram(chosen, flat.to(place)),
+        chosen,
+        targets,
+        places,
+        plain,
+        distinct,
+        len(first),
+        tuple(warnings),
+        _Means(method, precision, memory, None if folder is None else Path(folder), tolerance,
+               iterations, tile, progress),
+        identity=lambda: _identity(chosen, flat),
+    )  # fmt: skip
+
+
+def interpolate_distances(
+    distances: Tensor,
+    values: Any,
+    *,
+    kernel: Kernel,
+    precision: Precision = "auto",
+    memory: int | None = None,
+    tolerance: float = 1e-6,
+    progress: Progress | None = None,
+) -> Interpolant:
+    """The same where only squared distances between points are at hand, on their device.
+
+    distances   (points, points), symmetric
+    The interpolant's ``predict`` then takes squared distances too: (other points, points).
+    """
+    if kernel.based_on != "distances":
+        raise BadInput(
+            f"the {kernel.name} kernel needs inner products; distances serve gaussian, laplace"
+        )
+    count = len(distances)
+    if distances.ndim != 2 or distances.shape != (count, count) or not count:
+        raise BadInput(f"distances must be a square matrix, not {tuple(distances.shape)}")
+    for part in distances.split(4096):
+        if not bool(torch.isfinite(part).all()):
+            raise BadInput("distances: some are not finite numbers; mend the features")
+    targets, places, plain = checks.as_targets(values, count)
+    means = _Means("cholesky", precision, memory, None, tolerance, 0, TILE, progress)
+    everything = np.arange(count)
+    gram = DistanceGram(kernel, distances)
+    return _interpolated(
+        gram, kernel, targets, places, plain, everything, count, (), means, identity=lambda: ""
+    )
+
+
+@dataclass(frozen=True)
+class _Means:
+    """How the caller wants it done."""
+
+    method: Method
+    precision: Precision
+    memory: int | None
+    folder: Path | None
+    tolerance: float
+    iterations: int
+    tile: int
+    progress: Progress | None
+
+
+def _interpolated(
+    gram: Gram,
+    kernel: Kernel,
+    targets: Tensor,
+    places: Mapping[str, slice],
+    plain: Mapping[str, bool],
+    kept: np.ndarray,
+    count: int,
+    warnings: tuple[str, ...],
+    means: _Means,
+    *,
+    identity: Callable[[], str],
+) -> Interpolant:
+    def planned(kind: Precision) -> Plan:
+        plan = make_plan(
+            gram.size,
+            gram.coordinates if isinstance(gram, PointGram) else 0,
+            targets.shape[1],
+            device=gram.device,
+            method=means.method,
+            precision=kind,
+            memory=means.memory,
+            folder=means.folder,
+            tile=means.tile,
+        )
+        if plan.place == "disk" and means.folder is None:
+            # Tiles of a nameless run go into a folder of their own, which goes away with it.
+            plan = replace(plan, folder=Path(temporary))
+        return plan
+
+    with tempfile.TemporaryDirectory(prefix="nonvacuous-") as temporary:
+        plan = planned(means.precision)
+        solution = solve_equations(
+            gram,
+            targets.to(gram.device),
+            plan,
+            identity="" if plan.folder is None else identity(),
+            tolerance=means.tolerance,
+            iterations=means.iterations,
+            tile=means.tile,
+            replan=(lambda: planned("float64")) if means.precision == "auto" else None,
+            progress=means.progress,
+        )
+    return _finished(kernel, gram, solution, places, plain, kept, count, warnings)
+
+
+def one_hot(labels: Any, classes: int | None = None) -> np.ndarray:
+    """(points, classes): one in the column of the label, zero elsewhere.
+
+    >>> one_hot([1, 0]).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+    given = np.asarray(labels)
+    if given.ndim != 1 or given.dtype.kind not in "iu" or (given.size and given.min() < 0):
+        raise BadInput("labels: expected whole numbers from 0, one for each point")
+    count = int(given.max()) + 1 if classes is None else classes
+    if given.size and int(given.max()) >= count:
+        raise BadInput(f"labels: there is a label {int(given.max())}, but only {count} classes")
+    return np.eye(count)[given]
+
+
+def _kernel(kernel: Kernel | str, points: Tensor) -> Kernel:
+    if isinstance(kernel, Kernel):
+        return kernel
+    if kernel in ("gaussian", "laplace"):
+        scale = median_squared_distance(points) or 1.0
+        gamma = 2 / scale if kernel == "gaussian" else 1 / math.sqrt(scale)
+        return kernel_of(kernel, gamma=gamma)
+    return kernel_of(kernel)
+
+
+def _identity(kernel: Kernel, points: Tensor) -> str:
+    digest = hashlib.sha256(np.ascontiguousarray(points.cpu().numpy()).data).hexdigest()
+    return f"{kernel.name} {sorted(kernel.parameters.items())} {tuple(points.shape)} {digest}"
+
+
+def _finished(
+    kernel: Kernel,
+    gram: Gram,
+    solution: Solution,
+    places: Mapping[str, slice],
+    plain: Mapping[str, bool],
+    kept: np.ndarray,
+    count: int,
+    warnings: tuple[str, ...],
+) -> Interpolant:
+    """Points that repeat others get the coefficient zero; norms come from K a as computed last."""
+    coefficients, norms = {}, {}
+    squares = squared_norms(solution)
+    for name, columns in places.items():
+        array = np.zeros((count, columns.stop - columns.start))
+        array[kept] = solution.coefficients[:, columns].cpu().numpy()
+        coefficients[name] = array[:, 0].copy() if plain[name] else array
+        coefficients[name].setflags(write=False)
+        norms[name] = math.sqrt(max(0.0, float(squares[columns].sum())))
+    return Interpolant(
+        kernel=kernel,
+        coefficients=MappingProxyType(coefficients),
+        norms=MappingProxyType(norms),
+        residual=solution.residual,
+        refinements=solution.refinements,
+        iterations=solution.iterations,
+        pivots=solution.pivots,
+        plan=solution.plan,
+        warnings=(*warnings, *solution.warnings),
+        _gram=gram,
+        _kept=kept,
+    )
+
+
+def squared_norms(solution: Solution) -> Tensor:
+    """aᵀ K a of every column."""
+    return (solution.coefficients * solution.fitted).sum(0).cpu()
