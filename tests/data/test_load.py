@@ -90,6 +90,41 @@ def test_cifar10_from_shards(tmp_path, write_image_table):
     assert dataset.train.class_names[0] == "airplane"
 
 
+def test_cifar10_from_decoded_arrays(tmp_path, write_image_table):
+    folder = tmp_path / "cifar10"
+    folder.mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 3, 4, 4), dtype=np.uint8)
+    np.save(folder / "train-inputs.npy", pixels)
+    with pytest.raises(BadInput, match=r"has no file train-labels\.npy"):
+        load("cifar10", data_dir=tmp_path)
+    np.save(folder / "train-labels.npy", np.arange(60) % 10)
+    assert load("cifar10", data_dir=tmp_path).test is None
+    np.save(folder / "test-inputs.npy", pixels[:7])
+    np.save(folder / "test-labels.npy", np.arange(7))
+    dataset = load("cifar10", data_dir=tmp_path)
+    assert dataset.train.class_names[0] == "airplane"
+    assert (dataset.train.preprocessing, len(dataset.test)) == (("pixel/255",), 7)
+    assert np.array_equal(dataset.train.inputs.numpy(), pixels.astype(np.float32) / 255)
+    assert load(folder).train.name == "cifar10"
+    # The published files come first where both are there.
+    write_image_table(folder / "train.parquet", labels=[index % 10 for index in range(60)])
+    assert load("cifar10", data_dir=tmp_path).test is None
+
+
+@pytest.mark.parametrize("content", [b"not an array", b""])
+def test_arrays_that_cannot_be_read(tmp_path, content):
+    (tmp_path / "train-inputs.npy").write_bytes(content)
+    with pytest.raises(BadInput, match=r"train-inputs\.npy cannot be read"):
+        load(tmp_path)
+    np.save(tmp_path / "train-inputs.npy", np.array([{"a": 1}]), allow_pickle=True)
+    with pytest.raises(BadInput, match="cannot be read as one plain array"):
+        load(tmp_path)
+    with open(tmp_path / "train-inputs.npy", "wb") as stream:
+        np.savez(stream, a=np.zeros(3))
+    with pytest.raises(BadInput, match="holds several arrays"):
+        load(tmp_path)
+
+
 def test_parquet_file_and_folder(tmp_path, write_image_table):
     write_image_table(tmp_path / "d" / "train.parquet")
     assert len(load(tmp_path / "d" / "train.parquet").train) == 60

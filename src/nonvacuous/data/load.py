@@ -12,7 +12,14 @@ from nonvacuous.data.checks import check_examples
 from nonvacuous.data.digits import digits
 from nonvacuous.data.examples import Dataset
 from nonvacuous.data.functions import dataset_from_function
-from nonvacuous.data.readers import read_idx, read_images, read_npz, read_parquet
+from nonvacuous.data.readers import (
+    has_arrays,
+    read_arrays,
+    read_idx,
+    read_images,
+    read_npz,
+    read_parquet,
+)
 from nonvacuous.errors import BadInput
 
 DIGIT_NAMES = tuple(str(digit) for digit in range(10))
@@ -36,7 +43,8 @@ def load(source: str | Path, *, data_dir: str | Path | None = None) -> Dataset:
 
     source     digits, mnist, fashion-mnist or cifar10; a file .npz or .parquet; a folder (one
                folder per class, or train and test with one folder per class each, or IDX files, or
-               parquet shards); or "package.module:function", which is imported and called
+               parquet shards, or arrays train-inputs.npy and train-labels.npy); or
+               "package.module:function", which is imported and called
     data_dir   the folder with mnist/, fashion-mnist/ and cifar10/; without it the environment
                variable NONVACUOUS_DATA
     """
@@ -53,6 +61,8 @@ def _read(source: str | Path, *, data_dir: str | Path | None) -> Dataset:
         return digits()
     if text == "cifar10":
         folder = _named_folder(text, data_dir)
+        if has_arrays(folder) and not any(folder.glob("*.parquet")):
+            return read_arrays(folder, name=text, class_names=CIFAR_NAMES)
         return _read_shards(folder, name=text, class_names=CIFAR_NAMES)
     if text in NAMES:
         names = FASHION_NAMES if text == "fashion-mnist" else DIGIT_NAMES
@@ -101,6 +111,8 @@ def _read_file(path: Path) -> Dataset:
 def _read_folder(folder: Path) -> Dataset:
     if any(folder.glob("*.parquet")):
         return _read_shards(folder, name=folder.name, class_names=None)
+    if has_arrays(folder):
+        return read_arrays(folder)
     if any(folder.glob("*-idx?-ubyte*")):
         return _read_idx_folder(folder, name=folder.name, class_names=None)
     if (folder / "train").is_dir():

@@ -1,0 +1,123 @@
+"""The sections of docs/results.md on the randomization paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def table_section(results: dict[str, dict[str, Any]]) -> str:
+    """Table 1: every row computed, on whichever machine."""
+    parts = ["## Random labels: Table 1 of Zhang et al. (2017)", ""]
+    for name, where in (("zhang-table-1", "one GPU"), ("zhang-table-1-cpu", "two cores")):
+        if name not in results:
+            continue
+        found = results[name]
+        parts += [_table_lead(found, where), "", *_rows(found), ""]
+        parts += _speed(found)
+    return "\n".join(parts).rstrip()
+
+
+def figure_section(results: dict[str, dict[str, Any]]) -> str:
+    """Figure 1: test error and time to fit by the share of labels redrawn."""
+    found = results["zhang-figure-1"]
+    networks = list(found["sweep"])
+    levels = [point["level"] for point in found["sweep"][networks[0]]]
+    lines = [
+        "## Random labels: Figure 1 of Zhang et al. (2017)",
+        "",
+        "Test error in percent (with its 95 % interval) when the training labels are fitted, by "
+        "the share of labels redrawn; in brackets, times the epochs that true labels need to "
+        "reach 99 % on the training set.",
+        "",
+        "| share | " + " | ".join(networks) + " |",
+        "|---|" + "---|" * len(networks),
+    ]
+    for place, level in enumerate(levels):
+        cells = [_swept(found["sweep"][network][place]) for network in networks]
+        lines.append(f"| {level:g} | " + " | ".join(cells) + " |")
+    told = "; ".join(
+        f"{network}: {'never falls' if entry['rises'] else 'falls'} beyond the intervals, "
+        f"{'ends' if entry['ends_at_chance'] else 'does not end'} at guessing"
+        for network, entry in found["summary"].items()
+    )
+    return "\n".join([*lines, "", f"{told}."])
+
+
+def regularization_section(results: dict[str, dict[str, Any]]) -> str:
+    """Regularizers on and off."""
+    found = results["zhang-regularization"]
+    lines = [
+        "## Random labels: regularizers on and off",
+        "",
+        "| network | augmentation | weight decay | true labels: test (paper) "
+        "| random labels: train (paper) |",
+        "|---|---|---|---|---|",
+    ]
+    for switch in found["switches"]:
+        paper = (
+            "did not converge"
+            if switch["published_random_fails"]
+            else _percent(switch["published_random_train"])
+        )
+        lines.append(
+            f"| {switch['network']} | {switch['augmentation']} "
+            f"| {'on' if switch['weight_decay'] else 'off'} "
+            f"| {_percent(switch['true_test'])} ({_percent(switch['published_true_test'])}) "
+            f"| {_percent(switch['random_train'])} ({paper}) |"
+        )
+    return "\n".join(lines)
+
+
+def _table_lead(found: dict[str, Any], where: str) -> str:
+    summary = found["summary"]
+    told = ", ".join(
+        f"{summary[name]['yes']} of {summary[name]['of']} {words}"
+        for name, words in (
+            ("fits", "fit their training labels to 99.3 % where the paper's do"),
+            ("test_agrees", "are within 2.5 points of the published test accuracy"),
+            ("at_chance", "random-label rows are within 1 point of guessing"),
+        )
+        if summary[name]["of"]
+    )
+    time = f", {summary['seconds']:.0f} s of training in all" if where == "one GPU" else ""
+    return f"CIFAR-10, {summary['rows']} rows, {where}{time}: {told}. Percent; the paper's beside."
+
+
+def _rows(found: dict[str, Any]) -> list[str]:
+    lines = [
+        "| row | network | labels | augmentation | weight decay | train (paper) | test (paper) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in found["rows"]:
+        cell, paper = row["cell"], row["published"] or {"train": None, "test": None}
+        lines.append(
+            f"| {row['number']} | {cell['network']} | {cell['corruption']} "
+            f"| {cell['augmentation']} | {'on' if cell['decay'] else 'off'} "
+            f"| {_percent(row['train_accuracy'])} ({_percent(paper['train'])}) "
+            f"| {_percent(row['test_accuracy'])} ({_percent(paper['test'])}) |"
+        )
+    return lines
+
+
+def _speed(found: dict[str, Any]) -> list[str]:
+    told = [
+        f"{entry['networks']} × {entry['network']} {entry['speedup']:.1f}× ({entry['method']})"
+        for entry in found["timings"]
+        if entry["speedup"] is not None
+    ]
+    if not told:
+        return []
+    text = "Time per network against one at a time in the same run: " + ", ".join(told) + "."
+    return [text, ""]
+
+
+def _swept(point: dict[str, Any]) -> str:
+    slow = "–" if point["slowdown"] is None else f"{point['slowdown']:.1f}×"
+    return (
+        f"{100 * point['test_error']:.1f} ({100 * point['low']:.1f} to {100 * point['high']:.1f}) "
+        f"[{slow}]"
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

@@ -1,0 +1,136 @@
+"""What the pages of the randomization paper share: files, tables as text, how it was trained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nonvacuous.experiments.zhang_cells import network_title
+from nonvacuous.experiments.zhang_settings import ZhangSettings
+from nonvacuous.experiments.zhang_store import GroupTiming
+from nonvacuous.files import write_atomically
+from nonvacuous.report.study import Section, StudyPage, Table, write_study
+
+MISSING = "-"
+
+
+def write_files(
+    folder: str | Path, record: Mapping[str, Any], tables: Sequence[Table], page: StudyPage
+) -> dict[str, Path]:
+    """results.json, table.md and report.html in the folder; their paths by name."""
+    place = Path(folder)
+    text = f"# {page.title}\n\n{page.lead}\n\n" + "\n".join(map(markdown, tables))
+    paths = {name: place / name for name in ("results.json", "table.md", "report.html")}
+    write_text(paths["results.json"], json.dumps(record, indent=1, allow_nan=False) + "\n")
+    write_text(paths["table.md"], text)
+    write_study(page, paths["report.html"])
+    return paths
+
+
+def markdown(table: Table) -> str:
+    """A table as Markdown, its caption below it.
+
+    >>> print(markdown(Table(("network", "test"), (("MLP", "50.1"),))))
+    | network | test |
+    |:---|---:|
+    | MLP | 50.1 |
+    <BLANKLINE>
+    """
+    rule = ["---:" if table.is_numeric(column) else ":---" for column in range(len(table.headings))]
+    lines = [_line(table.headings), "|" + "|".join(rule) + "|", *map(_line, table.rows)]
+    return "\n".join(lines) + "\n" + (f"\n{table.caption}\n" if table.caption else "")
+
+
+def percent(value: float | None, *, digits: int = 2) -> str:
+    """A number of percent, or a dash where there is none."""
+    return MISSING if value is None else f"{value:.{digits}f}"
+
+
+def points(value: float | None) -> str:
+    """A difference with its sign."""
+    return MISSING if value is None else f"{value:+.2f}"
+
+
+def yes_or_no(value: bool | None) -> str:
+    """A judgment in words, or a dash where there is nothing to judge."""
+    return MISSING if value is None else "yes" if value else "no"
+
+
+def training_section(settings: ZhangSettings) -> Section:
+    """How the networks were trained, and what the paper does not say about it."""
+    rows = tuple(
+        (
+            network_title(name),
+            recipe.model,
+            str(recipe.epochs),
+            f"{recipe.learning_rate:g}",
+            f"{recipe.weight_decay:g}",
+            recipe.precision,
+        )
+        for name, recipe in settings.networks.items()
+    )
+    crop = f", cut to the central {settings.crop} pixels" if settings.crop is not None else ""
+    part = "all" if settings.examples is None else f"the first {settings.examples:,}"
+    said = (
+        f"{settings.data}, {part} training examples{crop}, each image shifted and scaled to mean 0 "
+        f"and variance 1. Stochastic gradient descent with momentum {settings.momentum:g}, batches "
+        f"of {settings.batch_size}, the learning rate multiplied by {settings.rate_decay:g} after "
+        "every epoch. Labels were redrawn once, before training, and kept; test labels are clean. "
+        "All conditions share the initial weights and the order of the examples."
+    )
+    inferred = (
+        "The paper gives the learning rates 0.1 (Inception) and 0.01 (the others), the factor 0.95 "
+        "and the preprocessing. It does not give the strength of the weight decay, the number of "
+        "epochs or the initial weights: those in the table are ours, and so is every learning rate "
+        "that differs from the paper's."
+    )
+    headings = (
+        "network", "model", "epochs", "learning rate", "weight decay where on", "precision",
+    )  # fmt: skip
+    return Section("How were they trained?", (said, inferred), tables=(Table(headings, rows),))
+
+
+def time_table(timings: Sequence[GroupTiming]) -> Table:
+    """The time per network against training one after another in the same run."""
+    rows = tuple(
+        (
+            network_title(timing.network),
+            str(timing.networks),
+            timing.method,
+            timing.device,
+            f"{timing.seconds:.1f}",
+            f"{timing.seconds_per_epoch:.3f}",
+            MISSING if timing.solo_seconds is None else f"{timing.solo_seconds:.3f}",
+            MISSING if timing.speedup is None else f"{timing.speedup:.1f}",
+        )
+        for timing in timings
+    )
+    headings = (
+        "network", "at once", "method", "device", "seconds", "each epoch", "alone", "faster",
+    )  # fmt: skip
+    total = sum(timing.seconds for timing in timings)
+    caption = (
+        f"All training: {total:.0f} seconds. Each epoch: seconds per network and epoch; alone: the "
+        "same for one network trained by itself; faster: how many times."
+    )
+    return Table(headings, rows, caption=caption)
+
+
+def footer(settings: ZhangSettings, name: str) -> tuple[str, ...]:
+    """The command and the seed that give the same page again."""
+    quick = "" if settings.data == "cifar10" else " --quick" if settings.data == "digits" else ""
+    return (
+        f"Command: nonvacuous reproduce {name}{quick}",
+        f"Seed: {settings.seed}",
+    )
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that a reader sees whole or not at all."""
+    write_atomically(path, lambda stream: stream.write(text.encode()))

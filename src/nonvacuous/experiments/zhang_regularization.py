@@ -1,0 +1,233 @@
+"""Regularizers switched on and off, on true and on random labels.
+
+The paper's claim has two halves. Not necessary: without any regularizer the network still does
+well on test data. Not sufficient: with all of them it still fits random labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nonvacuous.experiments.zhang_cells import Cell, CellResult
+from nonvacuous.experiments.zhang_published import RANDOM_WITH_REGULARIZERS, TABLE_1, random_fit
+from nonvacuous.experiments.zhang_settings import ZhangSettings
+from nonvacuous.experiments.zhang_store import CellStore, GroupTiming
+from nonvacuous.experiments.zhang_training import train_cells
+from nonvacuous.training import Progress
+from nonvacuous.training.many_jobs import AUGMENTATIONS
+
+_RANDOM = "random-labels"
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One combination of regularizers on one kind of network, on true and on random labels.
+
+    true, random                           None where it was not trained
+    published_test, published_train        the paper's test accuracy on true labels and training
+                                           accuracy on random ones, where it gives them
+    fails                                  the paper says that random labels were not fitted
+    """
+
+    network: str
+    augmentation: str
+    decay: bool
+    true: CellResult | None
+    random: CellResult | None
+    published_test: float | None = None
+    published_train: float | None = None
+    fails: bool = False
+
+    @property
+    def early_stopping(self) -> float | None:
+        """Points of test accuracy that the best epoch has over the last, on true labels."""
+        if self.true is None:
+            return None
+        last, best = self.true.history[-1], self.true.best
+        return 100.0 * (last.test_errors - best.test_errors) / self.true.test_examples
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers for a file."""
+        return {
+            "network": self.network,
+            "augmentation": self.augmentation,
+            "weight_decay": self.decay,
+            "true_test": None if self.true is None else self.true.test_accuracy,
+            "true_train": None if self.true is None else self.true.train_accuracy,
+            "published_true_test": self.published_test,
+            "random_train": None if self.random is None else self.random.train_accuracy,
+            "random_test": None if self.random is None else self.random.test_accuracy,
+            "published_random_train": self.published_train,
+            "published_random_fails": self.fails,
+            "early_stopping_points": self.early_stopping,
+            "best_epoch": None if self.true is None else self.true.best.epoch,
+        }
+
+
+@dataclass(frozen=True)
+class RegularizationResult:
+    """The matrix of switches."""
+
+    settings: ZhangSettings
+    switches: tuple[Switch, ...]
+    timings: tuple[GroupTiming, ...]
+
+    def of(self, network: str) -> tuple[Switch, ...]:
+        """The switches of one kind of network."""
+        return tuple(switch for switch in self.switches if switch.network == network)
+
+    def gain(self, network: str) -> float | None:
+        """Points of test accuracy that the best regularizers add to none of them."""
+        found = {
+            (switch.augmentation, switch.decay): switch.true.test_accuracy
+            for switch in self.of(network)
+            if switch.true is not None
+        }
+        plain = found.pop(("none", False), None)
+        return None if plain is None or not found else max(found.values()) - plain
+
+    @property
+    def batch_norm_gain(self) -> float | None:
+        """Points of test accuracy that batch normalization adds, without other regularizers."""
+        found = {
+            switch.network: switch.true.test_accuracy
+            for switch in self.switches
+            if switch.true is not None and (switch.augmentation, switch.decay) == ("none", False)
+        }
+        if not {"inception", "inception-no-bn"} <= found.keys():
+            return None
+        return found["inception"] - found["inception-no-bn"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers for a file."""
+        return {
+            "settings": self.settings.to_dict(),
+            "switches": [switch.to_dict() for switch in self.switches],
+            "gains": {network: self.gain(network) for network in self.settings.networks},
+            "batch_norm_gain": self.batch_norm_gain,
+            "networks": [
+                result.to_dict()
+                for switch in self.switches
+                for result in (switch.true, switch.random)
+                if result is not None
+            ],
+            "timings": [timing.to_dict() for timing in self.timings],
+        }
+
+
+def run(
+    settings: ZhangSettings,
+    folder: str | Path,
+    *,
+    networks: tuple[str, ...] | None = None,
+    reuse: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    device: torch.device | str = "cpu",
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> RegularizationResult:
+    """Train what the matrix needs, or what it needs of these ``networks``.
+
+    reuse   the folder of a table: rows that are there are not trained again
+    """
+    store = CellStore(folder)
+    store.open(settings, resume=resume, force=force)
+    table = None if reuse is None else CellStore(reuse)
+    every = matrix_cells(settings)
+    found = {}
+    for cell in every:
+        result = store.find(cell, settings)
+        if result is None and table is not None:
+            result = table.find(cell, settings)
+        if result is not None:
+            found[cell] = result
+    asked = [cell for cell in every if networks is None or cell.network in networks]
+    results = train_cells(
+        asked,
+        settings,
+        store,
+        reuse=table,
+        data_dir=data_dir,
+        device=device,
+        progress=progress,
+    )
+    found.update({result.cell: result for result in results})
+    return RegularizationResult(settings, _switches(settings, found), store.timings())
+
+
+def matrix_cells(settings: ZhangSettings) -> tuple[Cell, ...]:
+    """True labels with the regularizers of Table 1, random ones with those of the appendix.
+
+    Networks that are not the paper's: each regularizer alone, on both kinds of labels.
+    """
+    cells = []
+    for network in settings.networks:
+        shown = [
+            Cell(row.network, row.labels, "crop" if row.crop else "none", row.decay)
+            for row in TABLE_1
+            if row.network == network
+        ]
+        shown += [
+            Cell(
+                network,
+                _RANDOM,
+                "none" if entry.regularizer == "decay" else entry.regularizer,
+                entry.regularizer == "decay",
+            )
+            for entry in RANDOM_WITH_REGULARIZERS
+            if entry.network == network
+        ]
+        if not shown:
+            shown = [
+                Cell(network, labels, augmentation, decay)
+                for labels in ("true", _RANDOM)
+                for augmentation, decay in (("none", False), ("none", True), ("crop", False))
+            ]
+        cells += shown
+    return tuple(cells)
+
+
+def _switches(settings: ZhangSettings, found: Mapping[Cell, CellResult]) -> tuple[Switch, ...]:
+    comparable = settings.data == "cifar10" and settings.examples is None
+    switches = []
+    for network in settings.networks:
+        kinds = dict.fromkeys(
+            (cell.augmentation, cell.decay)
+            for cell in matrix_cells(settings)
+            if cell.network == network
+        )
+        for augmentation, decay in sorted(kinds, key=_from_none_to_all):
+            true = found.get(Cell(network, "true", augmentation, decay))
+            random = found.get(Cell(network, _RANDOM, augmentation, decay))
+            if true is None and random is None:
+                continue
+            published = _published(network, augmentation, decay) if comparable else {}
+            switches.append(Switch(network, augmentation, decay, true, random, **published))
+    return tuple(switches)
+
+
+def _from_none_to_all(kind: tuple[str, bool]) -> tuple[int, bool]:
+    return AUGMENTATIONS.index(kind[0]), kind[1]
+
+
+def _published(network: str, augmentation: str, decay: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for row in TABLE_1:
+        used = "crop" if row.crop else "none"
+        if (row.network, used, row.decay) == (network, augmentation, decay):
+            if row.labels == "true":
+                found["published_test"] = row.test
+            else:
+                found["published_train"] = row.train
+    if decay and augmentation != "none":
+        return found
+    entry = random_fit(network, "decay" if decay else augmentation)
+    if entry is not None:
+        found |= {"published_train": entry.train, "fails": entry.train is None}
+    return found

@@ -1,0 +1,313 @@
+"""The table, the figure and the regularizers: rows, judgments and pages, from made-up results."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_tests
+from hypothesis import strategies as st
+
+from nonvacuous.bounds import holdout
+from nonvacuous.errors import BadInput
+from nonvacuous.experiments import (
+    zhang_figure,
+    zhang_figure_page,
+    zhang_regularization,
+    zhang_regularization_page,
+    zhang_table,
+    zhang_table_page,
+)
+from nonvacuous.experiments.zhang_cells import Cell
+from nonvacuous.experiments.zhang_published import RANDOM_WITH_REGULARIZERS, TABLE_1
+from nonvacuous.experiments.zhang_settings import FigureSettings, Recipe, ZhangSettings
+from nonvacuous.experiments.zhang_store import CellStore, GroupTiming
+
+from .zhang_worlds import made_up, tiny, write_images
+
+PAPER = ZhangSettings()
+TIMING = GroupTiming("alexnet", 5, 80, 40.0, "vmap", "cuda", solo_seconds=0.3)
+
+
+def row_result(number: int, train: float, test: float) -> zhang_table.RowResult:
+    """Row `number` of the table with these accuracies in percent."""
+    row = next(row for row in zhang_table.table_rows(PAPER) if row.number == number)
+    errors = ((round(1000 - 10 * train), round(1000 - 10 * test)),)
+    return zhang_table.RowResult(number, made_up(row.cell, errors), row.published)
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+
+def test_rows_are_the_papers():
+    rows = zhang_table.table_rows(PAPER)
+    assert [row.published for row in rows] == list(TABLE_1)
+    assert rows[0].cell == Cell("inception", "true", "crop", True)
+    assert rows[12].cell == Cell("alexnet", "random-labels")
+    for other in (replace(PAPER, data="digits"), replace(PAPER, examples=5000)):
+        assert all(row.published is None for row in zhang_table.table_rows(other))
+
+
+def test_networks_of_ones_own_get_three_rows():
+    own = {"mine": Recipe("mlp:4", epochs=1)}
+    rows = zhang_table.table_rows(replace(PAPER, networks=own))
+    assert [(row.number, row.cell.corruption, row.cell.decay) for row in rows] == [
+        (1, "true", True),
+        (2, "true", False),
+        (3, "random-labels", False),
+    ]
+    both = zhang_table.table_rows(replace(PAPER, networks={**PAPER.networks, **own}))
+    assert [row.number for row in both] == list(range(1, 23))
+
+
+@pytest.mark.parametrize(
+    ("only", "numbers", "expected"),
+    [
+        ((), (), list(range(1, 20))),
+        (("mlp",), (), list(range(14, 20))),
+        (("inception",), (), [1, 2, 3, 4, 5]),
+        (("inception-no-bn", "mlp-1"), (), [6, 7, 8, 17, 18, 19]),
+        ((), ("15-16", "18", "19"), [15, 16, 18, 19]),
+        (("alexnet",), ("1-9",), [9]),
+    ],
+)
+def test_choosing_rows(only, numbers, expected):
+    chosen = zhang_table.chosen_rows(PAPER, only=only, numbers=numbers)
+    assert [row.number for row in chosen] == expected
+
+
+@pytest.mark.parametrize("text", ["0", "20", "x", "9-", "12-9", "-3", "1.5", ""])
+def test_rows_that_are_not_there(text):
+    with pytest.raises(BadInput, match="is not a row of the table; give numbers from 1 to 19"):
+        zhang_table.chosen_rows(PAPER, numbers=[text])
+
+
+@given(st.sets(st.integers(1, 19), min_size=1))
+def test_any_set_of_rows_can_be_written_down(numbers):
+    chosen = zhang_table.chosen_rows(PAPER, numbers=[str(number) for number in numbers])
+    assert {row.number for row in chosen} == numbers
+
+
+@pytest.mark.parametrize(
+    ("number", "train", "test", "fits", "agrees", "chance"),
+    [
+        (4, 99.3, 83.3, True, True, None),
+        (4, 99.2, 83.2, False, False, None),
+        (4, 100.0, 88.2, True, True, None),
+        (5, 100.0, 9.0, True, True, True),
+        (5, 100.0, 11.1, True, True, False),
+        (5, 100.0, 8.9, True, True, False),
+        (19, 99.4, 13.2, True, False, False),
+    ],
+)
+def test_judgments(number, train, test, fits, agrees, chance):
+    row = row_result(number, train, test)
+    assert (row.fits, row.test_agrees, row.at_chance) == (fits, agrees, chance)
+
+
+def test_the_page_of_the_table(tmp_path):
+    rows = tuple(row_result(n, 100.0, t) for n, t in ((4, 86.0), (5, 10.2), (12, 70.0)))
+    result = zhang_table.TableResult(PAPER, rows, (TIMING,))
+    assert result.summary["test_agrees"] == {"yes": 2, "of": 3}
+    assert "(not: 12)" in zhang_table_page.verdict(result)
+    paths = zhang_table_page.write_pages(result, tmp_path)
+    page = paths["report.html"].read_text()
+    assert "get 100.0 % or more of them right" in page
+    assert "85.75" in page and "+0.25" in page and "-6.07" in page
+    assert "Not computed here: rows 1, 2, 3, 6" in page
+    assert "3.0" in page  # times faster: 0.3 s alone, 0.1 s together
+    stored = json.loads(paths["results.json"].read_text())
+    assert [row["number"] for row in stored["rows"]] == [4, 5, 12]
+    assert stored["timings"][0]["speedup"] == pytest.approx(3.0)
+    text = paths["table.md"].read_text()
+    assert "| 4 | Inception | true | no | no | 100.00 | 100.00 | 86.00 | 85.75 | +0.25 |" in text
+
+
+def test_the_table_from_beginning_to_end_in_two_calls(tmp_path):
+    settings = tiny(write_images(tmp_path))
+    rows = zhang_table.table_rows(settings)
+    first = zhang_table.run(settings, tmp_path / "r", rows=rows[:2])
+    assert [row.number for row in first.rows] == [1, 2]
+    whole = zhang_table.run(settings, tmp_path / "r", resume=True)
+    assert [row.number for row in whole.rows] == [1, 2, 3, 4, 5, 6]
+    assert whole.rows[:2] == first.rows
+    assert zhang_table_page.page(whole).lead.startswith("Trained on random labels")
+
+
+# -- the figure -----------------------------------------------------------------------------------
+
+
+def figure(errors: list[int], *, slow: int = 1) -> zhang_figure.FigureResult:
+    """A sweep with these test errors in 1,000; the last level fits `slow` measurements later."""
+    settings = replace(FigureSettings(), networks={"alexnet": PAPER.networks["alexnet"]})
+    settings = replace(settings, levels=tuple(i / (len(errors) - 1) for i in range(len(errors))))
+    found = {}
+    for place, wrong in enumerate(errors):
+        cell = Cell("alexnet", zhang_figure.corruption_at(settings.levels[place]))
+        wait = slow if place == len(errors) - 1 else 1
+        found[cell] = made_up(cell, ((500, wrong),) * wait + ((0, wrong),))
+    return zhang_figure.FigureResult(
+        settings,
+        curves={
+            name: made_up(Cell("alexnet", name), ((20, 900), (0, 900)))
+            for name in zhang_figure.CURVES
+        },
+        sweep={"alexnet": zhang_figure._sweep(settings, "alexnet", found)},
+        timings=(TIMING,),
+    )
+
+
+def test_cells_of_the_figure():
+    cells = zhang_figure.figure_cells(FigureSettings())
+    assert len(cells) == len(set(cells)) == 3 * 6 + 3
+    assert Cell("inception", "gaussian") in cells and Cell("alexnet", "partial:0.6") in cells
+    assert Cell("alexnet", "gaussian") not in cells
+
+
+@settings_of_tests(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 1000), min_size=2, max_size=6))
+def test_a_sorted_sweep_rises(errors):
+    assert figure(sorted(errors)).rises("alexnet")
+
+
+def test_rising_within_intervals():
+    # 300 of 1,000 has an interval of about 27 to 33 %: 290 after 300 may be chance, 200 is not.
+    assert figure([300, 290, 900]).rises("alexnet")
+    assert not figure([300, 200, 900]).rises("alexnet")
+    result = figure([100, 500, 901], slow=3)
+    assert result.ends_at_chance("alexnet")
+    assert not figure([100, 500, 860]).ends_at_chance("alexnet")
+    last = result.sweep["alexnet"][-1]
+    assert last.slowdown == pytest.approx(8 / 4)
+    assert last.test_error.high == holdout(errors=901, examples=1000, failure=0.025)
+
+
+def test_the_page_of_the_figure(tmp_path):
+    result = figure([100, 500, 900])
+    paths = zhang_figure_page.write_pages(result, tmp_path)
+    assert all(paths[f"figure-1{panel}.svg"].read_text().startswith("<svg") for panel in "abc")
+    page = paths["report.html"].read_text()
+    assert "without ever falling on the way" in page and "guessing" in page
+    assert page.count("<svg") == 3
+    assert "not steadily" in zhang_figure_page.page(figure([300, 200, 900])).lead
+
+
+def test_the_figure_takes_networks_from_the_table(tmp_path, monkeypatch):
+    settings = tiny(write_images(tmp_path))
+    zhang_table.run(settings, tmp_path / "table")
+    shared = {n: getattr(settings, n) for n in ("data", "crop", "batch_size", "networks")}
+    wanted = FigureSettings(**shared, levels=(0.0, 0.5, 1.0))
+    result = zhang_figure.run(wanted, tmp_path / "figure", reuse=tmp_path / "table")
+    assert [point.level for point in result.sweep["small"]] == [0.0, 0.5, 1.0]
+    assert result.settings.curves_of == "small"
+    table = CellStore(tmp_path / "table")
+    assert result.sweep["small"][0].result == table.find(Cell("small"), settings)
+    assert sum(timing.networks for timing in result.timings) == 2 + 3
+
+
+def test_levels_are_shares():
+    assert FigureSettings(levels=(0.5,)).levels == (0.0, 0.5, 1.0)
+    with pytest.raises(BadInput, match="not shares of labels"):
+        FigureSettings(levels=(0.0, 1.5))
+
+
+# -- the regularizers -----------------------------------------------------------------------------
+
+
+def matrix() -> zhang_regularization.RegularizationResult:
+    found = {
+        cell: made_up(cell, ((30, 250), (0, 300)))
+        for cell in zhang_regularization.matrix_cells(PAPER)
+    }
+    switches = zhang_regularization._switches(PAPER, found)
+    return zhang_regularization.RegularizationResult(PAPER, switches, (TIMING,))
+
+
+def test_every_published_number_stands_once_in_the_matrix():
+    switches = matrix().switches
+    tests = [s.published_test for s in switches if s.published_test is not None]
+    assert sorted(tests) == sorted(row.test for row in TABLE_1 if row.labels == "true")
+    trains = [s.published_train for s in switches if s.published_train is not None]
+    expected = [row.train for row in TABLE_1 if row.labels != "true"]
+    expected += [entry.train for entry in RANDOM_WITH_REGULARIZERS if entry.train is not None]
+    assert sorted(trains) == sorted(expected)
+    assert [s.network for s in switches if s.fails] == ["alexnet"]
+    both = next(
+        s for s in switches if s.network == "inception" and s.augmentation == "crop" and s.decay
+    )
+    assert both.published_train is None and both.random is None
+
+
+def test_gains_and_early_stopping():
+    result = matrix()
+    first = result.switches[0]
+    assert (first.augmentation, first.decay) == ("none", False)
+    assert first.early_stopping == pytest.approx(5.0)
+    better = made_up(Cell("alexnet", decay=True), ((0, 200),))
+    switches = tuple(
+        replace(s, true=better) if s.network == "alexnet" and s.decay else s
+        for s in result.switches
+    )
+    changed = replace(result, switches=switches)
+    assert changed.gain("alexnet") == pytest.approx(10.0)
+    assert changed.gain("mlp-1x512") == pytest.approx(0.0)
+    assert changed.batch_norm_gain == pytest.approx(0.0)
+    assert replace(result, switches=result.of("alexnet")).batch_norm_gain is None
+
+
+def test_the_page_of_the_regularizers(tmp_path):
+    paths = zhang_regularization_page.write_pages(matrix(), tmp_path)
+    page = paths["report.html"].read_text()
+    for words in ("did not converge", "99.93", "full augmentation", "77.84", "batch normalization"):
+        assert words in page
+    assert "6 of 6 networks still fit" in page
+
+
+def test_the_matrix_from_beginning_to_end(tmp_path):
+    settings = tiny(write_images(tmp_path))
+    zhang_table.run(settings, tmp_path / "table")
+    result = zhang_regularization.run(
+        settings, tmp_path / "r", networks=("small",), reuse=tmp_path / "table"
+    )
+    small = result.of("small")
+    assert [(s.augmentation, s.decay) for s in small] == [
+        ("none", False),
+        ("none", True),
+        ("crop", False),
+    ]
+    assert all(s.true is not None and s.random is not None for s in small)
+    # What the table has of the other network is shown, nothing more is trained.
+    assert [s.random is None for s in result.of("convolutional")] == [False, True]
+    assert sum(timing.networks for timing in result.timings) == 3
+
+
+# -- the settings ---------------------------------------------------------------------------------
+
+
+def test_settings_from_files(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text('data = "digits"\n[networks.alexnet]\nepochs = 3\n')
+    settings = ZhangSettings.from_toml(path)
+    assert settings.networks == {"alexnet": replace(PAPER.networks["alexnet"], epochs=3)}
+    for text, message in (
+        ("speed = 3", "there is no setting 'speed'"),
+        ("[networks.alexnet]\nlayers = 3", "there is no setting 'layers'"),
+        ("[networks.mine]\nepochs = 3", "networks.mine: a network needs a model"),
+        ("x =", "is not TOML"),
+        ("[networks]", "name no network"),
+    ):
+        path.write_text(text)
+        with pytest.raises(BadInput, match=message):
+            ZhangSettings.from_toml(path)
+    with pytest.raises(BadInput, match="cannot be read"):
+        ZhangSettings.from_toml(tmp_path / "absent.toml")
+    with pytest.raises(BadInput, match="too few"):
+        PAPER.with_epochs(0)
+
+
+def test_settings_travel_through_json():
+    for settings in (PAPER, FigureSettings(), ZhangSettings.quick(), FigureSettings.quick()):
+        record = json.loads(json.dumps(settings.to_dict()))
+        assert type(settings).from_dict(record) == settings

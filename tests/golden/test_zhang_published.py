@@ -1,0 +1,84 @@
+"""The published numbers of the randomization paper, and what they say about themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nonvacuous.experiments.zhang_published import (
+    IMAGENET,
+    MODELS,
+    PARAMETERS,
+    RANDOM_WITH_REGULARIZERS,
+    STEPS_TO_FIT,
+    TABLE_1,
+    TITLES,
+    random_fit,
+)
+from nonvacuous.experiments.zhang_settings import FigureSettings, ZhangSettings
+from nonvacuous.models import build
+
+SETTINGS = Path(__file__).parents[2] / "experiments"
+
+
+@pytest.mark.parametrize("network", PARAMETERS)
+def test_parameter_counts_are_the_published_ones(network):
+    module = build(MODELS[network], (3, 28, 28), 10, seed=0)
+    assert sum(part.numel() for part in module.parameters()) == PARAMETERS[network]
+
+
+def test_the_table_has_nineteen_rows():
+    assert [row.number for row in TABLE_1] == list(range(1, 20))
+    assert {row.network for row in TABLE_1} == set(MODELS) == set(TITLES) == set(PARAMETERS)
+    assert len({(r.network, r.crop, r.decay, r.labels) for r in TABLE_1}) == 19
+    by_network = [sum(row.network == name for row in TABLE_1) for name in MODELS]
+    assert by_network == [5, 3, 5, 3, 3]
+
+
+def test_every_network_fits_and_random_labels_stay_at_guessing():
+    assert all(row.train >= 99.3 for row in TABLE_1)
+    random = [row for row in TABLE_1 if row.labels == "random-labels"]
+    assert [row.network for row in random] == list(MODELS)
+    assert all(abs(row.test - 10.0) <= 1.0 and not row.crop and not row.decay for row in random)
+
+
+def test_a_few_rows_as_printed():
+    shown = {row.number: (row.network, row.crop, row.decay, row.train, row.test) for row in TABLE_1}
+    assert shown[1] == ("inception", True, True, 100.0, 89.05)
+    assert shown[6] == ("inception-no-bn", False, True, 100.0, 83.00)
+    assert shown[13] == ("alexnet", False, False, 99.82, 9.86)
+    assert shown[19] == ("mlp-1x512", False, False, 99.34, 10.61)
+    # Their sum guards the other digits.
+    assert sum(row.test for row in TABLE_1) == pytest.approx(1086.94, abs=0.005)
+
+
+def test_random_labels_with_regularizers():
+    assert random_fit("inception", "crop").train == 99.93
+    assert random_fit("inception", "full").train == 99.28
+    assert random_fit("alexnet", "decay").train is None
+    assert random_fit("alexnet", "crop") is None
+    assert len(RANDOM_WITH_REGULARIZERS) == 6
+
+
+def test_other_published_numbers():
+    assert list(STEPS_TO_FIT.values()) == sorted(STEPS_TO_FIT.values())
+    assert [entry.test for entry in IMAGENET] == [77.84, 59.80, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("zhang-table-1", ZhangSettings),
+        ("zhang-regularization", ZhangSettings),
+        ("zhang-figure-1", FigureSettings),
+    ],
+)
+def test_settings_files_hold_the_defaults(name, kind):
+    assert kind.from_toml(SETTINGS / f"{name}.toml") == kind()
+
+
+def test_learning_rates_are_the_papers_where_they_can_be():
+    networks = ZhangSettings().networks
+    assert networks["inception"].learning_rate == 0.1
+    assert networks["alexnet"].learning_rate == 0.01
