@@ -41,15 +41,15 @@ def write_result(
 
 def provenance(*, seed: int) -> dict[str, Any]:
     """Commit, machine, versions, command, seed and the date in UTC."""
-    # A machine without the repository's history is told the commit it runs.
-    head = _git("rev-parse", "HEAD") or os.environ.get("NONVACUOUS_COMMIT")
+    # A machine that has a copy without the repository's history is told the commit it runs.
+    head = os.environ.get("NONVACUOUS_COMMIT") or _git("rev-parse", "HEAD")
     changed = _git("status", "--porcelain", "--", "src", "benchmarks/*.py")
     return {
         "commit": head or None,
         "uncommitted_changes": None if changed is None else bool(changed),
         "machine": machine(),
         "versions": versions(),
-        "command": shlex.join(["python", *sys.argv]),
+        "command": shlex.join(["python", *map(_without_place, sys.argv)]),
         "seed": seed,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -98,6 +98,15 @@ def _git(*arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _without_place(argument: str) -> str:
+    """An absolute path says where somebody keeps things: its last part is enough.
+
+    >>> _without_place("/home/somebody/data"), _without_place("benchmarks/risk.py")
+    ('data', 'benchmarks/risk.py')
+    """
+    return Path(argument).name if os.path.isabs(argument) else argument
 
 
 def _processor() -> str:

@@ -14,8 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import show_zhang as zhang
 from show_interpolation import interpolation, interpolation_gpu, interpolation_mnist
+from show_many import section as many
 from show_memorization import memorization
+from show_rescaling_cifar import section as rescaling_cifar
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -238,6 +241,11 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "rescaling-figure-1": figure,
     "risk-cpu": risk,
     "rescaling-cpu": rescaling,
+    "rescaling-cifar": rescaling_cifar,
+    "zhang-table-1": zhang.table_section,
+    "zhang-figure-1": zhang.figure_section,
+    "zhang-regularization": zhang.regularization_section,
+    "many-cuda": many,
     "memorization": memorization,
     "interpolation-mnist": interpolation_mnist,
     "interpolation-gpu": interpolation_gpu,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,16 +56,22 @@ def main() -> None:
         "resume": True,
         "progress": teller(time.perf_counter()),
     }
-    record, seed = (figure if arguments.study == "figure" else regularization)(
+    record, seed, write_pages = (figure if arguments.study == "figure" else regularization)(
         folder, arguments, options
     )
-    print(write_result(arguments.name or name, record, seed=seed))
-    print((folder / "table.md").read_text(encoding="utf-8"))
+    print(write_result(arguments.name or name, record, seed=seed), flush=True)
+    try:
+        write_pages()
+    except ImportError as missing:
+        # A machine lent for its GPU may have nothing to draw with.
+        print(f"no page: {missing}", flush=True)
+    else:
+        print((folder / "table.md").read_text(encoding="utf-8"))
 
 
 def figure(
     folder: Path, arguments: argparse.Namespace, options: dict[str, Any]
-) -> tuple[dict[str, Any], int]:
+) -> tuple[dict[str, Any], int, Callable[[], object]]:
     settings = (
         FigureSettings() if arguments.config is None else FigureSettings.from_toml(arguments.config)
     )
@@ -73,27 +80,25 @@ def figure(
             settings, networks={name: settings.networks[name] for name in arguments.only}
         )
     result = zhang_figure.run(settings, folder, **options)
-    zhang_figure_page.write_pages(result, folder)
     record = result.to_dict()
     for curve in record["curves"].values():
         # Loss by step is the picture; everything else about these networks is in the sweep.
         curve["loss"] = [[point["steps"], point["loss"]] for point in curve.pop("history")]
-    return record, settings.seed
+    return record, settings.seed, lambda: zhang_figure_page.write_pages(result, folder)
 
 
 def regularization(
     folder: Path, arguments: argparse.Namespace, options: dict[str, Any]
-) -> tuple[dict[str, Any], int]:
+) -> tuple[dict[str, Any], int, Callable[[], object]]:
     settings = (
         ZhangSettings() if arguments.config is None else ZhangSettings.from_toml(arguments.config)
     )
     settings = replace(settings, solo_epochs=0)
     networks = tuple(arguments.only) or None
     result = zhang_regularization.run(settings, folder, networks=networks, **options)
-    zhang_regularization_page.write_pages(result, folder)
     record = result.to_dict()
     del record["networks"]
-    return record, settings.seed
+    return record, settings.seed, lambda: zhang_regularization_page.write_pages(result, folder)
 
 
 if __name__ == "__main__":

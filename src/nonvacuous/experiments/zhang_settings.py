@@ -38,14 +38,16 @@ def _recipes() -> dict[str, Recipe]:
 
     The rate of the perceptron with one hidden layer is twice the paper's: with the paper's own it
     had 96.4 % of random labels right when nine tenths of all rates were spent (98.3 % with twice
-    of it). That of Inception without batch normalization is lower: with the paper's, and our
-    initial weights, it learned nothing for 80 steps.
+    of it). The one with three hidden layers keeps the paper's rate; twice of it was tried too and
+    gave 55.0 % test accuracy, 2.6 points above the published. The rate of Inception without batch
+    normalization is lower: with the paper's, and our initial weights, it learned nothing for 80
+    steps.
     """
     return {
         "inception": Recipe(MODELS["inception"], epochs=60, learning_rate=0.1),
         "inception-no-bn": Recipe(MODELS["inception-no-bn"], epochs=60, learning_rate=0.03),
         "alexnet": Recipe(MODELS["alexnet"], epochs=80, measure_every=4),
-        "mlp-3x512": Recipe(MODELS["mlp-3x512"], epochs=45, measure_every=5),
+        "mlp-3x512": Recipe(MODELS["mlp-3x512"], epochs=60, measure_every=5),
         "mlp-1x512": Recipe(MODELS["mlp-1x512"], epochs=80, learning_rate=0.02, measure_every=5),
     }
 
