@@ -75,7 +75,18 @@ def fields(mode: str = "posterior", **changes: Any) -> dict[str, Any]:
                 kl_before=14.5,
                 kl_after=12.5,
                 log_scales_digest=DIGEST,
-                columns=(RescalingColumn(name="before", kl_nats=14.5, risk_upper=0.5),),
+                columns=(
+                    RescalingColumn(
+                        name="after",
+                        center="zero",
+                        way="fixed scale, rescaled",
+                        kl_nats=12.5,
+                        charge_nats=0.0,
+                        mcallester=0.5,
+                        kl_inverse=0.25,
+                        certified=True,
+                    ),
+                ),
             ),
         }
     return base | changes

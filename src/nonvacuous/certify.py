@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from torch import nn
 
 from nonvacuous.audit.attempts import earlier_attempts, record_attempt
 from nonvacuous.audit.digests import content_digest, fixed_tensors, tensors_digest
+from nonvacuous.audit.symmetries import SYMMETRIES
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import holdout_certificate, random_certificate
@@ -35,6 +37,7 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.training import EventLog, Progress
 
 Mode = Literal["posterior", "post-hoc", "holdout"]
+Quotient = Literal["translation", "permutation"]
 
 
 def certify(
@@ -53,6 +56,7 @@ def certify(
     prior_scales: ScaleGrid | float = 0.01,
     posterior_scales: ScaleGrid = POSTERIOR_SCALES,
     rescaling: bool = True,
+    quotients: Sequence[Quotient] | None = None,
     recipe: Recipe | None = None,
     split: Split | None = None,
     attempts: int = 1,
@@ -91,6 +95,11 @@ def certify(
     rescaling        for "post-hoc": move the posterior along the network's rescaling symmetries to
                      where it is cheapest, so that the certificate does not depend on the gauge in
                      which the weights were given
+    quotients        symmetries to forget in the KL, for the randomized network: "translation" (a
+                     common shift of all scores) and "permutation" (the order of a layer's units,
+                     where the prior does not tell them apart). They leave every prediction as it
+                     is, cost nothing and are checked, so both are used by default in "post-hoc"
+                     mode; a posterior that was trained on a bound has next to nothing to gain
     attempts         how many certificates will be computed on these bound examples: reporting the
                      best of them is honest only if the confidence is shared among them
     pretrained       declare that the starting weights were trained on other, independent data
@@ -101,6 +110,7 @@ def certify(
     settings = _Settings(
         mode or ("posterior" if prior is None else "post-hoc"), predictor, confidence, attempts
     )
+    forgotten = _quotients(quotients, settings)
     examples = Examples.of(train)
     check_examples(examples)
     tested = None if test is None else Examples.of(test)
@@ -133,6 +143,8 @@ def certify(
         "prior_scales": list((prior.grid if prior is not None else grid).scales),
         "posterior_scales": list(posterior_scales.scales),
         "rescaling": rescaling,
+        "quotients": list(forgotten),
+        "prior_per_tensor": prior is not None and prior.per_tensor,
         "prior_means": None
         if prior is None or prior.means is None
         else tensors_digest(dict(prior.means)),
@@ -167,6 +179,7 @@ def certify(
         folder=run,
         progress=progress,
         pretrained=pretrained,
+        quotients=forgotten,
     )
     split_file = run.file("split.npz")
     if split_file is not None:
@@ -232,6 +245,26 @@ class _Settings:
         self.predictor = predictor
         # The decimal that was typed: 0.95 leaves 0.05, not 0.050000000000000044.
         self.failure = float(1 - Fraction(repr(float(confidence))))
+
+
+def _quotients(quotients: Sequence[Quotient] | None, settings: _Settings) -> tuple[str, ...]:
+    """The symmetries to forget, in a fixed order."""
+    randomized = settings.mode != "holdout" and settings.predictor == "stochastic"
+    if quotients is None:
+        return SYMMETRIES if randomized and settings.mode == "post-hoc" else ()
+    if isinstance(quotients, str):
+        raise BadInput(f"quotients must be a list of names, not one text: ({quotients!r},)")
+    for name in quotients:
+        if name not in SYMMETRIES:
+            raise BadInput(
+                f"there is no quotient {name!r}; there are {', '.join(SYMMETRIES)}, and () for none"
+            )
+    if quotients and not randomized:
+        raise BadInput(
+            "quotients lower the KL of a randomized network; a bound for one network does not use "
+            "it. Leave quotients out, or certify the predictor stochastic"
+        )
+    return tuple(name for name in SYMMETRIES if name in quotients)
 
 
 def _split(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -75,30 +76,84 @@ class KlTerm(Record):
     nats: Nats
 
 
+class SymmetrySaving(Record):
+    """What forgetting one symmetry of the network takes off the KL.
+
+    ``translation``: a common shift of all scores, in one tensor of the last layer (``place``);
+    ``units`` is the number of scores. ``permutation``: the order of the ``units`` of one layer.
+    """
+
+    symmetry: Literal["translation", "permutation"]
+    place: Text
+    units: PositiveCount
+    nats: Nats
+
+
 class ComplexityRecord(Record):
-    """What the posterior's distance from the prior costs, tensor by tensor."""
+    """What the posterior's distance from the prior costs, tensor by tensor.
+
+    ``kl_nats`` is the sum of the terms less what the symmetries save, rounded up.
+    """
 
     terms: Annotated[tuple[KlTerm, ...], Field(min_length=1)]
+    symmetries: tuple[SymmetrySaving, ...] = ()
     kl_nats: Nats
     #: ln dQ/dP at the drawn weights, for a bound on one drawn network. May be negative.
     log_density_ratio: float | None = None
 
+    @property
+    def symmetry_nats(self) -> float:
+        """What all symmetries save together."""
+        return math.fsum(saving.nats for saving in self.symmetries)
+
 
 class RescalingColumn(Record):
-    """One way to account for the complexity, shown for comparison."""
+    """One way to account for the complexity of the same randomized network.
+
+    Columns differ in the prior or in the symmetries used. One of them is ``certified``; the others
+    are comparisons: the least of columns with different priors is not a bound.
+    """
 
     name: Text
+    #: What the column's prior is centered on.
+    center: Literal["zero", "initialization", "learned"]
+    way: Literal[
+        "fixed scale",
+        "fixed scale, rescaled",
+        "best scale",
+        "best scale, rescaled",
+        "best scale per tensor, rescaled",
+        "scale of the scores",
+        "shift of the scores",
+        "order of the units",
+    ]
     kl_nats: Nats
-    risk_upper: Probability
+    #: What choosing the prior's scale costs, on top of the KL; both bounds contain it.
+    charge_nats: Nats
+    mcallester: Probability
+    kl_inverse: Probability
+    certified: bool = False
 
 
 class RescalingRecord(Record):
-    """What a function-preserving rescaling did to the complexity."""
+    """What a function-preserving rescaling did to the complexity.
+
+    ``kl_before`` is the KL of the certified randomized network with the weights scaled as they
+    were given and a prior of the same family that suits them best; ``kl_after`` is the KL of the
+    certified posterior, before symmetries are forgotten.
+    """
 
     kl_before: Nats
     kl_after: Nats
     log_scales_digest: Digest
     columns: tuple[RescalingColumn, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_certified(self) -> RescalingRecord:
+        certified = sum(column.certified for column in self.columns)
+        if self.columns and certified != 1:
+            raise ValueError(f"{certified} columns are marked as certified; exactly one is")
+        return self
 
 
 class RiskRecord(Record):

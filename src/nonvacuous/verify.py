@@ -16,6 +16,7 @@ from nonvacuous.verification.measuring import TRIALS, check_risk
 from nonvacuous.verification.numbers import check_numbers
 from nonvacuous.verification.reading import check_seal, read
 from nonvacuous.verification.run_folder import Contents, check_folder
+from nonvacuous.verification.symmetries import skip_symmetries
 
 __all__ = ["Finding", "Verification", "verify"]
 
@@ -71,6 +72,7 @@ def verify(
         contents = check_folder(parsed, Path(run_folder), findings)
     if data is None:
         findings.skip("the examples are the recorded ones", "data", "no data were given.")
+        skip_symmetries(parsed, findings, "without data the network is not at hand.")
     else:
         bound_part = check_examples(parsed, data, contents.split, findings)
         if bound_part is not None:
@@ -84,4 +86,6 @@ def verify(
                 seed=seed,
                 progress=progress,
             )
+        else:
+            skip_symmetries(parsed, findings, "the examples are not at hand.")
     return Verification(reading.source, findings.findings, parsed.status)

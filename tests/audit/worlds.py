@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from nonvacuous.audit.arithmetic import (
     bound_record,
+    complexity_nats,
     counts_of,
     recompute_bound,
     sampled_risk,
@@ -22,6 +23,7 @@ from nonvacuous.audit.digests import example_set, fixed_tensors
 from nonvacuous.audit.drawing import draw_network, sampling_seed
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.probing import Network, recount
+from nonvacuous.audit.symmetries import SYMMETRIES, captured, symmetry_savings
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
@@ -202,6 +204,71 @@ def stochastic(
         risk_upper=recompute_bound(bound),
         confidence=1.0 - FAILURE,
         data=data_record(data, parts),
+    )
+
+
+def symmetric(
+    *, which: tuple[str, ...] = SYMMETRIES, loss: Loss = zero_one, units: int = 8
+) -> Evidence:
+    """Honest evidence whose KL makes use of symmetries: noise around weights, a prior at zero."""
+    torch.manual_seed(3)
+    module = nn.Sequential(
+        nn.Linear(4, units), nn.ReLU(), nn.Linear(units, 6), nn.ReLU(), nn.Linear(6, 3)
+    ).eval()
+    base = stochastic(module=module, loss=loss)
+    prior = DiagonalGaussian.centered(module, scale=0.5)
+    posterior = DiagonalGaussian.around(module, scale=0.02)
+    graph = captured(module, base.examples.inputs)
+    savings = symmetry_savings(graph, posterior, prior, loss=loss.name, which=which)
+    plain = complexity_of(posterior, prior)
+    complexity = plain.model_copy(
+        update={"symmetries": savings, "kl_nats": complexity_nats(plain.terms, savings)}
+    )
+    digest = posterior.digest()
+    sampled_with = sampling_seed(base.seed, digest)
+    estimate = estimate_risk(
+        module,
+        posterior,
+        base.examples.subset(base.split.bound),
+        loss=loss,
+        trials=TRIALS,
+        generator=torch.Generator().manual_seed(sampled_with),
+    )
+    errors, total = counts_of(estimate)
+    fields = {
+        **{name: getattr(base.risk, name) for name in ("scheme", "identical")},
+        "errors": errors,
+        "total": total,
+        "trials": estimate.trials,
+        "seed": sampled_with,
+    }
+    risk = risk_record(fields, base.budget)
+    bound = bound_record(
+        "seeger",
+        empirical_risk=risk.risk_upper,
+        kl_nats=complexity.kl_nats,
+        examples=base.bound_examples,
+        failure=share(ledger_line(base.budget, "bound")),
+        exact_moment=True,
+    )
+    return changed(
+        base,
+        mode="post-hoc",
+        module=module,
+        prior=prior,
+        posterior=posterior,
+        complexity=complexity,
+        posterior_at_kl=digest,
+        posterior_at_risk=digest,
+        risk=risk,
+        bound=bound,
+        risk_upper=recompute_bound(bound),
+        prior_saw=None,
+        draws=(("posterior training", 3), ("freeze", 0), ("sampling", sampled_with)),
+        searches=(
+            *base.searches,
+            Search("posterior symmetries", 4, "free", "the bound holds for all posteriors at once"),
+        ),
     )
 
 

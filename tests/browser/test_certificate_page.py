@@ -21,8 +21,8 @@ OUTSIDE = """() => [...document.querySelectorAll('body *')]
   .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
   .map(e => e.tagName + ' ' + e.textContent.slice(0, 40))"""
 # What a reader could see cut off or on top of another text: every text of the visible scale.
-OVERLAPS = """() => {
-  const figure = [...document.querySelectorAll('.scale svg')].find(e => e.checkVisibility());
+OVERLAPS = """(where) => {
+  const figure = [...document.querySelectorAll(where + ' svg')].find(e => e.checkVisibility());
   const frame = figure.getBoundingClientRect();
   const boxes = [...figure.querySelectorAll('text')].map(e => [e.getBBox(), e]);
   const found = [];
@@ -76,7 +76,7 @@ def test_bad_news_is_as_large_as_good_news(visit: Open) -> None:
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", REALISTIC)
 def test_labels_on_the_scale_keep_apart(visit: Open, name: str, width: int) -> None:
-    count, found = visit(name, width=width).page.evaluate(OVERLAPS)
+    count, found = visit(name, width=width).page.evaluate(OVERLAPS, ".scale")
     assert count > 8
     assert found == []
 
@@ -87,6 +87,29 @@ def test_a_telephone_sees_the_list_and_no_sideways_scrolling(visit: Open) -> Non
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert page.locator("svg.scale-narrow").is_visible()
         assert not page.locator("svg.scale-wide").is_visible()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["vacuous", "hopeless", "post_hoc"])
+def test_labels_of_the_rescaling_columns_keep_apart(visit: Open, name: str, width: int) -> None:
+    page = visit(name, width=width).page
+    count, found = page.evaluate(OVERLAPS, "figure.columns")
+    assert count >= 16
+    assert found == []
+    assert page.locator("svg.columns-wide").is_visible() == (width > 1000)
+    assert page.locator("svg.columns-narrow").is_visible() == (width < 1000)
+
+
+def test_the_certified_column_is_marked_in_picture_and_table(visit: Open) -> None:
+    page = visit("post_hoc").page
+    marked = page.locator("table.numbers tr.marked")
+    assert marked.count() == 1
+    assert "this is the certificate" in marked.inner_text()
+    color = "() => getComputedStyle(document.querySelector('table.numbers tr.marked th')).color"
+    assert page.evaluate(color) == "rgb(11, 88, 166)"
+    page.emulate_media(media="print")
+    assert page.locator("svg.columns-paper").is_visible()
+    assert not page.locator("svg.columns-wide").is_visible()
 
 
 @pytest.mark.parametrize("name", REALISTIC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,165 @@ def test_the_gauge_of_the_weights_does_not_matter(
     assert other.risk_upper == pytest.approx(plain.risk_upper, abs=0.01)
     unmoved = nv.certify(moved, digits.train, prior=prior, trials=500, twin=False, rescaling=False)
     assert unmoved.risk_upper > other.risk_upper + 0.1
+
+
+class InDoubles(nn.Module):
+    """The network in float64, where a gauge can be applied without losing digits."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(network).double()
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.network(inputs.double())
+        return scores
+
+
+NOISE = nv.priors.ScaleGrid((0.1,))
+GRID = nv.priors.ScaleGrid.geometric(0.01, 1.0, 9)
+
+
+@pytest.mark.parametrize("center", ["zero", "initialization"])
+def test_any_gauge_gives_the_same_complexity(
+    digits: Dataset, initial: nn.Module, trained: nn.Module, center: str
+) -> None:
+    network, start = InDoubles(trained).eval(), InDoubles(initial).eval()
+    prior = (
+        nv.priors.zero_mean(grid=GRID)
+        if center == "zero"
+        else nv.priors.at_initialization(start, grid=GRID)
+    )
+    groups = scale_groups(capture(network, digits.train.inputs[:2]))
+    found = []
+    for seed in range(3):
+        moves = np.random.default_rng(seed).normal(size=groups.size) * 2.0 * (seed > 0)
+        moved = rescaled(network, groups, moves)
+        certificate = nv.certify(
+            moved, digits.train, prior=prior, posterior_scales=NOISE, trials=500, twin=False
+        )
+        assert certificate.status == "valid", str(certificate)
+        assert certificate.complexity is not None and certificate.complexity.symmetries
+        found.append(certificate.complexity)
+    for complexity in found[1:]:
+        assert complexity.kl_nats == pytest.approx(found[0].kl_nats, rel=1e-9)
+        assert complexity.symmetry_nats == pytest.approx(found[0].symmetry_nats, rel=1e-9)
+
+
+def test_every_column_is_there_and_one_is_certified(
+    digits: Dataset, initial: nn.Module, trained: nn.Module
+) -> None:
+    certificate = nv.certify(
+        trained,
+        digits.train,
+        prior=nv.priors.at_initialization(initial, grid=GRID),
+        posterior_scales=NOISE,
+        trials=500,
+        twin=False,
+    )
+    assert certificate.rescaling is not None and certificate.complexity is not None
+    columns = certificate.rescaling.columns
+    ways = ["fixed scale", "fixed scale, rescaled", "best scale"]
+    assert [c.way for c in columns if c.center == "zero"] == [
+        *ways,
+        "best scale, rescaled",
+        "best scale per tensor, rescaled",
+    ]
+    # What the certified prior starts from stands right before its further steps.
+    assert [c.way for c in columns if c.center == "initialization"] == [
+        *ways,
+        "best scale per tensor, rescaled",
+        "best scale, rescaled",
+        "scale of the scores",
+        "shift of the scores",
+    ]
+    assert [c.certified for c in columns] == [False] * (len(columns) - 1) + [True]
+    assert columns[-1].kl_nats == certificate.complexity.kl_nats
+    assert columns[-1].kl_inverse == certificate.risk_upper
+    by_way = {c.way: c for c in columns if c.center == "initialization"}
+    assert by_way["fixed scale, rescaled"].kl_nats <= by_way["fixed scale"].kl_nats
+    assert by_way["best scale"].kl_nats == certificate.rescaling.kl_before
+    assert by_way["scale of the scores"].kl_nats == certificate.rescaling.kl_after
+    assert by_way["shift of the scores"].kl_nats < by_way["scale of the scores"].kl_nats
+    for column in columns:
+        assert column.kl_inverse <= column.mcallester
+        assert (column.charge_nats > 0) == ("best" in column.way or "scores" in column.way)
+
+
+@pytest.mark.parametrize("loss", [None, bounded_cross_entropy(0.01)])
+def test_quotients_are_switched_one_by_one(
+    digits: Dataset, trained: nn.Module, loss: object
+) -> None:
+    found = {}
+    for which in (None, (), ("translation",), ("permutation",)):
+        certificate = nv.certify(
+            trained,
+            digits.train,
+            prior=nv.priors.zero_mean(grid=GRID),
+            posterior_scales=NOISE,
+            quotients=which,
+            trials=300,
+            twin=False,
+            **({} if loss is None else {"loss": loss}),
+        )
+        assert certificate.status == "valid"
+        assert certificate.complexity is not None and certificate.rescaling is not None
+        used = {s.symmetry for s in certificate.complexity.symmetries}
+        assert used == set(("translation", "permutation") if which is None else which)
+        assert certificate.rescaling.columns[-1].certified
+        found[which] = certificate.complexity.kl_nats
+    assert found[None] < min(found[("translation",)], found[("permutation",)])
+    assert max(found[("translation",)], found[("permutation",)]) < found[()]
+
+
+def test_a_network_that_cannot_be_captured_is_certified_without_symmetries(
+    digits: Dataset, trained: nn.Module
+) -> None:
+    class Opaque(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = copy.deepcopy(trained)
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            if float(inputs.sum()) > 1e9:
+                return inputs
+            scores: torch.Tensor = self.network(inputs)
+            return scores
+
+    certificate = nv.certify(
+        Opaque(),
+        digits.train,
+        prior=nv.priors.zero_mean(grid=GRID),
+        posterior_scales=NOISE,
+        trials=300,
+        twin=False,
+    )
+    assert certificate.status == "valid", str(certificate)
+    assert certificate.complexity is not None
+    assert certificate.complexity.symmetries == () and certificate.rescaling is None
+
+
+def test_one_drawn_network_uses_no_symmetry(digits: Dataset, trained: nn.Module) -> None:
+    arguments = {
+        "prior": nv.priors.zero_mean(grid=GRID),
+        "posterior_scales": NOISE,
+        "predictor": "drawn",
+        "twin": False,
+    }
+    certificate = nv.certify(trained, digits.train, **arguments)
+    assert certificate.complexity is not None and certificate.rescaling is not None
+    assert certificate.complexity.symmetries == () and certificate.rescaling.columns == ()
+    with pytest.raises(BadInput, match="randomized network"):
+        nv.certify(trained, digits.train, quotients=("translation",), **arguments)
+
+
+def test_a_trained_posterior_may_use_them_if_asked(digits: Dataset) -> None:
+    arguments = {"trials": 300, "recipe": QUICK, "twin": False}
+    plain = nv.certify(small(digits), digits.train, **arguments)
+    asked = nv.certify(small(digits), digits.train, quotients=("translation",), **arguments)
+    assert plain.complexity is not None and asked.complexity is not None
+    assert plain.complexity.symmetries == ()
+    assert 0 < asked.complexity.symmetry_nats < 0.5 * plain.complexity.kl_nats
+    assert asked.status == "valid"
 
 
 def test_weights_that_know_the_examples_are_no_start(digits: Dataset, trained: nn.Module) -> None:
@@ -225,6 +385,9 @@ def test_a_learned_prior_of_the_users_own(digits: Dataset, initial: nn.Module) -
         ({"device": "cuda"}, "CUDA"),
         ({"prior_scales": -1.0}, "positive"),
         ({"prior_fraction": 1.0}, "fraction"),
+        ({"quotients": ("rotation",)}, "rotation"),
+        ({"quotients": "translation"}, "list of names"),
+        ({"quotients": ("translation",), "mode": "holdout"}, "randomized network"),
     ],
 )
 def test_bad_settings_are_named_before_any_work(

@@ -149,6 +149,27 @@ def test_trained_weights_are_certified_after_the_fact(trained, invoke, quick):
     assert json.loads(second.out)["prior"]["digest"] == record["prior"]["digest"]
 
 
+def test_symmetries_are_switched_off_one_by_one(trained, invoke, quick):
+    words = (*quick(epochs=None), "--weights", "w.safetensors", "--prior", "zero-mean")
+    for number, (flags, used) in enumerate(
+        (
+            ((), {"translation", "permutation"}),
+            (("--no-translation",), {"permutation"}),
+            (("--no-permutation",), {"translation"}),
+            (("--no-translation", "--no-permutation"), set()),
+        )
+    ):
+        done = invoke(*words, *flags, "--out", f"{number}/r", "--json")
+        assert done.code == exits.DONE, done.err
+        record = json.loads(done.out)
+        assert {saving["symmetry"] for saving in record["complexity"]["symmetries"]} == used
+        assert sum(column["certified"] for column in record["rescaling"]["columns"]) == 1
+        # One line says who earned what.
+        told = [line for line in done.err.splitlines() if line.startswith("Complexity ")]
+        assert len(told) == 1
+        assert "Saved by the prior's scale" in told[0] and "rescaling" in told[0]
+
+
 def test_a_zero_mean_prior_and_one_drawn_network(trained, invoke, quick):
     words = quick(epochs=None)
     done = invoke(

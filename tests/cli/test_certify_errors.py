@@ -159,6 +159,13 @@ def test_weights_that_cannot_be_used(place, invoke, quick, flags, words):
         (["--prior", "zero-mean"], "--prior"),
         (["--initial", "i"], "--initial"),
         (["--part", "test"], "--part"),
+        (["--no-rescaling"], "--no-rescaling"),
+        (["--no-translation"], "--no-translation"),
+        (["--no-permutation"], "--no-permutation"),
+        (
+            ["--weights", "w", "--prior", "zero-mean", "--predictor", "drawn", "--no-permutation"],
+            "--no-permutation",
+        ),
         (["--no-such-flag"], "--no-such-flag"),
     ],
 )

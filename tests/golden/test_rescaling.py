@@ -106,4 +106,4 @@ def test_small_networks_on_mnist(
     assert entry.ours.status == "valid"
     assert entry.ours.risk_upper <= goal
     assert (entry.bound_fraction or 1.0) <= BOUND_GOAL
-    assert entry.ours.quotient_risk_upper <= entry.ours.risk_upper
+    assert entry.ours.risk_upper <= entry.ours.tensor_risk_upper

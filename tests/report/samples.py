@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any
 
 from nonvacuous import bounds
@@ -23,6 +24,7 @@ from nonvacuous.records import (
     RescalingRecord,
     RiskRecord,
     SpendRecord,
+    SymmetrySaving,
     TwinRecord,
 )
 
@@ -340,7 +342,48 @@ def posterior() -> Certificate:
     return build()
 
 
-def vacuous(kl_nats: float = 92_140.0) -> Certificate:
+WAYS = (
+    ("fixed scale", "prior scale 1", 9.4),
+    ("fixed scale, rescaled", "prior scale 1, rescaled", 2.6),
+    ("best scale", "best prior scale", 1.31),
+    ("best scale per tensor, rescaled", "best prior scale per tensor, rescaled", 1.07),
+    ("best scale, rescaled", "best prior scale, rescaled", 1.09),
+    ("scale of the scores", "+ scale of the scores", 1.05),
+    ("shift of the scores", "+ shift of the scores", 1.02),
+    ("order of the units", "+ order of the units", 1.0),
+)
+
+
+def rescaling_columns(
+    bound: dict[str, Any], *, failure: float, choices: int, center: str = "zero"
+) -> tuple[RescalingColumn, ...]:
+    """As a post-hoc certificate has them; around the initial weights, those around zero too."""
+    names = {"zero": "zero", "initialization": "initial weights"}
+    ways = [("zero", *way) for way in WAYS[:5]] if center != "zero" else []
+    # Units have an order under a prior that tells them apart.
+    ways += [(center, *way) for way in (WAYS if center == "zero" else WAYS[:-1])]
+    columns = []
+    for number, (around, way, name, factor) in enumerate(ways):
+        certified = number == len(ways) - 1
+        kl_nats = bound["kl_nats"] * (1.0 if certified else factor)
+        charge = math.log(choices) * (0 if "fixed" in way else 6 if "tensor" in way else 1)
+        numbers = {**bound, "kl_nats": kl_nats + charge, "failure": failure}
+        columns.append(
+            RescalingColumn(
+                name=f"around {names[around]}, {name}",
+                center=around,  # type: ignore[arg-type]
+                way=way,  # type: ignore[arg-type]
+                kl_nats=kl_nats,
+                charge_nats=charge,
+                mcallester=bounds.mcallester(**numbers),
+                kl_inverse=bounds.seeger(**numbers, exact_moment=True),
+                certified=certified,
+            )
+        )
+    return tuple(columns)
+
+
+def vacuous(kl_nats: float = 92_140.0, center: str = "zero") -> Certificate:
     """The digits, noise around given weights, a prior at zero with a grid of scales: 1.0."""
     examples, failure = 1_437, 0.05
     errors, trials, choices = 4_112, 200_000, 24
@@ -403,15 +446,21 @@ def vacuous(kl_nats: float = 92_140.0) -> Certificate:
             description="Gaussian around the given weights with scale 0.0316",
             digest=digest("noise"),
         ),
-        complexity=ComplexityRecord(terms=terms(tensors), kl_nats=kl_nats),
-        rescaling=RescalingRecord(
-            kl_before=1.3 * kl_nats,
-            kl_after=kl_nats,
-            log_scales_digest=digest("scales"),
-            columns=(
-                RescalingColumn(name="as given", kl_nats=1.3 * kl_nats, risk_upper=1.0),
-                RescalingColumn(name="rescaled", kl_nats=kl_nats, risk_upper=1.0),
+        complexity=ComplexityRecord(
+            terms=terms({name: (size, 1.05 * nats) for name, (size, nats) in tensors.items()}),
+            symmetries=(
+                SymmetrySaving(
+                    symmetry="translation", place="4.weight", units=10, nats=0.03 * kl_nats
+                ),
+                SymmetrySaving(symmetry="permutation", place="0", units=600, nats=0.02 * kl_nats),
             ),
+            kl_nats=kl_nats,
+        ),
+        rescaling=RescalingRecord(
+            kl_before=1.31 * kl_nats,
+            kl_after=1.05 * kl_nats,
+            log_scales_digest=digest("scales"),
+            columns=rescaling_columns(inputs, failure=0.04, choices=choices, center=center),
         ),
         empirical=RiskRecord(
             errors=errors,
@@ -442,6 +491,11 @@ def vacuous(kl_nats: float = 92_140.0) -> Certificate:
 def hopeless() -> Certificate:
     """A certificate that rules something out, but nothing that a guess would not beat."""
     return vacuous(kl_nats=9_214.0)
+
+
+def post_hoc() -> Certificate:
+    """Noise around given weights and a prior at the initial ones: every column there is."""
+    return vacuous(kl_nats=512.0, center="initialization")
 
 
 def refused() -> Certificate:
@@ -556,7 +610,17 @@ def hostile() -> Certificate:
             kl_after=1.0,
             log_scales_digest=digest("s"),
             columns=tuple(
-                RescalingColumn(name=name, kl_nats=1.0, risk_upper=0.5) for name in HOSTILE
+                RescalingColumn(
+                    name=name,
+                    center="zero",
+                    way="fixed scale" if number else "fixed scale, rescaled",
+                    kl_nats=1.0 + number,
+                    charge_nats=0.0,
+                    mcallester=0.5,
+                    kl_inverse=0.5,
+                    certified=number == 3,
+                )
+                for number, name in enumerate(HOSTILE)
             ),
         ),
         observed=tuple(Observation(name=f"test {n}", errors=1, trials=9) for n in HOSTILE),
@@ -602,6 +666,7 @@ SAMPLES = {
     "posterior": posterior,
     "vacuous": vacuous,
     "hopeless": hopeless,
+    "post_hoc": post_hoc,
     "refused": refused,
     "conditional": conditional,
     "close": close,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
@@ -16,7 +17,7 @@ from nonvacuous.records import (
     SpendRecord,
     TwinRecord,
 )
-from nonvacuous.report import view
+from nonvacuous.report import rescaling, view
 from nonvacuous.report.view import View
 from tests.report import samples
 
@@ -187,15 +188,90 @@ def test_the_command_to_verify_is_exact() -> None:
     assert "'runs/one/certificate.json'" in view_of(certificate).verify_python
 
 
-def test_rescaling_without_columns_still_shows_both_sides() -> None:
+def test_rescaling_without_columns_still_tells_both_sides() -> None:
     record = RescalingRecord(
         kl_before=90.0, kl_after=61.7, log_scales_digest=samples.digest("scales")
     )
-    columns = view_of(samples.build(rescaling=record)).rescaling
-    assert [(column.name, column.nats) for column in columns] == [
-        ("Before rescaling", "90.0"),
-        ("After rescaling", "61.7"),
+    shown = view_of(samples.build(rescaling=record))
+    assert shown.rescaling == ()
+    assert "90.0 nats" in shown.rescaling_story[0] and "61.7 nats" in shown.rescaling_story[0]
+
+
+def test_columns_stand_under_their_prior_and_one_is_certified() -> None:
+    rows = view_of(samples.post_hoc()).rescaling
+    assert [row.heading for row in rows if row.heading] == [
+        "Prior around zero",
+        "Prior around the initial weights",
     ]
+    assert [row.name for row in rows if row.certified] == ["+ shift of the scores"]
+    assert rows[-1].certified
+    # The longest bars are cut: next to them the others would vanish.
+    assert [row.name for row in rows if row.cut] == ["Prior scale 1", "Prior scale 1"]
+    assert all(0 < row.length <= 1 for row in rows)
+
+
+def test_the_story_says_who_earns_what() -> None:
+    certificate = samples.vacuous(kl_nats=1_000.0)
+    found = rescaling.earned(certificate)
+    assert found is not None and found.prior_scale is not None
+    whole = found.before - found.after
+    assert found.prior_scale + found.rescaling + found.symmetries == pytest.approx(whole)
+    charge = math.log(24)
+    assert found.before == 9_400 and found.after == pytest.approx(1_000 + charge)
+    assert found.prior_scale == pytest.approx(9_400 - 1_310 - charge)
+    assert found.rescaling == pytest.approx(220) and found.symmetries == pytest.approx(90)
+    story = " ".join(view_of(certificate).rescaling_story)
+    assert "the complexity would be 9,400 nats. The certificate pays 1,003" in story
+    assert "8,397 nats (89.3%) less" in story
+    assert "Choosing the prior's scale earns 8,087 nats (96.3%)" in story
+    assert "rescaling the network earns 220.0 nats (2.62%)" in story
+    assert "and the order of the units earns 90.0 nats (1.07%)" in story
+    assert "rescaling alone would earn 6,800 nats: most of" in story
+    assert "is not a bound" in story
+    line = rescaling.told(certificate)
+    assert "\n" not in line and "the prior's scale 8,087 nats (96.3%)" in line
+    assert rescaling.told(samples.posterior()) == ""
+
+
+def test_one_prior_scale_for_each_tensor_is_the_priors_doing() -> None:
+    certificate = samples.vacuous(kl_nats=1_000.0)
+    record = certificate.rescaling
+    assert record is not None
+    columns = tuple(
+        column.model_copy(update={"charge_nats": 6 * math.log(24)})
+        if column.way in ("scale of the scores", "shift of the scores", "order of the units")
+        else column
+        for column in record.columns
+    )
+    forged = record.model_copy(update={"columns": columns})
+    found = rescaling.earned(certificate.model_copy(update={"rescaling": forged}))
+    assert found is not None and found.prior_scale is not None
+    each = 6 * math.log(24)
+    assert found.symmetries == pytest.approx(70)
+    assert found.rescaling == pytest.approx(220)
+    assert found.prior_scale == pytest.approx((9_400 - 1_310) + (1_090 - 1_070) - each)
+
+
+def test_a_fixed_scale_leaves_rescaling_and_symmetries() -> None:
+    certificate = samples.vacuous(kl_nats=1_000.0)
+    record = certificate.rescaling
+    assert record is not None
+    columns = tuple(column for column in record.columns if not column.way.startswith("best"))
+    forged = record.model_copy(update={"columns": columns})
+    changed = certificate.model_copy(update={"rescaling": forged})
+    found = rescaling.earned(changed)
+    assert found is not None and found.prior_scale is None
+    assert found.rescaling == pytest.approx(6_800)
+    assert "choosing" not in " ".join(rescaling.story(changed)).lower()
+
+
+def test_the_sum_over_tensors_says_what_symmetries_take_off_it() -> None:
+    shown = view_of(samples.vacuous(kl_nats=1_000.0))
+    assert shown.layers_total == (
+        "1,050 nats in all. Forgetting symmetries takes 30.0 for the shift of the scores and 20.0 "
+        "for the order of the units off it"
+    )
+    assert view_of(samples.posterior()).layers_total == "61.7 nats in all"
 
 
 def test_a_certificate_needs_no_comparison() -> None:

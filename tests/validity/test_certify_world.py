@@ -157,6 +157,56 @@ def test_post_hoc_certificates_keep_their_promise(memory: Path) -> None:
     assert_at_most(count_false(claim, 300), 300, 0.2)
 
 
+def two_layers(seed: int) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+
+
+def sampled_risk(folder: Path, world: int, draws: int = 200, points: int = 4000) -> float:
+    """The risk of a posterior over two layers, by fresh examples: no formula is known."""
+    fresh = draw_world(10_000 + world, points)
+    posterior = nv.DiagonalGaussian.load(folder / "posterior.safetensors")
+    generator = torch.Generator().manual_seed(54321)
+    w = {
+        name: mean + posterior.scales[name] * torch.randn(draws, *mean.shape, generator=generator)
+        for name, mean in posterior.means.items()
+    }
+    hidden = torch.relu(
+        torch.einsum("dhi,ni->dnh", w["0.weight"], fresh.inputs) + w["0.bias"][:, None]
+    )
+    scores = torch.einsum("dch,dnh->dnc", w["2.weight"], hidden) + w["2.bias"][:, None]
+    return float((scores.argmax(2) != fresh.labels).double().mean())
+
+
+@pytest.mark.slow
+def test_certificates_that_forget_symmetries_keep_their_promise(memory: Path) -> None:
+    grid = nv.priors.ScaleGrid((0.3, 1.0))
+    used = set()
+
+    def claim(world: int) -> tuple[float, float]:
+        folder = memory / f"w{world}" / "run"
+        examples = draw_world(world, 60)
+        trained = train(two_layers(world), examples, epochs=3, batch_size=20, learning_rate=0.2)
+        certificate = nv.certify(
+            trained.module,
+            examples,
+            prior=nv.priors.zero_mean(grid=grid),
+            posterior_scales=nv.priors.ScaleGrid((0.05, 0.2)),
+            confidence=0.6,
+            seed=world,
+            trials=500,
+            twin=False,
+            folder=folder,
+        )
+        assert certificate.status == "valid", str(certificate)
+        assert certificate.complexity is not None
+        used.update(saving.symmetry for saving in certificate.complexity.symmetries)
+        return certificate.risk_upper, sampled_risk(folder, world)
+
+    assert_at_most(count_false(claim, 60), 60, 0.4)
+    assert used == {"translation", "permutation"}
+
+
 def held_out(world: int, *, peek: bool) -> tuple[float, float]:
     """A plain test certificate; with ``peek`` the network was chosen on its own test examples."""
     examples = draw_world(world, 50)

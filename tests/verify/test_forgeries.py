@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from nonvacuous.audit.arithmetic import recompute_bound
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification.columns import accounting_of, bounds_of
 from nonvacuous.errors import InvalidCertificate
-from nonvacuous.records import KlTerm, LossRecord, RescalingColumn, RescalingRecord
+from nonvacuous.records import (
+    KlTerm,
+    LossRecord,
+    RescalingColumn,
+    RescalingRecord,
+    SymmetrySaving,
+)
 from nonvacuous.verify import verify
 from tests.audit import worlds
 
@@ -223,21 +231,111 @@ def recounted(genuine: Certificate, *, errors: int) -> Certificate:
     return resealed(made, statement=statement_of(made))
 
 
+def with_columns(genuine: Certificate) -> Certificate:
+    """The certificate with an honest record of a rescaling: one comparison, one certified."""
+    assert genuine.complexity is not None
+    accounting = accounting_of(genuine.bound, genuine.budget)
+    nats, choices = genuine.complexity.kl_nats, 4
+    columns = []
+    ways = (("best scale", 2 * nats, False), ("best scale, rescaled", nats, True))
+    for way, kl_nats, certified in ways:
+        draft = RescalingColumn(
+            name=f"around zero, {way}",
+            center="zero",
+            way=way,  # type: ignore[arg-type]
+            kl_nats=kl_nats,
+            charge_nats=math.nextafter(math.log(choices), math.inf),
+            mcallester=1.0,
+            kl_inverse=1.0,
+            certified=certified,
+        )
+        mcallester, kl_inverse = bounds_of(draft, accounting)
+        shown = genuine.risk_upper if certified else kl_inverse
+        update = {"mcallester": mcallester, "kl_inverse": shown}
+        columns.append(draft.model_copy(update=update))
+    record = RescalingRecord(
+        kl_before=2 * nats, kl_after=nats, log_scales_digest="0" * 64, columns=tuple(columns)
+    )
+    return resealed(genuine, rescaling=record)
+
+
 def test_rescaling_columns_follow_from_their_kl(run: Path) -> None:
+    honest = with_columns(Certificate.load(run / "certificate.json"))
+    assert verify(honest).passed, str(verify(honest))
+    record = honest.rescaling
+    assert record is not None
+    worse = record.model_copy(update={"kl_after": 3 * record.kl_after})
+    assert failed_fields(verify(resealed(honest, rescaling=worse))) == ["rescaling.kl_after"]
+    for position in (0, 1):
+        for field, value in (
+            ("mcallester", 0.01),
+            ("kl_inverse", 0.01),
+            ("kl_nats", 0.5),
+            ("charge_nats", 0.0),
+            ("certified", position == 0),
+        ):
+            columns = list(record.columns)
+            columns[position] = columns[position].model_copy(update={field: value})
+            if field == "certified":
+                # Exactly one: the record itself refuses none and two.
+                with pytest.raises(ValidationError, match="marked as certified"):
+                    RescalingRecord(**{**dict(record), "columns": tuple(columns)})
+                continue
+            forged = record.model_copy(update={"columns": tuple(columns)})
+            failed = failed_fields(verify(resealed(honest, rescaling=forged)))
+            assert failed, (position, field)
+            assert failed[0].startswith(f"rescaling.columns.{position}."), failed
+
+
+def test_the_certified_column_is_the_certificates_own(run: Path) -> None:
+    """A flattering comparison that is marked as certified, with bounds that follow from it."""
+    honest = with_columns(Certificate.load(run / "certificate.json"))
+    record = honest.rescaling
+    assert record is not None
+    accounting = accounting_of(honest.bound, honest.budget)
+    less = record.columns[1].model_copy(update={"kl_nats": 0.5 * record.kl_after})
+    mcallester, _ = bounds_of(less, accounting)
+    less = less.model_copy(update={"mcallester": mcallester})
+    forged = record.model_copy(update={"columns": (record.columns[0], less)})
+    failed = failed_fields(verify(resealed(honest, rescaling=forged)))
+    assert failed == ["rescaling.columns.1.kl_nats"]
+
+
+def test_savings_that_no_network_has(run: Path) -> None:
     genuine = Certificate.load(run / "certificate.json")
     assert genuine.complexity is not None
-    nats = genuine.complexity.kl_nats
-    inputs = {**genuine.bound.inputs, "kl_nats": 2 * nats}
-    before = recompute_bound(genuine.bound.model_copy(update={"inputs": inputs}))
-    column = RescalingColumn(name="before rescaling", kl_nats=2 * nats, risk_upper=before)
-    record = RescalingRecord(
-        kl_before=2 * nats, kl_after=nats, log_scales_digest="0" * 64, columns=(column,)
-    )
-    assert verify(resealed(genuine, rescaling=record)).passed
-    worse = record.model_copy(update={"kl_after": 3 * nats})
-    assert failed_fields(verify(resealed(genuine, rescaling=worse))) == ["rescaling.kl_after"]
-    flattering = column.model_copy(update={"risk_upper": 0.01})
-    wrong = record.model_copy(update={"columns": (flattering,)})
-    assert failed_fields(verify(resealed(genuine, rescaling=wrong))) == [
-        "rescaling.columns.0.risk_upper"
+    term = max(genuine.complexity.terms, key=lambda term: term.nats)
+    for saving in (
+        SymmetrySaving(symmetry="permutation", place="0", units=4, nats=math.lgamma(5) + 1e-6),
+        SymmetrySaving(symmetry="translation", place="nowhere", units=3, nats=1e-3),
+        SymmetrySaving(symmetry="translation", place=term.tensor, units=3, nats=term.nats + 0.01),
+    ):
+        forged = priced(genuine, symmetries=(saving,))
+        assert failed_fields(verify(forged)) == ["complexity.symmetries"], saving
+
+
+def test_a_saving_that_is_only_claimed(run: Path) -> None:
+    """Possible for some network, but not for this one: it takes the network to see."""
+    genuine = Certificate.load(run / "certificate.json")
+    saving = SymmetrySaving(symmetry="permutation", place="layers.0", units=8, nats=2.0)
+    forged = priced(genuine, symmetries=(saving,))
+    forged.save(run / "certificate.json")
+    alone = verify(run)
+    assert alone.passed
+    skipped = [f for f in alone.unchecked if f.field == "complexity.symmetries"]
+    assert skipped and "not at hand" in skipped[0].detail
+    assert failed_fields(verify(run, data=worlds.examples(), trials=200)) == [
+        "complexity.symmetries"
     ]
+
+
+def priced(genuine: Certificate, *, symmetries: tuple[SymmetrySaving, ...]) -> Certificate:
+    """The certificate that these savings would give, consistent in itself."""
+    from nonvacuous.audit.arithmetic import complexity_nats, statement_of
+
+    assert genuine.complexity is not None
+    nats = complexity_nats(genuine.complexity.terms, symmetries)
+    bound = genuine.bound.model_copy(update={"inputs": {**genuine.bound.inputs, "kl_nats": nats}})
+    complexity = genuine.complexity.model_copy(update={"symmetries": symmetries, "kl_nats": nats})
+    draft = resealed(genuine, complexity=complexity, bound=bound, risk_upper=recompute_bound(bound))
+    return resealed(draft, statement=statement_of(draft))

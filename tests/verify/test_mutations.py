@@ -54,6 +54,7 @@ KINDS_OF_DAMAGE = (flip_bit, change_digit, delete_bytes, insert_bytes, truncate)
     "kind",
     [
         "stochastic",
+        pytest.param("post-hoc", marks=pytest.mark.slow),
         pytest.param("drawn", marks=pytest.mark.slow),
         pytest.param("holdout", marks=pytest.mark.slow),
     ],
@@ -128,8 +129,11 @@ def leaves(node: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | i
     return found
 
 
-def test_strange_values_anywhere_are_findings_and_never_tracebacks(tmp_path: Path) -> None:
-    make_run(tmp_path)
+@pytest.mark.parametrize("kind", ["stochastic", "post-hoc"])
+def test_strange_values_anywhere_are_findings_and_never_tracebacks(
+    tmp_path: Path, kind: str
+) -> None:
+    make_run(tmp_path, kind)
     path = tmp_path / "certificate.json"
     original = json.loads(path.read_text(encoding="utf-8"))
     dice = random.Random(7)

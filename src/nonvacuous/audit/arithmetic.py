@@ -17,12 +17,14 @@ from nonvacuous.bounds import holdout, sampling, sampling_bounded
 from nonvacuous.bounds.rounding import up
 from nonvacuous.certificate import PREDICTORS, Certificate, status_of
 from nonvacuous.errors import BadInput
-from nonvacuous.records import Assumption, BudgetRecord, KlTerm, SpendRecord
+from nonvacuous.records import Assumption, BudgetRecord, KlTerm, SpendRecord, SymmetrySaving
+from nonvacuous.rescaling.accounting import remaining_nats
 
 __all__ = [
     "BOUND_LINE",
     "SAMPLING_LINE",
     "bound_record",
+    "complexity_nats",
     "counts_of",
     "line",
     "recompute_bound",
@@ -63,6 +65,22 @@ def total_nats(terms: Iterable[KlTerm | float] | Mapping[str, float]) -> float:
     values = terms.values() if isinstance(terms, Mapping) else terms
     total = math.fsum(term.nats if isinstance(term, KlTerm) else term for term in values)
     return math.nextafter(total, math.inf) if total > 0.0 else 0.0
+
+
+def complexity_nats(
+    terms: Iterable[KlTerm | float] | Mapping[str, float],
+    symmetries: Iterable[SymmetrySaving] = (),
+) -> float:
+    """What goes into the bound: the KL over all tensors less what symmetries save, rounded up.
+
+    Savings that leave less than nothing exclude one another, and raise.
+
+    >>> complexity_nats([2.0, 3.0]) == total_nats([2.0, 3.0])
+    True
+    """
+    savings = tuple(saving.nats for saving in symmetries)
+    total = total_nats(terms)
+    return remaining_nats(total, *savings) if savings else total
 
 
 def line(budget: BudgetRecord, name: str) -> SpendRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -10,33 +11,36 @@ from torch import nn
 from nonvacuous import audit
 from nonvacuous.audit.arithmetic import (
     bound_record,
+    complexity_nats,
     recompute_bound,
     statement,
-    total_nats,
 )
 from nonvacuous.audit.digests import array_digest, example_set, fixed_tensors, tensors_digest
-from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.evidence import Evidence, Search
+from nonvacuous.audit.symmetries import captured, symmetry_savings
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.candidate import Candidate, RescalingFacts
+from nonvacuous.certification.columns import column_records
 from nonvacuous.certification.counting import count_errors
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import measure_drawn, measure_stochastic, open_budget
 from nonvacuous.certification.versions import software
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import Unsupported
 from nonvacuous.records import (
-    BoundRecord,
     BudgetRecord,
+    ComplexityRecord,
     DataRecord,
     DistributionRecord,
     KlTerm,
     LossRecord,
     ModelRecord,
     Observation,
-    RescalingColumn,
     RescalingRecord,
     RiskRecord,
+    SymmetrySaving,
     TwinRecord,
 )
 from nonvacuous.risk import estimate_risk, zero_one
@@ -46,13 +50,9 @@ from nonvacuous.seeds import derived_seed
 def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) -> Certificate:
     """A certificate for the posterior, or for one network drawn from it."""
     posterior_digest = candidate.posterior.digest()
-    terms = tuple(
-        KlTerm(tensor=name, size=candidate.posterior.means[name].numel(), nats=nats)
-        for name, nats in candidate.posterior.kl_to(candidate.prior).items()
-    )
-    kl_nats = total_nats(terms)
+    complexity = _complexity(job, candidate)
     measure = measure_drawn if job.predictor == "drawn" else measure_stochastic
-    measured = measure(job, candidate, posterior_digest, terms, kl_nats)
+    measured = measure(job, candidate, posterior_digest, complexity)
     data = _data_record(job.examples, candidate.split)
     evidence = Evidence(
         mode=job.mode,
@@ -68,7 +68,7 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
         seed=job.seed,
         evaluation_transform=_preprocessing(job.examples),
         risk_transform=_preprocessing(job.examples),
-        searches=candidate.searches,
+        searches=(*candidate.searches, *_symmetry_search(job)),
         prior=candidate.prior,
         posterior=candidate.posterior,
         complexity=measured.complexity,
@@ -104,6 +104,25 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
             description=candidate.posterior_description, digest=posterior_digest
         ),
         rescaling=candidate.rescaling,
+    )
+
+
+def _complexity(job: Job, candidate: Candidate) -> ComplexityRecord:
+    """The KL by tensor, less what symmetries save where they were asked for and apply."""
+    posterior, prior = candidate.posterior, candidate.prior
+    terms = tuple(
+        KlTerm(tensor=name, size=posterior.means[name].numel(), nats=nats)
+        for name, nats in posterior.kl_to(prior).items()
+    )
+    savings: tuple[SymmetrySaving, ...] = ()
+    if job.quotients:
+        with contextlib.suppress(Unsupported):  # no graph, no symmetry that is known
+            graph = candidate.graph or captured(candidate.module, job.examples.inputs)
+            savings = symmetry_savings(
+                graph, posterior, prior, loss=job.loss.name, which=job.quotients
+            )
+    return ComplexityRecord(
+        terms=terms, symmetries=savings, kl_nats=complexity_nats(terms, savings)
     )
 
 
@@ -147,6 +166,14 @@ def holdout_certificate(job: Job, module: nn.Module, split: Split) -> Certificat
         data=data,
     )
     return _seal(job, evidence, data=data, module=module, twin=None, prior=None, posterior=None)
+
+
+def _symmetry_search(job: Job) -> tuple[Search, ...]:
+    """Which symmetries to forget, and of which layers, is a choice of posterior."""
+    if not job.quotients:
+        return ()
+    reason = "the bound holds for all posteriors at once, the averaged ones included"
+    return (Search("posterior symmetries", 2 ** len(job.quotients), charge="free", reason=reason),)
 
 
 def _budget_record(budget: ConfidenceBudget) -> BudgetRecord:
@@ -200,21 +227,19 @@ def _observations(
     return tuple(observed)
 
 
-def _rescaling_record(facts: RescalingFacts, bound: BoundRecord) -> RescalingRecord:
-    """Each way of accounting with the number that it would have given, all else equal."""
-    columns = []
-    for name, kl_nats in facts.columns:
-        if "kl_nats" in bound.inputs:
-            changed = BoundRecord(
-                name=bound.name, theorem=bound.theorem, inputs={**bound.inputs, "kl_nats": kl_nats}
-            )
-            value = recompute_bound(changed)
-            columns.append(RescalingColumn(name=name, kl_nats=kl_nats, risk_upper=value))
+def _rescaling_record(facts: RescalingFacts, evidence: Evidence) -> RescalingRecord:
+    assert evidence.complexity is not None and evidence.risk_upper is not None
     return RescalingRecord(
         kl_before=facts.kl_before,
         kl_after=facts.kl_after,
         log_scales_digest=array_digest(facts.log_scales),
-        columns=tuple(columns),
+        columns=column_records(
+            facts,
+            evidence.complexity,
+            evidence.bound,
+            evidence.budget,
+            risk_upper=evidence.risk_upper,
+        ),
     )
 
 
@@ -259,7 +284,7 @@ def _seal(
         prior=prior,
         posterior=posterior,
         complexity=evidence.complexity,
-        rescaling=None if rescaling is None else _rescaling_record(rescaling, evidence.bound),
+        rescaling=None if rescaling is None else _rescaling_record(rescaling, evidence),
         empirical=evidence.risk,
         held_out_twin=twin,
         observed=_observations(job, module, evidence.split, evidence.posterior),

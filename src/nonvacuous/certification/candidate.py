@@ -13,21 +13,28 @@ from torch import Tensor, nn
 from nonvacuous.audit.evidence import Search
 from nonvacuous.data import Split
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.networks import LayerGraph
+from nonvacuous.rescaling.columns import Accounted, Center, Way
 
 
 @dataclass(frozen=True, eq=False)
 class RescalingFacts:
     """What moving along the orbit did: the scales, and the KL under other ways of accounting.
 
-    kl_before   the KL in the gauge the weights were given in, with its own best prior scale
-    kl_after    the KL of the posterior that is certified
-    columns     (name, KL) for comparison
+    kl_before      the KL in the gauge the weights were given in, with its own best prior scale
+    kl_after       the KL of the posterior that is certified
+    columns        the same randomized network accounted for in other ways, for comparison
+    center, way    where the certified posterior stands among them
+    charge_nats    what the choice of the certified prior's scale costs
     """
 
     log_scales: np.ndarray
     kl_before: float
     kl_after: float
-    columns: tuple[tuple[str, float], ...]
+    columns: tuple[Accounted, ...]
+    center: Center
+    way: Way
+    charge_nats: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +50,7 @@ class Candidate:
     saw_digest     what the prior itself records about the examples it saw
     searches       what was chosen by looking at the bound examples
     draws          (purpose, seed) of every random stream used so far
+    graph          the network as a graph, if it was captured on the way
     """
 
     module: nn.Module
@@ -59,6 +67,7 @@ class Candidate:
     start: nn.Module | None = None
     saw_digest: str | None = None
     rescaling: RescalingFacts | None = None
+    graph: LayerGraph | None = None
 
 
 def frozen_copy(module: nn.Module, device: torch.device | None = None) -> nn.Module:

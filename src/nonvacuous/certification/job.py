@@ -32,3 +32,5 @@ class Job:
     folder: RunFolder
     progress: Progress | None
     pretrained: bool
+    #: Symmetries to forget in the KL, see :mod:`nonvacuous.audit.symmetries`.
+    quotients: tuple[str, ...] = ()

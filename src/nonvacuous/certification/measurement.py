@@ -14,7 +14,7 @@ from nonvacuous.certification.candidate import Candidate, with_weights
 from nonvacuous.certification.counting import summed_loss
 from nonvacuous.certification.job import Job
 from nonvacuous.distributions.storage import save_tensors
-from nonvacuous.records import BoundRecord, ComplexityRecord, KlTerm, RiskRecord
+from nonvacuous.records import BoundRecord, ComplexityRecord, RiskRecord
 from nonvacuous.risk import estimate_risk
 
 #: The part of the failure probability that pays for Monte Carlo where there is any.
@@ -38,8 +38,7 @@ def measure_stochastic(
     job: Job,
     candidate: Candidate,
     posterior_digest: str,
-    terms: tuple[KlTerm, ...],
-    kl_nats: float,
+    complexity: ComplexityRecord,
 ) -> Measured:
     budget = open_budget(job)
     sampling_failure = budget.spend(
@@ -77,12 +76,12 @@ def measure_stochastic(
         bound=bound_record(
             "seeger",
             empirical_risk=risk.risk_upper,
-            kl_nats=kl_nats,
+            kl_nats=complexity.kl_nats,
             examples=len(candidate.split.bound),
             failure=share,
             exact_moment=True,
         ),
-        complexity=ComplexityRecord(terms=terms, kl_nats=kl_nats),
+        complexity=complexity,
         draws=(("sampling", seed),),
         measured_predictor="stochastic",
     )
@@ -92,8 +91,7 @@ def measure_drawn(
     job: Job,
     candidate: Candidate,
     posterior_digest: str,
-    terms: tuple[KlTerm, ...],
-    kl_nats: float,
+    complexity: ComplexityRecord,
 ) -> Measured:
     budget = open_budget(job)
     share = _pay_bound(budget, candidate)
@@ -127,7 +125,7 @@ def measure_drawn(
             failure=share,
             exact_moment=True,
         ),
-        complexity=ComplexityRecord(terms=terms, kl_nats=kl_nats, log_density_ratio=ratio),
+        complexity=complexity.model_copy(update={"log_density_ratio": ratio}),
         draws=(("sampling", seed),),
         measured_predictor="drawn",
         drawn=weights,

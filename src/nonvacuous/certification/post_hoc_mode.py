@@ -19,12 +19,12 @@ from nonvacuous.certification.candidate import (
     frozen_copy,
     with_weights,
 )
+from nonvacuous.certification.columns import center_of, certified_way, comparison_columns
 from nonvacuous.certification.gauge import Gauge, Rescaled, best_in_orbit, find_gauge
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
-from nonvacuous.rescaling import rescale
 from nonvacuous.risk import Loss, estimate_risk
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import Progress
@@ -78,7 +78,7 @@ def post_hoc_candidate(
             progress("noise", tried + 1, len(posterior_scales), message)
     assert best is not None
     _, scale, found = best
-    facts = _facts(gauge, module, prior, scale, found)
+    facts = _facts(gauge, module, prior, found)
     where = "around the given weights" if facts is None else "around the weights, rescaled,"
     return Candidate(
         module=with_weights(module, found.posterior.means),
@@ -97,6 +97,7 @@ def post_hoc_candidate(
         searches=_searches(prior, module, posterior_scales, facts),
         draws=(("posterior scale search", search_seed),),
         rescaling=facts,
+        graph=gauge.graph if isinstance(gauge, Gauge) else None,
     )
 
 
@@ -109,23 +110,29 @@ def _in_gauge(gauge: Gauge | str, module: nn.Module, prior: Prior, scale: float)
 
 
 def _facts(
-    gauge: Gauge | str, module: nn.Module, prior: Prior, scale: float, found: Rescaled
+    gauge: Gauge | str, module: nn.Module, prior: Prior, found: Rescaled
 ) -> RescalingFacts | None:
-    """The same noise accounted for in other ways: how much is the prior scale's doing?"""
+    """The same randomized network accounted for in other ways: who earns the improvement?"""
     if not isinstance(gauge, Gauge):
         return None
-    given = DiagonalGaussian.around(module, scale=scale)
-    before = given.kl_nats(prior.choose(module, given).distribution)
-    columns = []
-    if len(prior.grid) > 1 and not prior.per_tensor:
-        wide = prior.at(module, prior.grid.scales[-1])
-        moved = rescale(given, wide, gauge.groups)
-        columns += [
-            (f"prior scale {prior.grid.scales[-1]:g}, as given", moved.kl_before),
-            (f"prior scale {prior.grid.scales[-1]:g}, rescaled", moved.kl_after),
-        ]
-    columns += [("best prior scale, as given", before), ("both", found.kl_nats)]
-    return RescalingFacts(found.log_scales, before, found.kl_nats, tuple(columns))
+    compared = comparison_columns(
+        found.posterior,
+        gauge.hidden,
+        gauge.groups,
+        found.log_scales,
+        center=center_of(prior.kind),
+        means=found.prior.means,
+        grid=prior.grid,
+    )
+    return RescalingFacts(
+        log_scales=found.log_scales,
+        kl_before=compared.before(center_of(prior.kind), per_tensor=prior.per_tensor),
+        kl_after=found.kl_nats,
+        columns=compared.columns,
+        center=center_of(prior.kind),
+        way=certified_way(gauge.hidden, gauge.groups, prior.grid, per_tensor=prior.per_tensor),
+        charge_nats=prior.charge_nats(module),
+    )
 
 
 def _searches(

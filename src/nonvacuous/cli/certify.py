@@ -40,6 +40,8 @@ def certify(
     trials: Annotated[WholeNumber, _PROMISE] = TRIALS,
     attempts: Annotated[WholeNumber, _PROMISE] = 1,
     rescaling: Annotated[bool, _PROMISE] = True,
+    translation: Annotated[bool, _PROMISE] = True,
+    permutation: Annotated[bool, _PROMISE] = True,
     twin: Annotated[bool, _PROMISE] = True,
     max_risk: Annotated[float | None, _PROMISE] = None,
     objective: Annotated[
@@ -112,6 +114,12 @@ def certify(
     rescaling
         For --mode post-hoc: move the posterior along the network's rescaling symmetries to where
         it is cheapest, so that the certificate does not depend on how the weights were scaled.
+    translation
+        For --mode post-hoc: forget a common shift of all scores in the complexity. No prediction
+        depends on it, and it is free.
+    permutation
+        For --mode post-hoc: forget the order of a layer's units in the complexity, where the prior
+        does not tell them apart (--prior zero-mean). No prediction depends on it, and it is free.
     twin
         Also say what a plain held-out test promises on the same data.
     max_risk
@@ -192,6 +200,8 @@ def certify(
         trials=trials,
         attempts=attempts,
         rescaling=rescaling,
+        translation=translation,
+        permutation=permutation,
         twin=twin,
         max_risk=max_risk,
         recipe=Recipe(

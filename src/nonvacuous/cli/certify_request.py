@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Literal
 
 from nonvacuous.certification.recipe import Recipe
 from nonvacuous.cli.exits import UsageError
@@ -37,6 +38,8 @@ class Request:
     trials: int
     attempts: int
     rescaling: bool
+    translation: bool
+    permutation: bool
     twin: bool
     max_risk: float | None
     recipe: Recipe
@@ -49,6 +52,15 @@ class Request:
     report: bool
     tensorboard: Path | None
     json: bool
+
+    @property
+    def quotients(self) -> tuple[Literal["translation", "permutation"], ...] | None:
+        """The symmetries to forget; None leaves it to the mode and the predictor."""
+        if self.translation and self.permutation:
+            return None
+        if self.translation:
+            return ("translation",)
+        return ("permutation",) if self.permutation else ()
 
     def check(self) -> None:
         """Raise a usage error where flags contradict one another or would change nothing."""
@@ -83,6 +95,8 @@ class Request:
             ("--prior-scale", bool(self.prior_scales), ("posterior", "post-hoc")),
             ("--prior-fraction", self.prior_fraction != PRIOR_FRACTION, ("posterior",)),
             ("--no-rescaling", not self.rescaling, ("post-hoc",)),
+            ("--no-translation", not self.translation, ("post-hoc",)),
+            ("--no-permutation", not self.permutation, ("post-hoc",)),
             ("--tensorboard", self.tensorboard is not None, ("posterior",)),
             ("--trials", self.trials != TRIALS, ("posterior", "post-hoc")),
             (
@@ -108,6 +122,11 @@ class Request:
             raise UsageError("--pretrained speaks of --weights FILE.safetensors: give them too.")
 
     def _check_post_hoc(self) -> None:
+        if self.predictor == "drawn" and self.quotients is not None:
+            raise UsageError(
+                "--no-translation and --no-permutation would change nothing with --predictor "
+                "drawn: one network pays for its own weights, not for a KL. Leave them out."
+            )
         if self.prior is None and self.initial is None:
             raise UsageError(
                 "--mode post-hoc measures how far the weights have come from a prior that has not "

@@ -37,6 +37,7 @@ from nonvacuous.data import NAMES, Dataset, Examples
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, zero_mean
 from nonvacuous.errors import BadInput
+from nonvacuous.report import rescaling
 from nonvacuous.report.terminal import printable
 from nonvacuous.risk.memory import is_out_of_memory
 
@@ -79,6 +80,7 @@ def run(request: Request) -> int:
                 attempts=request.attempts,
                 pretrained=request.pretrained,
                 rescaling=request.rescaling,
+                quotients=request.quotients,
                 twin=request.twin,
                 architecture=spec,
                 source=request.data,
@@ -199,6 +201,9 @@ def _tell(certificate: Certificate, folder: Path, request: Request, *, was_finis
     console = narration_console()
     if was_finished:
         console.print("This run was finished before: nothing was computed again.", soft_wrap=True)
+    saved = rescaling.told(certificate)
+    if saved:
+        console.print(printable(saved), soft_wrap=True)
     console.print(f"Run folder: {printable(str(folder))}", soft_wrap=True)
     if request.report:
         page = write_page(certificate, folder)

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from nonvacuous.bounds import sampling, seeger
+from nonvacuous.audit.arithmetic import recompute_bound, total_nats
+from nonvacuous.bounds import sampling
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.recipe import PlainRecipe, Recipe
 from nonvacuous.certify import certify
@@ -25,7 +26,7 @@ from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.rescaling_columns import Accounting, all_columns, quotient_nats
+from nonvacuous.experiments.rescaling_columns import all_columns
 from nonvacuous.experiments.rescaling_results import (
     FigureResult,
     NetworkResult,
@@ -35,8 +36,9 @@ from nonvacuous.experiments.rescaling_results import (
 from nonvacuous.experiments.rescaling_settings import RescalingSettings, network_name
 from nonvacuous.files import write_atomically
 from nonvacuous.models import build
-from nonvacuous.networks import LayerGraph, ScaleGroups, capture, scale_groups
+from nonvacuous.networks import ScaleGroups, capture, scale_groups
 from nonvacuous.rescaling import rescale
+from nonvacuous.rescaling.columns import Accounting
 from nonvacuous.risk import RiskEstimate, estimate_risk
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import Progress, Trained, train
@@ -162,7 +164,7 @@ class _Work:
             examples=len(self.bound_part),
             train_errors=errors,
             paper=self._paper(trained, groups, risks[self.settings.paper_posterior_scale]),
-            ours=self._certified(trained, grid, graph, groups, force=force),
+            ours=self._certified(trained, grid, force=force),
             columns=columns,
             is_published_data=self.settings.data == "mnist",
         )
@@ -243,15 +245,7 @@ class _Work:
             rescaled=observed + math.sqrt(found.kl_after / twice),
         )
 
-    def _certified(
-        self,
-        module: nn.Module,
-        grid: ScaleGrid,
-        graph: LayerGraph,
-        groups: ScaleGroups,
-        *,
-        force: bool,
-    ) -> OurSetting:
+    def _certified(self, module: nn.Module, grid: ScaleGrid, *, force: bool) -> OurSetting:
         settings = self.settings
         folder = self.folder / "certificates" / self.name
         certificate = certify(
@@ -283,35 +277,24 @@ class _Work:
             force=force,
             progress=self._training_progress(),
         )
-        return self._ours(certificate, folder, graph, groups)
+        return self._ours(certificate, folder)
 
-    def _ours(
-        self, certificate: Certificate, folder: Path, graph: LayerGraph, groups: ScaleGroups
-    ) -> OurSetting:
+    def _ours(self, certificate: Certificate, folder: Path) -> OurSetting:
         complexity, posterior = certificate.complexity, certificate.posterior
         assert complexity is not None and posterior is not None
         assert certificate.empirical.errors is not None
-        quotient = quotient_nats(
-            DiagonalGaussian.load(folder / "posterior.safetensors"),
-            DiagonalGaussian.load(folder / "prior.safetensors"),
-            graph,
-            groups,
-            np.zeros(groups.size),
-        )
-        inputs = certificate.bound.inputs
+        tensors = total_nats(complexity.terms)
         twin = certificate.held_out_twin
         tested = [entry for entry in certificate.observed if "test" in entry.name]
         return OurSetting(
             risk_upper=certificate.risk_upper,
             kl_nats=complexity.kl_nats,
-            quotient_risk_upper=seeger(
-                empirical_risk=inputs["empirical_risk"],
-                kl_nats=quotient,
-                examples=int(inputs["examples"]),
-                failure=inputs["failure"],
-                exact_moment=True,
+            tensor_risk_upper=recompute_bound(
+                certificate.bound.model_copy(
+                    update={"inputs": {**certificate.bound.inputs, "kl_nats": tensors}}
+                )
             ),
-            quotient_kl_nats=quotient,
+            tensor_kl_nats=tensors,
             empirical_errors=certificate.empirical.errors,
             trials=certificate.empirical.trials,
             status=certificate.status,

@@ -41,15 +41,15 @@ class PaperSetting:
 class OurSetting:
     """An audited certificate for the same weights, with a prior at their initial values.
 
-    quotient_kl_nats, quotient_risk_upper
-                    the same certificate when the scale and shift of the scores are forgotten too
+    tensor_kl_nats, tensor_risk_upper
+                    the same without forgetting the shift of the scores
     certificate     where the certificate lies, from the folder of the figure
     """
 
     risk_upper: float
     kl_nats: float
-    quotient_risk_upper: float
-    quotient_kl_nats: float
+    tensor_risk_upper: float
+    tensor_kl_nats: float
     empirical_errors: int
     trials: int
     status: str

@@ -1,12 +1,15 @@
-"""The drawings of a report: the scale from 0 to 100%, and the course of training."""
+"""The drawings of a report: the scale, the columns of a rescaling, the course of training."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from nonvacuous.report.curves import Curve
+from nonvacuous.report.rescaling import Row
 from nonvacuous.report.svg import Sheet, plain_settings
 from nonvacuous.report.view import Mark, View
 from nonvacuous.report.wording import shortened
@@ -223,6 +226,81 @@ def _ticks(limit: float, parts: int) -> list[float]:
 
 def _is_round(step: float) -> bool:
     return len(f"{step:.3g}".replace(".", "").replace("e", "").strip("0-")) <= 2
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How the columns are laid out: names beside their bars, or above them on a telephone."""
+
+    width: float
+    step: float
+    head: float
+    left: float
+    right: float
+    bar: float
+    above: bool = False
+
+
+_LAYOUTS = {
+    "wide": _Layout(width=1000.0, step=27.0, head=36.0, left=352.0, right=802.0, bar=16.0),
+    "narrow": _Layout(
+        width=360.0, step=44.0, head=34.0, left=0.0, right=286.0, bar=16.0, above=True
+    ),
+    "paper": _Layout(width=620.0, step=17.5, head=25.0, left=262.0, right=484.0, bar=11.0),
+}
+
+
+@plain_settings()
+def columns(rows: Sequence[Row], *, layout: str = "wide") -> str:
+    """The complexity accounted for in every way: one bar each, the certified one marked.
+
+    ``layout`` is "wide", "narrow" for the width of a telephone, or "paper".
+    """
+    place = _LAYOUTS[layout]
+    height = 22.0 + sum(place.step + (place.head if row.heading else 0.0) for row in rows)
+    sheet = Sheet(place.width, height)
+    y = 4.0
+    if not place.above:
+        sheet.text(place.width, y + 8, "Bound (kl-inverse)", color="muted", size=12, anchor="right")
+        sheet.text(place.left, y + 8, "Nats, KL and charge", color="muted", size=12, anchor="left")
+    for row in rows:
+        if row.heading:
+            y += place.head
+            sheet.text(0.0, y - 6, row.heading, size=13.5, bold=True, anchor="left")
+        _column(sheet, row, place, y)
+        y += place.step
+    words = "; ".join(
+        f"{row.name} {row.total} nats" + (" (certified)" if row.certified else "") for row in rows
+    )
+    return sheet.finish(
+        name=f"columns-{layout}",
+        title="The complexity accounted for in every way",
+        description=f"{words}.",
+    )
+
+
+def _column(sheet: Sheet, row: Row, place: _Layout, y: float) -> None:
+    left, end = place.left, place.left + (place.right - place.left) * row.length
+    top = y + (22.0 if place.above else (place.step - place.bar) / 2)
+    bottom = top + place.bar
+    base = bottom - (place.bar - 9.0) / 2
+    color = "certificate" if row.certified else "ink"
+    sheet.box(left, top, max(end, left + 2), bottom, "certificate" if row.certified else "possible")
+    if row.cut:
+        # Two strokes across the bar: it would be longer.
+        for at in (end - 20, end - 13):
+            sheet.line([(at - 4, bottom + 2), (at + 4, top - 2)], "paper", width=3.0)
+    name = shortened(row.name, 44)
+    write = partial(sheet.text, size=13.5, bold=row.certified)
+    if place.above:
+        write(left, y + 16, name, anchor="left")
+    else:
+        write(left - 14, base, name, anchor="right")
+    if row.certified:
+        sheet.mark("certificate", max(end, left + 2), (top + bottom) / 2, place.bar / 2 - 2)
+    write(end + (15.0 if row.certified else 7.0), base, row.total, color=color, anchor="left")
+    if not place.above:
+        write(sheet.width, base, f"≤ {row.kl_inverse}", color=color, anchor="right")
 
 
 @plain_settings()

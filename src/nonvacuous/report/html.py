@@ -28,6 +28,11 @@ def render(view: View) -> str:
         css=Markup(css),
         scale_wide=Markup(figures.scale(view)),
         scale_narrow=Markup(figures.scale(view, narrow=True)),
+        columns=[
+            Markup(figures.columns(view.rescaling, layout=layout))
+            for layout in ("wide", "narrow", "paper")
+            if view.rescaling
+        ],
         training=[
             Markup(figures.training(curve, number=number))
             for number, curve in enumerate(view.curves)

@@ -55,15 +55,6 @@ class Grounds:
     entries: tuple[Ground, ...]
 
 
-@dataclass(frozen=True)
-class Column:
-    """One way to account for the complexity before or after rescaling."""
-
-    name: str
-    nats: str
-    value: str
-
-
 _STEPS = {
     "counted": ("Errors counted", "{errors} in {trials}."),
     "sampling": ("+ sampling", "Only sampled: the upper end of what the rate may be."),
@@ -137,7 +128,8 @@ def _step_words(certificate: Certificate) -> dict[str, str]:
         kl_nats = certificate.complexity.kl_nats
         share = kl_nats / certificate.data.bound.examples
         each = f"{share:.2g}" if share >= 0.001 else "less than 0.001"
-        nats_paid = f"KL from posterior to prior: {nats(kl_nats)} nats, {each} an example"
+        less = ", symmetries forgotten" if certificate.complexity.symmetries else ""
+        nats_paid = f"KL from posterior to prior{less}: {nats(kl_nats)} nats, {each} an example"
         if "log_density_ratio" in inputs:
             ratio = nats(float(inputs["log_density_ratio"]))
             nats_paid = f"Log density ratio, posterior to prior, at the drawn weights: {ratio} nats"
@@ -203,11 +195,30 @@ def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Ba
     )
 
 
+def layers_total(certificate: Certificate) -> str:
+    """The sum over all tensors, and what symmetries take off it."""
+    complexity = certificate.complexity
+    if complexity is None:
+        return ""
+    if not complexity.symmetries:
+        return f"{nats(complexity.kl_nats)} nats in all"
+    total = nats(sum(term.nats for term in complexity.terms))
+    saved = {
+        name: sum(s.nats for s in complexity.symmetries if s.symmetry == kind)
+        for kind, name in (
+            ("translation", "the shift of the scores"),
+            ("permutation", "the order of the units"),
+        )
+    }
+    told = " and ".join(f"{nats(amount)} for {name}" for name, amount in saved.items() if amount)
+    return f"{total} nats in all. Forgetting symmetries takes {told} off it"
+
+
 def layer_rows(certificate: Certificate) -> tuple[Bar, ...]:
     """KL by tensor, worst first; what is left of a long list in one row."""
     if certificate.complexity is None:
         return ()
-    total = certificate.complexity.kl_nats or 1.0
+    total = sum(term.nats for term in certificate.complexity.terms) or 1.0
     terms = sorted(certificate.complexity.terms, key=lambda term: (-term.nats, term.tensor))
     # A single tensor is not worth a row that says "1 further tensor".
     cut = TENSORS_SHOWN if len(terms) > TENSORS_SHOWN + 1 else len(terms)
@@ -227,19 +238,3 @@ def layer_rows(certificate: Certificate) -> tuple[Bar, ...]:
         )
         for name, size, amount in groups
     )
-
-
-def rescaling_columns(certificate: Certificate) -> tuple[Column, ...]:
-    """The complexity before and after a rescaling that leaves the function as it is."""
-    record = certificate.rescaling
-    if record is None:
-        return ()
-    columns = [
-        Column("Before rescaling", nats(record.kl_before), ""),
-        Column("After rescaling", nats(record.kl_after), ""),
-    ]
-    named = (
-        Column(clean(column.name), nats(column.kl_nats), percent_up(column.risk_upper))
-        for column in record.columns
-    )
-    return tuple(named) or tuple(columns)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.report import promise, tables
+from nonvacuous.report import promise, rescaling, tables
 from nonvacuous.report.curves import Curve, curves
 from nonvacuous.report.promise import PREDICTOR, Sentence
 from nonvacuous.report.wording import (
@@ -78,7 +78,8 @@ class View:
     ledger: tuple[tables.Ledger, ...]
     ledger_total: str
     grounds: tuple[tables.Grounds, ...]
-    rescaling: tuple[tables.Column, ...]
+    rescaling: tuple[rescaling.Row, ...]
+    rescaling_story: tuple[str, ...]
     layers: tuple[tables.Bar, ...]
     layers_total: str
     bounds: tuple[tables.Bar, ...]
@@ -103,7 +104,6 @@ def of(
     the run (the lines of its ``events.jsonl``); ``run_folder`` is where a checker finds the files.
     """
     name, data = clean(certificate.model.architecture), clean(certificate.data.name)
-    complexity = certificate.complexity
     command, python = _verification(run_folder)
     return View(
         title=f"{shortened(name, 48)} on {shortened(data, 48)}",
@@ -124,9 +124,10 @@ def of(
         ledger=tables.ledger_rows(certificate),
         ledger_total=f"{certificate.budget.failure:g}",
         grounds=tables.grounds(certificate),
-        rescaling=tables.rescaling_columns(certificate),
+        rescaling=rescaling.rows(certificate),
+        rescaling_story=rescaling.story(certificate) or _before_and_after(certificate),
         layers=tables.layer_rows(certificate),
-        layers_total=f"{nats(complexity.kl_nats)} nats in all" if complexity else "",
+        layers_total=tables.layers_total(certificate),
         bounds=tables.bound_rows(certificate, comparison.bounds) if comparison else (),
         curves=curves(history or ()),
         verify_command=command,
@@ -215,6 +216,17 @@ def _about(certificate: Certificate) -> tuple[Fact, ...]:
     if certificate.status != "refused":
         facts.append(Fact("Number before rounding", f"{certificate.risk_upper!r}"))
     return tuple(facts)
+
+
+def _before_and_after(certificate: Certificate) -> tuple[str, ...]:
+    """All there is to say of a rescaling whose certificate is not a bound in the KL."""
+    record = certificate.rescaling
+    if record is None:
+        return ()
+    return (
+        f"The KL was {nats(record.kl_before)} nats with the weights as they were given, and is "
+        f"{nats(record.kl_after)} nats after rescaling.",
+    )
 
 
 def _measured(certificate: Certificate) -> tuple[Fact, ...]:

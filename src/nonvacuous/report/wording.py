@@ -119,9 +119,11 @@ def whole(number: int) -> str:
 
 def nats(value: float) -> str:
     """
-    >>> nats(812.43), nats(3.14159), nats(123456.7)
-    ('812.4', '3.14', '123,457')
+    >>> nats(812.43), nats(3.14159), nats(123456.7), nats(1.5e19)
+    ('812.4', '3.14', '123,457', '1.5e+19')
     """
+    if abs(value) >= 1e9:
+        return f"{value:.3g}"
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"

@@ -70,7 +70,8 @@ class Quotients:
     kl_nats             what goes into a bound, rounded up; columns leads there step by step
     terms               the KL of each tensor after steps 1 and 2 (orders belong to no tensor)
     output_log_scale    the logarithm of the factor on the scores, 0 where it may not be used
-    translation_nats    saved by forgetting the shift of the scores
+    translation         saved in each tensor of the last layer by forgetting the shift of the
+                        scores; translation_nats in all
     permutations        the layers averaged over the orders of their units
     refused             what does not apply, and why
     """
@@ -78,10 +79,15 @@ class Quotients:
     kl_nats: float
     terms: Mapping[str, float]
     output_log_scale: float
-    translation_nats: float
+    translation: Mapping[str, float]
     permutations: tuple[PermutationSaving, ...]
     refused: tuple[NotInterchangeable, ...]
     columns: tuple[Column, ...]
+
+    @property
+    def translation_nats(self) -> float:
+        """Saved by forgetting the shift of the scores."""
+        return math.fsum(self.translation.values())
 
 
 def quotients(
@@ -126,10 +132,7 @@ def quotients(
 
     terms = kl_along_orbit(Q, P, groups, moves)
     column("rescaled", total_nats(terms))
-    use_shift = translation and output is not None
-    if use_shift and not sees.shift:
-        refused.append(_blind("the shift of the scores", loss))
-        use_shift = False
+    use_shift = translation and output is not None and sees.shift
     factor = 0.0
     if output_scale and output is not None:
         if sees.scale:
@@ -143,34 +146,72 @@ def quotients(
             terms = kl_along_orbit(Q, P, groups, moves)
         else:
             refused.append(_blind("the scale of the scores", loss))
-    moved = push(Q, groups, moves, dtype=torch.float64)
-    saved: dict[str, float] = {}
-    if use_shift and output is not None:
+    found = forgotten(
+        push(Q, groups, moves, dtype=torch.float64),
+        P,
+        loss=loss,
+        output=output if translation else None,
+        layers=layers if permutation else (),
         # The factors that moved the posterior are exponentials of rounded sums.
-        rounding = 4 * _EPSILON * (1 + float(np.abs(moves).max(initial=0.0)))
-        saved = translation_savings(moved, P, output, relative_error=rounding)
+        relative_error=4 * _EPSILON * (1 + float(np.abs(moves).max(initial=0.0))),
+    )
+    refused += found.refused
     terms = {
-        name: remaining_nats(nats, saved[name]) if name in saved else nats
+        name: remaining_nats(nats, found.translation[name]) if name in found.translation else nats
         for name, nats in terms.items()
     }
     kl_nats = total_nats(terms)
     if use_shift:
         column("+ shift of the scores", kl_nats)
-    chosen: tuple[PermutationSaving, ...] = ()
     if permutation and layers:
-        found, reasons = _permutation_savings(moved, P, layers, output if use_shift else None)
-        refused += reasons
-        chosen = _best_together(found)
-        kl_nats = remaining_nats(kl_nats, *(saving.saved_nats for saving in chosen))
+        kl_nats = remaining_nats(kl_nats, *(saving.saved_nats for saving in found.permutations))
         column("+ order of the units", kl_nats)
     return Quotients(
         kl_nats=kl_nats,
         terms=MappingProxyType(terms),
         output_log_scale=factor,
-        translation_nats=math.fsum(saved.values()),
-        permutations=chosen,
+        translation=found.translation,
+        permutations=found.permutations,
         refused=tuple(refused),
         columns=tuple(columns),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Forgotten:
+    """What steps 2 and 3 save of a posterior where it stands; the fields are as in Quotients."""
+
+    translation: Mapping[str, float]
+    permutations: tuple[PermutationSaving, ...]
+    refused: tuple[NotInterchangeable, ...]
+
+
+def forgotten(
+    Q: DiagonalGaussian,
+    P: DiagonalGaussian,
+    *,
+    loss: str,
+    output: OutputLayer | None,
+    layers: Sequence[UnitLayer],
+    relative_error: float = 0.0,
+) -> Forgotten:
+    """Forget the shift of the scores, then the order of the units, without moving anything.
+
+    ``output`` of None keeps the shift. ``relative_error`` says how far the tensors of ``Q`` may be
+    off.
+    """
+    refused: list[NotInterchangeable] = []
+    if output is not None and not invariance_of(loss).shift:
+        refused.append(_blind("the shift of the scores", loss))
+        output = None
+    saved: dict[str, float] = {}
+    if output is not None:
+        saved = translation_savings(Q, P, output, relative_error=relative_error)
+    found, reasons = _permutation_savings(Q, P, layers, output)
+    return Forgotten(
+        translation=MappingProxyType(saved),
+        permutations=_best_together(found),
+        refused=(*refused, *reasons),
     )
 
 

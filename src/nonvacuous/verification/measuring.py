@@ -25,6 +25,7 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.training import Progress
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 from nonvacuous.verification.run_folder import Contents
+from nonvacuous.verification.symmetries import check_symmetries, skip_symmetries
 
 #: A sound certificate is called false with at most this probability.
 FALSE_ALARM = 1e-6
@@ -54,9 +55,11 @@ def check_risk(
         findings.skip(
             question, "empirical", f"the loss {certificate.loss.name!r} is not a built-in one."
         )
+        skip_symmetries(certificate, findings, "the loss is not a built-in one.")
         return
     if certificate.posterior is not None and contents.posterior is None:
         findings.skip(question, "empirical", "the posterior is not at hand.")
+        skip_symmetries(certificate, findings, "the posterior is not at hand.")
         return
     found: list[nn.Module] = []
     if model is None and certificate.model.architecture.partition(":")[0] not in BUILDERS:
@@ -66,6 +69,7 @@ def check_risk(
         )
         findings.skip(_MODEL, "model", why)
         findings.skip(question, "empirical", why)
+        skip_symmetries(certificate, findings, "the network is not at hand.")
         return
 
     def rebuilt() -> str:
@@ -74,7 +78,9 @@ def check_risk(
 
     if not findings.expect(_MODEL, "model", rebuilt):
         findings.skip(question, "empirical", "the network could not be rebuilt.")
+        skip_symmetries(certificate, findings, "the network could not be rebuilt.")
         return
+    check_symmetries(certificate, contents, found[0], bound_part, findings)
     if certificate.predictor == "stochastic":
         _check_fresh(
             certificate, contents, found[0], bound_part, loss, findings, trials, seed, progress

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -10,6 +11,7 @@ from nonvacuous.audit import expected_names
 from nonvacuous.audit.arithmetic import (
     BOUND_LINE,
     SAMPLING_LINE,
+    complexity_nats,
     line,
     recompute_bound,
     sampled_risk,
@@ -25,10 +27,18 @@ from nonvacuous.audit.claim_checks import (
 )
 from nonvacuous.audit.drawing import sampling_seed
 from nonvacuous.audit.ledger_checks import rebuilt
+from nonvacuous.audit.symmetry_checks import impossible_saving
 from nonvacuous.audit.theorems import theorem
 from nonvacuous.certificate import Certificate, status_of
+from nonvacuous.certification.columns import (
+    accounting_of,
+    bounds_of,
+    certified_steps,
+    first_step,
+)
 from nonvacuous.certification.versions import software
-from nonvacuous.records import BoundRecord
+from nonvacuous.records import ComplexityRecord
+from nonvacuous.rescaling.output_layer import invariance_of
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 
 
@@ -108,7 +118,10 @@ def _complexity(certificate: Certificate) -> str:
     names = [term.tensor for term in complexity.terms]
     if len(set(names)) != len(names):
         raise Disagreement("a tensor is listed twice.", "complexity.terms")
-    equal(complexity.kl_nats, total_nats(complexity.terms), "complexity.kl_nats")
+    if complexity.symmetries:
+        _symmetries(certificate, complexity)
+    total = complexity_nats(complexity.terms, complexity.symmetries)
+    equal(complexity.kl_nats, total, "complexity.kl_nats")
     weights = sum(term.size for term in complexity.terms)
     if weights > certificate.model.parameters:
         raise Disagreement(
@@ -190,22 +203,64 @@ def _twin(certificate: Certificate) -> str:
     return f"{twin.errors} in {twin.examples} give at most {twin.risk_upper:.6g}."
 
 
-def _rescaling(certificate: Certificate) -> str:
-    rescaling, bound = certificate.rescaling, certificate.bound
-    assert rescaling is not None
-    if rescaling.kl_after > rescaling.kl_before:
+def _symmetries(certificate: Certificate, complexity: ComplexityRecord) -> None:
+    """Whether such savings can exist at all; whether they do takes the network to see."""
+    if certificate.predictor != "stochastic" or "kl_nats" not in certificate.bound.inputs:
         raise Disagreement(
-            f"the KL went up, from {rescaling.kl_before!r} to {rescaling.kl_after!r}.",
-            "rescaling.kl_after",
+            f"symmetries lower a KL, not the price of the {certificate.predictor} predictor.",
+            "complexity.symmetries",
         )
+    shifted = any(saving.symmetry == "translation" for saving in complexity.symmetries)
+    if shifted and not invariance_of(certificate.loss.name).shift:
+        raise Disagreement(
+            f"the loss {certificate.loss.name!r} is not known to ignore a shift of the scores.",
+            "complexity.symmetries",
+        )
+    impossible = impossible_saving(complexity)
+    if impossible is not None:
+        raise Disagreement(f"{impossible}.", "complexity.symmetries")
+
+
+def _rescaling(certificate: Certificate) -> str:
+    rescaling, complexity = certificate.rescaling, certificate.complexity
+    assert rescaling is not None
+    if complexity is None:
+        raise Disagreement("there is no KL that a rescaling could have changed.")
+    equal(rescaling.kl_after, total_nats(complexity.terms), "rescaling.kl_after")
+    if "kl_nats" not in certificate.bound.inputs:
+        equal(len(rescaling.columns), 0, "rescaling.columns")
+        return "the bound is not in the KL: no columns."
+    if not rescaling.columns:
+        return "no columns."
+    accounting = accounting_of(certificate.bound, certificate.budget)
     for position, column in enumerate(rescaling.columns):
-        if "kl_nats" not in bound.inputs:
-            break
-        inputs = {**bound.inputs, "kl_nats": column.kl_nats}
-        other = BoundRecord(name=bound.name, theorem=bound.theorem, inputs=inputs)
-        expected = recompute_bound(other)
-        equal(column.risk_upper, expected, f"rescaling.columns.{position}.risk_upper")
-    return f"{len(rescaling.columns)} columns."
+        where = f"rescaling.columns.{position}"
+        expected = bounds_of(column, accounting)
+        equal(column.mcallester, expected[0], f"{where}.mcallester")
+        value = certificate.risk_upper if column.certified else expected[1]
+        equal(column.kl_inverse, value, f"{where}.kl_inverse")
+    certified = next(c for c in rescaling.columns if c.certified)
+    where = f"rescaling.columns.{rescaling.columns.index(certified)}"
+    equal(certified.kl_nats, complexity.kl_nats, f"{where}.kl_nats")
+    choices = line(certificate.budget, BOUND_LINE).choices
+    if abs(certified.charge_nats - math.log(choices)) > 1e-9 * (1.0 + math.log(choices)):
+        raise Disagreement(
+            f"it says {certified.charge_nats!r}, but choosing among {choices} costs "
+            f"{math.log(choices)!r} nats.",
+            f"{where}.charge_nats",
+        )
+    steps = certified_steps(
+        certified.center, first_step(rescaling.columns), certified.charge_nats, complexity
+    )
+    for step in steps:
+        found = [c for c in rescaling.columns if (c.center, c.way) == (step.center, step.way)]
+        if len(found) != 1:
+            raise Disagreement(f"there are {len(found)} columns for {step.way!r}.")
+        where = f"rescaling.columns.{rescaling.columns.index(found[0])}"
+        equal(found[0].kl_nats, step.kl_nats, f"{where}.kl_nats")
+        equal(found[0].charge_nats, step.charge_nats, f"{where}.charge_nats")
+    equal(certified.way, steps[-1].way, "rescaling.columns")
+    return f"{len(rescaling.columns)} columns; the certified one is {certified.name!r}."
 
 
 def _observed(certificate: Certificate) -> str:

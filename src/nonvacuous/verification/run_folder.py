@@ -7,9 +7,11 @@ readers that know numbers and text only: npz without objects, safetensors, no pi
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +19,12 @@ from safetensors import safe_open
 from torch import Tensor
 
 from nonvacuous.audit.complexity_checks import RELATIVE, disagreement, tolerance
-from nonvacuous.audit.digests import file_digest, index_digest, tensors_digest
+from nonvacuous.audit.digests import (
+    array_digest,
+    file_digest,
+    index_digest,
+    tensors_digest,
+)
 from nonvacuous.audit.drawing import draw_network
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Split
@@ -30,6 +37,7 @@ PRIOR = "prior.safetensors"
 POSTERIOR = "posterior.safetensors"
 DRAWN = "drawn.safetensors"
 NETWORK = "network.safetensors"
+LOG_SCALES = "log_scales.npz"
 
 
 @dataclass
@@ -42,6 +50,10 @@ class Contents:
     drawn: dict[str, Tensor] | None = None
     #: The network's tensors that are not random; empty where it has none.
     fixed: dict[str, Tensor] | None = None
+    #: How the weights were moved from the gauge in which they were given.
+    log_scales: np.ndarray | None = None
+    #: The settings of the run, as its config.toml has them.
+    settings: dict[str, Any] = field(default_factory=dict)
     intact: set[str] = field(default_factory=set)
 
 
@@ -72,6 +84,14 @@ def check_folder(certificate: Certificate, folder: Path, findings: Collector) ->
             "complexity.terms",
             "prior and posterior are not both at hand.",
         )
+    if certificate.rescaling is not None:
+        ask(
+            LOG_SCALES,
+            "the rescaling is the recorded one",
+            "rescaling.log_scales_digest",
+            _log_scales,
+        )
+        contents.settings = _settings(folder, contents)
     if certificate.predictor == "drawn":
         ask(DRAWN, "the drawn network is the recorded one", "complexity.log_density_ratio", _drawn)
     if certificate.model.fixed_digest == tensors_digest({}):
@@ -261,6 +281,26 @@ def _network(certificate: Certificate, path: Path, contents: Contents) -> str:
     equal(certificate.model.fixed_digest, tensors_digest(fixed), "model.fixed_digest")
     contents.fixed = fixed
     return f"{len(fixed)} tensors, digest recomputed."
+
+
+def _log_scales(certificate: Certificate, path: Path, contents: Contents) -> str:
+    assert certificate.rescaling is not None
+    with np.load(path, allow_pickle=False) as stored:
+        found = np.asarray(stored["log_scales"], dtype=np.float64)
+    digest = array_digest(found)
+    equal(certificate.rescaling.log_scales_digest, digest, "rescaling.log_scales_digest")
+    contents.log_scales = found
+    return f"{found.size} log-scales, digest recomputed."
+
+
+def _settings(folder: Path, contents: Contents) -> dict[str, Any]:
+    """The settings of the run, if their file is untouched and can be read."""
+    if "config.toml" not in contents.intact:
+        return {}
+    try:
+        return tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -1,0 +1,206 @@
+"""The columns of a post-hoc certificate: the certified number beside other ways to account for it.
+
+All columns are about the certified randomized network. Those "as given" take its posterior back
+to the gauge in which the weights came: the same predictions with the same probabilities, so the
+same risk. Whoever writes these columns and whoever checks them call the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nonvacuous.audit.arithmetic import BOUND_LINE, complexity_nats, line, total_nats
+from nonvacuous.certification.candidate import RescalingFacts
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions.grids import ScaleGrid
+from nonvacuous.distributions.priors import Kind
+from nonvacuous.networks import ScaleGroups
+from nonvacuous.records import (
+    BoundRecord,
+    BudgetRecord,
+    ComplexityRecord,
+    RescalingColumn,
+)
+from nonvacuous.rescaling import push
+from nonvacuous.rescaling.accounting import rounded_up_sum
+from nonvacuous.rescaling.columns import (
+    Accounted,
+    Accounting,
+    Center,
+    Way,
+    best_scale_columns,
+    fixed_scale_columns,
+    named_step,
+)
+
+_CENTERS: Mapping[Kind, Center] = {
+    "zero-mean": "zero",
+    "initialization": "initialization",
+    "learned": "learned",
+}
+
+
+_MOVED = ("best scale, rescaled", "best scale per tensor, rescaled")
+
+
+def center_of(kind: Kind) -> Center:
+    """What a prior of this kind is centered on."""
+    return _CENTERS[kind]
+
+
+def certified_way(
+    hidden: ScaleGroups, groups: ScaleGroups, grid: ScaleGrid, *, per_tensor: bool
+) -> Way:
+    """Where the certified posterior stands before further symmetries are forgotten."""
+    if groups.size > hidden.size:
+        return "scale of the scores"
+    if len(grid) == 1:
+        return "fixed scale, rescaled"
+    return "best scale per tensor, rescaled" if per_tensor else "best scale, rescaled"
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Columns for comparison, and for each center the KL as given with the best scales."""
+
+    columns: tuple[Accounted, ...]
+    shared: Mapping[Center, float]
+    per_tensor: Mapping[Center, float]
+
+    def before(self, center: Center, *, per_tensor: bool) -> float:
+        """The KL in the given gauge, with the best prior scales."""
+        return (self.per_tensor if per_tensor else self.shared)[center]
+
+
+def comparison_columns(
+    posterior: DiagonalGaussian,
+    hidden: ScaleGroups,
+    groups: ScaleGroups,
+    log_scales: np.ndarray,
+    *,
+    center: Center,
+    means: Mapping[str, Tensor],
+    grid: ScaleGrid,
+) -> Compared:
+    """The posterior under other priors, in the given gauge and rescaled.
+
+    log_scales   how the posterior was moved away from the given gauge, one entry for each of
+                 ``groups``; the columns move it by ``hidden`` scales only
+    center       what the certified prior is centered on, with its means; priors centered on zero
+                 are compared with in any case
+    grid         the scales that may be chosen; the largest one is the fixed scale
+    """
+    given = push(posterior, groups, -log_scales, dtype=torch.float64)
+    fixed_scale = grid.scales[-1]
+    columns: list[Accounted] = []
+    shared: dict[Center, float] = {}
+    per_tensor: dict[Center, float] = {}
+    families: dict[Center, dict[str, Tensor]] = {
+        "zero": {name: torch.zeros_like(mean) for name, mean in given.means.items()}
+    }
+    if center != "zero":
+        families[center] = {name: means[name].to(mean) for name, mean in given.means.items()}
+    for around, prior_means in families.items():
+        prior = DiagonalGaussian.from_means(prior_means, fixed_scale)
+        fixed = fixed_scale_columns(given, prior, hidden, center=around, scale=fixed_scale)
+        columns += fixed
+        shared[around] = per_tensor[around] = fixed[0].kl_nats
+        if len(grid) > 1:
+            best = best_scale_columns(given, prior_means, hidden, center=around, grid=grid)
+            columns += best.columns
+            shared[around] = best.shared.kl_before
+            per_tensor[around] = best.per_tensor.kl_before
+    return Compared(tuple(columns), shared, per_tensor)
+
+
+def accounting_of(bound: BoundRecord, budget: BudgetRecord) -> Accounting:
+    """What all columns share. They pay for choices in nats, so the whole line is theirs."""
+    return Accounting(
+        risk_upper=float(bound.inputs["empirical_risk"]),
+        examples=int(bound.inputs["examples"]),
+        failure=line(budget, BOUND_LINE).failure,
+    )
+
+
+def bounds_of(column: RescalingColumn | Accounted, accounting: Accounting) -> tuple[float, float]:
+    """(McAllester, kl-inverse) of a column's KL and charge."""
+    total = rounded_up_sum(column.kl_nats, column.charge_nats)
+    return accounting.mcallester(total), accounting.kl_inverse(total)
+
+
+def column_records(
+    facts: RescalingFacts,
+    complexity: ComplexityRecord,
+    bound: BoundRecord,
+    budget: BudgetRecord,
+    *,
+    risk_upper: float,
+) -> tuple[RescalingColumn, ...]:
+    """All columns, comparisons first; the last step of the certified prior is the certificate.
+
+    A bound for one drawn network is not in the KL, and has no columns.
+    """
+    if "kl_nats" not in bound.inputs:
+        return ()
+    accounting = accounting_of(bound, budget)
+    first, *further = certified_steps(facts.center, facts.way, facts.charge_nats, complexity)
+    # Without the scale of the scores, the first step is one of the comparisons, found again.
+    same = [c for c in facts.columns if (c.center, c.way) == (first.center, first.way)]
+    shown = [column for column in facts.columns if column not in same]
+    # What the first step starts from stands right before it.
+    shown.sort(
+        key=lambda c: (
+            c.center == facts.center,
+            c.way in _MOVED and c.charge_nats == facts.charge_nats and c.center == facts.center,
+        )
+    )
+    steps = [replace(first, name=same[0].name) if same else first, *further]
+    records = []
+    for column in (*shown, *steps):
+        certified = column is steps[-1]
+        mcallester, kl_inverse = bounds_of(column, accounting)
+        records.append(
+            RescalingColumn(
+                name=column.name,
+                center=column.center,
+                way=column.way,
+                kl_nats=column.kl_nats,
+                charge_nats=column.charge_nats,
+                mcallester=mcallester,
+                # The certificate divides its failure probability instead of adding a charge to
+                # the KL: the same up to rounding, and its own number is the one that counts.
+                kl_inverse=risk_upper if certified else kl_inverse,
+                certified=certified,
+            )
+        )
+    return tuple(records)
+
+
+def certified_steps(
+    center: Center, way: Way, charge_nats: float, complexity: ComplexityRecord
+) -> tuple[Accounted, ...]:
+    """The certified posterior, then with one symmetry after another forgotten."""
+    steps = [
+        Accounted(named_step(center, way), center, way, total_nats(complexity.terms), charge_nats)
+    ]
+    shifts = tuple(s for s in complexity.symmetries if s.symmetry == "translation")
+    further: tuple[tuple[Way, bool, float], ...] = (
+        ("shift of the scores", bool(shifts), complexity_nats(complexity.terms, shifts)),
+        ("order of the units", len(complexity.symmetries) > len(shifts), complexity.kl_nats),
+    )
+    for step, used, kl_nats in further:
+        if used:
+            steps.append(Accounted(named_step(center, step), center, step, kl_nats, charge_nats))
+    return tuple(steps)
+
+
+def first_step(columns: tuple[RescalingColumn, ...]) -> Way:
+    """Where the certified posterior stood before further symmetries were forgotten."""
+    certified = next(position for position, column in enumerate(columns) if column.certified)
+    further = {"shift of the scores", "order of the units"}
+    return next(c.way for c in reversed(columns[: certified + 1]) if c.way not in further)

@@ -1,0 +1,184 @@
+"""One randomized network, accounted for in every way: who earns the improvement?
+
+All columns are about the same randomized network, so they share its risk. They differ in the prior
+(centered on zero or on the initial weights; its scale fixed or chosen from a grid that is paid for)
+and in the symmetries of the network that are used. Columns with different priors may stand side by
+side; the smallest of them is not a bound unless that choice is paid for too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from torch import Tensor
+
+from nonvacuous.bounds import mcallester, seeger
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.rescaling.accounting import rounded_up_sum
+from nonvacuous.rescaling.prior_grids import PriorGrid
+from nonvacuous.rescaling.prior_scales import PriorScaling, rescale_with_prior_scales
+from nonvacuous.rescaling.quotients import Symmetries, quotients
+from nonvacuous.rescaling.solver import rescale
+
+if TYPE_CHECKING:
+    from nonvacuous.networks.scale_groups import ScaleGroups
+
+Center = Literal["zero", "initialization", "learned"]
+Way = Literal[
+    "fixed scale",
+    "fixed scale, rescaled",
+    "best scale",
+    "best scale, rescaled",
+    "best scale per tensor, rescaled",
+    "scale of the scores",
+    "shift of the scores",
+    "order of the units",
+]
+#: How the steps of :func:`nonvacuous.rescaling.quotients.quotients` are called here.
+_STEPS: Mapping[str, Way] = {
+    "+ scale of the scores": "scale of the scores",
+    "+ shift of the scores": "shift of the scores",
+    "+ order of the units": "order of the units",
+}
+_CENTERS: Mapping[Center, str] = {
+    "zero": "zero",
+    "initialization": "initial weights",
+    "learned": "weights of the prior part",
+}
+
+
+@dataclass(frozen=True)
+class Accounted:
+    """One way to account for the complexity, in nats.
+
+    charge_nats   what the choice of the prior's scale from its grid costs
+    """
+
+    name: str
+    center: Center
+    way: Way
+    kl_nats: float
+    charge_nats: float = 0.0
+
+    @property
+    def total_nats(self) -> float:
+        """KL and charge, rounded up: what goes into a bound."""
+        return rounded_up_sum(self.kl_nats, self.charge_nats)
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """What all columns share: the risk, sampling paid for, and what is left for the bound."""
+
+    risk_upper: float
+    examples: int
+    failure: float
+
+    def mcallester(self, total_nats: float) -> float:
+        """The bound by a square root."""
+        return mcallester(
+            empirical_risk=self.risk_upper,
+            kl_nats=total_nats,
+            examples=self.examples,
+            failure=self.failure,
+        )
+
+    def kl_inverse(self, total_nats: float) -> float:
+        """The bound by the inverse of the binary kl, which is never above the other one."""
+        return seeger(
+            empirical_risk=self.risk_upper,
+            kl_nats=total_nats,
+            examples=self.examples,
+            failure=self.failure,
+            exact_moment=True,
+        )
+
+
+def fixed_scale_columns(
+    Q: DiagonalGaussian, P: DiagonalGaussian, groups: ScaleGroups, *, center: Center, scale: float
+) -> tuple[Accounted, ...]:
+    """A prior ``P`` whose scale was fixed beforehand: the network as given, and rescaled."""
+    found = rescale(Q, P, groups)
+    name = f"around {_CENTERS[center]}, prior scale {scale:g}"
+    return (
+        Accounted(name, center, "fixed scale", found.kl_before),
+        Accounted(f"{name}, rescaled", center, "fixed scale, rescaled", found.kl_after),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class BestScales:
+    """The columns of priors whose scales were chosen, and how they were found."""
+
+    columns: tuple[Accounted, ...]
+    shared: PriorScaling
+    per_tensor: PriorScaling
+
+
+def best_scale_columns(
+    Q: DiagonalGaussian,
+    means: Mapping[str, Tensor] | None,
+    groups: ScaleGroups,
+    *,
+    center: Center,
+    grid: PriorGrid,
+) -> BestScales:
+    """Scales from a grid: one for all tensors, as given and rescaled; one each, rescaled.
+
+    ``means`` of None stand for zero.
+    """
+    both = rescale_with_prior_scales(Q, means, groups, grid=grid)
+    each = rescale_with_prior_scales(Q, means, groups, grid=grid, per_tensor=True)
+    name = f"around {_CENTERS[center]}, best prior scale"
+    columns = (
+        Accounted(name, center, "best scale", both.kl_before, both.charge_before_nats),
+        Accounted(
+            f"{name}, rescaled", center, "best scale, rescaled", both.kl_after, both.charge_nats
+        ),
+        Accounted(
+            f"{name} per tensor, rescaled",
+            center,
+            "best scale per tensor, rescaled",
+            each.kl_after,
+            each.charge_nats,
+        ),
+    )
+    return BestScales(columns, both, each)
+
+
+def named_step(center: Center, way: Way) -> str:
+    """The name of a column that forgets one more symmetry than the column before it."""
+    return f"around {_CENTERS[center]}, + {way}"
+
+
+def symmetry_columns(
+    Q: DiagonalGaussian,
+    P: DiagonalGaussian,
+    groups: ScaleGroups,
+    log_scales: np.ndarray,
+    *,
+    symmetries: Symmetries,
+    loss: str,
+    center: Center,
+    charge_nats: float,
+) -> tuple[Accounted, ...]:
+    """What forgetting the scale and the shift of the scores, then the units' order, adds to it.
+
+    Symmetries that the loss sees, or that the prior does not have, add no column.
+    """
+    found = quotients(
+        Q, P, groups, log_scales, loss=loss, output=symmetries.output, layers=symmetries.layers
+    )
+    refused = {refusal.layer for refusal in found.refused}
+    ordered = all(layer.name in refused for layer in symmetries.layers)
+    steps = [
+        (_STEPS[column.name], column.kl_nats) for column in found.columns if column.name in _STEPS
+    ]
+    return tuple(
+        Accounted(named_step(center, way), center, way, kl_nats, charge_nats)
+        for way, kl_nats in steps
+        if not (ordered and way == "order of the units")
+    )
