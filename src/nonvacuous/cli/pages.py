@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from nonvacuous.report import write_report
 from nonvacuous.training.events import read_events
 
 PAGE = "report.html"
+#: Written by ``nonvacuous randomize --run``.
+LABELS = "random_labels.json"
 
 
 def write_page(certificate: Certificate, folder: Path) -> Path:
@@ -23,4 +26,14 @@ def write_page(certificate: Certificate, folder: Path) -> Path:
         comparison=compare(certificate),
         history=history,
         run_folder=folder,
+        labels=_labels(folder / LABELS),
     )
+
+
+def _labels(path: Path) -> dict[str, Any] | None:
+    """What random labels gave, if that was tried; an unreadable file is none of the page's."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None

@@ -20,6 +20,7 @@ from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.networks import build_network
 from nonvacuous.cli.output import result_console, write_error, write_json, write_next
+from nonvacuous.cli.pages import LABELS
 from nonvacuous.cli.randomize_run import device_of
 from nonvacuous.cli.sources import load_data
 from nonvacuous.cli.stopping import exit_code_of, stoppable
@@ -29,8 +30,6 @@ from nonvacuous.files import write_atomically
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.report.terminal import printable
 from nonvacuous.seeds import derived_seed
-
-FILE = "random_labels.json"
 
 
 def randomize_run(
@@ -46,7 +45,7 @@ def randomize_run(
     if threads is not None:
         torch.set_num_threads(threads)
     certificate, settings = _finished(folder)
-    path = folder / FILE
+    path = folder / LABELS
     if path.exists() and not force:
         raise UsageError(
             f"{path} exists already. Add --force to compute it again.",

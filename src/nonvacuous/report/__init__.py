@@ -23,6 +23,7 @@ def write_report(
     comparison: Comparison | None = None,
     history: Sequence[Mapping[str, Any]] | None = None,
     run_folder: str | os.PathLike[str] | None = None,
+    labels: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the certificate as one HTML page and return where it lies.
 
@@ -31,13 +32,20 @@ def write_report(
                 other theorems; without it the page leaves these two sections out
     history     the events of the run, one mapping for each line of its ``events.jsonl``
     run_folder  the folder that the page tells its reader to verify; the page's own by default
+    labels      what ``nonvacuous randomize --run`` found: the same recipe on random labels
     """
     # Imported here: matplotlib is not needed for words.
     from nonvacuous.report import html, view
 
     target = Path(path)
     page = html.render(
-        view.of(certificate, comparison=comparison, history=history, run_folder=run_folder)
+        view.of(
+            certificate,
+            comparison=comparison,
+            history=history,
+            run_folder=run_folder,
+            labels=labels,
+        )
     )
     temporary = target.with_name(target.name + ".part")
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.report import promise, rescaling, tables
+from nonvacuous.report import promise, random_labels, rescaling, tables
 from nonvacuous.report.curves import Curve, curves
 from nonvacuous.report.promise import PREDICTOR, Sentence
 from nonvacuous.report.wording import (
@@ -78,6 +78,8 @@ class View:
     ledger: tuple[tables.Ledger, ...]
     ledger_total: str
     grounds: tuple[tables.Grounds, ...]
+    labels: tuple[tables.Bar, ...]
+    labels_story: str
     rescaling: tuple[rescaling.Row, ...]
     rescaling_story: tuple[str, ...]
     layers: tuple[tables.Bar, ...]
@@ -97,12 +99,15 @@ def of(
     comparison: Comparison | None = None,
     history: Sequence[Mapping[str, Any]] | None = None,
     run_folder: str | os.PathLike[str] | None = None,
+    labels: Mapping[str, Any] | None = None,
 ) -> View:
     """Everything there is to say about a certificate.
 
     ``comparison`` comes from :func:`nonvacuous.comparison.compare`; ``history`` holds the events of
-    the run (the lines of its ``events.jsonl``); ``run_folder`` is where a checker finds the files.
+    the run (the lines of its ``events.jsonl``); ``run_folder`` is where a checker finds the files;
+    ``labels`` is what ``nonvacuous randomize --run`` found with random labels.
     """
+    against = random_labels.rows(certificate, labels)
     name, data = clean(certificate.model.architecture), clean(certificate.data.name)
     command, python = _verification(run_folder)
     return View(
@@ -124,6 +129,8 @@ def of(
         ledger=tables.ledger_rows(certificate),
         ledger_total=f"{certificate.budget.failure:g}",
         grounds=tables.grounds(certificate),
+        labels=against,
+        labels_story=random_labels.sentence(against),
         rescaling=rescaling.rows(certificate),
         rescaling_story=rescaling.story(certificate) or _before_and_after(certificate),
         layers=tables.layer_rows(certificate),
