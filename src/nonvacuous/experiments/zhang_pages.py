@@ -66,6 +66,7 @@ def training_section(settings: ZhangSettings) -> Section:
             recipe.model,
             str(recipe.epochs),
             f"{recipe.learning_rate:g}",
+            f"{recipe.rate_decay:g}",
             f"{recipe.weight_decay:g}",
             recipe.precision,
         )
@@ -76,18 +77,19 @@ def training_section(settings: ZhangSettings) -> Section:
     said = (
         f"{settings.data}, {part} training examples{crop}, each image shifted and scaled to mean 0 "
         f"and variance 1. Stochastic gradient descent with momentum {settings.momentum:g}, batches "
-        f"of {settings.batch_size}, the learning rate multiplied by {settings.rate_decay:g} after "
-        "every epoch. Labels were redrawn once, before training, and kept; test labels are clean. "
+        f"of {settings.batch_size}, the learning rate multiplied by a factor after every epoch. "
+        "Labels were redrawn once, before training, and kept; test labels are clean. "
         "All conditions share the initial weights and the order of the examples."
     )
     inferred = (
         "The paper gives the learning rates 0.1 (Inception) and 0.01 (the others), the factor 0.95 "
         "and the preprocessing. It does not give the strength of the weight decay, the number of "
         "epochs or the initial weights: those in the table are ours, and so is every learning rate "
-        "that differs from the paper's."
+        "and factor that differs from the paper's."
     )
     headings = (
-        "network", "model", "epochs", "learning rate", "weight decay where on", "precision",
+        "network", "model", "epochs", "learning rate", "factor", "weight decay where on",
+        "precision",
     )  # fmt: skip
     return Section("How were they trained?", (said, inferred), tables=(Table(headings, rows),))
 

@@ -167,7 +167,7 @@ class _Group:
                 epochs=epochs,
                 batch_size=settings.batch_size,
                 momentum=settings.momentum,
-                decay=settings.rate_decay,
+                decay=self.recipe.rate_decay,
                 stop_when_fit=settings.stop_when_fit,
                 measure_every=self.recipe.measure_every,
                 precision=self.recipe.precision,
