@@ -19,6 +19,7 @@ from show_interpolation import interpolation, interpolation_gpu, interpolation_m
 from show_many import section as many
 from show_memorization import memorization
 from show_rescaling_cifar import section as rescaling_cifar
+from show_sparsity import section as sparsity
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -242,6 +243,7 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "risk-cpu": risk,
     "rescaling-cpu": rescaling,
     "rescaling-cifar": rescaling_cifar,
+    "sparsity-mnist": sparsity,
     "zhang-table-1": zhang.table_section,
     "zhang-figure-1": zhang.figure_section,
     "zhang-regularization": zhang.regularization_section,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nonvacuous import memorization as memorization
     from nonvacuous import models as models
     from nonvacuous import randomization as randomization
+    from nonvacuous import sparsity as sparsity
     from nonvacuous.bounds import ConfidenceBudget as ConfidenceBudget
     from nonvacuous.certificate import Certificate as Certificate
     from nonvacuous.certify import certify as certify
@@ -72,6 +73,7 @@ _EXPORTS = {
     "rescale": "nonvacuous.rescaling:rescale",
     "rescaled": "nonvacuous.networks:rescaled",
     "scale_groups": "nonvacuous.networks:scale_groups",
+    "sparsity": "nonvacuous.sparsity",
     "verify": "nonvacuous.verify:verify",
     "zero_one": "nonvacuous.risk:zero_one",
 }

@@ -16,6 +16,12 @@ from nonvacuous.bounds.memorization_capacity import (
     memorization_verdict,
 )
 from nonvacuous.bounds.moment import maurer_moment
+from nonvacuous.bounds.norms import (
+    bartlett_gap,
+    golowich_gap,
+    margin_risk,
+    neyshabur_gap,
+)
 from nonvacuous.bounds.pac_bayes import (
     best_trade_off,
     catoni,
@@ -28,28 +34,34 @@ from nonvacuous.bounds.pac_bayes import (
 )
 from nonvacuous.bounds.refined import empirical_bernstein, split_kl
 from nonvacuous.bounds.sampling import sampling, sampling_bounded
+from nonvacuous.bounds.sparsity import derandomized
 
 __all__ = [
     "ConfidenceBudget",
     "MemorizationSizes",
     "MemorizationVerdict",
     "Spend",
+    "bartlett_gap",
     "best_trade_off",
     "binary_kl",
     "catoni",
     "catoni_union",
+    "derandomized",
     "disintegrated",
     "disintegrated_renyi",
     "empirical_bernstein",
+    "golowich_gap",
     "hoeffding_radius",
     "holdout",
     "holdout_lower",
     "kl_inverse_lower",
     "kl_inverse_upper",
+    "margin_risk",
     "maurer_moment",
     "mcallester",
     "memorization_sizes",
     "memorization_verdict",
+    "neyshabur_gap",
     "quadratic",
     "rademacher_gap",
     "sampling",

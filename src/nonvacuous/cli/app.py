@@ -139,6 +139,16 @@ app.command(
         "Example:\n\nnonvacuous interpolate --data digits --labels true,partial:0.5,random"
     ),
 )
+app.command(
+    "nonvacuous.cli.sparsity:sparsity",
+    name="sparsity",
+    help=(
+        "Show how few units of a network are active, how firmly, and what a bound makes of it.\n\n"
+        "With a prior, a certificate for the network itself stands beside a plain test and the "
+        "bounds from norms."
+    ),
+    help_epilogue="Example:\n\nnonvacuous sparsity --data digits --out sparsity",
+)
 app.command(reproduce)
 
 

@@ -19,6 +19,12 @@ REPRODUCTIONS = {
         "perceptrons on MNIST before and after rescaling, and a certificate for each.",
         "--only 784-32-10",
     ),
+    "sparsity-mnist": (
+        "Muthukumar and Sulam, Sparsity-aware generalization theory for deep neural networks (COLT "
+        "2023): certificates for deterministic networks on MNIST, by every theorem, dense and "
+        "sparse, and deeper.",
+        "--quick",
+    ),
     "zhang-table-1": (
         "Zhang et al., Understanding deep learning requires rethinking generalization (ICLR 2017), "
         "Table 1: nineteen networks on CIFAR-10, on true and on random labels.",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from nonvacuous.errors import BadInput
 from nonvacuous.experiments.published import MLPS
+from nonvacuous.experiments.settings_files import SettingsFile
 
 
 @dataclass(frozen=True)
-class RescalingSettings:
+class RescalingSettings(SettingsFile):
     """One reproduction of the figure.
 
     data              the data set; the paper's is mnist
@@ -79,27 +78,6 @@ class RescalingSettings:
             posterior_scales=(0.03, 0.3, 4),
             trials=2_000,
         )
-
-    @classmethod
-    def from_toml(cls, path: str | Path) -> RescalingSettings:
-        """Read a file such as experiments/rescaling-figure-1.toml; unknown names are errors."""
-        try:
-            record = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read: {error.strerror}; check the path") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path} is not TOML: {error}") from error
-        return cls.from_dict(record, where=str(path))
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any], *, where: str = "settings") -> RescalingSettings:
-        known = {entry.name for entry in fields(cls)}
-        for name in record:
-            if name not in known:
-                raise BadInput(
-                    f"{where}: there is no setting {name!r}; there are {', '.join(sorted(known))}"
-                )
-        return cls(**record)
 
     def only(
         self, names: tuple[str, ...], *, inputs: int = 784, classes: int = 10

@@ -7,9 +7,8 @@ functions that fit the same examples as perfectly and know nothing.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from nonvacuous.experiments.interpolation_study import (
     distinct_examples,
     run_study,
 )
+from nonvacuous.experiments.settings_files import SettingsFile
 from nonvacuous.files import write_atomically
 from nonvacuous.interpolation.bad import Judged, compare_interpolants
 from nonvacuous.interpolation.kernels import median_squared_distance
@@ -61,7 +61,7 @@ _QUICK = (
 
 
 @dataclass(frozen=True)
-class KernelsSettings:
+class KernelsSettings(SettingsFile):
     """What the reproduction computes.
 
     examples       train on the first so many of every data set (None: all)
@@ -100,21 +100,6 @@ class KernelsSettings:
             bad_test=200,
             bad_gamma="median:2",
         )
-
-    @classmethod
-    def from_toml(cls, path: str | Path) -> KernelsSettings:
-        """Read a file such as experiments/zhang-kernels.toml; unknown names are errors."""
-        try:
-            record = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read: {error.strerror}; check the path") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path} is not TOML: {error}") from error
-        known = {entry.name for entry in fields(cls)}
-        for name in record:
-            if name not in known:
-                raise BadInput(f"{path}: there is no setting {name!r}; there are {sorted(known)}")
-        return cls(**record)
 
     def only(self, names: tuple[str, ...]) -> KernelsSettings:
         """Some of the cases, by name."""

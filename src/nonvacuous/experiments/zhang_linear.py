@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import tomllib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 
 from nonvacuous.data import load
-from nonvacuous.errors import BadInput
+from nonvacuous.experiments.settings_files import SettingsFile
 from nonvacuous.experiments.zhang_kernels import KernelsSettings, bad_interpolants
 from nonvacuous.files import write_atomically
 from nonvacuous.interpolation.bad import Judged
@@ -27,7 +26,7 @@ from nonvacuous.training.progress import Progress
 
 
 @dataclass(frozen=True)
-class LinearSettings:
+class LinearSettings(SettingsFile):
     """One linear problem with more weights than examples.
 
     family_sizes   how much of a direction that no example sees is added: from 0 to this
@@ -57,21 +56,6 @@ class LinearSettings:
             bad_test=200,
             bad_gamma="median:2",
         )
-
-    @classmethod
-    def from_toml(cls, path: str | Path) -> LinearSettings:
-        """Read a file such as experiments/zhang-linear.toml; unknown names are errors."""
-        try:
-            record = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read: {error.strerror}; check the path") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path} is not TOML: {error}") from error
-        known = {entry.name for entry in fields(cls)}
-        for name in record:
-            if name not in known:
-                raise BadInput(f"{path}: there is no setting {name!r}; there are {sorted(known)}")
-        return cls(**record)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

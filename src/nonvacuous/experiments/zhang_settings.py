@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 from nonvacuous.errors import BadInput
+from nonvacuous.experiments.settings_files import SettingsFile, check_names
 from nonvacuous.experiments.zhang_published import MODELS
 
 
@@ -68,7 +67,7 @@ _SMALL = {
 
 
 @dataclass(frozen=True)
-class ZhangSettings:
+class ZhangSettings(SettingsFile):
     """What all reproductions of the paper share.
 
     data             the data set; the paper's is cifar10
@@ -115,20 +114,9 @@ class ZhangSettings:
         )
 
     @classmethod
-    def from_toml(cls, path: str | Path) -> Self:
-        """Read a file such as experiments/zhang-table-1.toml; unknown names are errors."""
-        try:
-            record = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read: {error.strerror}; check the path") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path} is not TOML: {error}") from error
-        return cls.from_dict(record, where=str(path))
-
-    @classmethod
     def from_dict(cls, record: Mapping[str, Any], *, where: str = "settings") -> Self:
         """Settings from plain numbers, lists and mappings."""
-        _check_names(record, cls, where)
+        check_names(record, cls, where)
         plain: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in record.items()
@@ -212,7 +200,7 @@ class FigureSettings(ZhangSettings):
 
 def _recipe(name: str, record: Mapping[str, Any]) -> Recipe:
     where = f"networks.{name}"
-    _check_names(record, Recipe, where)
+    check_names(record, Recipe, where)
     known = _recipes().get(name)
     if known is not None:
         return replace(known, **record)
@@ -220,12 +208,3 @@ def _recipe(name: str, record: Mapping[str, Any]) -> Recipe:
         return Recipe(**record)
     except TypeError as error:
         raise BadInput(f"{where}: a network needs a model and epochs ({error})") from error
-
-
-def _check_names(record: Mapping[str, Any], kind: type, where: str) -> None:
-    known = {entry.name for entry in fields(kind)}
-    for name in record:
-        if name not in known:
-            raise BadInput(
-                f"{where}: there is no setting {name!r}; there are {', '.join(sorted(known))}"
-            )

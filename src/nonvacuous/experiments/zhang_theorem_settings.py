@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nonvacuous.errors import BadInput
+from nonvacuous.experiments.settings_files import SettingsFile
 
 
 @dataclass(frozen=True)
-class TheoremSettings:
+class TheoremSettings(SettingsFile):
     """One reproduction.
 
     data     the data set
@@ -40,27 +38,6 @@ class TheoremSettings:
     def quick(cls) -> TheoremSettings:
         """The same steps on the embedded digits, in seconds."""
         return cls(data="digits", sizes=(140, 470, 1_437), depths=(2, 3, 11))
-
-    @classmethod
-    def from_toml(cls, path: str | Path) -> TheoremSettings:
-        """Read a file such as experiments/zhang-theorem-1.toml; unknown names are errors."""
-        try:
-            record = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read: {error.strerror}; check the path") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path} is not TOML: {error}") from error
-        return cls.from_dict(record, where=str(path))
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any], *, where: str = "settings") -> TheoremSettings:
-        known = {entry.name for entry in fields(cls)}
-        for name in record:
-            if name not in known:
-                raise BadInput(
-                    f"{where}: there is no setting {name!r}; there are {', '.join(sorted(known))}"
-                )
-        return cls(**record)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, as they stand in a file."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import DONE, CommandError, UsageError
+from nonvacuous.cli.exits import DONE, CommandError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import (
@@ -19,7 +18,7 @@ from nonvacuous.cli.output import (
     write_json,
     write_next,
 )
-from nonvacuous.errors import BadInput
+from nonvacuous.cli.reproductions.running import chosen_settings, folder_of, naming
 
 if TYPE_CHECKING:
     from nonvacuous.cli.narration import Narration
@@ -79,18 +78,14 @@ def rescaling_figure_1(
     force
         Overwrite the results in the folder.
     """
-    if resume and force:
-        raise UsageError("--resume goes on with a run and --force overwrites it: give one of them.")
-    if quick and config is not None:
-        raise UsageError("--quick has settings of its own: leave out --config or --quick.")
-    settings = _settings(quick=quick, config=config, only=only, seed=seed)
-    folder = out or Path("runs") / (f"{NAME}-quick" if quick else NAME)
-    if (folder / "settings.json").is_file() and not (resume or force):
-        raise UsageError(
-            f"{folder} holds a reproduction already. Add --resume to go on with it, --force to "
-            "overwrite it, or --out to name another folder.",
-            next_command=again("--resume"),
-        )
+    from nonvacuous.experiments.rescaling_settings import RescalingSettings
+
+    settings = chosen_settings(RescalingSettings, quick=quick, config=config, seed=seed)
+    if only:
+        with naming("--only"):
+            # The digits have 64 inputs.
+            settings = settings.only(only, inputs=64 if quick else 784)
+    folder = folder_of(NAME, out, quick=quick, resume=resume, force=force)
     return _run(
         settings,
         folder,
@@ -103,26 +98,6 @@ def rescaling_figure_1(
         force=force,
         as_json=json,
     )
-
-
-def _settings(
-    *, quick: bool, config: Path | None, only: tuple[str, ...], seed: int | None
-) -> RescalingSettings:
-    from nonvacuous.experiments.rescaling_settings import RescalingSettings
-
-    settings = RescalingSettings.quick() if quick else RescalingSettings()
-    if config is not None:
-        try:
-            settings = RescalingSettings.from_toml(config)
-        except BadInput as error:
-            raise UsageError(f"--config: {error}.") from error
-    if only:
-        try:
-            # The digits have 64 inputs.
-            settings = settings.only(only, inputs=64 if quick else 784)
-        except BadInput as error:
-            raise UsageError(f"--only: {error}.") from error
-    return settings if seed is None else replace(settings, seed=seed)
 
 
 def _run(

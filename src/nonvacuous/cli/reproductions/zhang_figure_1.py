@@ -10,9 +10,11 @@ from cyclopts import Parameter
 
 from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
-from nonvacuous.cli.reproductions.zhang_shared import (
+from nonvacuous.cli.reproductions.running import (
     chosen_settings,
     folder_of,
+    naming,
+    print_tables,
     reused,
     run_and_show,
 )
@@ -86,7 +88,10 @@ def zhang_figure_1(
     from nonvacuous.experiments.zhang_figure_page import curves_table, sweep_table, write_pages
     from nonvacuous.experiments.zhang_settings import FigureSettings
 
-    settings = chosen_settings(FigureSettings, quick=quick, config=config, epochs=epochs, seed=seed)
+    settings = chosen_settings(FigureSettings, quick=quick, config=config, seed=seed)
+    if epochs is not None:
+        with naming("--epochs"):
+            settings = settings.with_epochs(epochs)
     settings = _narrowed(settings, only=only, levels=levels, examples=examples)
     folder = folder_of(NAME, out, quick=quick, resume=resume, force=force)
     reuse = reused(table)
@@ -107,7 +112,7 @@ def zhang_figure_1(
     return run_and_show(
         compute,
         write_pages,
-        lambda result: (sweep_table(result), curves_table(result)),
+        lambda result: print_tables(sweep_table(result), curves_table(result)),
         title=f"{len(cells)} networks on {settings.data}, seed {settings.seed}",
         folder=folder,
         device=device,

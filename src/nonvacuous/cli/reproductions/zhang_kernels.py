@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import DONE, CommandError, UsageError
+from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.invocation import again
-from nonvacuous.cli.output import narration_console, write_error, write_json, write_next
-from nonvacuous.errors import BadInput
+from nonvacuous.cli.reproductions.running import (
+    chosen_settings,
+    folder_of,
+    naming,
+    print_table,
+    run_and_show,
+)
 
 if TYPE_CHECKING:
-    from nonvacuous.experiments.zhang_kernels import KernelsSettings
+    from nonvacuous.experiments.zhang_kernels import KernelsResult
+    from nonvacuous.training import Progress
 
 NAME = "zhang-kernels"
 
@@ -67,105 +73,48 @@ def zhang_kernels(
     force
         Overwrite the results in the folder.
     """
-    if resume and force:
-        raise UsageError("--resume goes on with a run and --force overwrites it: give one of them.")
-    if quick and config is not None:
-        raise UsageError("--quick has settings of its own: leave out --config or --quick.")
-    settings = _settings(quick=quick, config=config, only=only, examples=examples, seed=seed)
-    folder = out or Path("runs") / (f"{NAME}-quick" if quick else NAME)
-    if (folder / "settings.json").is_file() and not (resume or force):
-        raise UsageError(
-            f"{folder} holds a reproduction already. Add --resume to go on with it, --force to "
-            "overwrite it, or --out to name another folder.",
-            next_command=again("--resume"),
-        )
-    return _run(
-        settings,
-        folder,
-        as_json=json,
-        data_dir=data_dir,
-        device=device,
-        threads=threads,
-        resume=resume,
-        force=force,
-    )
+    from nonvacuous.experiments import zhang_kernels_pages as pages
+    from nonvacuous.experiments.zhang_kernels import KernelsSettings, run
+    from nonvacuous.report.study import write_study
 
-
-def _settings(
-    *,
-    quick: bool,
-    config: Path | None,
-    only: tuple[str, ...],
-    examples: int | None,
-    seed: int | None,
-) -> KernelsSettings:
-    from nonvacuous.experiments.zhang_kernels import KernelsSettings
-
-    settings = KernelsSettings.quick() if quick else KernelsSettings()
-    try:
-        if config is not None:
-            settings = KernelsSettings.from_toml(config)
-        if only:
+    settings = chosen_settings(KernelsSettings, quick=quick, config=config, seed=seed)
+    if only:
+        with naming("--only"):
             settings = settings.only(only)
-    except BadInput as error:
-        raise UsageError(f"{'--only' if only else '--config'}: {error}.") from error
     if examples is not None:
         if examples < 1:
             raise UsageError(f"--examples must be at least 1, got {examples}.")
         settings = replace(settings, examples=examples)
-    return settings if seed is None else replace(settings, seed=seed)
+    folder = folder_of(NAME, out, quick=quick, resume=resume, force=force)
 
-
-def _run(
-    settings: KernelsSettings,
-    folder: Path,
-    *,
-    as_json: bool,
-    device: str,
-    threads: int | None,
-    **options: Any,
-) -> int:
-    import torch
-
-    from nonvacuous.cli.narration import Narration
-    from nonvacuous.cli.reproductions.study_text import write_table
-    from nonvacuous.cli.stopping import exit_code_of, stoppable
-    from nonvacuous.experiments.zhang_kernels import run
-    from nonvacuous.experiments.zhang_kernels_pages import bad_table, cases_table, page, verdict
-    from nonvacuous.report.study import write_study
-
-    if device == "cuda" and not torch.cuda.is_available():
-        raise CommandError(
-            "--device cuda: torch sees no CUDA device here.",
-            next_command=again(replacing={"--device": "cpu"}),
+    def compute(progress: Progress) -> KernelsResult:
+        return run(
+            settings,
+            folder,
+            data_dir=data_dir,
+            device=device,
+            resume=resume,
+            force=force,
+            progress=progress,
         )
-    if threads is not None:
-        torch.set_num_threads(threads)
-    try:
-        with stoppable(), Narration() as narration:
-            names = ", ".join(case.name for case in settings.cases)
-            narration.say(f"{names}; seed {settings.seed}, device {device}, folder {folder}")
 
-            def progress(phase: str, done: int, total: int, message: str) -> None:
-                narration(phase, done, total, message)
-                if phase == "cases":
-                    narration.say(message)
+    def write_pages(result: KernelsResult, folder: Path) -> dict[str, Path]:
+        written = write_study(pages.page(result, command=again()), folder / "report.html")
+        return {"results.json": folder / "results.json", "report.html": written}
 
-            result = run(settings, folder, device=device, progress=progress, **options)
-    except KeyboardInterrupt as stop:
-        write_error(
-            f"stopped. {folder} keeps every case that is finished.",
-            next_command=again("--resume", without=["--force"]),
-        )
-        return exit_code_of(stop)
-    written = write_study(page(result, command=again()), folder / "report.html")
-    if as_json:
-        write_json(result.to_dict())
-    else:
-        write_table(cases_table(result))
-        write_table(bad_table(result.bad), note=verdict(result))
-    console = narration_console()
-    for path in (folder / "results.json", written):
-        console.print(f"Written: {path}", soft_wrap=True)
-    write_next("nonvacuous reproduce zhang-linear --quick")
-    return DONE
+    def show(result: KernelsResult) -> None:
+        print_table(pages.cases_table(result))
+        print_table(pages.bad_table(result.bad), note=pages.verdict(result))
+
+    return run_and_show(
+        compute,
+        write_pages,
+        show,
+        title=f"{', '.join(case.name for case in settings.cases)}; seed {settings.seed}",
+        folder=folder,
+        device=device,
+        threads=threads,
+        as_json=json,
+        next_command="nonvacuous reproduce zhang-linear --quick",
+        keeps="case",
+    )

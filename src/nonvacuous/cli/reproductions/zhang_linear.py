@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from nonvacuous.cli.exits import DONE, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.invocation import again
-from nonvacuous.cli.output import narration_console, write_json, write_next
-from nonvacuous.errors import BadInput
+from nonvacuous.cli.reproductions.running import (
+    chosen_settings,
+    folder_of,
+    print_table,
+    run_and_show,
+)
+
+if TYPE_CHECKING:
+    from nonvacuous.experiments.zhang_linear import LinearResult
+    from nonvacuous.training import Progress
 
 NAME = "zhang-linear"
 
@@ -53,51 +59,36 @@ def zhang_linear(
     force
         Overwrite the results in the folder.
     """
-    if resume and force:
-        raise UsageError("--resume goes on with a run and --force overwrites it: give one of them.")
-    if quick and config is not None:
-        raise UsageError("--quick has settings of its own: leave out --config or --quick.")
-    folder = out or Path("runs") / (f"{NAME}-quick" if quick else NAME)
-    if (folder / "results.json").is_file() and not (resume or force):
-        raise UsageError(
-            f"{folder} holds a reproduction already. Add --force to overwrite it, or --out to name "
-            "another folder.",
-            next_command=again("--force"),
-        )
-    import torch
-
-    from nonvacuous.cli.narration import Narration
-    from nonvacuous.cli.reproductions.study_text import write_table
-    from nonvacuous.cli.stopping import stoppable
+    from nonvacuous.experiments import zhang_linear_pictures as pages
     from nonvacuous.experiments.zhang_kernels_pages import bad_table
     from nonvacuous.experiments.zhang_linear import LinearSettings, run
-    from nonvacuous.experiments.zhang_linear_pictures import fits_table, lead, page
     from nonvacuous.report.study import write_study
 
-    settings = LinearSettings.quick() if quick else LinearSettings()
-    if config is not None:
-        try:
-            settings = LinearSettings.from_toml(config)
-        except BadInput as error:
-            raise UsageError(f"--config: {error}.") from error
-    if seed is not None:
-        settings = replace(settings, seed=seed)
-    if threads is not None:
-        torch.set_num_threads(threads)
-    with stoppable(), Narration() as narration:
-        narration.say(
-            f"{settings.examples} examples, {settings.weights} weights, seed {settings.seed}, "
-            f"device {device}, folder {folder}"
-        )
-        result = run(settings, folder, data_dir=data_dir, progress=narration)
-    written = write_study(page(result, command=again()), folder / "report.html")
-    if json:
-        write_json(result.to_dict())
-    else:
-        write_table(fits_table(result), note=lead(result))
-        write_table(bad_table(result.bad))
-    console = narration_console()
-    for path in (folder / "results.json", written):
-        console.print(f"Written: {path}", soft_wrap=True)
-    write_next("nonvacuous interpolate --data digits --labels true,random")
-    return DONE
+    settings = chosen_settings(LinearSettings, quick=quick, config=config, seed=seed)
+    folder = folder_of(
+        NAME, out, quick=quick, resume=resume, force=force, holds="results.json", way="--force"
+    )
+
+    def compute(progress: Progress) -> LinearResult:
+        return run(settings, folder, data_dir=data_dir, progress=progress)
+
+    def write_pages(result: LinearResult, folder: Path) -> dict[str, Path]:
+        written = write_study(pages.page(result, command=again()), folder / "report.html")
+        return {"results.json": folder / "results.json", "report.html": written}
+
+    def show(result: LinearResult) -> None:
+        print_table(pages.fits_table(result), note=pages.lead(result))
+        print_table(bad_table(result.bad))
+
+    return run_and_show(
+        compute,
+        write_pages,
+        show,
+        title=(f"{settings.examples} examples, {settings.weights} weights, seed {settings.seed}"),
+        folder=folder,
+        device=device,
+        threads=threads,
+        as_json=json,
+        next_command="nonvacuous interpolate --data digits --labels true,random",
+        keeps="part",
+    )

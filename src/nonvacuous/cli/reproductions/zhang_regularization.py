@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
-from nonvacuous.cli.reproductions.zhang_shared import (
+from nonvacuous.cli.reproductions.running import (
     chosen_settings,
     folder_of,
+    naming,
+    print_tables,
     reused,
     run_and_show,
 )
-from nonvacuous.errors import BadInput
 
 if TYPE_CHECKING:
     from nonvacuous.experiments.zhang_regularization import RegularizationResult
@@ -80,13 +80,14 @@ def zhang_regularization(
     from nonvacuous.experiments.zhang_settings import ZhangSettings
     from nonvacuous.experiments.zhang_table import chosen_rows
 
-    settings = chosen_settings(ZhangSettings, quick=quick, config=config, epochs=epochs, seed=seed)
+    settings = chosen_settings(ZhangSettings, quick=quick, config=config, seed=seed)
+    if epochs is not None:
+        with naming("--epochs"):
+            settings = settings.with_epochs(epochs)
     # The table is the place to compare times.
     settings = replace(settings, solo_epochs=0)
-    try:
+    with naming("--only"):
         rows = chosen_rows(settings, only=only)
-    except BadInput as error:
-        raise UsageError(f"--only: {error}.") from error
     networks = tuple(dict.fromkeys(row.cell.network for row in rows))
     folder = folder_of(NAME, out, quick=quick, resume=resume, force=force)
     reuse = reused(table)
@@ -108,7 +109,7 @@ def zhang_regularization(
     return run_and_show(
         compute,
         pages.write_pages,
-        lambda result: (pages.table(result), pages.early_stopping_table(result)),
+        lambda result: print_tables(pages.table(result), pages.early_stopping_table(result)),
         title=f"{len(cells)} networks on {settings.data}, seed {settings.seed}",
         folder=folder,
         device=device,

@@ -9,8 +9,13 @@ from cyclopts import Parameter
 
 from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
-from nonvacuous.cli.reproductions.zhang_shared import chosen_settings, folder_of, run_and_show
-from nonvacuous.errors import BadInput
+from nonvacuous.cli.reproductions.running import (
+    chosen_settings,
+    folder_of,
+    naming,
+    print_tables,
+    run_and_show,
+)
 
 if TYPE_CHECKING:
     from nonvacuous.experiments.zhang_table import TableResult
@@ -78,11 +83,12 @@ def zhang_table_1(
     from nonvacuous.experiments.zhang_settings import ZhangSettings
     from nonvacuous.experiments.zhang_table_page import table, write_pages
 
-    settings = chosen_settings(ZhangSettings, quick=quick, config=config, epochs=epochs, seed=seed)
-    try:
+    settings = chosen_settings(ZhangSettings, quick=quick, config=config, seed=seed)
+    if epochs is not None:
+        with naming("--epochs"):
+            settings = settings.with_epochs(epochs)
+    with naming("--only" if only else "--rows"):
         chosen = zhang_table.chosen_rows(settings, only=only, numbers=rows)
-    except BadInput as error:
-        raise UsageError(f"--{'only' if only else 'rows'}: {error}.") from error
     if not chosen:
         raise UsageError("--only and --rows together leave no row: give one of them.")
     folder = folder_of(NAME, out, quick=quick, resume=resume, force=force)
@@ -102,7 +108,7 @@ def zhang_table_1(
     return run_and_show(
         compute,
         write_pages,
-        lambda result: (table(result), time_table(result.timings)),
+        lambda result: print_tables(table(result), time_table(result.timings)),
         title=f"{len(chosen)} networks on {settings.data}, seed {settings.seed}",
         folder=folder,
         device=device,

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.invocation import again
-from nonvacuous.cli.output import (
-    narration_console,
-    result_console,
-    write_error,
-    write_json,
-    write_next,
-)
-from nonvacuous.errors import BadInput
+from nonvacuous.cli.output import result_console
+from nonvacuous.cli.reproductions.running import chosen_settings, folder_of, run_and_show
 
 if TYPE_CHECKING:
-    from nonvacuous.cli.narration import Narration
     from nonvacuous.experiments.zhang_theorem_results import TheoremResult
-    from nonvacuous.experiments.zhang_theorem_settings import TheoremSettings
+    from nonvacuous.training import Progress
 
 NAME = "zhang-theorem-1"
 
@@ -64,71 +55,39 @@ def zhang_theorem_1(
     force
         Overwrite the results in the folder.
     """
-    if resume and force:
-        raise UsageError("--resume goes on with a run and --force overwrites it: give one of them.")
-    if quick and config is not None:
-        raise UsageError("--quick has settings of its own: leave out --config or --quick.")
-    settings = _settings(quick=quick, config=config, seed=seed)
-    folder = out or Path("runs") / (f"{NAME}-quick" if quick else NAME)
-    if (folder / "settings.json").is_file() and not (resume or force):
-        raise UsageError(
-            f"{folder} holds a reproduction already. Add --resume to go on with it, --force to "
-            "overwrite it, or --out to name another folder.",
-            next_command=again("--resume"),
-        )
-    import torch
-
-    if device == "cuda" and not torch.cuda.is_available():
-        raise CommandError(
-            "--device cuda: torch sees no CUDA device here.",
-            next_command=again(replacing={"--device": "cpu"}),
-        )
-    if threads is not None:
-        torch.set_num_threads(threads)
-    options = {"data_dir": data_dir, "device": device, "resume": resume, "force": force}
-    return _run(settings, folder, options, as_json=json)
-
-
-def _settings(*, quick: bool, config: Path | None, seed: int | None) -> TheoremSettings:
-    from nonvacuous.experiments.zhang_theorem_settings import TheoremSettings
-
-    settings = TheoremSettings.quick() if quick else TheoremSettings()
-    if config is not None:
-        try:
-            settings = TheoremSettings.from_toml(config)
-        except BadInput as error:
-            raise UsageError(f"--config: {error}.") from error
-    return settings if seed is None else replace(settings, seed=seed)
-
-
-def _run(settings: TheoremSettings, folder: Path, options: dict[str, Any], *, as_json: bool) -> int:
-    from nonvacuous.cli.narration import Narration
-    from nonvacuous.cli.stopping import exit_code_of, stoppable
     from nonvacuous.experiments.zhang_theorem import run
     from nonvacuous.experiments.zhang_theorem_pages import write_pages
+    from nonvacuous.experiments.zhang_theorem_settings import TheoremSettings
 
-    try:
-        with stoppable(), Narration() as narration:
-            narration.say(
-                f"{settings.data}, depths {', '.join(map(str, settings.depths))}, seed "
-                f"{settings.seed}, folder {folder}"
-            )
-            result = run(settings, folder, **options, progress=_progress(narration))
-    except KeyboardInterrupt as stop:
-        write_error(
-            f"stopped. {folder} keeps every entry that is finished.",
-            next_command=again("--resume", without=["--force"]),
+    settings = chosen_settings(TheoremSettings, quick=quick, config=config, seed=seed)
+    folder = folder_of(NAME, out, quick=quick, resume=resume, force=force)
+
+    def compute(progress: Progress) -> TheoremResult:
+        return run(
+            settings,
+            folder,
+            data_dir=data_dir,
+            device=device,
+            resume=resume,
+            force=force,
+            progress=progress,
         )
-        return exit_code_of(stop)
-    paths = write_pages(result, folder, command=again(without=["--force", "--resume"]))
-    if as_json:
-        write_json(result.to_dict())
-    else:
-        _write_text(result)
-    for path in paths.values():
-        narration_console().print(f"Written: {path}", soft_wrap=True)
-    write_next(f"nonvacuous memorize --data {settings.data} --labels true")
-    return DONE
+
+    command = again(without=["--force", "--resume"])
+    return run_and_show(
+        compute,
+        lambda result, folder: write_pages(result, folder, command=command),
+        _write_text,
+        title=(
+            f"{settings.data}, depths {', '.join(map(str, settings.depths))}, seed {settings.seed}"
+        ),
+        folder=folder,
+        device=device,
+        threads=threads,
+        as_json=json,
+        next_command=f"nonvacuous memorize --data {settings.data} --labels true",
+        keeps="entry",
+    )
 
 
 def _write_text(result: TheoremResult) -> None:
@@ -155,14 +114,3 @@ def _write_text(result: TheoremResult) -> None:
     for claim in result.claims():
         verdict = "holds" if claim.holds else "FAILS"
         console.print(f"{claim.name} {verdict}: {claim.found}", soft_wrap=True)
-
-
-def _progress(narration: Narration) -> Any:
-    """Bars as usual, and a line that stays for each finished entry."""
-
-    def progress(phase: str, done: int, total: int, message: str) -> None:
-        narration(phase, done, total, message)
-        if phase == "entries":
-            narration.say(message)
-
-    return progress

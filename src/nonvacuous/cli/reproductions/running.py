@@ -1,12 +1,13 @@
-"""What the three commands around the randomization paper share."""
+"""What all reproductions share: their settings, their folder, running them, showing the result."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.invocation import again
@@ -21,11 +22,30 @@ from nonvacuous.errors import BadInput
 
 if TYPE_CHECKING:
     from nonvacuous.cli.narration import Narration
-    from nonvacuous.experiments.zhang_settings import ZhangSettings
     from nonvacuous.report.study import Table
     from nonvacuous.training import Progress
 
-    AnySettings = TypeVar("AnySettings", bound=ZhangSettings)
+#: Phases of which each step is worth a line that stays.
+_KEPT = ("networks", "entries", "cases")
+
+
+class Settings(Protocol):
+    """What the settings of every reproduction are: frozen dataclasses with a seed."""
+
+    @property
+    def seed(self) -> int:
+        """Everything random follows from it."""
+
+    @classmethod
+    def quick(cls) -> Self:
+        """Small ones, on the embedded digits."""
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Self:
+        """Those of a file."""
+
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 class Result(Protocol):
@@ -35,39 +55,53 @@ class Result(Protocol):
         """Plain numbers."""
 
 
+AnyResult = TypeVar("AnyResult", bound=Result)
+
+
 def chosen_settings(
-    kind: type[AnySettings],
-    *,
-    quick: bool,
-    config: Path | None,
-    epochs: int | None,
-    seed: int | None,
+    kind: type[AnySettings], *, quick: bool, config: Path | None, seed: int | None
 ) -> AnySettings:
     """The settings that the flags ask for."""
     if quick and config is not None:
         raise UsageError("--quick has settings of its own: leave out --config or --quick.")
     settings = kind.quick() if quick else kind()
-    try:
-        if config is not None:
+    if config is not None:
+        with naming("--config"):
             settings = kind.from_toml(config)
-        if epochs is not None:
-            settings = settings.with_epochs(epochs)
+    return settings if seed is None else replace(settings, seed=seed)  # type: ignore[type-var]
+
+
+@contextmanager
+def naming(flag: str) -> Iterator[None]:
+    """What is wrong with a flag's value is said with the flag's name."""
+    try:
+        yield
     except BadInput as error:
-        flag = "--config" if epochs is None else "--epochs"
         raise UsageError(f"{flag}: {error}.") from error
-    return settings if seed is None else replace(settings, seed=seed)
 
 
-def folder_of(name: str, out: Path | None, *, quick: bool, resume: bool, force: bool) -> Path:
-    """Where the results go; a folder that holds some is neither taken nor overwritten unasked."""
+def folder_of(
+    name: str,
+    out: Path | None,
+    *,
+    quick: bool,
+    resume: bool,
+    force: bool,
+    holds: str = "settings.json",
+    way: str = "--resume",
+) -> Path:
+    """Where the results go; a folder that ``holds`` some is not touched unasked.
+
+    ``way`` is the flag to try there first.
+    """
     if resume and force:
         raise UsageError("--resume goes on with a run and --force overwrites it: give one of them.")
     folder = out or Path("runs") / (f"{name}-quick" if quick else name)
-    if (folder / "settings.json").is_file() and not (resume or force):
+    if (folder / holds).is_file() and not (resume or force):
         raise UsageError(
             f"{folder} holds a reproduction already. Add --resume to go on with it, --force to "
             "overwrite it, or --out to name another folder.",
-            next_command=again("--resume"),
+            next_command=again(way),
         )
     return folder
 
@@ -83,18 +117,22 @@ def reused(table: Path | None) -> Path | None:
 
 
 def run_and_show(
-    compute: Callable[[Progress], Result],
-    write_pages: Callable[[Any, Path], Mapping[str, Path]],
-    tables: Callable[[Any], Sequence[Table]],
+    compute: Callable[[Progress], AnyResult],
+    write_pages: Callable[[AnyResult, Path], Mapping[str, Path]],
+    show: Callable[[AnyResult], None],
     *,
     title: str,
     folder: Path,
-    device: str,
     threads: int | None,
     as_json: bool,
     next_command: str,
+    device: str = "cpu",
+    keeps: str = "network",
 ) -> int:
-    """Run, write the files, print the tables (or one JSON object)."""
+    """Run, write the files, show the result (or print it as one JSON object).
+
+    ``keeps`` names what is not computed again after a stop.
+    """
     import torch
 
     from nonvacuous.cli.narration import Narration
@@ -113,8 +151,7 @@ def run_and_show(
             result = compute(_progress(narration))
     except KeyboardInterrupt as stop:
         write_error(
-            f"stopped. {folder} keeps every network that is finished, and the last minutes of "
-            "those in training.",
+            f"stopped. {folder} keeps every {keeps} that is finished.",
             next_command=again("--resume", without=["--force"]),
         )
         return exit_code_of(stop)
@@ -122,8 +159,7 @@ def run_and_show(
     if as_json:
         write_json(result.to_dict())
     else:
-        for table in tables(result):
-            print_table(table)
+        show(result)
     sys.stdout.flush()
     console = narration_console()
     for path in paths.values():
@@ -132,8 +168,14 @@ def run_and_show(
     return DONE
 
 
-def print_table(shown: Table) -> None:
-    """A table on stdout, its caption below."""
+def print_tables(*tables: Table) -> None:
+    """Several tables, one below the other."""
+    for table in tables:
+        print_table(table)
+
+
+def print_table(shown: Table, *, note: str = "") -> None:
+    """A table on stdout, its caption and a note below."""
     from rich.table import Table as Grid
 
     console = result_console()
@@ -148,16 +190,16 @@ def print_table(shown: Table) -> None:
     for row in shown.rows:
         grid.add_row(*row)
     console.print(grid)
-    if shown.caption:
-        console.print(shown.caption, soft_wrap=True)
+    for text in filter(None, (shown.caption, note)):
+        console.print(text, soft_wrap=True)
 
 
 def _progress(narration: Narration) -> Progress:
-    """Bars as usual, and a line that stays for each finished network."""
+    """Bars as usual, and a line that stays for each part that is finished."""
 
     def progress(phase: str, done: int, total: int, message: str) -> None:
         narration(phase, done, total, message)
-        if phase == "networks":
+        if phase in _KEPT:
             narration.say(message)
 
     return progress

@@ -1,0 +1,150 @@
+"""``nonvacuous sparsity``: how few units of a network are active, how firmly, and what it buys."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from nonvacuous.bounds import checks
+from nonvacuous.cli.exits import DONE, UsageError
+from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber, failure_of
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.output import narration_console, write_json, write_next
+from nonvacuous.errors import BadInput
+
+#: The files that --out receives; the first only where a network was trained here.
+FILES = ("network.safetensors", "record.json", "sparsity.html")
+
+
+def sparsity(
+    *,
+    data: str,
+    model: str = "mlp:100",
+    weights: Path | None = None,
+    prior: str | None = None,
+    data_dir: Path | None = None,
+    examples: OptionalWholeNumber = None,
+    epsilons: str = "0.0001,0.0003,0.001,0.003,0.01,0.03,0.1",
+    unit_norm: bool | None = None,
+    theorem: Literal["E", "D", "A"] = "E",
+    pull: float = 0.1,
+    activity: float = 0.0,
+    steps: WholeNumber = 2000,
+    confidence: float = 0.95,
+    seed: WholeNumber = 0,
+    out: Path | None = None,
+    force: Annotated[bool, SWITCH] = False,
+    json: Json = False,
+) -> int:
+    """Show how sparse a network's activations are, how firmly, and what a bound makes of it.
+
+    Parameters
+    ----------
+    data
+        digits, mnist, fashion-mnist, cifar10; a file.npz, file.parquet or folder of images; or
+        package.module:function.
+    model
+        mlp:WIDTHS, which is trained here unless --weights is given; or package.module:function,
+        called without arguments, returning linear layers with ReLU between them.
+    weights
+        Trained weights as safetensors.torch.save_file(model.state_dict(), path) writes them.
+    prior
+        Adds a certificate. zero: weights of zero. init: the initial weights. learned:0.2: trained
+        on a fifth of the data, which the bounds then leave out (for a network trained here; the
+        default there). FILE: weights chosen without these data. none: no certificate.
+    data_dir
+        Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
+    examples
+        Only so many training examples, the first ones.
+    epsilons
+        How far the weights of each layer may move, relative to its norms; separated by commas.
+    unit_norm
+        Scale every input to norm 1, as the theorems like it. On for a network trained here, off for
+        weights that were trained elsewhere, where the inputs are taken as they are.
+    theorem
+        Which certificate; docs/theory/sparsity.md proves all three.
+    pull
+        How strongly training here is drawn to the prior (lambda of the paper).
+    activity
+        Weight of the l1 norm of the activations in training here; 0.01 gives a sparse network.
+    steps
+        Of training here.
+    confidence
+        Of each bound.
+    seed
+        Everything random follows from it.
+    out
+        Folder for network.safetensors, record.json and the page sparsity.html.
+    force
+        Overwrite these files in --out.
+    """
+    sizes = _epsilons(epsilons)
+    failure_of(confidence)
+    try:
+        for flag, value in (("--pull", pull), ("--activity", activity)):
+            checks.non_negative(flag, value)
+        checks.count("--steps", steps, minimum=1)
+        if examples is not None:
+            checks.count("--examples", examples, minimum=1)
+    except BadInput as error:
+        raise UsageError(str(error)) from error
+    taken = [name for name in FILES if out is not None and (out / name).exists()]
+    if taken and not force:
+        raise UsageError(
+            f"--out: {out} holds {taken[0]} already. Add --force to overwrite it, or name another "
+            "folder.",
+            next_command=again("--force"),
+        )
+    from nonvacuous.cli.sparsity_run import Request, run
+    from nonvacuous.cli.sparsity_text import write_text
+
+    record, paths = run(
+        Request(
+            data=data,
+            model=model,
+            weights=weights,
+            prior=prior,
+            data_dir=data_dir,
+            examples=examples,
+            epsilons=sizes,
+            unit_norm=unit_norm,
+            theorem=theorem,
+            pull=pull,
+            activity=activity,
+            steps=steps,
+            confidence=confidence,
+            seed=seed,
+            out=out,
+        )
+    )
+    if json:
+        write_json(record)
+    else:
+        write_text(record)
+    for path in paths:
+        narration_console().print(f"Written: {path}", soft_wrap=True)
+    write_next(_next(record, out))
+    return DONE
+
+
+def _epsilons(text: str) -> tuple[float, ...]:
+    try:
+        return checks.grid_of("--epsilons", [float(part) for part in text.split(",")])
+    except ValueError as error:
+        reason = str(error) if isinstance(error, BadInput) else f"{text!r} is not a list of numbers"
+        raise UsageError(
+            f"{reason.rstrip('.')}; write different positive numbers separated by commas, such as "
+            "--epsilons 0.001,0.01.",
+            next_command=again(replacing={"--epsilons": "0.001,0.01"}),
+        ) from error
+
+
+def _next(record: dict[str, Any], out: Path | None) -> str:
+    """The page first, then the sparse network, then the certificate of the stochastic one."""
+    if out is None:
+        return again(replacing={"--out": "sparsity"})
+    if record["trained"] and not record["trained"]["activity"]:
+        sparse = str(out.with_name(f"{out.name}-l1"))
+        return again(without=["--force"], replacing={"--activity": "0.01", "--out": sparse})
+    return shlex.join(["nonvacuous", "certify", "--data", record["data_source"]])

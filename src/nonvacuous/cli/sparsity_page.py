@@ -1,0 +1,331 @@
+"""The page that ``nonvacuous sparsity`` writes: pictures first, then every term."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.sparsity_text import (
+    activity_rows,
+    bound_rows,
+    caveats,
+    certificate_verdict,
+    epsilon_rows,
+)
+from nonvacuous.report.plots import Series, bars, histogram, lines
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
+from nonvacuous.sparsity.findings import Shown
+
+
+def write_page(record: dict[str, Any], shown: Shown, path: Path) -> Path:
+    """Write the page from the record and the values behind the pictures."""
+    network = f"{record['model']} on {record['data']}"
+    sections = [
+        _activity(record),
+        _radii(record, shown),
+        _ratio(record),
+        _stability(record, shown),
+        _surely_off(record, shown),
+        _bounds(record),
+    ]
+    if record["certificates"]:
+        sections.append(_terms(record))
+    page = StudyPage(
+        title="Sparsity",
+        question=f"How sparse is {network}, and does it help?",
+        lead=" ".join(
+            [record["answer"], *([certificate_verdict(record)] if record["certificates"] else [])]
+        ),
+        badges=_badges(record),
+        sections=(*sections, _not_said()),
+        footer=(again(), f"seed {record['seed']}; Python {sys.version.split()[0]}"),
+    )
+    return write_study(page, path)
+
+
+def _badges(record: dict[str, Any]) -> tuple[str, ...]:
+    errors = record["errors"] / record["examples"]
+    badges = [
+        "layers " + " – ".join(map(str, record["sizes"])),
+        f"{record['examples']:,} examples, {errors:.1%} of them wrong",
+        "biases as weights on a constant" if record["biases"] else "no biases",
+    ]
+    if record["certificates"]:
+        # The first, not the better of the two: a number picked after looking is another claim.
+        first = record["certificates"][0]
+        badges.append(f"certificate {first['risk_upper']:.3f} ({first['variant']})")
+    return tuple(badges)
+
+
+def _table(rows: tuple[tuple[str, ...], list[tuple[str, ...]]], caption: str = "") -> Table:
+    return Table(headings=rows[0], rows=tuple(rows[1]), caption=caption)
+
+
+def _activity(record: dict[str, Any]) -> Section:
+    names = [f"{e['name']} ({e['units']})" for e in record["activity"]]
+    shares = {
+        "average example": [e["mean"] / e["units"] for e in record["activity"]],
+        "never active": [e["never"] / e["units"] for e in record["activity"]],
+        "always active": [e["always"] / e["units"] for e in record["activity"]],
+    }
+    return Section(
+        "How much of it is active?",
+        paragraphs=(
+            "A unit is active on an example when its pre-activation is above zero. “never” and "
+            "“always” count units over all examples; “asked” is how many units the radius below "
+            "asks to be inactive.",
+        ),
+        figures=(Figure(bars(names, shares, title="Active units", x_label="share of the layer")),),
+        tables=(_table(activity_rows(record)),),
+    )
+
+
+def _radii(record: dict[str, Any], shown: Shown) -> Section:
+    values = {
+        entry["name"]: [math.log10(r) for r in layer if 0 < r < math.inf]
+        for entry, layer in zip(record["radii"], shown.radii, strict=True)
+    }
+    quantiles = [
+        (
+            entry["name"],
+            f"{entry['sparsity']:,}",
+            f"{entry['zero']:.1%}",
+            *("any" if r is None else f"{r:.2g}" for r in entry["radius"]),
+        )
+        for entry in record["radii"]
+    ]
+    norms = [
+        (
+            entry["name"],
+            f"{entry['row']:.3g}",
+            f"{entry['joint']:.3g}",
+            entry["way"],
+            f"{entry['reach']:.3g}",
+        )
+        for entry in record["radii"]
+    ]
+    shares = tuple(f"{share:.0%}" for share in record["shares"])
+    picture: tuple[Figure, ...] = ()
+    if any(values.values()):
+        picture = (
+            Figure(
+                histogram(
+                    values,
+                    title="Sparse local radii",
+                    x_label="radius, power of ten",
+                    y_label="examples",
+                )
+            ),
+        )
+    return Section(
+        "How firmly are units off?",
+        paragraphs=(
+            "The radius says how far, relative to its norms, all weights may move before one of "
+            "the units asked to be inactive can wake up; at zero one is awake already. The columns "
+            "in percent give the radius below which so many examples lie. Layers farther up have "
+            "smaller radii, since the reach multiplies the norms of all layers before.",
+        ),
+        figures=picture,
+        tables=(
+            Table(("layer", "asked", "zero", *shares), tuple(quantiles)),
+            Table(
+                ("layer", "row norm", "joint norm", "which bound", "reach"),
+                tuple(norms),
+                caption="The norms behind the radii, for the units that may be active: the longest "
+                "row, the smallest of the spectral, Frobenius and babel bounds on the layer, and "
+                "how long the activations before it can be.",
+                numeric=(False, True, True, False, True),
+            ),
+        ),
+    )
+
+
+def _ratio(record: dict[str, Any]) -> Section:
+    entries = record["epsilons"]
+    x = [entry["epsilon"] for entry in entries]
+    curve = Series(
+        "all weights", x, [e["mean_ratio"] for e in entries],
+        [e["ratio"][0] for e in entries], [e["ratio"][-1] for e in entries],
+    )  # fmt: skip
+    layers = [
+        Series(
+            f"off in {activity['name']}",
+            x,
+            [e["layers"][k]["mean"] / activity["units"] for e in entries],
+        )
+        for k, activity in enumerate(record["activity"])
+    ]
+    return Section(
+        "What is left when the weights may move?",
+        paragraphs=(
+            "For each example the greedy sparsity s*(x, ε) counts the units that lie below zero "
+            f"by at least {record['level']:g} times what a change of relative size ε can do. The "
+            "activity ratio is the share of weights between the other units; its band holds 90 % "
+            "of the examples. Where it reaches 1, sparsity is of no use at that size of change.",
+        ),
+        figures=(
+            Figure(
+                lines(
+                    [curve, *layers],
+                    title="Effective activity ratio, and units surely off",
+                    x_label="how far the weights may move (ε)",
+                    y_label="share",
+                    log_x=True,
+                    lowest=0.0,
+                    highest=1.02,
+                )
+            ),
+        ),
+        tables=(_table(epsilon_rows(record)),),
+    )
+
+
+def _stability(record: dict[str, Any], shown: Shown) -> Section:
+    labels, groups = [], {"surely active": [], "surely off": [], "unstable": []}  # type: ignore[var-annotated]
+    for entry in record["epsilons"][::2]:
+        for layer in entry["layers"]:
+            labels.append(f"{layer['name']}, ε = {entry['epsilon']:g}")
+            groups["surely active"].append(layer["active"])
+            groups["surely off"].append(layer["inactive"])
+            groups["unstable"].append(layer["unstable"])
+    middle = next(e for e in record["epsilons"] if e["epsilon"] == shown.epsilon)
+    first = record["epsilons"][0]
+    columns = [
+        (f"{layer['name']}, ε = {entry['epsilon']:g}", layer["kinds"])
+        for entry in ([first] if first is middle else [first, middle])
+        for layer in entry["layers"]
+    ]
+    rows = [(kind, *(f"{kinds[kind]:,}" for _, kinds in columns)) for kind in columns[0][1]]
+    return Section(
+        "Which units keep their sign?",
+        paragraphs=(
+            "A unit that surely stays active is linear, one that surely stays off is absent: only "
+            "unstable ones bend when the weights move.",
+        ),
+        figures=(Figure(bars(labels, groups, title="Signs", x_label="share of units × examples")),),
+        tables=(
+            Table(
+                ("units", *(name for name, _ in columns)),
+                tuple(rows),
+                caption="How many units, by what they do over all examples.",
+            ),
+        ),
+    )
+
+
+def _surely_off(record: dict[str, Any], shown: Shown) -> Section:
+    values = {
+        entry["name"]: [float(count) for count in layer]
+        for entry, layer in zip(record["activity"], shown.sparsity, strict=True)
+    }
+    counts = [count for layer in values.values() for count in layer]
+    # Bins as wide as a whole number: otherwise some would hold more numbers than others.
+    spread = max(counts) - min(counts)
+    bins = max(1, int(spread // math.ceil((spread + 1) / 40)))
+    return Section(
+        "How does that differ between examples?",
+        paragraphs=(
+            f"Units surely off when the weights may move by {shown.epsilon:g}, example by example. "
+            "A bound for all examples at once must do with the fewest; the theorems of the "
+            "certificate below use each example's own number.",
+        ),
+        figures=(
+            Figure(
+                histogram(
+                    values,
+                    title=f"Greedy sparsity s*(x, {shown.epsilon:g})",
+                    x_label="units surely off",
+                    y_label="examples",
+                    bins=bins,
+                )
+            ),
+        ),
+    )
+
+
+def _bounds(record: dict[str, Any]) -> Section:
+    headings, rows = bound_rows(record)
+    risks = {
+        **{f"Theorem {e['theorem']}, {e['variant']}": e["risk_upper"] for e in
+           record["certificates"]},
+        **{f"test: {e['what']}": e["risk"] for e in record["held_out"]},
+        **{e["name"]: e["risk"] for e in record["norm_bounds"]},
+    }  # fmt: skip
+    guessing = 1 - 1 / record["sizes"][-1]
+    return Section(
+        "What does a bound make of it?",
+        paragraphs=tuple(caveats(record)),
+        figures=(
+            Figure(
+                bars(
+                    list(risks),
+                    {"risk at most": list(risks.values())},
+                    title="Bounds on the risk",
+                    x_label="risk",
+                    level=("guessing", guessing),
+                )
+            ),
+        ),
+        tables=(Table(headings, tuple(rows), numeric=(False, True, False)),),
+    )
+
+
+#: What each term of a certificate is called, and how it is written.
+_TERMS = (
+    ("risk_upper", "risk at most", "{:.4f}"),
+    ("examples", "examples in the bound", "{:,}"),
+    ("network_errors", "errors of the network on them", "{:,}"),
+    ("kl_nats", "KL to the prior, nats", "{:,.1f}"),
+    ("grid_nats", "charge for the searches, nats", "{:,.1f}"),
+    ("errors", "noisy margins below the threshold", "{:,}"),
+    ("trials", "of so many noisy passes", "{:,}"),
+    ("loss_upper", "noisy loss at most", "{:.4f}"),
+    ("escape", "chance p that noise hides an error", "{:g}"),
+    ("threshold", "threshold of the margin (median)", "{:.4g}"),
+    ("margin", "noisy margin (median)", "{:.4g}"),
+    ("failure", "failure of the bound", "{:.3g}"),
+    ("sampling_failure", "failure of the sampling", "{:.3g}"),
+)
+
+
+def _terms(record: dict[str, Any]) -> Section:
+    entries = record["certificates"]
+    rows = [
+        (name, *("infinite" if e[key] is None else form.format(e[key]) for e in entries))
+        for key, name, form in _TERMS
+    ]
+    for number in range(len(entries[0]["scales"])):
+        rows.append(
+            (f"noise of layer {number + 1}", *(f"{e['scales'][number]:.3g}" for e in entries))
+        )
+        rows.append(
+            (
+                f"squared distance of layer {number + 1} from the prior",
+                *(f"{e['squared_distances'][number]:.4g}" for e in entries),
+            )
+        )
+    variants = tuple(f"Theorem {e['theorem']}, {e['variant']}" for e in entries)
+    return Section(
+        "Where does the certificate come from?",
+        paragraphs=(
+            f"{certificate_verdict(record)} Prior: {record['prior']}. The risk is at most "
+            "kl⁻¹(noisy loss, (KL + ln(2√n/δ) + searches) / n) / (1 − p), for the network itself "
+            "and not for a noisy copy of it.",
+        ),
+        tables=(Table(("term", *variants), tuple(rows)),),
+    )
+
+
+def _not_said() -> Section:
+    return Section(
+        "What does this not say?",
+        paragraphs=(
+            "That sparsity makes networks generalize: it says what a theorem can make of the "
+            "sparsity that it finds. Activity was measured on these examples; on others it may "
+            "differ, and no bound above assumes that it does not. Radii, ratios and signs are "
+            "facts about this network on these examples, not promises about new ones.",
+        ),
+    )

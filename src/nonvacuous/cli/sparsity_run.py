@@ -1,0 +1,243 @@
+"""The work behind ``nonvacuous sparsity``: everything that needs torch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from nonvacuous.cli.exits import CommandError, UsageError
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.narration import Narration
+from nonvacuous.cli.networks import build_network, check_fits, load_weights
+from nonvacuous.cli.sources import load_data
+from nonvacuous.cli.sparsity_page import write_page
+from nonvacuous.cli.stopping import stoppable
+from nonvacuous.data import Examples
+from nonvacuous.distributions.storage import save_tensors
+from nonvacuous.files import write_atomically
+from nonvacuous.models import build
+from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.certificate import Theorem
+from nonvacuous.sparsity.chains import Chain, chain_errors, unit_norm
+from nonvacuous.sparsity.priors import make_prior
+from nonvacuous.sparsity.study import study
+from nonvacuous.sparsity.training import ChainTraining, train_chain
+from nonvacuous.sparsity.weights import Layers
+
+FILES = ("network.safetensors", "record.json", "sparsity.html")
+_LEARNED = "learned:0.2"
+
+
+@dataclass(frozen=True)
+class Request:
+    """The flags of the command."""
+
+    data: str
+    model: str
+    weights: Path | None
+    prior: str | None
+    data_dir: Path | None
+    examples: int | None
+    epsilons: tuple[float, ...]
+    unit_norm: bool | None
+    theorem: Theorem
+    pull: float
+    activity: float
+    steps: int
+    confidence: float
+    seed: int
+    out: Path | None
+
+    @property
+    def trains(self) -> bool:
+        """Whether the network is trained here."""
+        return self.model.partition(":")[0] == "mlp" and self.weights is None
+
+    @property
+    def scales_inputs(self) -> bool:
+        """Whether inputs are brought to norm 1."""
+        return self.trains if self.unit_norm is None else self.unit_norm
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The network under study, its prior, and the examples that the bounds are about."""
+
+    layers: Layers
+    prior: Layers | None
+    prior_name: str
+    examples: Examples
+    module: nn.Module | None
+    trained: dict[str, Any] | None
+
+
+def run(request: Request) -> tuple[dict[str, Any], list[Path]]:
+    """Train or load, study, write the files; the record, and where the files are."""
+    dataset = load_data(request.data, request.data_dir)
+    train, test = _prepared(dataset.train, request), dataset.test
+    if test is not None and request.scales_inputs:
+        test = unit_norm(test)
+    with stoppable(), Narration() as narration:
+        narration.say(f"{request.model} on {len(train):,} examples of {train.name}, seed "
+                      f"{request.seed}")  # fmt: skip
+        subject = (_train if request.trains else _load)(request, train, narration)
+        found = study(
+            subject.layers,
+            subject.examples,
+            epsilons=request.epsilons,
+            prior=subject.prior,
+            held_out=test,
+            input_norm=1.0 if request.scales_inputs else None,
+            confidence=request.confidence,
+            theorem=request.theorem,
+            seed=derived_seed(request.seed, "certificate"),
+            progress=narration,
+        )
+    record = {
+        **found.to_dict(),
+        "model": request.model,
+        "data_source": request.data,
+        "weights": None if request.weights is None else str(request.weights),
+        "prior": subject.prior_name,
+        "unit_norm": request.scales_inputs,
+        "confidence": request.confidence,
+        "seed": request.seed,
+        "trained": subject.trained,
+    }
+    paths = [] if request.out is None else _write(request.out, record, subject, found.shown)
+    return record, paths
+
+
+def _prepared(train: Examples, request: Request) -> Examples:
+    if request.examples is not None:
+        if request.examples > len(train):
+            raise CommandError(
+                f"--examples {request.examples:,}: {train.name} has {len(train):,} training "
+                "examples.",
+                next_command=again(replacing={"--examples": str(len(train))}),
+            )
+        train = train.subset(np.arange(request.examples))
+    return unit_norm(train) if request.scales_inputs else train
+
+
+def _train(request: Request, train: Examples, narration: Narration) -> Subject:
+    """A chain without biases, trained toward its prior."""
+    # Building it once checks the widths, and gives the names under which it is saved.
+    module = build(request.model, train.example_shape, train.classes, seed=request.seed)
+    widths = [len(p) for name, p in module.named_parameters() if name.endswith("weight")][:-1]
+    wanted = request.prior or _LEARNED
+    if wanted.endswith(".safetensors"):
+        raise UsageError(
+            f"--prior {wanted}: a file goes with --weights. A network that is trained here gets "
+            "its prior here: zero, init or learned:0.2.",
+            next_command=again(replacing={"--prior": _LEARNED}),
+        )
+    settings = ChainTraining(steps=request.steps, activity=request.activity)
+    prior = make_prior(
+        "zero" if wanted == "none" else wanted,
+        train,
+        widths,
+        settings=settings,
+        seed=request.seed,
+        progress=narration,
+    )
+    toward = ChainTraining(
+        steps=request.steps,
+        activity=request.activity,
+        pull=0.0 if wanted == "none" else request.pull,
+    )
+    trained = train_chain(
+        prior.start, train, settings=toward, toward=prior.weights,
+        seed=derived_seed(request.seed, "network"), progress=narration,
+    )  # fmt: skip
+    return Subject(
+        layers=_named(trained.weights, module),
+        prior=None if wanted == "none" else _named(prior.weights, module),
+        prior_name=wanted,
+        examples=prior.bound,
+        module=_filled(module, trained.weights),
+        trained={
+            "steps": request.steps,
+            "pull": toward.pull,
+            "activity": request.activity,
+            "errors": chain_errors(trained.weights, train),
+            "examples": len(train),
+        },
+    )
+
+
+def _load(request: Request, train: Examples, narration: Narration) -> Subject:
+    """The user's network, or a built-in one with the user's weights."""
+    module = build_network(request.model, train, seed=request.seed)
+    check_fits(module, train, spec=request.model)
+    layers = Layers.from_module(module.eval(), train.inputs[:2])
+    initial = layers
+    if request.weights is not None:
+        load_weights(module, request.weights, flag="--weights", spec=request.model)
+        layers = Layers.from_module(module.eval(), train.inputs[:2])
+    else:
+        narration.say("no --weights: the network is studied as it was built")
+    return Subject(
+        layers=layers,
+        prior=_given_prior(request, train, initial, layers),
+        prior_name=request.prior or "none",
+        examples=train,
+        module=None,
+        trained=None,
+    )
+
+
+def _given_prior(
+    request: Request, train: Examples, initial: Layers, layers: Layers
+) -> Layers | None:
+    name = request.prior or "none"
+    if name == "none":
+        return None
+    if name == "zero":
+        return layers.zero()
+    if name.startswith(("learned", "init")):
+        raise UsageError(
+            f"--prior {name}: how these weights began and what they were trained on is not known "
+            "here. Give the file of a network that was chosen without these data, or zero.",
+            next_command=again(replacing={"--prior": "zero"}),
+        )
+    other = build_network(request.model, train, seed=derived_seed(request.seed, "prior"))
+    load_weights(other, Path(name), flag="--prior", spec=request.model)
+    return Layers.from_module(other.eval(), train.inputs[:2])
+
+
+def _named(weights: Chain, module: nn.Module) -> Layers:
+    names = [n for n, _ in module.named_parameters() if n.endswith("weight")]
+    matrices = tuple(matrix.detach().cpu().double() for matrix in weights)
+    return Layers(
+        matrices, (None,) * len(matrices), tuple(name.rpartition(".")[0] for name in names)
+    )
+
+
+def _filled(module: nn.Module, weights: Chain) -> nn.Module:
+    """The chain under the built-in network's names: its biases are zero."""
+    matrices = iter(weights)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            if name.endswith("weight"):
+                parameter.copy_(next(matrices))
+            else:
+                parameter.zero_()
+    return module
+
+
+def _write(out: Path, record: dict[str, Any], subject: Subject, shown: Any) -> list[Path]:
+    out.mkdir(parents=True, exist_ok=True)
+    paths = []
+    if subject.module is not None:
+        save_tensors(out / FILES[0], dict(subject.module.state_dict()), kind="weights")
+        paths.append(out / FILES[0])
+    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
+    write_atomically(out / FILES[1], lambda stream: stream.write(text.encode()))
+    return [*paths, out / FILES[1], write_page(record, shown, out / FILES[2])]

@@ -1,0 +1,162 @@
+"""What ``nonvacuous sparsity`` prints, and the rows that its page shows too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nonvacuous.cli.output import result_console
+
+Row = tuple[str, ...]
+
+
+def activity_rows(record: dict[str, Any]) -> tuple[Row, list[Row]]:
+    """One line per hidden layer: how much of it is active, and its radius."""
+    headings: Row = ("layer", "units", "active", "5 to 95 %", "never", "always", "asked", "radius")
+    rows: list[Row] = []
+    for activity, radii in zip(record["activity"], record["radii"], strict=True):
+        middle = radii["radius"][2]
+        rows.append(
+            (
+                activity["name"],
+                f"{activity['units']:,}",
+                f"{activity['mean'] / activity['units']:.1%}",
+                f"{activity['active'][0]:.0f} to {activity['active'][-1]:.0f}",
+                f"{activity['never']:,}",
+                f"{activity['always']:,}",
+                f"{radii['sparsity']:,}",
+                "any" if middle is None else f"{middle:.2g}",
+            )
+        )
+    return headings, rows
+
+
+def epsilon_rows(record: dict[str, Any]) -> tuple[Row, list[Row]]:
+    """One line per epsilon: what surely stays as it is when the weights move by it."""
+    names = [entry["name"] for entry in record["activity"]]
+    headings = ("weights move by", "activity ratio", *(f"inactive in {name}" for name in names),
+                *(f"unstable in {name}" for name in names))  # fmt: skip
+    rows = [
+        (
+            f"{entry['epsilon']:g}",
+            f"{entry['mean_ratio']:.1%}",
+            *(f"{layer['mean']:.1f}" for layer in entry["layers"]),
+            *(f"{layer['unstable']:.1%}" for layer in entry["layers"]),
+        )
+        for entry in record["epsilons"]
+    ]
+    return headings, rows
+
+
+def bound_rows(record: dict[str, Any]) -> tuple[Row, list[Row]]:
+    """The certificate beside a plain test and the bounds from norms."""
+    rows: list[Row] = [
+        (
+            f"Theorem {entry['theorem']}, {entry['variant']}",
+            risk_text(entry["risk_upper"]),
+            f"KL {entry['kl_nats']:,.0f}, searches {entry['grid_nats']:,.0f} nats; noisy loss "
+            f"{entry['loss_upper']:.1%}; p {entry['escape']:.2g}; n {entry['examples']:,}",
+        )
+        for entry in record["certificates"]
+    ]
+    rows += [
+        (
+            f"plain test: {entry['what']}",
+            risk_text(entry["risk"]),
+            f"{entry['errors']:,} of {entry['examples']:,} wrong",
+        )
+        for entry in record["held_out"]
+    ]
+    rows += [
+        (
+            entry["name"],
+            risk_text(entry["risk"]),
+            f"norms alone add {_large(entry['gap'])} at margin {entry['margin']:.3g}",
+        )
+        for entry in record["norm_bounds"]
+    ]
+    return ("bound on the risk", "at most", "made of"), rows
+
+
+def _large(number: float) -> str:
+    return f"{number:,.0f}" if 100 <= number < 1e9 else f"{number:.3g}"
+
+
+def risk_text(risk: float) -> str:
+    """A bound that says nothing is said to say nothing."""
+    return "1 (vacuous)" if risk >= 0.99995 else f"{risk:.4f}"
+
+
+def caveats(record: dict[str, Any]) -> list[str]:
+    """What the numbers rest on."""
+    lines = []
+    if record["certificates"]:
+        first = record["certificates"][0]
+        why = " (its noise may mislead too)" if first["sampling_failure"] else ""
+        lines.append(
+            f"Each bound holds on its own: a theorem's with confidence {first['confidence']:.2f}"
+            f"{why}, the others with {record['confidence']:g}."
+        )
+        lines.append(certificate_verdict(record))
+    else:
+        lines.append("No certificate: it needs a prior chosen without these data (--prior zero).")
+    if record["seen_norm"]:
+        lines.append(
+            f"Neyshabur and Golowich take for granted that no input is longer than "
+            f"{record['input_norm']:.4g}, the longest seen."
+        )
+    return lines
+
+
+def certificate_verdict(record: dict[str, Any]) -> str:
+    """Whether sparsity helped, and whether the certificate beats a plain test."""
+    by_variant = {entry["variant"]: entry["risk_upper"] for entry in record["certificates"]}
+    words = []
+    best = min(by_variant.values())
+    if risk_text(best) == risk_text(1.0):
+        words.append("The certificate is vacuous")
+    elif {"sparse", "dense"} <= by_variant.keys():
+        sparse, dense = by_variant["sparse"], by_variant["dense"]
+        if abs(sparse - dense) <= 0.01 * dense:
+            words.append("Sparsity makes no difference to the certificate here")
+        elif sparse < dense:
+            words.append(f"Sparsity lowers the certificate by {1 - sparse / dense:.0%}")
+        else:
+            words.append(f"Using sparsity costs {sparse / dense - 1:.0%}: the dense form is better")
+    plain = [entry["risk"] for entry in record["held_out"]]
+    if plain:
+        words.append(
+            "no bound here beats a plain test"
+            if min(plain) <= best
+            else "the certificate beats the plain test"
+        )
+    return ("; ".join(words) or "One certificate was made") + "."
+
+
+def write_text(record: dict[str, Any]) -> None:
+    """The result for a person."""
+    from rich.table import Table
+
+    from nonvacuous.report.terminal import printable
+
+    console = result_console()
+    console.print(printable(record["answer"]), soft_wrap=True)
+    for headings, rows in (activity_rows(record), epsilon_rows(record), bound_rows(record)):
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+        for number, heading in enumerate(headings):
+            numeric = headings[0] != "bound on the risk" and number > 0
+            table.add_column(
+                printable(heading), justify="right" if numeric else "left", overflow="fold"
+            )
+        for row in rows:
+            table.add_row(*map(printable, row))
+        console.print()
+        console.print(table)
+    console.print()
+    for line in caveats(record):
+        console.print(printable(line), soft_wrap=True)
+    console.print(
+        f"active: above zero on an average example; asked: units to be inactive for the radius "
+        f"(95 % of the examples have so many); unstable: sign in doubt at level "
+        f"{record['level']:g}. Seed {record['seed']}.",
+        soft_wrap=True,
+    )

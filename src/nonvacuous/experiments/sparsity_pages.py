@@ -1,0 +1,263 @@
+"""The sparsity study for people: a table in Markdown and a page with pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from nonvacuous.experiments.sparsity_published import PAPER, PROTOTYPE_NOTE
+from nonvacuous.experiments.sparsity_results import CaseResult, SparsityResult
+from nonvacuous.experiments.sparsity_tables import (
+    certificate_table,
+    depth_table,
+    does_sparsity_help,
+    gain_table,
+    goal_table,
+    markdown,
+    promise,
+    short_table,
+)
+from nonvacuous.files import write_atomically
+from nonvacuous.report.plots import Series, lines
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
+
+_CAPTION = (
+    "Theorem A: the paper's construction with explicit constants. D and E: see "
+    "docs/theory/sparsity.md. "
+    "All certificates and twins here hold at once, at the confidence above. held-out twin: the "
+    "learned prior itself, tested on the other examples. prototype: its best number for a network "
+    "of this shape; the paper prints none."
+)
+_LEVEL = ("guessing", 0.9)
+
+
+def write_pages(result: SparsityResult, folder: str | Path, *, command: str) -> dict[str, Path]:
+    """Write results.json, table.md and report.html, and say where they are."""
+    place = Path(folder)
+    texts = {
+        "results.json": json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n",
+        "table.md": _markdown(result),
+    }
+    paths = {}
+    for name, text in texts.items():
+        paths[name] = place / name
+        write_atomically(paths[name], partial(_fill, text=text))
+    paths["report.html"] = write_study(page(result, command=command), place / "report.html")
+    return paths
+
+
+def tables(result: SparsityResult) -> tuple[Table, ...]:
+    """What the terminal shows."""
+    shown = [short_table(result.cases, does_sparsity_help(result))]
+    if result.goals():
+        shown.append(goal_table(result))
+    return tuple(shown)
+
+
+def page(result: SparsityResult, *, command: str) -> StudyPage:
+    """The same as a page, with pictures."""
+    settings = result.settings
+    confidence = 1.0 - settings.failure - settings.sampling_failure
+    sections = (
+        _goals(result),
+        Section(
+            "Every network, every theorem",
+            tables=(certificate_table(result, result.cases, _CAPTION),),
+        ),
+        _sparsity(result),
+        _curve(
+            result,
+            part="width",
+            heading="What does width cost?",
+            x=lambda entry: float(entry.case.width),
+            x_label="units in each hidden layer",
+            log_x=True,
+        ),
+        _curve(
+            result,
+            part="size",
+            heading="What do more examples give?",
+            x=lambda entry: float(entry.examples),
+            x_label="examples in the bound",
+            log_x=False,
+        ),
+        _depth(result),
+        _activity(result),
+        Section("What does this not say?", paragraphs=_LIMITS),
+    )
+    return StudyPage(
+        title="sparsity-mnist",
+        question="Can the deployed network itself be certified, and does sparsity help?",
+        lead=_lead(result),
+        badges=(settings.data, f"confidence {confidence:g}", "deterministic predictor"),
+        sections=tuple(section for section in sections if section is not None),
+        footer=(command, PAPER, f"seed {settings.seed}"),
+    )
+
+
+_LIMITS = (
+    "No certificate here beats its held-out twin. A learned prior that is simply tested on the "
+    "other examples promises less risk than any theorem that lets the network move; the theorems "
+    "say something that a test cannot only where every example went into training.",
+    "The weight of the distance to the prior decides most: a network that hardly moves inherits "
+    "the prior's risk and little else.",
+    "A width, a depth or a prior that is picked because its certificate came out best must be "
+    "paid for: the failure probability is divided among the theorems and among as many networks as "
+    "the settings name as attempts.",
+)
+
+
+def _lead(result: SparsityResult) -> str:
+    best = min(result.cases, key=lambda entry: entry.best)
+    goals = result.goals()
+    met = f" {sum(goal.met for goal in goals)} of {len(goals)} goals are met." if goals else ""
+    twin = "" if best.twin is None else f" (held-out twin {promise(best.twin)})"
+    return (
+        f"{'Yes' if best.best < 0.9 else 'Not here'}: {promise(best.best)} by Theorem "
+        f"{best.best_by}{twin} for {best.case.told()}.{met}"
+    )
+
+
+def _goals(result: SparsityResult) -> Section | None:
+    if not result.goals():
+        return None
+    return Section(
+        "Were the goals met?", paragraphs=(PROTOTYPE_NOTE,), tables=(goal_table(result),)
+    )
+
+
+def _sparsity(result: SparsityResult) -> Section | None:
+    if not result.gains():
+        return None
+    return Section(
+        "Does sparsity help?",
+        paragraphs=(
+            does_sparsity_help(result),
+            "dense: every unit counts as able to change. sparse: units that the noise cannot "
+            "switch are left out. An l1-sparse network was trained with a penalty on activations.",
+        ),
+        tables=(gain_table(result),),
+    )
+
+
+def _curve(
+    result: SparsityResult,
+    *,
+    part: str,
+    heading: str,
+    x: Callable[[CaseResult], float],
+    x_label: str,
+    log_x: bool,
+) -> Section | None:
+    entries = sorted(result.part(part), key=x)
+    if not entries:
+        return None
+    groups: dict[str, list[CaseResult]] = {}
+    for entry in entries:
+        case = entry.case
+        prior = case.prior.replace("learned:0.05", "5 % prior")
+        groups.setdefault(f"{case.hidden + 1} layers, {prior}", []).append(entry)
+    series = []
+    for name, members in groups.items():
+        places = [x(entry) for entry in members]
+        series.append(Series(f"{name}: certificate", places, [entry.best for entry in members]))
+        twins = [entry.twin for entry in members]
+        if None not in twins:
+            series.append(Series(f"{name}: twin", places, [float(t or 0.0) for t in twins]))
+    svg = lines(
+        series,
+        title=heading,
+        x_label=x_label,
+        y_label="risk at most",
+        log_x=log_x,
+        lowest=0.0,
+        level=_LEVEL,
+    )
+    return Section(heading, figures=(Figure(svg),))
+
+
+def _depth(result: SparsityResult) -> Section | None:
+    entries = sorted(result.part("depth"), key=lambda entry: entry.case.hidden)
+    if not entries:
+        return None
+    series = []
+    for recipe in dict.fromkeys(entry.case.recipe for entry in entries):
+        some = [entry for entry in entries if entry.case.recipe == recipe]
+        places = [float(entry.case.hidden) for entry in some]
+        series.append(Series(f"{recipe}: certificate", places, [entry.best for entry in some]))
+        series.append(Series(f"{recipe}: twin", places, [entry.twin or 0.0 for entry in some]))
+    svg = lines(
+        series,
+        title="What does depth cost?",
+        x_label="hidden layers",
+        y_label="risk at most",
+        lowest=0.0,
+        level=_LEVEL,
+    )
+    return Section(
+        "What does depth cost?",
+        paragraphs=(
+            "The noise that a margin must survive grows with the product of the spectral norms. "
+            "spectral: layers between hidden layers start as the identity plus noise and are kept "
+            "small in spectral norm while the prior is learned. That costs nothing in the bound, "
+            "since the prior has its own examples, and it is what keeps deep networks certifiable.",
+        ),
+        figures=(Figure(svg),),
+        tables=(depth_table(entries),),
+    )
+
+
+def _activity(result: SparsityResult) -> Section | None:
+    entries = result.part("sparsity") or result.cases[:4]
+    if not entries:
+        return None
+    series = [
+        Series(
+            entry.case.told(),
+            [float(level) for level in entry.activity],
+            list(entry.activity.values()),
+        )
+        for entry in entries
+    ]
+    svg = lines(
+        series,
+        title="Effective activity ratio",
+        x_label="relative perturbation of every layer",
+        y_label="share of weights that act",
+        log_x=True,
+        lowest=0.0,
+        highest=1.02,
+    )
+    return Section(
+        "How much of a network acts on one input?",
+        paragraphs=(
+            "The share of weights between units that can become active when every layer is "
+            "perturbed by so much, averaged over test examples: the figure of the paper.",
+        ),
+        figures=(Figure(svg),),
+    )
+
+
+def _markdown(result: SparsityResult) -> str:
+    parts = [
+        "# Certificates for deterministic networks through sparsity",
+        "",
+        f"{PAPER}. Data: {result.settings.data}, seed {result.settings.seed}.",
+        "",
+        does_sparsity_help(result),
+        "",
+        *markdown(certificate_table(result, result.cases, _CAPTION)),
+        "",
+    ]
+    if result.goals():
+        parts += [*markdown(goal_table(result)), ""]
+    if result.gains():
+        parts += [*markdown(gain_table(result)), ""]
+    return "\n".join(parts)
+
+
+def _fill(stream: BinaryIO, *, text: str) -> None:
+    stream.write(text.encode())

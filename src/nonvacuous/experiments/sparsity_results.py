@@ -1,0 +1,197 @@
+"""What the sparsity study found: one record for each network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from nonvacuous.experiments.sparsity_published import GOALS, PROTOTYPE, Prototype
+from nonvacuous.experiments.sparsity_settings import VARIANTS, Case, SparsitySettings
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One trained network and its certificates.
+
+    examples          the bound part: n of every certificate
+    twin              the prior itself, tested on the bound part; None unless the prior is learned
+    moved             squared distance from the prior, layer by layer
+    spectral          spectral norms, layer by layer
+    active            mean share of active units of each hidden layer on test examples
+    activity          effective activity ratio by perturbation level
+    certificates      "E sparse" and so on: risk_upper with every term
+    training_seconds, certificate_seconds   on whatever machine this was
+    """
+
+    case: Case
+    examples: int
+    train_errors: int
+    test_errors: int
+    test_examples: int
+    prior_errors: int | None
+    twin: float | None
+    moved: tuple[float, ...]
+    spectral: tuple[float, ...]
+    active: tuple[float, ...]
+    activity: Mapping[str, float]
+    certificates: Mapping[str, Mapping[str, Any]]
+    training_seconds: float
+    certificate_seconds: float
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> CaseResult:
+        """Read what :meth:`to_dict` wrote; derived numbers are derived again."""
+        values = {entry.name: record[entry.name] for entry in fields(cls)}
+        for name in ("moved", "spectral", "active"):
+            values[name] = tuple(values[name])
+        return cls(**{**values, "case": Case(**record["case"])})
+
+    def to_dict(self) -> dict[str, Any]:
+        record = asdict(self)
+        for name in ("moved", "spectral", "active"):
+            record[name] = list(record[name])
+        return record | {"best": self.best, "best_by": self.best_by}
+
+    def risk(self, name: str) -> float | None:
+        """The certificate of a theorem and variant, such as "E sparse"."""
+        entry = self.certificates.get(name)
+        return None if entry is None else float(entry["risk_upper"])
+
+    @property
+    def best_by(self) -> str:
+        """The theorem and variant with the smallest promise; choosing it is paid for."""
+        return min(self.certificates, key=lambda name: self.certificates[name]["risk_upper"])
+
+    @property
+    def best(self) -> float:
+        return float(self.certificates[self.best_by]["risk_upper"])
+
+    @property
+    def test_error(self) -> float | None:
+        return self.test_errors / self.test_examples if self.test_examples else None
+
+    @property
+    def spectral_product(self) -> float:
+        """The product of the spectral norms between hidden layers: the price of depth."""
+        product = 1.0
+        for norm in self.spectral[1:-1]:
+            product *= norm
+        return product
+
+    @property
+    def prototype(self) -> Prototype | None:
+        """The prototype's numbers for such a network, where it has any."""
+        case = self.case
+        if case.share != 1.0:
+            return None
+        learned = case.prior.startswith("learned")
+        pull = case.pull if learned else None
+        return PROTOTYPE.get((case.hidden, case.width, case.prior, pull, case.recipe == "sparse"))
+
+    def told(self) -> str:
+        """One line."""
+        twin = "" if self.twin is None else f", held-out twin {self.twin:.4f}"
+        return f"{self.case.told()}: certificate {self.best:.4f} by Theorem {self.best_by}{twin}"
+
+
+@dataclass(frozen=True)
+class GoalMet:
+    """A goal, what was found, and which network found it."""
+
+    what: str
+    goal: float
+    prototype: float | None
+    found: float
+    by: str
+    case: str
+    twin: float | None
+
+    @property
+    def met(self) -> bool:
+        return self.found <= self.goal
+
+
+@dataclass(frozen=True)
+class SparsityGain:
+    """The dense and the sparse variant of one theorem on one network."""
+
+    case: Case
+    theorem: str
+    dense: float
+    sparse: float
+
+    @property
+    def change(self) -> float:
+        """Relative: negative where sparsity helps."""
+        return self.sparse / self.dense - 1.0
+
+
+@dataclass(frozen=True)
+class SparsityResult:
+    """The whole study, or the part of it that was asked for."""
+
+    settings: SparsitySettings
+    cases: tuple[CaseResult, ...]
+
+    def part(self, name: str) -> tuple[CaseResult, ...]:
+        """The finished networks of one question."""
+        wanted = {case.key for case in self.settings.cases(name)}
+        return tuple(entry for entry in self.cases if entry.case.key in wanted)
+
+    def goals(self) -> tuple[GoalMet, ...]:
+        """Every goal for which a network of that shape, prior and pull was certified."""
+        if self.settings.data != "mnist":
+            return ()
+        found = []
+        for goal in GOALS:
+            fitting = [
+                entry
+                for entry in self.cases
+                if (entry.case.hidden, entry.case.width, entry.case.prior, entry.case.recipe)
+                == (goal.hidden, goal.width, goal.prior, goal.recipe)
+                and goal.pull in (None, entry.case.pull)
+                and entry.case.share == 1.0
+            ]
+            if fitting:
+                best = min(fitting, key=lambda entry: entry.best)
+                known = PROTOTYPE.get((goal.hidden, goal.width, goal.prior, goal.pull, False))
+                found.append(
+                    GoalMet(
+                        goal.told(),
+                        goal.goal,
+                        None if known is None else min(known.certificates.values()),
+                        best.best,
+                        best.best_by,
+                        best.case.key,
+                        best.twin,
+                    )
+                )
+        return tuple(found)
+
+    def gains(self, part: str = "sparsity") -> tuple[SparsityGain, ...]:
+        """Dense beside sparse for every theorem, on the networks that ask whether it helps."""
+        found = []
+        for entry in self.part(part):
+            for theorem in self.settings.theorems:
+                dense, sparse = (entry.risk(f"{theorem} {variant}") for variant in VARIANTS)
+                if dense is not None and sparse is not None:
+                    found.append(SparsityGain(entry.case, theorem, dense, sparse))
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "settings": self.settings.to_dict(),
+            "goals": [asdict(goal) | {"met": goal.met} for goal in self.goals()],
+            "gains": [
+                {
+                    "case": gain.case.key,
+                    "theorem": gain.theorem,
+                    "dense": gain.dense,
+                    "sparse": gain.sparse,
+                    "change": gain.change,
+                }
+                for gain in self.gains()
+            ],
+            "cases": [entry.to_dict() | {"key": entry.case.key} for entry in self.cases],
+        }

@@ -1,0 +1,45 @@
+"""Sparsity and stability of activations: certificates for the network that is deployed."""
+
+from __future__ import annotations
+
+from nonvacuous.sparsity.babel import babel_norm, reduced_gram
+from nonvacuous.sparsity.certificate import SparsityCertificate, certify_sparse
+from nonvacuous.sparsity.constants import Charge
+from nonvacuous.sparsity.findings import SparsityStudy
+from nonvacuous.sparsity.greedy import NormTables, greedy_sparsity
+from nonvacuous.sparsity.norms import row_norm, sparse_norm, spectral_norm
+from nonvacuous.sparsity.radii import (
+    LocalScales,
+    growth,
+    inactive_sets,
+    local_radii,
+    local_scales,
+    output_shift,
+)
+from nonvacuous.sparsity.stability import stability_thresholds, unit_stability
+from nonvacuous.sparsity.study import study
+from nonvacuous.sparsity.weights import Layers
+
+__all__ = [
+    "Charge",
+    "Layers",
+    "LocalScales",
+    "NormTables",
+    "SparsityCertificate",
+    "SparsityStudy",
+    "babel_norm",
+    "certify_sparse",
+    "greedy_sparsity",
+    "growth",
+    "inactive_sets",
+    "local_radii",
+    "local_scales",
+    "output_shift",
+    "reduced_gram",
+    "row_norm",
+    "sparse_norm",
+    "spectral_norm",
+    "stability_thresholds",
+    "study",
+    "unit_stability",
+]

@@ -1,0 +1,286 @@
+"""A certificate for one fixed network: search, freeze, fresh noise, one number with every term."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+
+from nonvacuous.bounds import checks
+from nonvacuous.bounds.sampling import sampling
+from nonvacuous.bounds.sparsity import derandomized
+from nonvacuous.data.examples import Examples
+from nonvacuous.errors import BadInput
+from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.constants import Charge, reference
+from nonvacuous.sparsity.evaluation import Evaluator
+from nonvacuous.sparsity.noise import (
+    Inputs,
+    clean_pass,
+    fresh_passes,
+    network_errors,
+    read_inputs,
+)
+from nonvacuous.sparsity.search import search
+from nonvacuous.sparsity.search_uniform import search_uniform
+from nonvacuous.sparsity.setting import Setting, total_nats
+from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
+from nonvacuous.sparsity.weights import Layers
+from nonvacuous.training.progress import Progress, Reporter
+
+Theorem = Literal["A", "D", "E"]
+Variant = Literal["sparse", "dense"]
+THEOREMS, VARIANTS = ("A", "D", "E"), ("sparse", "dense")
+
+
+@dataclass(frozen=True)
+class SparsityCertificate:
+    """The risk of the fixed network is at most ``risk_upper``, with confidence ``confidence``.
+
+    A tie between the label and another class counts as an error. The examples must be independent,
+    and neither the prior nor the choice of theorem may have come from them.
+
+    theorem, variant   A, D or E; sparse or dense (no use made of sparsity)
+    examples           n of the bound: the examples that the prior has not seen
+    failure            of the PAC-Bayes bound; sampling_failure: of this Monte-Carlo estimate (where
+                       the best of several certificates is reported, the others' failures add up)
+    kl_nats            sum of squared distances over twice the squared noise scales
+    grid_nats          what naming the setting costs: the sum of ``charges``
+    escape             with at most this chance the noisy loss misses an error of the network
+    errors, trials     of the noisy loss: fresh noise for every example, drawn after all choices
+                       were final (Theorem A needs no noise: examples that fail its conditions)
+    loss_upper         upper end of the mean noisy loss
+    scales             noise scale of each layer
+    squared_distances  of each layer from the prior
+    threshold, margin  medians over examples of the threshold that the margin must exceed (for the
+                       runner-up class) and of the noisy margin itself, for people to read
+    network_errors     errors of the network itself on the same examples, ties included
+    details            numbers of the theorem by name
+    """
+
+    risk_upper: float
+    theorem: str
+    variant: str
+    examples: int
+    failure: float
+    sampling_failure: float
+    kl_nats: float
+    grid_nats: float
+    escape: float
+    errors: int
+    trials: int
+    loss_upper: float
+    scales: tuple[float, ...]
+    squared_distances: tuple[float, ...]
+    charges: tuple[Charge, ...]
+    threshold: float
+    margin: float
+    network_errors: int
+    seed: int
+    details: dict[str, Any]
+
+    @property
+    def confidence(self) -> float:
+        """One minus everything that may fail."""
+        return 1.0 - self.failure - self.sampling_failure
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, ready for JSON."""
+        record = asdict(self)
+        record["scales"], record["squared_distances"] = (
+            list(self.scales),
+            list(self.squared_distances),
+        )
+        record["charges"] = [asdict(line) for line in self.charges]
+        return {**record, "confidence": self.confidence}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> SparsityCertificate:
+        """Read what :meth:`to_dict` wrote."""
+        try:
+            values = {key: value for key, value in record.items() if key != "confidence"}
+            values["scales"] = tuple(values["scales"])
+            values["squared_distances"] = tuple(values["squared_distances"])
+            values["charges"] = tuple(Charge(**line) for line in values["charges"])
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise BadInput(f"this is not a sparsity certificate: {error}") from error
+
+
+def certify_sparse(
+    layers: Layers,
+    prior: Layers,
+    examples: Examples,
+    *,
+    theorem: Theorem = "E",
+    variant: Variant = "sparse",
+    confidence: float = 0.95,
+    sampling_failure: float = 0.01,
+    choices: int = 1,
+    passes: int = 4,
+    subset: int = 3000,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> SparsityCertificate:
+    """Certify the fixed network ``layers`` with examples that ``prior`` has not seen.
+
+    confidence         1 - failure of the PAC-Bayes bound alone; the Monte-Carlo estimate may fail
+                       with ``sampling_failure`` on top, so the claim holds with confidence
+                       ``confidence - sampling_failure``
+    theorem, variant   to be chosen before looking at results: each is its own claim
+    choices            how many certificates the reported one is chosen from (theorems, variants,
+                       priors, seeds, all named in advance): each pays ln(choices) nats and gets
+                       an equal share of ``sampling_failure``
+    passes             noisy networks drawn for each example in the final estimate
+    subset             examples on which settings are compared
+    """
+    if theorem not in THEOREMS or variant not in VARIANTS:
+        raise BadInput(
+            f"theorem must be one of {', '.join(THEOREMS)} and variant one of "
+            f"{', '.join(VARIANTS)}, got {theorem!r} and {variant!r}"
+        )
+    failure = checks.failure_probability(1.0 - checks.real("confidence", confidence), "failure")
+    checks.failure_probability(sampling_failure, "sampling_failure")
+    shares = checks.count("choices", choices, minimum=1)
+    layers.check_alive()
+    layers.check_same_shape(prior)
+    inputs = read_inputs(layers, reference(prior), examples)
+    if theorem == "A":
+        uniform = UniformEvaluator(layers, prior, sparse=variant == "sparse", choices=shares)
+        chosen = search_uniform(
+            uniform, inputs, failure=failure, subset=subset, seed=seed, progress=progress
+        )
+        return uniform_certificate(uniform, chosen, inputs, failure=failure, seed=seed)
+    evaluator = Evaluator(
+        layers, prior, theorem=theorem, sparse=variant == "sparse", choices=shares
+    )
+    setting = search(
+        evaluator,
+        inputs,
+        failure=failure,
+        sampling_failure=sampling_failure / shares,
+        trials=passes * len(inputs),
+        subset=min(subset, len(inputs)),
+        seed=seed,
+        progress=progress,
+    )
+    return final_estimate(
+        evaluator,
+        setting,
+        inputs,
+        failure=failure,
+        sampling_failure=sampling_failure / shares,
+        passes=passes,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def final_estimate(
+    evaluator: Evaluator,
+    setting: Setting,
+    inputs: Inputs,
+    *,
+    failure: float,
+    sampling_failure: float,
+    passes: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> SparsityCertificate:
+    """Draw fresh noise for a setting that is final, and turn the counts into the certificate.
+
+    The seed is derived from the network and the setting: it does not exist before they do.
+    """
+    fresh = derived_seed(seed, "final", evaluator.layers.digest(), setting)
+    reporter = Reporter(progress, "fresh noise")
+    trials = passes * len(inputs)
+    errors, done = 0, 0
+    levels: list[torch.Tensor] = []
+    margins: list[torch.Tensor] = []
+    for part, noisy in fresh_passes(
+        evaluator.layers, inputs, setting.sigmas, passes=passes, seed=fresh
+    ):
+        losses, level, margin = evaluator.judged(setting, part, noisy)
+        errors += int(losses.sum())
+        done += len(part)
+        levels.append(level)
+        margins.append(margin)
+        reporter.report(done, trials, f"{errors} of {done} within the threshold")
+    reporter.report(trials, trials, f"{errors} of {trials}", always=True)
+    loss_upper = sampling(errors=errors, trials=trials, failure=sampling_failure, identical=False)
+    charges = evaluator.charges(setting)
+    return SparsityCertificate(
+        risk_upper=evaluator.bound(setting, loss_upper, examples=len(inputs), failure=failure),
+        theorem=evaluator.theorem,
+        variant="sparse" if evaluator.sparse else "dense",
+        examples=len(inputs),
+        failure=failure,
+        sampling_failure=sampling_failure,
+        kl_nats=evaluator.kl(setting),
+        grid_nats=total_nats(charges),
+        escape=setting.escape_probability,
+        errors=errors,
+        trials=trials,
+        loss_upper=loss_upper,
+        scales=setting.sigmas,
+        squared_distances=evaluator.distances,
+        charges=charges,
+        threshold=_median(levels),
+        margin=_median(margins),
+        network_errors=network_errors(evaluator.layers, inputs),
+        seed=seed,
+        details={},
+    )
+
+
+def uniform_certificate(
+    evaluator: UniformEvaluator,
+    setting: UniformSetting,
+    inputs: Inputs,
+    *,
+    failure: float,
+    seed: int,
+) -> SparsityCertificate:
+    """Theorem A for a setting: nothing random is left, so nothing is spent on sampling."""
+    before, scores = clean_pass(evaluator.layers, inputs)
+    failed, level, margin = evaluator.judged(setting, inputs, before, scores)
+    errors = int(failed.sum())
+    escape = setting.escape_probability
+    loss_upper = min(1.0, (escape + (1.0 - escape) * errors / len(inputs)) * (1.0 + 1e-12))
+    charges = evaluator.charges(setting)
+    grid = total_nats(charges)
+    kl = evaluator.kl(setting)
+    return SparsityCertificate(
+        risk_upper=derandomized(
+            loss_upper=loss_upper,
+            escape=escape,
+            kl_nats=kl,
+            grid_nats=grid,
+            examples=len(inputs),
+            failure=failure,
+        ),
+        theorem="A",
+        variant="sparse" if evaluator.sparse else "dense",
+        examples=len(inputs),
+        failure=failure,
+        sampling_failure=0.0,
+        kl_nats=kl,
+        grid_nats=grid,
+        escape=escape,
+        errors=errors,
+        trials=len(inputs),
+        loss_upper=loss_upper,
+        scales=evaluator.scales(setting),
+        squared_distances=evaluator.distances,
+        charges=charges,
+        threshold=_median([level]),
+        margin=_median([margin]),
+        network_errors=network_errors(evaluator.layers, inputs),
+        seed=seed,
+        details={"inactive": list(setting.inactive), "epsilons": list(setting.epsilons)},
+    )
+
+
+def _median(pieces: list[torch.Tensor]) -> float:
+    return float(torch.cat(pieces).median())

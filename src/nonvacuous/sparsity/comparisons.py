@@ -1,0 +1,107 @@
+"""The bounds from norms, put to the same network, data and confidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from nonvacuous.bounds.norms import (
+    bartlett_gap,
+    golowich_gap,
+    grid_point,
+    grid_share,
+    margin_risk,
+    neyshabur_gap,
+)
+from nonvacuous.sparsity.chain_geometry import PlainChain
+from nonvacuous.sparsity.findings import NormBound
+from nonvacuous.sparsity.norms import frobenius_norm, row_norm, spectral_norm
+
+#: Norms below this are taken as this: the grid ends somewhere.
+_SMALLEST = 2.0**-59
+
+
+def norm_bounds(
+    chain: PlainChain,
+    reference: PlainChain | None,
+    *,
+    margins: Tensor,
+    input_norms: Tensor,
+    input_norm: float,
+    failure: float,
+) -> tuple[NormBound, ...]:
+    """Each bound at the grid margin that suits it best, the searches paid for.
+
+    reference     weights chosen without these examples, from which Bartlett's bound measures the
+                  distance; None for zero
+    input_norm    how long an input can be
+    """
+    weights = chain.weights
+    layers, n = len(weights), len(margins)
+    width = max(max(weight.shape) for weight in weights)
+    spectral = [_grid(spectral_norm(weight)) for weight in weights]
+    whole = [frobenius_norm(w, rows=w.shape[0], columns=w.shape[1]) for w in weights]
+    frobenius = [_grid(value) for value in whole[:-1]]
+    frobenius.append(_grid(row_norm(weights[-1], columns=weights[-1].shape[1])))
+    sums = [_grid(value) for value in _row_sums(chain, reference)]
+    total = math.sqrt(float(input_norms.square().sum()) * (1 + 1e-9))
+
+    def bartlett(margin: float) -> float:
+        return bartlett_gap(
+            margin=margin, inputs_norm=total, spectral_norms=spectral, row_sums=sums, width=width,
+            examples=n, failure=grid_share(failure, numbers=2 * layers + 1),
+        )  # fmt: skip
+
+    def neyshabur(margin: float) -> float:
+        return neyshabur_gap(
+            margin=margin, input_norm=input_norm, width=width, examples=n,
+            spectral_norms=[spectral_norm(weight) for weight in weights], frobenius_norms=whole,
+            failure=grid_share(failure, numbers=1),
+        )  # fmt: skip
+
+    def golowich(margin: float) -> float:
+        return golowich_gap(
+            margin=margin, input_norm=input_norm, frobenius_norms=frobenius, examples=n,
+            classes=len(weights[-1]), failure=grid_share(failure, numbers=layers + 1),
+        )  # fmt: skip
+
+    return (
+        _best("Bartlett, Foster, Telgarsky 2017", bartlett, margins),
+        _best("Neyshabur, Bhojanapalli, Srebro 2018", neyshabur, margins),
+        _best("Golowich, Rakhlin, Shamir 2018", golowich, margins),
+    )
+
+
+def _best(name: str, gap: Callable[[float], float], margins: Tensor) -> NormBound:
+    """The margin with the smallest sum of margin errors and gap, were it not cut at 1."""
+    positive = margins[margins > 0]
+    largest = float(positive.max()) if len(positive) else 1.0
+    # From the largest margin that anything has, downward: above it everything is an error.
+    tried = [grid_point(max(largest, 1e-12), downward=True) * 2.0 ** (-j / 4) for j in range(41)]
+    # 2 ** (j / 4) again, so that the margins are the very points of the grid.
+    points = sorted({grid_point(value * (1 - 1e-9)) for value in tried})
+    found = []
+    for margin in points:
+        errors = int((margins <= margin).sum())
+        value = gap(margin)
+        risk = margin_risk(margin_errors=errors, examples=len(margins), gap=value)
+        found.append((errors / len(margins) + value, NormBound(name, margin, errors, value, risk)))
+    return min(found, key=lambda pair: pair[0])[1]
+
+
+def _row_sums(chain: PlainChain, reference: PlainChain | None) -> list[float]:
+    """For each layer, the sum of the norms of the rows of its difference from the reference."""
+    others = [torch.zeros_like(w) for w in chain.weights]
+    if reference is not None and reference.constant == chain.constant:
+        others = list(reference.weights)
+    return [
+        float((weight - other).norm(dim=1).sum()) * (1 + 1e-9)
+        for weight, other in zip(chain.weights, others, strict=True)
+    ]
+
+
+def _grid(value: float) -> float:
+    return grid_point(max(value, _SMALLEST))

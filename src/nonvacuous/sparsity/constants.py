@@ -1,0 +1,324 @@
+"""Constants of the network that stand inside the loss: rounded up on grids, and charged for.
+
+The loss may look at the noisy network, the example and the setting, never at the network W itself.
+So each constant of W is written down as part of the setting: a reference value that is known before
+the bound examples (from the prior, or from the shapes where the prior is zero) times 2^(j/64), with
+the smallest j that is not below the truth. Naming j costs ln(1/w(j)) nats, and the charges are
+listed by name.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from nonvacuous.bounds.sparsity import choice_nats, integer_nats
+from nonvacuous.errors import InvalidCertificate
+from nonvacuous.sparsity.norms import row_norms, spectral_norm
+from nonvacuous.sparsity.weights import Layers
+
+Entries = Literal["each", "all"]
+#: Steps of the grid for constants per factor of two.
+FINENESS = 64
+#: Exponents that may flatten the reference's table; the first costs ln 2, the others ln 16.
+EXPONENTS = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
+#: Tables of class pairs beyond this many entries are replaced by their maximum over the pairs.
+_LARGEST_TABLE = 20_000_000
+_PAIR_FINENESS = 8
+_UP = 1.0 + 1e-12
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One line of the ledger: what was chosen, and the nats that naming it costs."""
+
+    name: str
+    choice: str
+    nats: float
+
+
+def chosen_among(choices: int) -> tuple[Charge, ...]:
+    """The line for reporting one of several certificates, theorems or priors fixed in advance."""
+    if choices == 1:
+        return ()
+    return (Charge("which certificate is reported", f"one of {choices}", choice_nats(choices)),)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The constants of one network, each rounded up beyond float64's own error.
+
+    pair_norms   (classes, classes, width + 1): norm of the n largest entries of w_y - w_c
+    pair_sums    likewise: sum of the n largest positive entries of w_y - w_c
+    rows         per hidden layer: the table of the largest norm of n entries of a row
+    spectral     per hidden layer: the spectral norm
+    """
+
+    pair_norms: Tensor
+    pair_sums: Tensor
+    rows: tuple[Tensor, ...]
+    spectral: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Constants:
+    """The grid values that stand inside the loss; never below those of the network.
+
+    The first two tables have the shape of :class:`Measured`'s, or (1, 1, width + 1) where one table
+    serves all pairs. ``rows`` and ``spectral`` hold None for the first layer, which needs neither.
+    ``drift`` bounds the norm of the positive part of (w_y - w_c) minus the prior's, for all pairs.
+    """
+
+    pair_norms: Tensor
+    pair_sums: Tensor | None
+    rows: tuple[Tensor | None, ...]
+    spectral: tuple[float | None, ...]
+    drift: float | None
+    charges: tuple[Charge, ...]
+
+
+def measured(layers: Layers) -> Measured:
+    """Measure a network. The first layer's own constants are not needed by Theorems D and E."""
+    output = layers.weights[-1]
+    classes, width = output.shape
+    collapse = classes * classes * (width + 1) > _LARGEST_TABLE
+    norms, sums = [], []
+    for row in output:
+        difference = row[None] - output
+        norm, total = _descending(difference.square()).sqrt(), _descending(difference.clamp(min=0))
+        norms.append(norm.amax(0, keepdim=True) if collapse else norm)
+        sums.append(total.amax(0, keepdim=True) if collapse else total)
+    if collapse:
+        norms = [torch.stack(norms).amax(0)]
+        sums = [torch.stack(sums).amax(0)]
+    slack = 1.0 + (width + 16) * 2.0**-51
+    hidden = layers.weights[1:-1]
+    return Measured(
+        torch.stack(norms) * slack,
+        torch.stack(sums) * slack,
+        tuple(row_norms(matrix) for matrix in hidden),
+        tuple(spectral_norm(matrix) for matrix in hidden),
+    )
+
+
+def reference(prior: Layers) -> Layers:
+    """The prior itself; a layer whose rows are all equal gives way to fixed Gaussian weights.
+
+    It fixes the grids and the expected sizes of activations, so it must not depend on the bound
+    examples; nothing else is asked of it.
+    """
+    generator = torch.Generator().manual_seed(2307)
+    weights = []
+    for matrix in prior.weights:
+        entries = torch.randn(matrix.shape, generator=generator, dtype=torch.float64)
+        usable = bool((matrix != matrix[:1]).any())
+        weights.append(matrix if usable else entries * math.sqrt(2.0 / matrix.shape[1]))
+    return Layers(tuple(weights), prior.biases, prior.names)
+
+
+def constants(
+    layers: Layers,
+    prior: Layers,
+    *,
+    norms: Entries,
+    sums: Entries | None,
+    drift: bool = False,
+    named: bool = False,
+    actual: Measured | None = None,
+) -> Constants:
+    """Round the constants of ``layers`` up on the grids that ``prior`` fixes.
+
+    norms    entries needed of the tables of norms: "each" number of units has its own, or only that
+             of "all" units is named, and every entry repeats it
+    sums     likewise for the table of sums; None where it is not needed
+    drift    whether the distance from the prior's output layer is needed
+    named    whether each pair of classes gets a factor of its own, named pair by pair: dear in
+             nats, but worth it where the KL divergence is in the thousands
+    """
+    truth = actual if actual is not None else measured(layers)
+    known = measured(reference(prior))
+    charges: list[Charge] = []
+    each = norms == "each"
+    pair_norms, lines = _pair_table(
+        "norms of output weights",
+        truth.pair_norms,
+        known.pair_norms,
+        each,
+        named=named,
+        symmetric=True,
+    )
+    charges += lines
+    pair_sums = None
+    if sums is not None:
+        pair_sums, lines = _pair_table(
+            "sums of output weights",
+            truth.pair_sums,
+            known.pair_sums,
+            sums == "each",
+            named=named,
+            symmetric=False,
+        )
+        charges += lines
+    rows: list[Tensor | None] = [None]
+    spectral: list[float | None] = [None]
+    for index in range(len(truth.rows)):
+        name = layers.names[index + 1]
+        table, lines = _table(
+            f"row norms of layer {name}", truth.rows[index], known.rows[index], each
+        )
+        rows.append(table)
+        charges += lines
+        norm, line = scalar(
+            f"spectral norm of layer {name}", truth.spectral[index], known.spectral[index]
+        )
+        spectral.append(norm)
+        charges.append(line)
+    shift = None
+    if drift:
+        shift, line = _drift(layers, prior, float(known.pair_norms[..., -1].max()))
+        charges.append(line)
+    return Constants(pair_norms, pair_sums, tuple(rows), tuple(spectral), shift, tuple(charges))
+
+
+def check_covering(found: Constants, truth: Measured) -> None:
+    """Refuse constants of which one is below the network's: the loss would miss its errors."""
+    short = []
+    if bool((found.pair_norms[..., 1:] < truth.pair_norms[..., 1:]).any()):
+        short.append("norms of output weights")
+    if found.pair_sums is not None and bool(
+        (found.pair_sums[..., 1:] < truth.pair_sums[..., 1:]).any()
+    ):
+        short.append("sums of output weights")
+    for layer, (rows, spectral) in enumerate(zip(truth.rows, truth.spectral, strict=True), 1):
+        table, norm = found.rows[layer], found.spectral[layer]
+        if table is None or bool((table < rows).any()):
+            short.append(f"row norms of hidden layer {layer + 1}")
+        if norm is None or norm < spectral:
+            short.append(f"spectral norm of hidden layer {layer + 1}")
+    if short:
+        raise InvalidCertificate(
+            f"rounded below the network's own: {', '.join(short)}. A certificate from them would "
+            "be false; please report this network as a bug"
+        )
+
+
+def scalar(
+    name: str, value: float, known: float, *, fineness: int = FINENESS
+) -> tuple[float, Charge]:
+    """The smallest grid value ``known`` * 2^(j / fineness) that is not below ``value``."""
+    index = _index(value / known, fineness)
+    while known * 2.0 ** (index / fineness) < value:
+        index += 1
+    return (
+        known * 2.0 ** (index / fineness),
+        Charge(name, f"reference x 2^({index}/{fineness})", integer_nats(index)),
+    )
+
+
+def _drift(layers: Layers, prior: Layers, known: float) -> tuple[float, Charge]:
+    moved = layers.weights[-1] - prior.weights[-1]
+    largest = max(float((row[None] - moved).clamp(min=0).square().sum(1).max()) for row in moved)
+    distance = math.sqrt(largest) * (1.0 + 1e-10)
+    # A network that did not move would need an endless step down: 2^-20 of the prior is enough.
+    start = known / 16.0
+    return scalar(
+        "distance of output weights from the prior",
+        max(distance, start * 2.0**-16),
+        start,
+        fineness=1,
+    )
+
+
+def _pair_table(
+    name: str, truth: Tensor, known: Tensor, each: bool, *, named: bool, symmetric: bool
+) -> tuple[Tensor, list[Charge]]:
+    """One multiplier for the prior's tables of all pairs, or one table for all pairs, or that one
+    with a factor for each pair.
+    """
+    common = known.amax((0, 1)).reshape(1, 1, known.shape[-1])
+    one, lines_one = _table(name, truth, common, each)
+    if named and truth.shape[0] > 1:
+        table, line = _factors(name, truth, one, symmetric)
+        form = Charge(f"{name}: form", "each pair of classes named", choice_nats(3))
+        return table, [*lines_one, line, form]
+    # A pair that the prior hardly tells apart must not force a huge multiplier on all others.
+    floor = known.amax((0, 1), keepdim=True) / 8.0
+    apart, lines_apart = _table(name, truth, torch.maximum(known, floor), each)
+    better_apart = float(_pairs(apart)[..., -1].mean()) < float(one[..., -1].mean())
+    chosen, lines = (apart, lines_apart) if better_apart else (one, lines_one)
+    word = "each pair of classes as in the prior" if better_apart else "one for all pairs"
+    return chosen, [*lines, Charge(f"{name}: form", word, choice_nats(3))]
+
+
+def _factors(name: str, truth: Tensor, one: Tensor, symmetric: bool) -> tuple[Tensor, Charge]:
+    """The common table times 2^(-i/8) for each pair, with the largest i that still covers it.
+
+    The whole number i >= 0 has weight 1 / ((i + 1) (i + 2)), and these weights sum to one.
+    """
+    ratios = (truth[..., 1:] / one[..., 1:]).amax(-1).clamp(min=2.0**-8)
+    steps = (-_PAIR_FINENESS * ratios.log2()).floor().clamp(min=0)
+    table = one * (2.0 ** (-steps / _PAIR_FINENESS))[..., None]
+    short = (table < truth).any(-1)
+    steps = torch.where(short, (steps - 1).clamp(min=0), steps)
+    table = one * (2.0 ** (-steps / _PAIR_FINENESS))[..., None]
+    counted = torch.triu(torch.ones_like(steps), diagonal=1).bool()
+    if not symmetric:
+        counted |= counted.T.clone()
+    nats = float(((steps + 1.0) * (steps + 2.0)).log()[counted].sum()) * _UP
+    return table, Charge(f"{name}: pairs", f"{int(counted.sum())} factors 2^(-i/8)", nats)
+
+
+def _pairs(table: Tensor) -> Tensor:
+    """The tables of all pairs of different classes, one after the other."""
+    classes = table.shape[0]
+    return table[~torch.eye(classes, dtype=torch.bool)] if classes > 1 else table[0]
+
+
+def _table(name: str, truth: Tensor, known: Tensor, each: bool) -> tuple[Tensor, list[Charge]]:
+    """A table that is never below ``truth`` (shape of ``known``, broadcast against it)."""
+    last, index = _covering(truth[..., -1:], known[..., -1:], None)
+    if not each:
+        return (
+            last.expand(*last.shape[:-1], known.shape[-1]).contiguous(),
+            [Charge(name, f"reference x 2^({index}/{FINENESS})", integer_nats(index))],
+        )
+    best: tuple[float, Tensor, list[Charge]] | None = None
+    for exponent in EXPONENTS:
+        table, j = _covering(truth[..., 1:], known[..., 1:], exponent)
+        nats = integer_nats(j)
+        # Entries in the middle are what a sparse certificate uses; a nat is worth little.
+        score = float(table.log().mean()) + 1e-3 * nats
+        if best is None or score < best[0]:
+            flat = choice_nats(2 if exponent == 1.0 else 16)
+            padded = torch.cat([torch.zeros_like(table[..., :1]), table], dim=-1)
+            lines = [
+                Charge(name, f"reference x 2^({j}/{FINENESS})", nats),
+                Charge(f"{name}: shape", f"reference to the power {exponent:g}", flat),
+            ]
+            best = (score, padded, lines)
+    assert best is not None
+    return best[1], best[2]
+
+
+def _covering(truth: Tensor, known: Tensor, exponent: float | None) -> tuple[Tensor, int]:
+    shape = known
+    if exponent is not None:
+        shape = known[..., -1:] * (known / known[..., -1:]) ** exponent * _UP
+    index = _index(float((truth / shape).max()), FINENESS)
+    while bool((shape * 2.0 ** (index / FINENESS) < truth).any()):
+        index += 1
+    return shape * 2.0 ** (index / FINENESS), index
+
+
+def _index(ratio: float, fineness: int) -> int:
+    # One step down and then up again until nothing is below: no tolerance can creep in.
+    return math.ceil(fineness * math.log2(max(ratio, 1e-300))) - 1
+
+
+def _descending(values: Tensor) -> Tensor:
+    sums = values.sort(dim=-1, descending=True).values.cumsum(-1)
+    return torch.cat([torch.zeros_like(sums[..., :1]), sums], dim=-1)

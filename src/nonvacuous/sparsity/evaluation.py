@@ -1,0 +1,120 @@
+"""Theorems D and E on a network: losses of noisy passes, KL and ledger of a setting."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from torch import Tensor
+
+from nonvacuous.bounds.sparsity import derandomized
+from nonvacuous.errors import BadInput
+from nonvacuous.sparsity import theorem_d, theorem_e
+from nonvacuous.sparsity.constants import (
+    Charge,
+    Constants,
+    check_covering,
+    chosen_among,
+    constants,
+    measured,
+)
+from nonvacuous.sparsity.noise import Inputs, NoisyPass, pair_margins
+from nonvacuous.sparsity.setting import Setting, kl_nats, total_nats
+from nonvacuous.sparsity.weights import Layers
+
+#: A margin this little above its threshold still counts as a loss: more than rounding can do.
+_RELATIVE, _ABSOLUTE = 1e-8, 1e-11
+
+
+class Evaluator:
+    """One theorem in one variant, for one network and prior.
+
+    The network is measured once; settings differ in noise scales, escape probability, tail and
+    in which constants the loss uses.
+    """
+
+    def __init__(
+        self, layers: Layers, prior: Layers, *, theorem: str, sparse: bool, choices: int = 1
+    ) -> None:
+        if theorem not in ("D", "E"):
+            raise BadInput(f"theorem must be D or E here, got {theorem!r}")
+        self.layers, self.theorem, self.sparse = layers, theorem, sparse
+        self._shared = chosen_among(choices)
+        self.distances = layers.squared_distances(prior)
+        self._prior, self._actual = prior, measured(layers)
+        self._found: dict[tuple[bool, bool], Constants] = {}
+        output = prior.weights[-1]
+        self._anchor = (output[:, None] - output[None]).clamp(min=0)
+
+    def constants(self, setting: Setting) -> Constants:
+        """The constants that the loss of this setting uses, rounded up on their grids."""
+        key = (setting.anchored, setting.named)
+        if key not in self._found:
+            self._found[key] = constants(
+                self.layers,
+                self._prior,
+                norms="each" if self.sparse and self.theorem == "D" else "all",
+                sums=None if setting.anchored else ("each" if self.sparse else "all"),
+                drift=setting.anchored,
+                named=setting.named,
+                actual=self._actual,
+            )
+            check_covering(self._found[key], self._actual)
+        return self._found[key]
+
+    def charges(self, setting: Setting) -> tuple[Charge, ...]:
+        """Every choice inside the loss, by name."""
+        own = setting.charges(sparse=self.sparse)
+        return (*self._shared, *own, *self.constants(setting).charges)
+
+    def kl(self, setting: Setting) -> float:
+        return kl_nats(self.distances, setting.sigmas)
+
+    def thresholds(self, setting: Setting, inputs: Inputs, noisy: NoisyPass) -> Tensor:
+        """D(W', x) for every example and every class."""
+        widths, escape = self.layers.widths, setting.escape_probability
+        used = self.constants(setting)
+        if self.theorem == "D":
+            found = _quantiles(widths, escape, self.sparse)
+            return theorem_d.thresholds(noisy, inputs.labels, used, found, sparse=self.sparse)
+        return theorem_e.thresholds(
+            noisy,
+            inputs,
+            used,
+            theorem_e.levels(widths, escape, sparse=self.sparse),
+            setting.tail_rule,
+            setting.sigmas,
+            sparse=self.sparse,
+            anchor=self._anchor if setting.anchored else None,
+        )
+
+    def losses(self, setting: Setting, inputs: Inputs, noisy: NoisyPass) -> Tensor:
+        """True where some class comes within its threshold of the label; NaN counts as a loss."""
+        return self.judged(setting, inputs, noisy)[0]
+
+    def judged(
+        self, setting: Setting, inputs: Inputs, noisy: NoisyPass
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The losses, and for the runner-up class its threshold and its margin."""
+        margins = pair_margins(noisy.scores, inputs.labels)
+        level = self.thresholds(setting, inputs, noisy) * (1.0 + _RELATIVE)
+        room = _ABSOLUTE * noisy.scores.abs().amax(1, keepdim=True)
+        clear = (margins > level + room).scatter(1, inputs.labels[:, None], True)
+        nearest = margins.argmin(1, keepdim=True)
+        level = level.expand_as(margins).gather(1, nearest)[:, 0]
+        return ~clear.all(1), level, margins.gather(1, nearest)[:, 0]
+
+    def bound(self, setting: Setting, loss_upper: float, *, examples: int, failure: float) -> float:
+        """The certificate's number for this setting."""
+        return derandomized(
+            loss_upper=loss_upper,
+            escape=setting.escape_probability,
+            kl_nats=self.kl(setting),
+            grid_nats=total_nats(self.charges(setting)),
+            examples=examples,
+            failure=failure,
+        )
+
+
+@lru_cache(maxsize=256)
+def _quantiles(widths: tuple[int, ...], escape: float, sparse: bool) -> theorem_d.Quantiles:
+    return theorem_d.quantiles(widths, escape, sparse=sparse)

@@ -1,0 +1,192 @@
+"""The network under weight noise, without drawing a single weight.
+
+Noise of scale sigma_k on every weight of layer k reaches one example as independent Gaussian noise
+of scale s_k = sigma_k |x_{k-1}| on the pre-activations of that layer (with a bias, |x_{k-1}| counts
+the constant input 1 too). For one example this is exactly the same distribution, and different
+examples get independent noise. Everything is float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nonvacuous.data.examples import Examples
+from nonvacuous.errors import BadInput
+from nonvacuous.sparsity.weights import Layers
+
+#: Examples at a time: few enough that a layer's numbers stay in the processor's cache.
+CHUNK = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What is needed of the examples, computed once per network.
+
+    first    W_1 x + b_1 of the network, (examples, width): the noise of the first layer comes after
+    norms    |x_0| (with the constant input, where the first layer has a bias), (examples,)
+    known    sizes of the reference network's activations, (examples, layers): column k belongs to
+             the input of layer k + 1
+    labels   (examples,)
+    """
+
+    first: Tensor
+    norms: Tensor
+    known: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def part(self, chosen: slice | Tensor) -> Inputs:
+        """Some of the examples."""
+        return Inputs(
+            self.first[chosen], self.norms[chosen], self.known[chosen], self.labels[chosen]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyPass:
+    """One noisy network per example.
+
+    before    pre-activations of each hidden layer, (examples, width) each
+    scales    s_k of every layer, (examples,) each; the last belongs to the output layer
+    scores    (examples, classes)
+    """
+
+    before: tuple[Tensor, ...]
+    scales: tuple[Tensor, ...]
+    scores: Tensor
+
+
+def read_inputs(layers: Layers, known: Layers, examples: Examples) -> Inputs:
+    """Run both networks over the examples in pieces; refuse what does not fit."""
+    _check(layers, examples)
+    first, norms, sizes = [], [], []
+    with torch.no_grad():
+        for start in range(0, len(examples), CHUNK):
+            flat = examples.inputs[start : start + CHUNK].flatten(1).to("cpu", torch.float64)
+            first.append(_affine(layers, 0, flat))
+            norms.append(_size(flat, layers.biases[0] is not None))
+            sizes.append(_sizes(known, flat))
+    labels = examples.labels.to("cpu", torch.int64)
+    inputs = Inputs(torch.cat(first), torch.cat(norms), torch.cat(sizes), labels)
+    _check_active(layers, inputs)
+    return inputs
+
+
+def standard_noise(layers: Layers, examples: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+    """Standard normal numbers for one pass: one tensor (examples, outputs) per layer."""
+    return tuple(
+        torch.randn(examples, matrix.shape[0], generator=generator, dtype=torch.float64)
+        for matrix in layers.weights
+    )
+
+
+def noisy_pass(
+    layers: Layers, inputs: Inputs, sigmas: Sequence[float], noise: Sequence[Tensor]
+) -> NoisyPass:
+    """Run the network with the given standard noise, scaled layer by layer."""
+    scales = [sigmas[0] * inputs.norms]
+    values = inputs.first + scales[0][:, None] * noise[0]
+    before = []
+    for layer in range(1, len(layers.weights)):
+        before.append(values)
+        hidden = values.clamp(min=0)
+        scales.append(sigmas[layer] * _size(hidden, layers.biases[layer] is not None))
+        values = _affine(layers, layer, hidden) + scales[layer][:, None] * noise[layer]
+    return NoisyPass(tuple(before), tuple(scales), values)
+
+
+def fresh_passes(
+    layers: Layers, inputs: Inputs, sigmas: Sequence[float], *, passes: int, seed: int
+) -> Iterator[tuple[Inputs, NoisyPass]]:
+    """``passes`` independent noisy networks for every example, in pieces."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(passes):
+        for start in range(0, len(inputs), CHUNK):
+            part = inputs.part(slice(start, start + CHUNK))
+            noise = standard_noise(layers, len(part), generator)
+            yield part, noisy_pass(layers, part, sigmas, noise)
+
+
+def clean_pass(layers: Layers, inputs: Inputs) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Pre-activations of the hidden layers and the scores, without noise."""
+    values, before = inputs.first, []
+    for layer in range(1, len(layers.weights)):
+        before.append(values)
+        values = _affine(layers, layer, values.clamp(min=0))
+    return tuple(before), values
+
+
+def pair_margins(scores: Tensor, labels: Tensor) -> Tensor:
+    """Score of the label minus every class's score, (examples, classes); infinite at the label."""
+    margins = scores.gather(1, labels[:, None]) - scores
+    return margins.scatter(1, labels[:, None], torch.inf)
+
+
+def network_errors(layers: Layers, inputs: Inputs) -> int:
+    """Errors of the network itself, without noise; a tie is an error."""
+    wrong = 0
+    for start in range(0, len(inputs), CHUNK):
+        part = inputs.part(slice(start, start + CHUNK))
+        _, scores = clean_pass(layers, part)
+        wrong += int((pair_margins(scores, part.labels) <= 0).any(1).sum())
+    return wrong
+
+
+def _affine(layers: Layers, layer: int, values: Tensor) -> Tensor:
+    bias = layers.biases[layer]
+    product = values @ layers.weights[layer].T
+    return product if bias is None else product + bias
+
+
+def _size(values: Tensor, constant: bool) -> Tensor:
+    squares = values.square().sum(1)
+    return (squares + 1.0 if constant else squares).sqrt()
+
+
+def _sizes(known: Layers, flat: Tensor) -> Tensor:
+    columns = []
+    for layer in range(len(known.weights)):
+        columns.append(_size(flat, known.biases[layer] is not None))
+        if layer < known.hidden:
+            flat = _affine(known, layer, flat).clamp(min=0)
+    return torch.stack(columns, dim=1)
+
+
+def _check(layers: Layers, examples: Examples) -> None:
+    entries = examples.inputs[0].numel() if len(examples) else 0
+    if len(examples) and entries != layers.inputs:
+        raise BadInput(
+            f"the examples have {entries} numbers each, but layer {layers.names[0]} takes "
+            f"{layers.inputs}"
+        )
+    if len(examples) < 100:
+        raise BadInput(
+            f"{len(examples)} examples are too few for a certificate that says anything; give at "
+            "least 100 that the prior has not seen"
+        )
+    low, high = int(examples.labels.min()), int(examples.labels.max())
+    if low < 0 or high >= layers.classes:
+        raise BadInput(
+            f"the labels run from {low} to {high}, but the network has classes 0 to "
+            f"{layers.classes - 1}; check that network and data belong together"
+        )
+
+
+def _check_active(layers: Layers, inputs: Inputs) -> None:
+    alive = [False] * layers.hidden
+    for start in range(0, len(inputs), CHUNK):
+        before, _ = clean_pass(layers, inputs.part(slice(start, start + CHUNK)))
+        alive = [was or bool((z > 0).any()) for was, z in zip(alive, before, strict=True)]
+        if all(alive):
+            return
+    name = layers.names[alive.index(False)]
+    raise BadInput(
+        f"no unit of layer {name} is active on any of the {len(inputs)} examples, so the network "
+        "gives all of them the same scores; train it again with a smaller learning rate"
+    )

@@ -1,0 +1,166 @@
+"""Where a prior is centered: at zero, at the initialization, or at weights learned on other data.
+
+The examples that shape a prior never enter its bound. A prior that is centered at zero or at the
+random initialization has seen no example, so its bound runs on all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+import torch
+from torch.nn.functional import pad
+
+from nonvacuous.bounds.holdout import holdout
+from nonvacuous.data.examples import Examples
+from nonvacuous.data.splits import Split, split_examples
+from nonvacuous.errors import BadInput
+from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.chains import Chain, chain_errors, initial_chain
+from nonvacuous.sparsity.training import ChainTraining, train_chain
+from nonvacuous.training.progress import Progress
+
+KINDS = ("zero", "initialization", "learned")
+
+
+@dataclass(frozen=True, eq=False)
+class ChainPrior:
+    """The center of a prior, where training starts, and the examples left for the bound.
+
+    kind       zero, initialization or learned
+    fraction   the part of the examples that shaped it; 0 unless learned
+    weights    its center
+    start      where training toward it starts: the center, or, for zero, random weights
+    bound      the examples that its bounds may use
+    split      which examples shaped it and which are left
+    errors     its own errors on the bound part; None unless learned
+    """
+
+    kind: str
+    fraction: float
+    weights: Chain
+    start: Chain
+    bound: Examples
+    split: Split
+    errors: int | None
+
+    @property
+    def name(self) -> str:
+        """For tables.
+
+        A learned one is named after its share of the data, such as ``5 %``.
+        """
+        return f"{100 * self.fraction:g} %" if self.kind == "learned" else self.kind
+
+    def held_out_twin(self, *, failure: float) -> float | None:
+        """What a plain test of the learned prior itself promises: no theorem, no posterior.
+
+        The prior never met the bound part, so its errors there bound its risk by the binomial
+        tail. A certificate above this number has not paid for itself.
+        """
+        if self.errors is None:
+            return None
+        return holdout(errors=self.errors, examples=len(self.bound), failure=failure)
+
+
+def shifted_copies(examples: Examples, pixels: int) -> Examples:
+    """Square one-channel images and copies moved by up to ``pixels`` each way, norms kept.
+
+    Only for examples that shape a prior: copies are not independent examples, so that no bound may
+    count them.
+    """
+    if pixels == 0:
+        return examples
+    flat = examples.inputs.flatten(1)
+    side = math.isqrt(flat.shape[1])
+    if side * side != flat.shape[1] or not 0 < pixels < side:
+        raise BadInput(
+            f"{examples.name}: inputs of {flat.shape[1]} values cannot be moved by {pixels} "
+            "pixels; shifts need square images of one channel, and fewer pixels than a side"
+        )
+    images = pad(flat.reshape(-1, side, side), (pixels,) * 4)
+    norms = flat.norm(dim=1, keepdim=True)
+    moves = range(2 * pixels + 1)
+    moved = [
+        images[:, top : top + side, left : left + side].flatten(1)
+        for top, left in product(moves, moves)
+    ]
+    # What is moved over the edge is lost; an input of the certificate never is.
+    kept = [copy * (norms / copy.norm(dim=1, keepdim=True).clamp_min(1e-12)) for copy in moved]
+    return replace(
+        examples,
+        inputs=torch.cat(kept),
+        labels=examples.labels.repeat(len(kept)),
+        preprocessing=(*examples.preprocessing, f"moved by up to {pixels} pixels"),
+    )
+
+
+def parse_prior(text: str) -> tuple[str, float]:
+    """``zero``, ``initialization`` or ``learned:0.05`` as a kind and a fraction."""
+    kind, _, number = text.partition(":")
+    kind = {"init": "initialization"}.get(kind, kind)
+    if kind not in KINDS:
+        raise BadInput(
+            f"there is no prior {text!r}; write zero, initialization, or learned:0.05 for one "
+            "learned on 5 % of the data"
+        )
+    if kind != "learned":
+        if number:
+            raise BadInput(f"prior {text!r}: only a learned prior has a fraction; write {kind}")
+        return kind, 0.0
+    try:
+        fraction = float(number or "nan")
+    except ValueError:
+        fraction = float("nan")
+    if not 0.0 < fraction < 1.0:
+        raise BadInput(f"prior {text!r}: the fraction must be above 0 and below 1: learned:0.05")
+    return kind, fraction
+
+
+def make_prior(
+    prior: str,
+    train: Examples,
+    widths: Sequence[int],
+    *,
+    settings: ChainTraining,
+    start: str = "gaussian",
+    shifts: int = 0,
+    seed: int,
+    progress: Progress | None = None,
+    learned: Chain | None = None,
+) -> ChainPrior:
+    """A prior for chains with these hidden widths.
+
+    prior      zero, initialization or learned:FRACTION
+    train      all examples, inputs already of norm 1; a learned prior takes its share out of them
+    settings   how a learned prior is trained; it may use any trick, since its data are its own
+    start      gaussian or identity, see :func:`nonvacuous.sparsity.chains.initial_chain`
+    shifts     a learned prior also sees its images moved by up to so many pixels
+    learned    weights that an earlier call with the same arguments learned, to be used again
+    """
+    kind, fraction = parse_prior(prior)
+    sizes = (train.inputs[:1].numel(), *widths, train.classes)
+    initial = initial_chain(sizes, seed=derived_seed(seed, "start"), start=start)
+    if kind != "learned":
+        everything = np.arange(len(train))
+        none = everything[:0]
+        center = initial if kind == "initialization" else tuple(0.0 * matrix for matrix in initial)
+        return ChainPrior(kind, 0.0, center, initial, train, Split(none, everything, none), None)
+    # Copies of an input stay on one side, so that the bound is not computed on what was learned.
+    split = split_examples(train, prior_fraction=fraction, seed=derived_seed(seed, "split"))
+    if learned is None:
+        learned = train_chain(
+            initial,
+            shifted_copies(train.subset(split.prior), shifts),
+            settings=settings,
+            seed=derived_seed(seed, "prior"),
+            phase="prior",
+            progress=progress,
+        ).weights
+    bound = train.subset(split.bound)
+    errors = chain_errors(learned, bound)
+    return ChainPrior(kind, fraction, learned, learned, bound, split, errors)

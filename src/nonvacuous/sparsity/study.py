@@ -1,0 +1,304 @@
+"""``nv.sparsity.study``: how sparse a network's activations are, how firmly, and what it buys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.bounds import checks
+from nonvacuous.bounds.holdout import holdout
+from nonvacuous.data.examples import Examples
+from nonvacuous.errors import BadInput
+from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse
+from nonvacuous.sparsity.chain_geometry import PlainChain
+from nonvacuous.sparsity.comparisons import norm_bounds
+from nonvacuous.sparsity.findings import (
+    SHARES,
+    AtEpsilon,
+    HeldOut,
+    LayerActivity,
+    LayerAtEpsilon,
+    LayerRadii,
+    Shown,
+    SparsityStudy,
+)
+from nonvacuous.sparsity.greedy import LEVEL
+from nonvacuous.sparsity.measuring import Choice, Measured, check_alive, measure, measure_radii
+from nonvacuous.sparsity.norms import sparse_norm
+from nonvacuous.sparsity.radii import LocalScales, local_scales
+from nonvacuous.sparsity.weights import Layers
+from nonvacuous.training.progress import Progress
+
+EPSILONS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+#: Fewer examples say nothing about a distribution, and no bound is of use on them.
+FEWEST = 100
+#: Examples whose values are kept for the pictures.
+_SHOWN = 2000
+#: Products of the babel function beyond which it is not worth its time.
+_BABEL = 2 * 10**8
+
+
+def study(
+    model: nn.Module | Layers,
+    examples: Any,
+    *,
+    epsilons: Sequence[float] = EPSILONS,
+    prior: nn.Module | Layers | None = None,
+    held_out: Any = None,
+    input_norm: float | None = None,
+    level: float = LEVEL,
+    confidence: float = 0.95,
+    theorem: Theorem = "E",
+    variants: Sequence[Variant] = ("sparse", "dense"),
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> SparsityStudy:
+    """Measure the sparsity of a plain ReLU network on examples, and certify it if a prior is given.
+
+    model        linear layers with ReLU between them, biases or not; not changed
+    examples     those the bounds are about; they may have trained the model, not the prior
+    epsilons     how far every layer may move, relative to its norms
+    prior        a network of the same shape that was chosen without these examples: then every
+                 term of the sparsity certificate is computed too
+    held_out     examples that trained neither, for the plain test beside the bounds
+    input_norm   how long any input can be; by default the longest one seen, which the bounds from
+                 norms then take for granted
+    level        how many times the theorem's radius a unit must be away from zero to count; 3 is
+                 what the published bound asks for, 1 what the sensitivity theorem does
+    confidence   of each bound on its own
+    theorem      which certificate, "A", "D" or "E"; with its ``variants`` side by side
+    seed         decides the noise of the certificate; nothing else here is random
+    """
+    sample = Examples.of(examples)
+    failure = _failure(confidence)
+    sizes = sorted(checks.grid_of("epsilons", epsilons))
+    checks.positive("level", level)
+    layers = _layers(model, sample)
+    _check(layers, sample)
+    base = None if prior is None else _layers(prior, sample)
+    if base is not None:
+        layers.check_same_shape(base)
+    chain = PlainChain.of(layers)
+    inputs, labels = sample.inputs, sample.labels.cpu()
+    measured = measure(chain, inputs, labels, epsilons=sizes, level=level, progress=progress)
+    check_alive(measured, layers.names)
+    longest = _longest(measured, chain, input_norm)
+    scales, ways, asked = _asked(chain, measured, longest)
+    found = measure_radii(chain, inputs, scales, progress=progress)
+    names = layers.names[:-1]
+    middle = measured.choices[len(measured.choices) // 2]
+    picked = torch.from_numpy(
+        np.linspace(0, len(sample) - 1, min(_SHOWN, len(sample))).round().astype(np.int64)
+    )
+    reference = None if base is None else PlainChain.of(base)
+    return SparsityStudy(
+        data=sample.name,
+        examples=len(sample),
+        errors=measured.errors,
+        sizes=(layers.inputs, *layers.widths, layers.classes),
+        biases=chain.constant,
+        input_norm=longest,
+        seen_norm=input_norm is None,
+        level=float(level),
+        failure=failure,
+        seed=seed,
+        activity=_activity(names, measured),
+        radii=tuple(
+            LayerRadii(
+                name=name,
+                sparsity=asked[k],
+                zero=float((found[k] == 0).double().mean()),
+                radius=_quantiles(found[k]),
+                row=scales.row[k],
+                joint=scales.joint[k],
+                way=ways[k],
+                reach=scales.reach[k],
+            )
+            for k, name in enumerate(names)
+        ),
+        epsilons=tuple(_at_epsilon(names, choice) for choice in measured.choices),
+        norm_bounds=norm_bounds(
+            chain, reference, margins=measured.margins, input_norms=measured.norms,
+            input_norm=longest, failure=failure,
+        ),
+        held_out=_held_out(layers, base, sample, held_out, failure),
+        certificates=_certificates(
+            layers, base, sample, theorem=theorem, variants=variants, confidence=confidence,
+            seed=seed, progress=progress,
+        ),
+        shown=Shown(
+            radii=tuple(tuple(layer[picked].tolist()) for layer in found),
+            sparsity=tuple(tuple(layer[picked].tolist()) for layer in middle.sparsity),
+            epsilon=middle.epsilon,
+        ),
+    )  # fmt: skip
+
+
+def _layers(model: nn.Module | Layers, examples: Examples) -> Layers:
+    if isinstance(model, Layers):
+        return model
+    if not isinstance(model, nn.Module):
+        raise BadInput(
+            f"the model must be a torch.nn.Module or Layers, not a {type(model).__name__}."
+        )
+    return Layers.from_module(model, examples.inputs[:2])
+
+
+def _check(layers: Layers, examples: Examples) -> None:
+    if len(examples) < FEWEST:
+        raise BadInput(
+            f"{examples.name} has {len(examples)} examples; a study of how activations are "
+            f"distributed needs at least {FEWEST}. Bring more examples."
+        )
+    width = math.prod(examples.example_shape)
+    if layers.inputs != width:
+        raise BadInput(
+            f"layer {layers.names[0]} takes {layers.inputs} inputs, but an example of "
+            f"{examples.name} has {width}; bring data of the shape the network was built for."
+        )
+    highest = int(examples.labels.max())
+    if highest >= layers.classes:
+        raise BadInput(
+            f"{examples.name} has the label {highest}, but layer {layers.names[-1]} has only "
+            f"{layers.classes} outputs, for the labels 0 to {layers.classes - 1}; build the "
+            "network for all classes, or map the labels."
+        )
+    layers.check_alive()
+
+
+def _failure(confidence: float) -> float:
+    value = checks.unit_interval("confidence", confidence)
+    # As a decimal: 0.95 leaves 0.05, not 0.050000000000000044.
+    return checks.failure_probability(round(1.0 - value, 12))
+
+
+def _longest(measured: Measured, chain: PlainChain, given: float | None) -> float:
+    """How long an input, the constant included, can be."""
+    seen = float(measured.norms.max())
+    if seen == 0.0:
+        raise BadInput("every input is zero; nothing can be said about activations.")
+    if given is None:
+        return seen
+    limit = checks.positive("input_norm", given)
+    if chain.constant:
+        limit = math.hypot(limit, 1.0)
+    if seen > limit * (1 + 1e-9):
+        raise BadInput(
+            f"input_norm is {given:g}, but an input has the norm "
+            f"{math.sqrt(seen**2 - float(chain.constant)):g}; give a larger one, or scale the "
+            "inputs."
+        )
+    return limit
+
+
+def _asked(
+    chain: PlainChain, measured: Measured, longest: float
+) -> tuple[LocalScales, tuple[str, ...], tuple[int, ...]]:
+    """The sparsity that 95 % of the examples have, its constants, and which norm bounds won."""
+    weights = chain.weights
+    extra = int(chain.constant)
+    active = [
+        max(1, int(np.quantile(layer.numpy(), SHARES[-1], method="higher"))) + extra
+        for layer in measured.active
+    ]
+    cost = max(len(w) ** 2 * w.shape[1] for w in weights[:-1])
+    babel = cost <= _BABEL
+    scales = local_scales(weights, active=active, input_norm=longest, babel=babel)
+    ways = tuple(
+        sparse_norm(weight, rows=outgoing, columns=incoming, babel=babel).way
+        for weight, incoming, outgoing in zip(weights[:-1], scales.active, active, strict=False)
+    )
+    asked = tuple(len(w) - count for w, count in zip(weights[:-1], active, strict=True))
+    return scales, ways, asked
+
+
+def _activity(names: Sequence[str], measured: Measured) -> tuple[LayerActivity, ...]:
+    examples = len(measured.norms)
+    return tuple(
+        LayerActivity(
+            name=name,
+            units=len(lit),
+            mean=float(active.double().mean()),
+            active=_quantiles(active),
+            never=int((lit == 0).sum()),
+            always=int((lit == examples).sum()),
+        )
+        for name, active, lit in zip(names, measured.active, measured.lit, strict=True)
+    )
+
+
+def _at_epsilon(names: Sequence[str], choice: Choice) -> AtEpsilon:
+    layers = []
+    for name, sparsity, stability in zip(names, choice.sparsity, choice.stability, strict=True):
+        active, inactive, unstable = stability.shares()
+        layers.append(
+            LayerAtEpsilon(
+                name=name,
+                mean=float(sparsity.double().mean()),
+                smallest=int(sparsity.min()),
+                sparsity=_quantiles(sparsity),
+                active=active,
+                inactive=inactive,
+                unstable=unstable,
+                kinds=stability.kinds(),
+            )
+        )
+    return AtEpsilon(
+        epsilon=choice.epsilon,
+        mean_ratio=float(choice.ratio.mean()),
+        ratio=_quantiles(choice.ratio),
+        layers=tuple(layers),
+    )
+
+
+def _quantiles(values: Tensor) -> tuple[float, ...]:
+    if bool(values.isinf().all()):
+        return (math.inf,) * len(SHARES)
+    return tuple(float(v) for v in np.quantile(values.double().numpy(), SHARES))
+
+
+def _held_out(
+    layers: Layers, base: Layers | None, sample: Examples, held_out: Any, failure: float
+) -> tuple[HeldOut, ...]:
+    """The plain tests that a certificate must stand beside."""
+    found = []
+    if held_out is not None:
+        others = Examples.of(held_out)
+        found.append(_tested("the network on held-out examples", layers, others, failure))
+    if base is not None and any(bool((w != 0).any()) for w in base.weights):
+        found.append(_tested("the prior itself on the same examples", base, sample, failure))
+    return tuple(found)
+
+
+def _tested(what: str, layers: Layers, examples: Examples, failure: float) -> HeldOut:
+    chain = PlainChain.of(layers)
+    errors = measure(chain, examples.inputs, examples.labels.cpu(), epsilons=(), level=1.0).errors
+    risk = holdout(errors=errors, examples=len(examples), failure=failure)
+    return HeldOut(what, errors, len(examples), risk)
+
+
+def _certificates(
+    layers: Layers,
+    base: Layers | None,
+    examples: Examples,
+    *,
+    theorem: Theorem,
+    variants: Sequence[Variant],
+    confidence: float,
+    seed: int,
+    progress: Progress | None,
+) -> tuple[Any, ...]:
+    if base is None:
+        return ()
+    return tuple(
+        certify_sparse(
+            layers, base, examples, theorem=theorem, variant=variant, confidence=confidence,
+            seed=seed, progress=progress,
+        )
+        for variant in variants
+    )  # fmt: skip

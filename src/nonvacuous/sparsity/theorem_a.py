@@ -1,0 +1,202 @@
+"""Theorem A: the paper's way, one set of good noise for all inputs, with explicit constants.
+
+Statement and proof: docs/theory/sparsity.md, 4. No noise is drawn: the loss is computed from the
+network without noise, with thresholds three and four times those of the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nonvacuous.bounds.sparsity import (
+    block_noise_quantile,
+    choice_nats,
+    integer_nats,
+    row_noise_quantile,
+)
+from nonvacuous.sparsity.constants import Charge, chosen_among, reference, scalar
+from nonvacuous.sparsity.noise import Inputs, clean_pass, pair_margins
+from nonvacuous.sparsity.norms import row_norm, sparse_norm
+from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, kl_nats
+from nonvacuous.sparsity.weights import Layers
+
+_SAFE = 1.0 + 1e-9
+
+
+@dataclass(frozen=True)
+class UniformSetting:
+    """Choices of Theorem A.
+
+    inactive   s_k: how many units of each hidden layer are asked to stay inactive
+    first      the first layer's relative noise level is 2^(first/4)
+    steps      log2 of the ratio of the other levels to the layer before, times 4
+    escape     position in ESCAPES
+    """
+
+    inactive: tuple[int, ...]
+    first: int
+    steps: tuple[int, ...]
+    escape: int
+
+    @property
+    def escape_probability(self) -> float:
+        return ESCAPES[self.escape]
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        """Relative noise levels."""
+        total, levels = self.first, [2.0 ** (self.first / 4.0)]
+        for step in self.steps:
+            total += step
+            levels.append(2.0 ** (total / 4.0))
+        return tuple(levels)
+
+
+@dataclass(frozen=True)
+class UniformConstants:
+    """Grid values: xi per layer, nu per hidden layer, with their charges."""
+
+    xi: tuple[float, ...]
+    nu: tuple[float, ...]
+    charges: tuple[Charge, ...]
+
+
+class UniformEvaluator:
+    """Theorem A for one network and prior."""
+
+    def __init__(self, layers: Layers, prior: Layers, *, sparse: bool, choices: int = 1) -> None:
+        self.layers, self.sparse = layers, sparse
+        self._shared = chosen_among(choices)
+        self.distances = layers.squared_distances(prior)
+        self._matrices = _augmented(layers)
+        self._known = _augmented(reference(prior))
+        self._constants: dict[tuple[int, ...], UniformConstants] = {}
+
+    def constants(self, inactive: tuple[int, ...]) -> UniformConstants:
+        """Norms of the network for these numbers of inactive units, rounded up on the grid."""
+        if inactive not in self._constants:
+            self._constants[inactive] = self._round(inactive)
+        return self._constants[inactive]
+
+    def scales(self, setting: UniformSetting) -> tuple[float, ...]:
+        """sigma_k: the largest noise whose sparse norms stay within the levels."""
+        used, share = self.constants(setting.inactive), self._share(setting)
+        active = self._active(setting.inactive)
+        scales = []
+        for k, epsilon in enumerate(setting.epsilons):
+            rows, columns = self._matrices[k].shape
+            inputs = active[k]
+            row = row_noise_quantile(rows=rows, columns=columns, active=inputs, failure=share)
+            scale = epsilon * used.xi[k] / row
+            if k < self.layers.hidden:
+                block = block_noise_quantile(
+                    rows=rows,
+                    active_rows=rows - setting.inactive[k],
+                    columns=columns,
+                    active_columns=inputs,
+                    failure=share,
+                )
+                scale = min(scale, epsilon * used.nu[k] / block)
+            scales.append(scale * (1.0 - 1e-12))
+        return tuple(scales)
+
+    def kl(self, setting: UniformSetting) -> float:
+        return kl_nats(self.distances, self.scales(setting))
+
+    def charges(self, setting: UniformSetting) -> tuple[Charge, ...]:
+        """Every choice inside the loss, by name."""
+        lines = [
+            Charge(
+                "noise level of layer 1", f"2^({setting.first}/4)", choice_nats(len(FIRST_SCALE))
+            )
+        ]
+        for layer, step in enumerate(setting.steps, start=2):
+            text = f"2^({step}/4) times layer {layer - 1}'s"
+            lines.append(Charge(f"noise level of layer {layer}", text, integer_nats(step)))
+        text = f"{setting.escape_probability:g}"
+        lines.append(Charge("escape probability", text, choice_nats(len(ESCAPES))))
+        if self.sparse:
+            for layer, (count, width) in enumerate(
+                zip(setting.inactive, self.layers.widths, strict=True), start=1
+            ):
+                lines.append(
+                    Charge(f"inactive units of layer {layer}", str(count), choice_nats(width))
+                )
+        return (*self._shared, *lines, *self.constants(setting.inactive).charges)
+
+    def failures(self, setting: UniformSetting, inputs: Inputs) -> Tensor:
+        """True where the network itself fails level (3, 4), so that noise may fail level (2, 2)."""
+        before, scores = clean_pass(self.layers, inputs)
+        return self.judged(setting, inputs, before, scores)[0]
+
+    def judged(
+        self, setting: UniformSetting, inputs: Inputs, before: Sequence[Tensor], scores: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The failures, the threshold of the margin and the margin."""
+        used, gammas = self.constants(setting.inactive), growths(setting.epsilons)
+        size = inputs.norms
+        failed = torch.zeros(len(inputs), dtype=torch.bool)
+        for k, z in enumerate(before):
+            if setting.inactive[k]:
+                level = (3.0 * _SAFE * gammas[k] * used.xi[k] * size)[:, None]
+                failed |= (z <= -level).sum(1) < setting.inactive[k]
+            size = used.nu[k] * size
+            if self.layers.biases[k + 1] is not None:
+                size = (size.square() + 1.0).sqrt()
+        level = 4.0 * _SAFE * gammas[-1] * used.xi[-1] * size
+        margin = pair_margins(scores, inputs.labels).amin(1)
+        room = 1e-11 * scores.abs().amax(1)
+        return failed | ~(margin > level + room), level, margin
+
+    def _share(self, setting: UniformSetting) -> float:
+        return setting.escape_probability / (2 * self.layers.hidden + 1)
+
+    def _active(self, inactive: tuple[int, ...]) -> list[int]:
+        """How many inputs of each layer may be active, the constant input included."""
+        spared = (0, *inactive)
+        return [m.shape[1] - s for m, s in zip(self._matrices, spared, strict=True)]
+
+    def _round(self, inactive: tuple[int, ...]) -> UniformConstants:
+        xi, nu, charges = [], [], []
+        for k, inputs in enumerate(self._active(inactive)):
+            name = self.layers.names[k]
+            mine, theirs = self._matrices[k], self._known[k]
+            value, line = scalar(
+                f"row norm of layer {name}",
+                row_norm(mine, columns=inputs),
+                row_norm(theirs, columns=inputs),
+            )
+            xi.append(value)
+            charges.append(line)
+            if k < self.layers.hidden:
+                rows = mine.shape[0] - inactive[k]
+                value, line = scalar(
+                    f"norm of layer {name}",
+                    float(sparse_norm(mine, rows=rows, columns=inputs, babel=False)),
+                    float(sparse_norm(theirs, rows=rows, columns=inputs, babel=False)),
+                )
+                nu.append(value)
+                charges.append(line)
+        return UniformConstants(tuple(xi), tuple(nu), tuple(charges))
+
+
+def _augmented(layers: Layers) -> list[Tensor]:
+    """The matrices with the bias as one more column, for the constant input."""
+    return [
+        matrix if bias is None else torch.cat([matrix, bias[:, None]], dim=1)
+        for matrix, bias in zip(layers.weights, layers.biases, strict=True)
+    ]
+
+
+def growths(epsilons: Sequence[float]) -> tuple[float, ...]:
+    """gamma_k = product of (1 + epsilon) up to layer k, minus one."""
+    total, result = 0.0, []
+    for epsilon in epsilons:
+        total += math.log1p(epsilon)
+        result.append(math.expm1(total))
+    return tuple(result)

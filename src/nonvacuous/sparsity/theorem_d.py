@@ -1,0 +1,125 @@
+"""Theorem D: a margin threshold from the error that noise can have made, layer by layer.
+
+Statement and proof: docs/theory/sparsity.md, 5. The names are those of the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nonvacuous.bounds.sparsity import (
+    chi_quantile,
+    kink,
+    self_normalized_quantile,
+    two_sided_quantile,
+)
+from nonvacuous.sparsity.constants import Constants
+from nonvacuous.sparsity.noise import NoisyPass
+
+_C = 1.0 / math.sqrt(2.0 * math.pi) * (1.0 + 1e-12)
+
+
+@dataclass(frozen=True, eq=False)
+class Quantiles:
+    """The quantiles for one escape probability, all rounded up.
+
+    coordinates   T_k of each hidden layer (empty without sparsity)
+    chi           per hidden layer a table over the number of units
+    output        t(p)
+    """
+
+    coordinates: tuple[float, ...]
+    chi: tuple[Tensor, ...]
+    output: float
+
+
+def quantiles(widths: Sequence[int], escape: float, *, sparse: bool) -> Quantiles:
+    """Share the escape probability among the events of the proof."""
+    hidden = len(widths)
+    share = escape / (2 * hidden if sparse else hidden)
+    coordinates = tuple(two_sided_quantile(failure=share, events=d) for d in widths)
+    # Only layers before the last hidden one need the length of their noise.
+    chi = tuple(_chi_table(d, share, sparse) for d in widths[:-1])
+    return Quantiles(coordinates if sparse else (), chi, self_normalized_quantile(share))
+
+
+def thresholds(
+    noisy: NoisyPass, labels: Tensor, constants: Constants, found: Quantiles, *, sparse: bool
+) -> Tensor:
+    """D(W', x) for every example and every class that may have beaten the label."""
+    scales, hidden = noisy.scales, len(noisy.before)
+    widths = [z.shape[1] for z in noisy.before]
+    error = torch.zeros_like(scales[0])
+    before = torch.full_like(labels, 0)
+    for k in range(hidden):
+        units = torch.full_like(labels, widths[k])
+        row_table, spectral = constants.rows[k], constants.spectral[k]
+        if sparse:
+            reach = scales[k] * found.coordinates[k]
+            if row_table is not None:
+                reach = reach + row_table[before] * error
+            units = (noisy.before[k] > -2.0 * _safe(reach)[:, None]).sum(1)
+        carried = torch.zeros_like(error)
+        if spectral is not None and row_table is not None:
+            stretch = torch.full_like(error, spectral)
+            if sparse:
+                # A block of n rows stretches at most sqrt(n) times as much as its longest row.
+                stretch = torch.minimum(stretch, units.double().sqrt() * row_table[before])
+            carried = stretch * error
+        # The noise of the last hidden layer is dealt with by concentration, not by its length.
+        error = carried + scales[k] * found.chi[k][units] if k < hidden - 1 else carried
+        before = units
+    return _output(noisy, labels, constants, found, error, before, sparse=sparse)
+
+
+def _output(
+    noisy: NoisyPass,
+    labels: Tensor,
+    constants: Constants,
+    found: Quantiles,
+    carried: Tensor,
+    units: Tensor,
+    *,
+    sparse: bool,
+) -> Tensor:
+    last, noise = noisy.before[-1], noisy.scales[-2][:, None]
+    width = last.shape[1]
+    assert constants.pair_sums is not None
+    norms = _of_pairs(constants.pair_norms, labels, units)
+    whole = _of_pairs(constants.pair_sums, labels, torch.full_like(units, width))
+    if sparse:
+        level = found.coordinates[-1]
+        near = (last.abs() < 2.0 * level * _safe(noise)).sum(1)
+        rest = kink(level)
+        means = (_C - rest) * _of_pairs(constants.pair_sums, labels, near) + rest * whole
+    else:
+        means = _C * whole
+    spread = (noise.square() * norms.square() + 2.0 * noisy.scales[-1][:, None].square()).sqrt()
+    return norms * carried[:, None] + noise * (means + _C * norms) + found.output * spread
+
+
+def _of_pairs(table: Tensor, labels: Tensor, units: Tensor) -> Tensor:
+    """Entries for every example's label, every class and the example's number of units."""
+    if table.shape[0] == 1:
+        return table[0, 0][units][:, None]
+    return table[labels, :, units]
+
+
+def _chi_table(width: int, share: float, sparse: bool) -> Tensor:
+    if not sparse:
+        return torch.full(
+            (width + 1,), chi_quantile(degrees=width, failure=share), dtype=torch.float64
+        )
+    return torch.tensor(
+        [chi_quantile(degrees=n, failure=share) for n in range(width + 1)], dtype=torch.float64
+    )
+
+
+def _safe(value: Tensor) -> Tensor:
+    """Room for rounding where a comparison decides which units are counted."""
+    return value * (1.0 + 1e-9)

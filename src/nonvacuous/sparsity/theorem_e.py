@@ -1,0 +1,212 @@
+"""Theorem E: noise enters layer by layer, and each layer's share concentrates on its own.
+
+Statement and proof: docs/theory/sparsity.md, 6. The names are those of the proof: the network whose
+first k layers are noisy differs from the one with k - 1 noisy layers by a Lipschitz function of the
+noise of layer k. Its mean is moved only by units that may change sign; its spread is a martingale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nonvacuous.bounds.sparsity import expected_shortfall, kink, lipschitz_quantile
+from nonvacuous.sparsity.constants import Constants
+from nonvacuous.sparsity.noise import Inputs, NoisyPass
+
+TAILS = ("cap", "exponential")
+#: Which part of the escape probability goes to the events about pre-activations.
+_EVENT_SHARE = 0.1
+#: Beyond this many scales from its kink a unit counts as stable in the table of sums.
+_STABLE = 2.5
+_ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
+_C = 1.0 / _ROOT_TWO_PI * (1.0 + 1e-12)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """How the spread is turned into a threshold.
+
+    way      "cap": the variance must stay below a cap R, else the loss is 1, and the threshold is
+             expected shortfall times sqrt(R); "exponential": lambda V / 2 + ln(1/p) / lambda
+    factor   cap: R = factor * V0; exponential: lambda = factor * sqrt(2 ln(1/p) / V0), where V0 is
+             the variance that the reference network has at the same example
+    """
+
+    way: str
+    factor: float
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The two parts of the escape probability and the quantile of the events."""
+
+    event: float
+    output: float
+    deviation: float
+
+
+def levels(widths: Sequence[int], escape: float, *, sparse: bool) -> Levels:
+    """Split the escape probability; without sparsity there are no events to pay for."""
+    if not sparse:
+        return Levels(0.0, escape, 0.0)
+    event = escape * _EVENT_SHARE
+    count = sum(layer * width for layer, width in enumerate(widths, start=1))
+    return Levels(
+        event, escape * (1.0 - _EVENT_SHARE), lipschitz_quantile(failure=event, events=count)
+    )
+
+
+def thresholds(
+    noisy: NoisyPass,
+    inputs: Inputs,
+    constants: Constants,
+    found: Levels,
+    tail: Tail,
+    sigmas: Sequence[float],
+    *,
+    sparse: bool,
+    anchor: Tensor | None = None,
+) -> Tensor:
+    """D(W', x) for every example and every class that may have beaten the label.
+
+    anchor   positive parts of the prior's w_y - w_c, (classes, classes, width): the weights that
+             the mean shifts of single units meet, up to the drift. Without it, sums of the largest
+             weights are used, for as many units as are not stable
+    """
+    hidden = len(noisy.before)
+    if sparse:
+        shifts = _Shifts(noisy, constants, found.deviation)
+        carried, means = shifts.carried, shifts.output(inputs.labels, constants, anchor)
+    else:
+        carried, means = _dense(noisy, inputs.labels, constants)
+    norms = constants.pair_norms[..., -1]
+    norms = norms[inputs.labels] if norms.shape[0] > 1 else norms
+    total = means + norms * carried[:, None]
+    growth = [_product(constants.spectral[k + 1 :]) for k in range(hidden)]
+    spread = sum((noisy.scales[k] * growth[k]).square() for k in range(hidden))
+    expected = sum((sigmas[k] * inputs.known[:, k] * growth[k]).square() for k in range(hidden))
+    assert isinstance(spread, Tensor) and isinstance(expected, Tensor)
+    variance = norms.square() * spread[:, None] + 2.0 * noisy.scales[-1][:, None].square()
+    guess = norms.square() * expected[:, None]
+    guess = guess + 2.0 * (sigmas[-1] * inputs.known[:, -1][:, None]).square()
+    return total + _tail(variance, guess.clamp(min=1e-280), found.output, tail)
+
+
+def _tail(variance: Tensor, guess: Tensor, failure: float, tail: Tail) -> Tensor:
+    if tail.way == "cap":
+        cap = tail.factor * guess
+        reached = expected_shortfall(failure) * cap.sqrt()
+        return torch.where(variance * (1.0 + 1e-9) <= cap, reached, torch.inf)
+    nats = -math.log(failure)
+    rate = tail.factor * (2.0 * nats / guess).sqrt()
+    return 0.5 * rate * variance + nats / rate
+
+
+def _dense(noisy: NoisyPass, labels: Tensor, constants: Constants) -> tuple[Tensor, Tensor]:
+    """The mean shifts when every unit may change sign: only widths and norms count."""
+    hidden = len(noisy.before)
+    shifts: dict[int, Tensor] = {}
+    carried = torch.zeros_like(noisy.scales[0])
+    for j in range(hidden):
+        root = math.sqrt(noisy.before[j].shape[1])
+        grown = {k: _spectral(constants, j) * shifts[k] for k in shifts}
+        if j == hidden - 1:
+            carried = carried + sum(grown.values())
+        for k in range(j + 1):
+            own = noisy.scales[k] * (_C * root * _reach(constants, k, j))
+            shifts[k] = grown[k] + own if k < j else own
+    assert constants.pair_sums is not None
+    sums = constants.pair_sums[..., -1]
+    sums = sums[labels] if sums.shape[0] > 1 else sums
+    noise = sum(noisy.scales[k] * _reach(constants, k, hidden - 1) for k in range(hidden))
+    assert isinstance(noise, Tensor)
+    return carried, _C * noise[:, None] * sums
+
+
+class _Shifts:
+    """Mean shifts of single units, from how far each noisy pre-activation is from its kink."""
+
+    def __init__(self, noisy: NoisyPass, constants: Constants, deviation: float) -> None:
+        hidden = len(noisy.before)
+        self._last: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.carried = torch.zeros_like(noisy.scales[0])
+        lengths: dict[int, Tensor] = {}
+        for j in range(hidden):
+            distance = noisy.before[j].abs()
+            grown = {k: _spectral(constants, j) * lengths[k] for k in lengths}
+            if j == hidden - 1:
+                self.carried = self.carried + sum(grown.values())
+            moved = torch.zeros_like(self.carried)
+            found: dict[int, Tensor] = {}
+            # From the latest noise to the earliest: each adds to how far the pre-activation can
+            # be from the mean of the hybrid network with k noisy layers.
+            for k in range(j, -1, -1):
+                reach = (noisy.scales[k] * _reach(constants, k, j)).clamp(min=1e-280)
+                moved = moved + deviation * reach
+                excess = (distance - (moved * (1.0 + 1e-9))[:, None]).clamp(min=0)
+                gaps = reach[:, None] * _kinks(excess / reach[:, None])
+                own = gaps.square().sum(1).sqrt()
+                found[k] = grown[k] + own if k < j else own
+                if k < j:
+                    moved = moved + _row_norm(constants, j) * lengths[k]
+                if j == hidden - 1:
+                    near = (excess < _STABLE * reach[:, None]).sum(1)
+                    self._last.append((gaps, reach, near))
+            lengths = found
+
+    def output(self, labels: Tensor, constants: Constants, anchor: Tensor | None) -> Tensor:
+        """What the mean shifts of the last hidden layer do to the margin of each pair."""
+        if anchor is not None:
+            assert constants.drift is not None
+            gaps = torch.stack([gaps for gaps, _, _ in self._last]).sum(0)
+            means = torch.empty(len(labels), anchor.shape[1], dtype=torch.float64)
+            for label in range(anchor.shape[0]):
+                chosen = (labels == label).nonzero()[:, 0]
+                means[chosen] = gaps[chosen] @ anchor[label].T
+            return means * (1.0 + 1e-9) + constants.drift * gaps.square().sum(1).sqrt()[:, None]
+        assert constants.pair_sums is not None
+        table = constants.pair_sums
+        rest = kink(_STABLE)
+        total = torch.zeros(())
+        for _, reach, near in self._last:
+            some = table[labels, :, near] if table.shape[0] > 1 else table[0, 0][near][:, None]
+            whole = table[..., -1][labels] if table.shape[0] > 1 else table[..., -1]
+            total = total + reach[:, None] * ((_C - rest) * some + rest * whole)
+        return total
+
+
+def _kinks(distance: Tensor) -> Tensor:
+    """psi of every entry, rounded up as in bounds.sparsity.kink."""
+    density = torch.exp(-0.5 * distance.square()) / _ROOT_TWO_PI
+    tail = 0.5 * torch.special.erfc(distance / math.sqrt(2.0))
+    return (density - distance * tail).clamp(min=0) + 1e-12 * density
+
+
+def _reach(constants: Constants, k: int, j: int) -> float:
+    """Lambda: how much one unit of layer j can move per unit of movement of layer k."""
+    return 1.0 if k == j else _row_norm(constants, j) * _product(constants.spectral[k + 1 : j])
+
+
+def _row_norm(constants: Constants, j: int) -> float:
+    table = constants.rows[j]
+    assert table is not None
+    return float(table[-1])
+
+
+def _spectral(constants: Constants, j: int) -> float:
+    value = constants.spectral[j]
+    assert value is not None
+    return value
+
+
+def _product(values: Sequence[float | None]) -> float:
+    total = 1.0
+    for value in values:
+        assert value is not None
+        total *= value
+    return total

@@ -1,0 +1,261 @@
+"""Training a plain ReLU chain toward a prior, and for its certificate.
+
+The objective is
+    cross-entropy + pull / layers * sum of |W_k - prior_k|^2
+with, where asked for, what a certificate rewards: weight noise (the margin must survive it), a
+penalty on units whose sign the noise could flip, an l1 penalty on activations, and a limit on the
+spectral norms between hidden layers, whose product is the price of depth.
+
+Nothing here costs anything in a certificate: the theorems hold for all weights at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from nonvacuous.data.examples import Examples
+from nonvacuous.errors import BadInput
+from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.chains import Chain, chain_errors, squared_distances
+from nonvacuous.training.checks import one_of, real_number, whole_number
+from nonvacuous.training.failures import Diverged
+from nonvacuous.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, set_rate
+from nonvacuous.training.progress import Progress, Reporter
+
+#: Steps between two projections onto the limit of the spectral norms.
+_PROJECT_EVERY = 10
+
+
+@dataclass(frozen=True)
+class ChainTraining:
+    """How a chain is trained.
+
+    steps              of stochastic gradient descent
+    pull               the weight of the squared distance to the prior (lambda of the paper)
+    noise              standard deviation of fresh Gaussian noise on every weight: one number, or
+                       one for each layer. It is drawn where it acts, on the pre-activations
+    stability          weight of the penalty on units within `stability_level` of their kink,
+                       measured in norms of the layer's input
+    activity           weight of the mean l1 norm of the activations, summed over layers
+    spectral_limit     upper limit of the spectral norms of the layers between hidden layers
+    decay              ordinary weight decay, for priors
+    """
+
+    steps: int = 3_000
+    batch_size: int = 256
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    optimizer: str = "sgd"
+    schedule: str = "cosine"
+    pull: float = 0.0
+    noise: float | tuple[float, ...] = 0.0
+    stability: float = 0.0
+    stability_level: float = 0.1
+    activity: float = 0.0
+    spectral_limit: float | None = None
+    decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        whole_number("steps", self.steps, least=0)
+        whole_number("batch_size", self.batch_size, least=1)
+        for name in ("learning_rate", "stability_level"):
+            real_number(name, getattr(self, name), above=0.0)
+        for name in ("pull", "stability", "activity", "decay"):
+            real_number(name, getattr(self, name), least=0.0)
+        real_number("momentum", self.momentum, least=0.0, below=1.0)
+        one_of("optimizer", self.optimizer, OPTIMIZERS)
+        one_of("schedule", self.schedule, SCHEDULES)
+        if isinstance(self.noise, list):
+            object.__setattr__(self, "noise", tuple(self.noise))
+        for value in self.noise if isinstance(self.noise, tuple) else (self.noise,):
+            real_number("noise", value, least=0.0)
+        if self.spectral_limit is not None:
+            real_number("spectral_limit", self.spectral_limit, above=0.0)
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], *, where: str) -> ChainTraining:
+        """Read settings as they stand in a file; unknown names are errors."""
+        known = sorted(entry.name for entry in fields(cls))
+        for name in record:
+            if name not in known:
+                raise BadInput(f"{where}: there is no setting {name!r}; there are {known}")
+        return cls(**record)
+
+    def to_dict(self) -> dict[str, Any]:
+        record = asdict(self)
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in record.items()}
+
+    def noise_of(self, layers: int) -> tuple[float, ...]:
+        """The noise of each of so many layers."""
+        if not isinstance(self.noise, tuple):
+            return (float(self.noise),) * layers
+        if len(self.noise) != layers:
+            raise BadInput(
+                f"noise names {len(self.noise)} layers, but the chain has {layers}; give one "
+                "number, or one for each layer"
+            )
+        return self.noise
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedChain:
+    """Trained weights, and how they do on what they were trained on.
+
+    moved   squared distance of each layer from what it was pulled toward (from the start where
+            nothing pulled)
+    loss    the last running average of the cross-entropy, noise included
+    """
+
+    weights: Chain
+    errors: int
+    examples: int
+    moved: tuple[float, ...]
+    loss: float
+
+
+def train_chain(
+    start: Sequence[Tensor],
+    examples: Examples,
+    *,
+    settings: ChainTraining,
+    toward: Sequence[Tensor] | None = None,
+    seed: int,
+    phase: str = "training",
+    progress: Progress | None = None,
+) -> TrainedChain:
+    """Train a copy of ``start``; the result depends on the arguments alone (on a CPU).
+
+    toward   the prior's weights, to which `settings.pull` applies; without it, the start
+    """
+    _check(start, examples, toward)
+    device = start[0].device
+    inputs, labels = examples.inputs.flatten(1).to(device), examples.labels.to(device)
+    anchors = [matrix.detach().to(device) for matrix in (toward or start)]
+    weights = [matrix.detach().clone().requires_grad_() for matrix in start]
+    optimizer = build_optimizer(
+        settings.optimizer,
+        [(weights, settings.learning_rate)],
+        momentum=settings.momentum,
+        weight_decay=settings.decay,
+    )
+    objective = _Objective(settings, anchors, derived_seed(seed, phase, "noise"))
+    order = torch.Generator().manual_seed(derived_seed(seed, phase, "order"))
+    reporter = Reporter(progress, phase)
+    size = min(settings.batch_size, len(labels))
+    queue = torch.empty(0, dtype=torch.int64)
+    running = float("nan")
+    for step in range(settings.steps):
+        if len(queue) < size:
+            queue = torch.randperm(len(labels), generator=order)
+        batch, queue = queue[:size].to(device), queue[size:]
+        set_rate(optimizer, settings.schedule, step / settings.steps)
+        optimizer.zero_grad()
+        total, fit = objective(weights, inputs[batch], labels[batch])
+        total.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if settings.spectral_limit is not None and step % _PROJECT_EVERY == 0:
+            limit_spectral_norms(weights, settings.spectral_limit)
+        if step % 50 == 0 or step + 1 == settings.steps:
+            value = float(fit.detach())
+            if not value < 1e6:
+                raise Diverged(
+                    f"{phase}: the loss is {value:g} after {step + 1} of {settings.steps} steps. "
+                    f"Try a smaller learning_rate (now {settings.learning_rate:g}) or less noise."
+                )
+            running = value if running != running else 0.7 * running + 0.3 * value
+            reporter.report(step + 1, settings.steps, f"loss {running:.4f}")
+    if settings.spectral_limit is not None:
+        limit_spectral_norms(weights, settings.spectral_limit)
+    trained = tuple(matrix.detach() for matrix in weights)
+    return TrainedChain(
+        trained,
+        chain_errors(trained, examples.to(device)),
+        len(examples),
+        squared_distances(trained, anchors),
+        running,
+    )
+
+
+class _Objective:
+    """The loss of one batch: all of it, and the cross-entropy alone."""
+
+    def __init__(self, settings: ChainTraining, anchors: Sequence[Tensor], seed: int) -> None:
+        self._settings = settings
+        self._anchors = anchors
+        self._noise = settings.noise_of(len(anchors))
+        self._generator = torch.Generator(anchors[0].device).manual_seed(seed)
+
+    def __call__(
+        self, weights: Sequence[Tensor], inputs: Tensor, labels: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        settings = self._settings
+        hidden = inputs
+        extra = inputs.new_zeros(())
+        last = len(weights) - 1
+        for layer, matrix in enumerate(weights):
+            sums = hidden @ matrix.T
+            norms = hidden.norm(dim=1, keepdim=True)
+            if layer < last and settings.stability:
+                # Only the pre-activations are pushed: shrinking the input would be no help.
+                level = settings.stability_level * norms.detach() + 1e-12
+                short = torch.relu(1.0 - sums.abs() / level)
+                extra = extra + settings.stability * short.square().mean()
+            if self._noise[layer]:
+                # The sum of independent noise on the weights is Gaussian with this deviation.
+                sums = sums + self._noise[layer] * norms * self._draws(sums)
+            if layer == last:
+                break
+            hidden = torch.relu(sums)
+            if settings.activity:
+                extra = extra + settings.activity * hidden.sum(dim=1).mean()
+        fit = cross_entropy(sums, labels)
+        if settings.pull:
+            distance = sum(
+                (matrix - anchor).square().sum()
+                for matrix, anchor in zip(weights, self._anchors, strict=True)
+            )
+            extra = extra + settings.pull / len(weights) * distance
+        return fit + extra, fit
+
+    def _draws(self, like: Tensor) -> Tensor:
+        return torch.randn(
+            like.shape, generator=self._generator, device=like.device, dtype=like.dtype
+        )
+
+
+@torch.no_grad()
+def limit_spectral_norms(weights: Sequence[Tensor], limit: float) -> None:
+    """Clip the singular values of the layers between hidden layers, in place.
+
+    The first layer and the last are left alone: their sizes only set the scale of the noise that
+    is put on them.
+    """
+    for matrix in weights[1:-1]:
+        rows, columns = matrix.shape
+        gram = matrix @ matrix.T if rows <= columns else matrix.T @ matrix
+        values, vectors = torch.linalg.eigh(gram.double())
+        singular = values.clamp_min(0.0).sqrt()
+        if float(singular[-1]) <= limit:
+            continue
+        factors = torch.where(singular > limit, limit / singular, 1.0)
+        clip = ((vectors * factors) @ vectors.T).to(matrix.dtype)
+        matrix.copy_(clip @ matrix if rows <= columns else matrix @ clip)
+
+
+def _check(start: Sequence[Tensor], examples: Examples, toward: Sequence[Tensor] | None) -> None:
+    if len(start) < 2:
+        raise BadInput("a chain needs at least two layers: a hidden one and the output")
+    features = examples.inputs[:1].flatten(1).shape[1]
+    if start[0].shape[1] != features or start[-1].shape[0] != examples.classes:
+        raise BadInput(
+            f"the chain takes {start[0].shape[1]} inputs to {start[-1].shape[0]} classes, but "
+            f"{examples.name} has {features} and {examples.classes}; build it for these examples"
+        )
+    if toward is not None and [m.shape for m in toward] != [m.shape for m in start]:
+        raise BadInput("the prior and the start have layers of different shapes")

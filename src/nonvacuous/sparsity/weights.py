@@ -1,0 +1,246 @@
+"""The layers of a plain ReLU network, read from a module: all that the theorems look at.
+
+    f(x) = W_{K+1} x_K + b_{K+1},     x_k = max(0, W_k x_{k-1} + b_k),     x_0 = x flattened
+
+Biases are optional, layer by layer. Everything else is refused by name: a certificate covers the
+whole network or there is none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.errors import BadInput, NotYetSupported
+from nonvacuous.networks.capture import capture
+from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
+
+#: Operators that hand their input on, number for number.
+_PASSES = frozenset({"alias", "clone", "contiguous", "detach", "dropout", "identity"})
+_RESHAPES = frozenset({"view", "reshape", "flatten", "_unsafe_view"})
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """Weights of a chain of linear layers with ReLU between them, in float64.
+
+    weights   one matrix (outputs, inputs) per layer, first layer first
+    biases    one vector or None per layer
+    names     where each layer stands in the module, for messages
+    """
+
+    weights: tuple[Tensor, ...]
+    biases: tuple[Tensor | None, ...]
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.weights) < 2:
+            raise BadInput(
+                f"a network with {len(self.weights)} linear layer has no hidden layer and nothing "
+                "to gain from sparsity; use an ordinary certificate"
+            )
+        if len(self.biases) != len(self.weights) or len(self.names) != len(self.weights):
+            raise BadInput("weights, biases and names must have one entry for each layer")
+        for index, (name, matrix) in enumerate(zip(self.names, self.weights, strict=True)):
+            _check_matrix(name, matrix)
+            before = self.weights[index - 1]
+            if index and matrix.shape[1] != before.shape[0]:
+                raise BadInput(
+                    f"layer {name} takes {matrix.shape[1]} inputs, but layer "
+                    f"{self.names[index - 1]} has {before.shape[0]} outputs"
+                )
+            bias = self.biases[index]
+            if bias is not None and tuple(bias.shape) != (matrix.shape[0],):
+                raise BadInput(
+                    f"the bias of layer {name} has shape {tuple(bias.shape)}, not one number for "
+                    f"each of its {matrix.shape[0]} outputs"
+                )
+            if bias is not None and not bool(torch.isfinite(bias).all()):
+                raise BadInput(f"the bias of layer {name} holds NaN or infinity; train it again")
+        if self.classes < 2:
+            raise BadInput(
+                f"the last layer {self.names[-1]} has one output; give the network one output for "
+                "each class (two for a yes-or-no question)"
+            )
+
+    @classmethod
+    def of(cls, weights: Sequence[Tensor], biases: Sequence[Tensor | None] | None = None) -> Layers:
+        """Layers from matrices at hand; copies in float64."""
+        given = tuple(biases) if biases is not None else (None,) * len(weights)
+        return cls(
+            tuple(_copy(matrix) for matrix in weights),
+            tuple(None if bias is None else _copy(bias) for bias in given),
+            tuple(str(index + 1) for index in range(len(weights))),
+        )
+
+    @classmethod
+    def from_module(cls, module: nn.Module, example: Tensor) -> Layers:
+        """Read a module in evaluation mode; ``example`` is a batch of two or more inputs."""
+        return _read(capture(module, example))
+
+    @property
+    def hidden(self) -> int:
+        """The number of hidden layers, K."""
+        return len(self.weights) - 1
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The number of units of each hidden layer."""
+        return tuple(int(matrix.shape[0]) for matrix in self.weights[:-1])
+
+    @property
+    def inputs(self) -> int:
+        return int(self.weights[0].shape[1])
+
+    @property
+    def classes(self) -> int:
+        return int(self.weights[-1].shape[0])
+
+    def zero(self) -> Layers:
+        """The same shapes with every number zero: the prior that knows nothing."""
+        return Layers(
+            tuple(torch.zeros_like(matrix) for matrix in self.weights),
+            tuple(None if bias is None else torch.zeros_like(bias) for bias in self.biases),
+            self.names,
+        )
+
+    def squared_distances(self, other: Layers) -> tuple[float, ...]:
+        """The squared distance of each layer, bias included, from another network of this shape."""
+        self.check_same_shape(other)
+        totals = []
+        for mine, theirs, bias, other_bias in zip(
+            self.weights, other.weights, self.biases, other.biases, strict=True
+        ):
+            total = float((mine - theirs).square().sum())
+            if bias is not None and other_bias is not None:
+                total += float((bias - other_bias).square().sum())
+            totals.append(total * (1.0 + 1e-12))
+        return tuple(totals)
+
+    def check_same_shape(self, other: Layers) -> None:
+        """Refuse another network with other layers or other biases."""
+        mine = [tuple(matrix.shape) for matrix in self.weights]
+        theirs = [tuple(matrix.shape) for matrix in other.weights]
+        if mine != theirs:
+            raise BadInput(f"the network has layers {mine}, but the prior has {theirs}")
+        for name, bias, other_bias in zip(self.names, self.biases, other.biases, strict=True):
+            if (bias is None) != (other_bias is None):
+                raise BadInput(
+                    f"layer {name}: only one of network and prior has a bias; give the prior a "
+                    "bias of zeros, or take the network's away"
+                )
+
+    def check_alive(self) -> None:
+        """Refuse units that can never be active and layers without weights, with the remedy."""
+        for name, matrix, bias in zip(
+            self.names[:-1], self.weights[:-1], self.biases[:-1], strict=True
+        ):
+            dead = matrix.abs().amax(1) == 0
+            if bias is not None:
+                dead &= bias == 0
+            if bool(dead.all()):
+                raise BadInput(
+                    f"every weight of layer {name} is zero, so the network gives every input the "
+                    "same scores; train it before certifying it"
+                )
+            if bool(dead.any()):
+                unit = int(dead.nonzero()[0, 0])
+                raise BadInput(
+                    f"{int(dead.sum())} of {len(dead)} units of layer {name} have only zero "
+                    f"weights (the first is unit {unit}): they are never active. Remove them and "
+                    "the matching columns of the next layer; the network computes the same"
+                )
+        if bool((self.weights[-1] == self.weights[-1][:1]).all()):
+            raise BadInput(
+                f"all classes have the same weights in layer {self.names[-1]}, so every example "
+                "is a tie; train the network before certifying it"
+            )
+
+    def digest(self) -> str:
+        """sha256 over all numbers."""
+        total = hashlib.sha256()
+        for tensor in (*self.weights, *self.biases):
+            total.update(b"none" if tensor is None else np.ascontiguousarray(tensor).tobytes())
+        return total.hexdigest()
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    if not isinstance(tensor, Tensor):
+        raise BadInput(f"a layer must be a tensor, got {type(tensor).__name__}")
+    return tensor.detach().to(device="cpu", dtype=torch.float64, copy=True)
+
+
+def _check_matrix(name: str, matrix: Tensor) -> None:
+    if matrix.dim() != 2 or 0 in matrix.shape:
+        raise BadInput(f"layer {name} has weights of shape {tuple(matrix.shape)}, not a matrix")
+    if matrix.dtype != torch.float64:
+        raise BadInput(f"layer {name} is {matrix.dtype}; Layers.of makes float64 copies")
+    if not bool(torch.isfinite(matrix).all()):
+        raise BadInput(f"layer {name} holds NaN or infinity; train the network again")
+
+
+def _read(graph: LayerGraph) -> Layers:
+    if len(graph.inputs) != 1 or len(graph.outputs) != 1:
+        raise NotYetSupported(
+            f"the network has {len(graph.inputs)} inputs and {len(graph.outputs)} outputs; the "
+            "sparsity theorems cover one of each. Wrap it in a module with one of each"
+        )
+    weights: list[Tensor] = []
+    biases: list[Tensor | None] = []
+    names: list[str] = []
+    current = Reference("input", next(iter(graph.inputs)))
+    shape = graph.inputs[current.name]
+    rectified = True
+    for node in graph.nodes:
+        kind, where = _kind(node), node.layer or node.name
+        sources = [r for r in node.references if r.kind in ("node", "input")]
+        if sources != [current]:
+            raise _refusal(where, node.op, "it does not follow the layer before it in one line")
+        if kind == "linear" and len(shape) == 2:
+            if not rectified:
+                raise _refusal(where, node.op, "there is no ReLU between it and the layer before")
+            weights.append(_parameter(graph, node, "weight"))
+            has_bias = node.arguments["bias"] is not None
+            biases.append(_parameter(graph, node, "bias") if has_bias else None)
+            names.append(where)
+            rectified = False
+        elif kind == "relu" and weights:
+            rectified = True
+        elif not (kind in _PASSES or (kind in _RESHAPES and _keeps_examples(node, shape))):
+            raise _refusal(where, node.op, "only linear layers, ReLU and flattening are covered")
+        current, shape = Reference("node", node.name), node.shape
+    if rectified or graph.outputs[0] != current:
+        where = names[-1] if names else "the network"
+        raise _refusal(where, "output", "the network must end in a linear layer")
+    return Layers(tuple(weights), tuple(biases), tuple(names))
+
+
+def _kind(node: Node) -> str:
+    parts = node.op.split(".")
+    return parts[1] if parts[0] == "aten" and len(parts) > 1 else node.op
+
+
+def _keeps_examples(node: Node, before: tuple[int, ...]) -> bool:
+    return len(before) >= 2 and len(node.shape) >= 2 and node.shape[0] == before[0]
+
+
+def _parameter(graph: LayerGraph, node: Node, argument: str) -> Tensor:
+    value = node.arguments[argument]
+    where = node.layer or node.name
+    if not (isinstance(value, Reference) and value.kind == "parameter"):
+        raise _refusal(where, node.op, f"its {argument} is computed or frozen, not a parameter")
+    if sum(value.name in other.parameters for other in graph.nodes) != 1:
+        raise _refusal(where, node.op, f"its {argument} is shared with another layer")
+    return torch.from_numpy(np.array(graph.weights[value.name], dtype=np.float64))
+
+
+def _refusal(where: str, op: str, reason: str) -> NotYetSupported:
+    return NotYetSupported(
+        f"{where} ({op}): {reason}. A sparsity certificate needs a plain chain of linear layers "
+        "and ReLU; certify this network with `nonvacuous certify` instead, or replace the layer"
+    )

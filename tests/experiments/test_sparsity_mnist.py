@@ -1,0 +1,268 @@
+"""The sparsity study on a small copy of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nonvacuous.bounds.holdout import holdout
+from nonvacuous.errors import BadInput
+from nonvacuous.experiments import sparsity_certificates, sparsity_mnist
+from nonvacuous.experiments.sparsity_mnist import run
+from nonvacuous.experiments.sparsity_pages import page, tables, write_pages
+from nonvacuous.experiments.sparsity_published import GOALS, PROTOTYPE
+from nonvacuous.experiments.sparsity_recipes import RECIPES
+from nonvacuous.experiments.sparsity_results import CaseResult, SparsityResult
+from nonvacuous.experiments.sparsity_settings import Case, SparsitySettings
+from nonvacuous.experiments.sparsity_tables import does_sparsity_help, promise, verdict
+
+DEFAULTS = "experiments/sparsity-mnist.toml"
+
+
+def small() -> SparsitySettings:
+    """Two networks that share a prior, one theorem."""
+    grid = {
+        "hidden": (1,),
+        "width": (8,),
+        "prior": ("learned:0.3",),
+        "pull": (1.0, 0.1),
+        "recipe": ("plain",),
+    }
+    brief = {name: recipe.shortened(steps=60) for name, recipe in RECIPES.items()}
+    return SparsitySettings(
+        data="digits",
+        parts={"sparsity": [grid]},
+        recipes=brief,
+        theorems=("E",),
+        activity_examples=50,
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    return folder, run(small(), folder)
+
+
+def test_every_network_has_its_certificates_and_its_twin(finished):
+    _, result = finished
+    assert len(result.cases) == 2
+    for entry in result.cases:
+        assert sorted(entry.certificates) == ["E dense", "E sparse"]
+        for record in entry.certificates.values():
+            assert 0.0 < record["risk_upper"] <= 1.0
+            assert record["examples"] == entry.examples
+            # Two variants and a hundred attempts share the failure probability.
+            assert record["failure"] == pytest.approx(0.05 / 200)
+            assert record["sampling_failure"] == pytest.approx(0.01 / 200)
+            # The network's own errors are below what is promised for it.
+            assert entry.train_errors / entry.examples <= record["risk_upper"]
+        assert entry.twin == holdout(
+            errors=entry.prior_errors, examples=entry.examples, failure=0.06 / 100
+        )
+        assert list(entry.activity) == ["0.0001", "0.001", "0.01", "0.1"]
+        ratios = list(entry.activity.values())
+        assert ratios == sorted(ratios) and ratios[0] > 0.0 and ratios[-1] <= 1.0
+        assert entry.best == min(entry.risk("E dense"), entry.risk("E sparse"))
+    strong, weak = result.cases
+    assert sum(strong.moved) < sum(weak.moved)
+    assert strong.prior_errors == weak.prior_errors
+
+
+def test_finished_networks_are_not_computed_again(finished, monkeypatch):
+    folder, result = finished
+    monkeypatch.setattr(sparsity_mnist, "train_chain", None)
+    monkeypatch.setattr(sparsity_mnist, "certificates", None)
+    told = []
+    again = run(
+        small(), folder, resume=True, progress=lambda *words: told.append(words), only=["h1-*"]
+    )
+    assert again.to_dict() == result.to_dict()
+    assert [words[0] for words in told] == ["networks", "networks"]
+    with pytest.raises(BadInput, match="holds a reproduction already"):
+        run(small(), folder)
+    with pytest.raises(BadInput, match="other settings \\(seed\\)"):
+        run(replace(small(), seed=1), folder, resume=True)
+
+
+def test_a_lost_certificate_is_computed_from_the_stored_network(finished, monkeypatch):
+    folder, result = finished
+    path = folder / "cases" / f"{result.cases[0].case.key}.json"
+    before = json.loads(path.read_text())
+    path.unlink()
+    monkeypatch.setattr(sparsity_mnist, "train_chain", None)
+    run(small(), folder, resume=True)
+    after = json.loads(path.read_text())
+    for record in (before, after):
+        del record["training_seconds"], record["certificate_seconds"]
+    assert after == before
+
+
+def test_pages(finished, tmp_path):
+    _, result = finished
+    paths = write_pages(result, tmp_path, command="nonvacuous reproduce sparsity-mnist")
+    assert sorted(paths) == ["report.html", "results.json", "table.md"]
+    text = paths["report.html"].read_text()
+    assert "held-out twin" in text and "Does sparsity help?" in text and "<script" not in text
+    assert "nonvacuous reproduce sparsity-mnist" in text
+    record = json.loads(paths["results.json"].read_text())
+    assert record["cases"][0]["best"] == result.cases[0].best
+    assert SparsitySettings.from_dict(record["settings"]).cases() == small().cases()
+    assert "E sparse" in paths["table.md"].read_text()
+    assert len(tables(result)[0].rows) == 2
+
+
+def made_up(case: Case, **risks: float) -> CaseResult:
+    entries = {
+        name.replace("_", " "): {"risk_upper": value, "kl_nats": 1.0}
+        for name, value in risks.items()
+    }
+    return CaseResult(
+        case,
+        100,
+        1,
+        2,
+        50,
+        3,
+        0.09,
+        (0.1,),
+        (2.0, 3.0, 4.0),
+        (0.5,),
+        {"0.1": 0.4},
+        entries,
+        1.0,
+        1.0,
+    )
+
+
+def test_goals_look_at_mnist_and_at_the_smallest_certificate():
+    settings = SparsitySettings()
+    goal = GOALS[1]
+    case = Case(goal.hidden, goal.width, goal.prior, 1.0, goal.recipe)
+    result = SparsityResult(settings, (made_up(case, E_dense=0.2, E_sparse=0.12),))
+    (met,) = result.goals()
+    assert met.met and met.found == 0.12 and met.by == "E sparse" and met.twin == 0.09
+    assert met.prototype == 0.122
+    other = replace(case, recipe="plain")
+    assert not SparsityResult(settings, (made_up(other, E_dense=0.2),)).goals()
+    assert not SparsityResult(replace(settings, data="digits"), result.cases).goals()
+
+
+def test_sparsity_is_judged_plainly():
+    parts = {
+        "sparsity": [
+            {"hidden": 1, "width": 5, "prior": "zero", "pull": 1.0, "recipe": ["plain", "sparse"]}
+        ]
+    }
+    settings = SparsitySettings(parts=parts)
+    plain, sparse = settings.cases()
+    result = SparsityResult(
+        settings,
+        (
+            made_up(plain, E_dense=0.5, E_sparse=0.6, A_dense=1.0, A_sparse=1.0),
+            made_up(sparse, E_dense=0.5, E_sparse=0.4, D_dense=0.5, D_sparse=0.501),
+        ),
+    )
+    words = {(gain.case.recipe, gain.theorem): verdict(gain) for gain in result.gains()}
+    assert words == {
+        ("plain", "A"): "vacuous both ways",
+        ("plain", "E"): "hurts",
+        ("sparse", "D"): "no difference",
+        ("sparse", "E"): "helps",
+    }
+    text = does_sparsity_help(result)
+    assert "ordinary: hurts (+20.0% in Theorem E" in text
+    assert "l1-sparse: helps (-20.0% in Theorem E" in text
+    assert page(result, command="x").lead.startswith("Yes: 0.4000")
+
+
+def test_promises_are_rounded_up():
+    assert promise(0.12341) == "0.1235" and promise(0.5) == "0.5000" and promise(None) == "-"
+
+
+def test_default_settings_are_those_in_the_file():
+    assert SparsitySettings.from_toml(DEFAULTS).to_dict() == SparsitySettings().to_dict()
+
+
+def test_the_study_answers_what_it_must():
+    settings = SparsitySettings()
+    keys = {case.key for case in settings.cases()}
+    assert len(keys) == len(settings.cases()) <= settings.attempts
+    for goal in GOALS:
+        assert any(
+            (case.hidden, case.width, case.prior, case.recipe)
+            == (goal.hidden, goal.width, goal.prior, goal.recipe)
+            and goal.pull in (None, case.pull)
+            for case in settings.cases("goals")
+        ), goal
+    shapes = {(case.hidden, case.width, case.prior) for case in settings.cases()}
+    for hidden in (1, 2):
+        for width in (100, 500, 1000):
+            for prior in ("zero", "initialization", "learned:0.05"):
+                assert (hidden, width, prior) in shapes
+    assert {case.hidden for case in settings.cases("depth")} >= {5, 10}
+    assert len(settings.only(["depth", "h1-w100-zero-*"])) > len(settings.only(["depth"]))
+    assert all(0 < min(known.certificates.values()) <= 1 for known in PROTOTYPE.values())
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ({"nothing": 1}, "no setting 'nothing'"),
+        ({"theorems": ["Z"]}, "no theorem 'Z'"),
+        ({"theorems": []}, "give at least one"),
+        ({"parts": {}}, "no network"),
+        ({"parts": {"x": [{"hidden": 1}]}}, "names hidden, width"),
+        ({"attempts": 1}, "raise attempts"),
+        ({"recipes": {"plain": {"speed": 1}}}, "none of prior, network, start and shifts"),
+        ({"recipes": {"plain": {"prior": {"stepz": 1}}}}, "no setting 'stepz'"),
+    ],
+)
+def test_bad_settings(record, words):
+    with pytest.raises(BadInput, match=words):
+        SparsitySettings.from_dict(record)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"hidden": 0}, "hidden"),
+        ({"recipe": "magic"}, "no recipe 'magic'"),
+        ({"prior": "twelve"}, "no prior"),
+        ({"share": 0.0}, "share"),
+    ],
+)
+def test_bad_networks(changes, words):
+    grid = {"hidden": 1, "width": 5, "prior": "zero", "pull": 1.0, "recipe": "plain"}
+    with pytest.raises(BadInput, match=words):
+        SparsitySettings(parts={"x": [grid | changes]})
+
+
+def test_the_quick_study_asks_the_same_questions():
+    brief, whole = SparsitySettings.quick(), SparsitySettings()
+    assert brief.data == "digits" and set(brief.parts) == set(whole.parts)
+    assert len(brief.cases()) <= 8
+    for recipe in brief.recipes.values():
+        assert recipe.prior.steps <= 150 and recipe.network.steps <= 150 and not recipe.shifts
+
+
+def test_names_of_networks():
+    case = Case(2, 100, "learned:0.05", 0.1, "plain", 0.4)
+    assert case.key == "h2-w100-learned0.05-pull0.1-plain-share0.4"
+    assert case.prior_key == "h2-w100-learned0.05-plain-share0.4"
+    assert case.short() == "3x100, 5 %, λ 0.1, plain, 40 % of data"
+    assert case.told() == "3 layers, width 100, 5 % prior, λ = 0.1, 40 % of the examples"
+
+
+def test_unknown_names():
+    with pytest.raises(BadInput, match="neither a part"):
+        SparsitySettings().only(["h7-*"])
+
+
+def test_infinite_thresholds_become_nothing():
+    assert sparsity_certificates._finite(np.inf) is None
+    assert sparsity_certificates._finite(float("nan")) is None
+    assert sparsity_certificates._finite(2.0) == 2.0

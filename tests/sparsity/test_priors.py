@@ -1,0 +1,109 @@
+"""Priors: which examples shape them, and that no other example does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from nonvacuous.bounds.holdout import holdout
+from nonvacuous.data import digits
+from nonvacuous.errors import BadInput
+from nonvacuous.sparsity.chains import chain_errors, unit_norm
+from nonvacuous.sparsity.priors import make_prior, parse_prior, shifted_copies
+from nonvacuous.sparsity.training import ChainTraining
+
+BRIEF = ChainTraining(steps=60, batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def train():
+    return unit_norm(digits().train)
+
+
+@pytest.mark.parametrize("fraction", [0.05, 0.2, 0.5])
+def test_a_learned_prior_has_examples_of_its_own(train, fraction):
+    prior = make_prior(f"learned:{fraction}", train, (10,), settings=BRIEF, seed=0)
+    assert not np.intersect1d(prior.split.prior, prior.split.bound).size
+    assert len(prior.split.prior) + len(prior.bound) == len(train)
+    assert len(prior.split.prior) == pytest.approx(fraction * len(train), abs=30)
+    assert prior.name == f"{100 * fraction:g} %"
+    assert prior.errors == chain_errors(prior.weights, prior.bound)
+    assert prior.held_out_twin(failure=0.06) == holdout(
+        errors=prior.errors, examples=len(prior.bound), failure=0.06
+    )
+
+
+def test_bound_examples_leave_no_trace_in_a_learned_prior(train):
+    prior = make_prior("learned:0.2", train, (10,), settings=BRIEF, seed=0)
+    inputs, labels = train.inputs.clone(), train.labels.clone()
+    bound = torch.tensor(prior.split.bound)
+    labels[bound] = (labels[bound] + 1) % 10
+    changed = replace(train, inputs=inputs, labels=labels)
+    again = make_prior("learned:0.2", changed, (10,), settings=BRIEF, seed=0)
+    assert np.array_equal(again.split.prior, prior.split.prior)
+    for mine, theirs in zip(prior.weights, again.weights, strict=True):
+        assert torch.equal(mine, theirs)
+    assert again.errors != prior.errors
+
+
+def test_copies_stay_on_one_side(train):
+    doubled = replace(
+        train,
+        inputs=torch.cat([train.inputs, train.inputs]),
+        labels=torch.cat([train.labels, train.labels]),
+    )
+    prior = make_prior("learned:0.2", doubled, (6,), settings=BRIEF, seed=1)
+    size = len(train)
+    assert not np.intersect1d(prior.split.prior % size, prior.split.bound % size).size
+
+
+def test_priors_that_saw_nothing_leave_everything_to_the_bound(train):
+    zero = make_prior("zero", train, (8, 8), settings=BRIEF, seed=0)
+    start = make_prior("initialization", train, (8, 8), settings=BRIEF, seed=0)
+    for prior in (zero, start):
+        assert len(prior.bound) == len(train) and prior.errors is None
+        assert prior.held_out_twin(failure=0.05) is None
+        assert not len(prior.split.prior)
+    assert all(not matrix.any() for matrix in zero.weights)
+    for mine, theirs in zip(zero.start, start.weights, strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_moved_copies_are_the_images_moved(train):
+    few = train.subset(np.arange(5))
+    copies = shifted_copies(few, 1)
+    assert len(copies) == 45 and torch.equal(copies.labels[:10], few.labels.repeat(2))
+    assert torch.equal(shifted_copies(few, 0).inputs, few.inputs)
+    for number, (down, right) in enumerate((d, r) for d in (1, 0, -1) for r in (1, 0, -1)):
+        for index in range(5):
+            image = few.inputs[index].reshape(8, 8)
+            expected = torch.zeros(8, 8)
+            for row in range(8):
+                for column in range(8):
+                    if 0 <= row + down < 8 and 0 <= column + right < 8:
+                        expected[row + down, column + right] = image[row, column]
+            expected = expected * (image.norm() / expected.norm())
+            found = copies.inputs[5 * number + index].reshape(8, 8)
+            assert torch.allclose(found, expected, atol=1e-6)
+    with pytest.raises(BadInput, match="square images"):
+        shifted_copies(replace(few, inputs=few.inputs[:, :63]), 1)
+
+
+def test_learned_weights_are_taken_over(train):
+    first = make_prior("learned:0.2", train, (6,), settings=BRIEF, seed=0)
+    second = make_prior("learned:0.2", train, (6,), settings=BRIEF, seed=0, learned=first.weights)
+    assert second.errors == first.errors and second.weights is first.weights
+
+
+@pytest.mark.parametrize("text", ["one", "learned", "learned:1", "learned:x", "zero:0.1", ""])
+def test_unknown_priors(text):
+    with pytest.raises(BadInput, match="prior"):
+        parse_prior(text)
+
+
+def test_short_names():
+    assert parse_prior("init") == ("initialization", 0.0)
+    assert parse_prior("learned:0.05") == ("learned", 0.05)
