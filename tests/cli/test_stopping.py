@@ -27,6 +27,8 @@ def test_a_signal_during_training_leaves_a_folder_to_go_on_with(place, invoke, q
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        # Whoever starts the tests in the background may have told them to ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr is not None and process.stdout is not None
     for line in process.stderr:
