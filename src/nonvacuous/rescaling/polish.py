@@ -102,7 +102,9 @@ class _Slope:
             for power, index in indices:
                 axes = tuple(a for a in range(bend.ndim) if index.shape[a] == 1)
                 shared = bend.sum(axes, keepdim=True) if axes else bend
-                total.index_add_(0, index.flatten(), power**2 * shared.flatten())
+                # A pinned position (-1) adds to the last place, which is dropped below.
+                places = index.flatten().remainder(len(total))
+                total.index_add_(0, places, power**2 * shared.flatten())
         found = total[:-1]
         return found.clamp_min(1e-6 * float(found.abs().max()) + 1e-300)
 
