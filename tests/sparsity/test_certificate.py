@@ -124,6 +124,20 @@ def test_every_constant_covers_the_network_and_is_charged() -> None:
                         assert found.drift >= float(drift)
 
 
+def test_the_drift_covers_networks_that_share_a_large_part_with_their_prior() -> None:
+    """Every class has the same huge weights in the prior: moving from them is rounded coarsely."""
+    network = random_layers((3, 5, 3), _generator(4))
+    for size in (1e6, 1e12, 1e18, 1e30):
+        common = torch.full((3, 5), size, dtype=torch.float64)
+        # The prior's pairs do not differ at all, so the network's own pairs are the drift.
+        prior = Layers.of([network.weights[0], common])
+        found = constants(network, prior, norms="all", sums=None, drift=True)
+        assert found.drift is not None
+        output = network.weights[-1]
+        true = max(float((row - output).clamp(min=0).norm(dim=1).max()) for row in output)
+        assert found.drift >= true
+
+
 def test_top_tables_against_brute_force() -> None:
     from itertools import combinations
 

@@ -222,7 +222,10 @@ def scalar(
 def _drift(layers: Layers, prior: Layers, known: float) -> tuple[float, Charge]:
     moved = layers.weights[-1] - prior.weights[-1]
     largest = max(float((row[None] - moved).clamp(min=0).square().sum(1).max()) for row in moved)
-    distance = math.sqrt(largest) * (1.0 + 1e-10)
+    # Where both networks' weights share a large part, moving away from it was rounded relative to
+    # that part and not to what is left of it.
+    lost = 2.0**-50 * math.sqrt(moved.shape[1]) * float(moved.abs().max())
+    distance = math.sqrt(largest) * (1.0 + 1e-10) + lost
     # A network that did not move would need an endless step down: 2^-20 of the prior is enough.
     start = known / 16.0
     return scalar(

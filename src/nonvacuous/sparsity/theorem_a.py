@@ -26,6 +26,9 @@ from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, kl_nats
 from nonvacuous.sparsity.weights import Layers
 
 _SAFE = 1.0 + 1e-9
+#: What rounding can do to a pre-activation or score, relative to row norm times input norm: where
+#: terms cancel, the result itself is no measure of it.
+_ROOM = 1e-11
 
 
 @dataclass(frozen=True)
@@ -143,14 +146,14 @@ class UniformEvaluator:
         failed = torch.zeros(len(inputs), dtype=torch.bool)
         for k, z in enumerate(before):
             if setting.inactive[k]:
-                level = (3.0 * _SAFE * gammas[k] * used.xi[k] * size)[:, None]
-                failed |= (z <= -level).sum(1) < setting.inactive[k]
+                level = (3.0 * _SAFE * gammas[k] + _ROOM) * used.xi[k] * size
+                failed |= (z <= -level[:, None]).sum(1) < setting.inactive[k]
             size = used.nu[k] * size
             if self.layers.biases[k + 1] is not None:
                 size = (size.square() + 1.0).sqrt()
         level = 4.0 * _SAFE * gammas[-1] * used.xi[-1] * size
         margin = pair_margins(scores, inputs.labels).amin(1)
-        room = 1e-11 * scores.abs().amax(1)
+        room = 2.0 * _ROOM * used.xi[-1] * size
         return failed | ~(margin > level + room), level, margin
 
     def _share(self, setting: UniformSetting) -> float:
