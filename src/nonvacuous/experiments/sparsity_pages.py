@@ -106,9 +106,9 @@ _LIMITS = (
     "the prior's risk and little else.",
     "A width, a depth or a prior that is picked because its certificate came out best must be "
     "paid for: the failure probability is divided among the theorems and among as many networks as "
-    "the settings name as attempts. That covers a list written down beforehand. A prior whose recipe "
-    "was changed after looking at certificates on the same examples is not covered by any number of "
-    "attempts: it needs fresh examples.",
+    "the settings name as attempts. That covers a list written down beforehand. A prior whose "
+    "recipe was changed after looking at certificates on the same examples is not covered by any "
+    "number of attempts: it needs fresh examples.",
 )
 
 
