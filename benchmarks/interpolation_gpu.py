@@ -100,6 +100,8 @@ def clear(device: str) -> None:
 
 
 ALL = ("true", "partial:0.5", "random")
+#: Around 0.01, which the theory notes name for pixels between 0 and 1.
+WIDTHS = ("0.005", "0.006", "0.008", "0.01", "0.0125")
 
 
 def mnist_raw(data: Dataset, device: str) -> dict[str, Any]:
@@ -122,6 +124,27 @@ def cifar_raw(data: Dataset, device: str) -> dict[str, Any]:
     factor, errors = chosen((2.0, 3.4, 5.0), median, held, solve)
     record = studied(data, Task(gamma=f"median:{factor}", labels=ALL, seed=SEED), device)
     return record | {"factor": factor, "held_out_errors": errors}
+
+
+def cifar_widths(data: Dataset, device: str) -> dict[str, Any]:
+    """The paper does not tell its width: what test errors do as it changes, on true labels."""
+    found = [
+        studied(data, Task(gamma=gamma, labels=("true",), seed=SEED), device) for gamma in WIDTHS
+    ]
+    return {
+        "examples": len(data.train),
+        "widths": [
+            {
+                "gamma": record["parameters"]["gamma"],
+                "norm": record["labelings"][0]["norm"],
+                "test_errors": record["labelings"][0]["test_errors"],
+                "test_examples": record["test_examples"],
+                "residual": record["residual"],
+                "wall_seconds": record["wall_seconds"],
+            }
+            for record in found
+        ],
+    }
 
 
 def cifar_patches(data: Dataset, device: str, filters: int) -> dict[str, Any]:
@@ -197,6 +220,7 @@ def main() -> None:
     }
     if arguments.cifar_arrays is not None:
         parts["cifar10 raw"] = lambda: cifar_raw(colored()[0], device) | {"dropped": colored()[1]}
+        parts["cifar10 widths"] = lambda: cifar_widths(colored()[0], device)
     parts["mnist gabor"] = lambda: mnist_gabor(mnist(), device)
     if arguments.cifar_arrays is not None:
         parts["cifar10 patches"] = lambda: cifar_patches(colored()[0], device, arguments.filters)

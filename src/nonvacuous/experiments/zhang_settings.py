@@ -44,11 +44,14 @@ def _recipes() -> dict[str, Recipe]:
     normalization has a rate that is lower and falls more slowly: random labels hold it at the loss
     of guessing for some thirty epochs, longer the higher the rate. With 0.1 and 0.06 it learned
     nothing in six; with 0.03 and the factor 0.95 it ended at 57 %, the rate being spent; with 0.01
-    and 0.98 it had 96 % after ninety epochs and was still learning.
+    and 0.98 it had 96 % after ninety epochs and was still learning. Weight decay of 5e-4 took
+    Inception 2.7 and 2.9 points above the published test accuracies; it has 1e-4.
     """
     return {
-        "inception": Recipe(MODELS["inception"], epochs=60, learning_rate=0.1),
-        "inception-no-bn": Recipe(MODELS["inception-no-bn"], epochs=110, rate_decay=0.98),
+        "inception": Recipe(
+            MODELS["inception"], epochs=60, learning_rate=0.1, weight_decay=0.0001
+        ),
+        "inception-no-bn": Recipe(MODELS["inception-no-bn"], epochs=140, rate_decay=0.98),
         "alexnet": Recipe(MODELS["alexnet"], epochs=80, measure_every=4),
         "mlp-3x512": Recipe(MODELS["mlp-3x512"], epochs=60, measure_every=5),
         "mlp-1x512": Recipe(MODELS["mlp-1x512"], epochs=80, learning_rate=0.02, measure_every=5),
