@@ -54,5 +54,5 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) $(shell grep '^torch==' constraints.txt)
 	$(PIP) hatchling
-	$(PIP) --no-build-isolation -e '.[dev,data,tensorboard]'
+	$(PIP) --no-build-isolation -e '.[dev,data,tensorboard,ray,sql]'
 	@touch $@

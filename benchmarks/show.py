@@ -20,6 +20,7 @@ from show_many import section as many
 from show_memorization import memorization
 from show_rescaling_cifar import section as rescaling_cifar
 from show_sparsity import section as sparsity
+from show_sweep import section as sweep
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -252,6 +253,7 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "interpolation-mnist": interpolation_mnist,
     "interpolation-gpu": interpolation_gpu,
     "interpolation": interpolation,
+    "sweep": sweep,
     "bounds": bounds,
 }
 

@@ -66,8 +66,23 @@ app.command(
 app.command(
     "nonvacuous.cli.report:report",
     name="report",
-    help="Write the page report.html of a run folder again.",
+    help="Write the page of a run folder again, or a site that compares a folder of runs.",
     help_epilogue="Example:\n\nnonvacuous report runs/digits-cnn-32-64-seed1",
+)
+app.command(
+    "nonvacuous.cli.sweep:sweep",
+    name="sweep",
+    help=(
+        "Compute every cell of a grid once, each in a run folder of its own: on this machine or a "
+        "Ray cluster."
+    ),
+    help_epilogue="Example:\n\nnonvacuous sweep experiment.toml",
+)
+app.command(
+    "nonvacuous.cli.runs:runs",
+    name="runs",
+    help="List the runs below a folder, finished or not; filter, sort, or ask in SQL.",
+    help_epilogue="Example:\n\nnonvacuous runs runs/experiment --sort risk_upper",
 )
 app.command(
     "nonvacuous.cli.data:data",

@@ -1,42 +1,70 @@
-"""``nonvacuous report``: the page of a run, written again."""
+"""``nonvacuous report``: the page of a run, or the site of a folder of runs, written again."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from nonvacuous.cli.exits import DONE, CommandError
 from nonvacuous.cli.flags import Json
 from nonvacuous.cli.folders import holds_run
-from nonvacuous.cli.output import result_console, write_json
+from nonvacuous.cli.output import narration_console, result_console, write_json
 
 
 def report(run_folder: Path, /, *, json: Json = False) -> int:
-    """Write report.html from the certificate and the history in a run folder.
+    """Write report.html for a run folder, or a site that compares the runs in a folder of them.
 
     Parameters
     ----------
     run_folder
-        The folder with certificate.json; a report.html that is there is replaced.
+        The folder with certificate.json: a report.html that is there is replaced. Or a folder with
+        run folders in it: index.html gets a sortable table of all of them, certificates/ one page
+        for each certificate.
     """
     source = run_folder / "certificate.json"
-    if not source.is_file():
-        unfinished = holds_run(run_folder)
+    if source.is_file():
+        return _page(run_folder, source, as_json=json)
+    if holds_run(run_folder):
         raise CommandError(
-            f"{run_folder} has no certificate.json"
-            + (
-                ": its run is not finished. Start the same certify command again with --resume."
-                if unfinished
-                else "; name the folder of a finished run."
-            ),
-            next_command=None if not unfinished else "nonvacuous certify --help",
+            f"{run_folder} has no certificate.json: its run is not finished. Start the same "
+            "certify command again with --resume.",
+            next_command="nonvacuous certify --help",
         )
+    return _site(run_folder, as_json=json)
 
+
+def _page(folder: Path, source: Path, *, as_json: bool) -> int:
     from nonvacuous.certificate import Certificate
     from nonvacuous.cli.pages import write_page
 
-    page = write_page(Certificate.load(source), run_folder)
-    if json:
+    page = write_page(Certificate.load(source), folder)
+    if as_json:
         write_json({"report": str(page)})
     else:
         result_console().print(str(page), soft_wrap=True)
+    return DONE
+
+
+def _site(folder: Path, *, as_json: bool) -> int:
+    from nonvacuous.experiments.runs import is_run, read_runs
+
+    runs = read_runs(folder) if folder.is_dir() and not is_run(folder) else ()
+    if not runs:
+        raise CommandError(
+            f"{folder} has no certificate.json and no runs in it; name the folder of a finished "
+            "run, or a folder of runs.",
+            next_command=shlex.join(["nonvacuous", "runs", str(folder.parent)]),
+        )
+    from nonvacuous.cli.narration import Narration
+    from nonvacuous.report.site import write_site
+
+    with Narration() as narration:
+        site = write_site(runs, folder, title=folder.absolute().name, progress=narration)
+    if as_json:
+        write_json({"report": str(site.index), "runs": len(runs), "pages": len(site.pages)})
+    else:
+        result_console().print(str(site.index), soft_wrap=True)
+        narration_console().print(
+            f"{len(runs):,} runs, {len(site.pages):,} pages of certificates", soft_wrap=True
+        )
     return DONE

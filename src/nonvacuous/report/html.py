@@ -18,24 +18,30 @@ _ICONS = {
 }
 
 
-def render(view: View) -> str:
-    """The whole page. What comes from data is escaped; the same view gives the same text."""
+def render(view: View, *, scale: Markup | None = None, more_css: str = "") -> str:
+    """The whole page. What comes from data is escaped; the same view gives the same text.
+
+    ``scale`` replaces the drawing of the scale, and then nothing else is drawn either: a site of
+    many pages is written in the time of a few full ones.
+    """
+    drawn = scale is None
     templates = environment()
     css = templates.loader.get_source(templates, "certificate.css")[0]  # type: ignore[union-attr]
     return templates.get_template("certificate.html.jinja").render(
         view=view,
         # Ours, or made by ElementTree, which escapes: these alone are not escaped again.
-        css=Markup(css),
-        scale_wide=Markup(figures.scale(view)),
-        scale_narrow=Markup(figures.scale(view, narrow=True)),
+        css=Markup(css + more_css),
+        scale_wide=Markup(figures.scale(view)) if scale is None else scale,
+        scale_narrow=Markup(figures.scale(view, narrow=True)) if drawn else "",
         columns=[
             Markup(figures.columns(view.rescaling, layout=layout))
             for layout in ("wide", "narrow", "paper")
-            if view.rescaling
+            if view.rescaling and drawn
         ],
         training=[
             Markup(figures.training(curve, number=number))
             for number, curve in enumerate(view.curves)
+            if drawn
         ],
         icons=_ICONS,
     )

@@ -120,7 +120,7 @@ def of(
         badges=_badges(certificate),
         confidence=promise.confidence(certificate),
         verdict=promise.verdict(certificate),
-        marks=_marks(certificate),
+        marks=marks_of(certificate),
         about=_about(certificate),
         statement=clean(certificate.statement),
         measured=_measured(certificate),
@@ -174,7 +174,7 @@ def _loss(certificate: Certificate) -> str:
     return clean(certificate.loss.name)
 
 
-def _marks(certificate: Certificate) -> tuple[Mark, ...]:
+def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
     """What stands on the scale: of a refused certificate, nothing that looks like a promise."""
     rate = certificate.empirical.mean
     held_out = certificate.mode == "holdout"

@@ -1,0 +1,214 @@
+"""``nonvacuous sweep``: every cell of a grid once, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError
+from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.output import result_console, write_error, write_json, write_next
+from nonvacuous.errors import BadInput, NonvacuousError
+
+if TYPE_CHECKING:
+    from nonvacuous.experiments.sweep_config import Sweep
+    from nonvacuous.experiments.sweep_engine import Engine, Summary
+
+#: The commands that a sweep can run by name.
+FUNCTIONS = {"certify": "nonvacuous.cli.certify_cell:certify_cell"}
+
+
+def sweep(
+    experiment: Path,
+    /,
+    *,
+    out: Path | None = None,
+    engine: Literal["local", "ray"] = "local",
+    address: str | None = None,
+    jobs: OptionalWholeNumber = None,
+    threads: WholeNumber = 1,
+    gpus_per_task: float = 0.0,
+    retry_failed: Annotated[bool, SWITCH] = False,
+    dry_run: Annotated[bool, SWITCH] = False,
+    json: Json = False,
+) -> int:
+    """Compute every cell of the grid in a TOML file, each in a run folder of its own.
+
+    Parameters
+    ----------
+    experiment
+        TOML file: [command] run = "certify" or "package.module:function"; [fixed] for settings that
+        all cells share; [grid] with lists of values, of which every combination is a cell;
+        [[cells]] for more cells by themselves; seed = 0 for the seeds of cells that have none.
+    out
+        The folder of the sweep; runs/NAME by default. A sweep that was stopped goes on there.
+    engine
+        local: processes on this machine. ray: a Ray cluster.
+    address
+        With --engine ray: the cluster to use, such as 10.0.0.1:6379 or auto. By default the one
+        that RAY_ADDRESS names or that runs on this machine, else a new one on this machine.
+    jobs
+        Cells at the same time. By default as many as there are processors (or parts of GPUs).
+    threads
+        Processor threads for each cell.
+    gpus_per_task
+        The part of a GPU that a cell takes: 0.25 puts four on each. 0: cells see no GPU.
+    retry_failed
+        Compute cells again that have failed before.
+    dry_run
+        List the cells and which of them have ended, and compute nothing.
+    """
+    _check(engine, address, jobs, threads, gpus_per_task)
+    from nonvacuous.experiments.sweep_config import read_sweep
+
+    try:
+        plan = read_sweep(experiment)
+    except BadInput as error:
+        raise CommandError(str(error), next_command="nonvacuous sweep --help") from error
+    folder = out or Path("runs") / plan.name
+    plan = _complete(plan)
+    if dry_run:
+        return _list(plan, folder, as_json=json)
+    from nonvacuous.cli.narration import Narration
+    from nonvacuous.cli.stopping import exit_code_of, stoppable
+    from nonvacuous.experiments.sweep_engine import run_sweep
+
+    try:
+        with stoppable(), Narration() as narration:
+            where = _engine(engine, address, jobs, threads, gpus_per_task)
+            narration.say(
+                f"{len(plan.cells):,} cells of {plan.run}, seed {plan.seed}, engine {engine}, "
+                f"folder {folder}"
+            )
+            summary = run_sweep(
+                plan,
+                folder,
+                engine=where,
+                functions=FUNCTIONS,
+                retry_failed=retry_failed,
+                progress=narration,
+                say=narration.say,
+            )
+    except KeyboardInterrupt as stop:
+        write_error(
+            f"stopped. {folder} keeps every cell that has ended; the same command goes on.",
+            next_command=again(),
+        )
+        return exit_code_of(stop)
+    return _tell(summary, folder, as_json=json)
+
+
+def _check(
+    engine: str, address: str | None, jobs: int | None, threads: int, gpus_per_task: float
+) -> None:
+    if address is not None and engine != "ray":
+        raise UsageError("--address is that of a Ray cluster: add --engine ray.")
+    if threads < 1 or (jobs is not None and jobs < 1):
+        raise UsageError("--jobs and --threads are at least 1.")
+    if not 0.0 <= gpus_per_task < float("inf"):
+        raise UsageError("--gpus-per-task is a part of a GPU, such as 0.25, or a number of them.")
+
+
+def _complete(plan: Sweep) -> Sweep:
+    """The plan as it is computed; what cannot work is told at once.
+
+    The table of a sweep invites choosing the best certificate in it, so its cells share the
+    confidence. Then it does not matter either in which order they are computed.
+    """
+    if plan.run not in FUNCTIONS:
+        if ":" not in plan.run:
+            raise CommandError(
+                f"there is no command {plan.run!r} to sweep over: [command] run is "
+                f"{', '.join(FUNCTIONS)} or package.module:function.",
+                next_command="nonvacuous sweep --help",
+            )
+        return plan
+    from cyclopts import CycloptsError
+
+    from nonvacuous.cli.app import app
+    from nonvacuous.cli.certify_cell import words_of
+
+    plan = plan.completed(attempts=len(plan.cells))
+    for cell in plan.cells:
+        attempts = cell.settings["attempts"]
+        if not isinstance(attempts, int) or attempts < len(plan.cells):
+            raise CommandError(
+                f"attempts is {attempts!r}, but the sweep computes {len(plan.cells)} certificates, "
+                "and whoever reads their table will pick the best: leave attempts out, or plan "
+                "for more.",
+                next_command="nonvacuous sweep --help",
+            )
+        words = words_of(cell.settings, seed=cell.seed, folder=Path("run"))
+        try:
+            app.parse_args(words, exit_on_error=False, print_error=False)
+        except CycloptsError as error:
+            raise CommandError(
+                f"{plan.run} does not take the settings of {cell.name}: "
+                f"{' '.join(str(error).split())}",
+                next_command=f"nonvacuous {plan.run} --help",
+            ) from error
+    return plan
+
+
+def _engine(
+    name: str, address: str | None, jobs: int | None, threads: int, gpus_per_task: float
+) -> Engine:
+    try:
+        if name == "ray":
+            from nonvacuous.experiments.sweep_ray import RayEngine
+
+            return RayEngine(
+                address=address, jobs=jobs, threads=threads, gpus_per_task=gpus_per_task
+            )
+        from nonvacuous.experiments.sweep_local import LocalEngine
+
+        return LocalEngine(jobs=jobs, threads=threads, gpus_per_task=gpus_per_task)
+    except NonvacuousError as error:
+        raise CommandError(str(error), next_command="nonvacuous sweep --help") from error
+
+
+def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
+    from nonvacuous.experiments.sweep_folder import SweepFolder
+
+    place = SweepFolder(folder)
+    states = place.states(plan.cells)
+    if as_json:
+        write_json(
+            {
+                "name": plan.name,
+                "run": plan.run,
+                "folder": str(folder),
+                "cells": [{**c.to_dict(), "state": states[c.digest]} for c in plan.cells],
+            }
+        )
+        return DONE
+    console = result_console()
+    for cell in plan.cells:
+        console.print(f"{states[cell.digest]:10} {cell.name}", soft_wrap=True)
+    write_next(again(without=["--dry-run"]))
+    return DONE
+
+
+def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
+    if as_json:
+        write_json(summary.to_dict())
+    else:
+        before = summary.cells - summary.computed
+        parts = [f"{summary.done:,} of {summary.cells:,} cells done"]
+        if summary.failed:
+            parts.append(f"{summary.failed:,} failed")
+        if before:
+            parts.append(f"{before:,} had ended before")
+        result_console().print(f"{', '.join(parts)}: {folder}", soft_wrap=True)
+    if summary.failed:
+        first = summary.failures[0]
+        write_error(
+            f"{summary.failed:,} of {summary.cells:,} cells failed, the first with: "
+            f"{first.message} Each has an error.json in its folder.",
+            next_command=again("--retry-failed"),
+        )
+        return FAILED
+    write_next(shlex.join(["nonvacuous", "runs", str(folder)]))
+    return DONE

@@ -1,0 +1,211 @@
+"""The table of runs: every run folder below a folder, as plain rows. Needs no torch."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.errors import BadInput, NonvacuousError
+from nonvacuous.experiments.sweep_lock import is_held
+from nonvacuous.experiments.sweep_records import CELLS, ERROR, RESULT, SWEEP, ending, read_record
+
+CERTIFICATE = "certificate.json"
+#: Run folders lie at most this many folders below the one that is read.
+_DEPTH = 4
+#: Keys that the record of a certification has and hardly another config.toml.
+_MARKS = {"mode", "predictor", "split", "examples", "recipe"}
+#: Where settings of a certification stand in its own record.
+_FROM_CONFIG = ("mode", "predictor", "seed", "architecture", "confidence")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder.
+
+    name         its path below the folder that was read
+    state        done, failed, running, unfinished, waiting (not begun), or invalid: it holds a
+                 certificate that contradicts itself, and counts for nothing
+    settings     what was asked, and figures: what was found
+    certificate  where it has one
+    """
+
+    name: str
+    folder: Path
+    state: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    seconds: float | None = None
+    error: str = ""
+    certificate: Certificate | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Everything under one name each; a result that is called like a setting is result_NAME."""
+        found: dict[str, Any] = {"name": self.name, "state": self.state}
+        if self.certificate is not None:
+            # The certificate says the same of itself, in its own words.
+            found |= {**self.settings, **self.figures}
+        else:
+            found |= self.settings
+            for name, value in self.figures.items():
+                found[f"result_{name}" if name in found else name] = value
+        return {**found, "seed": self.seed, "seconds": self.seconds, "error": self.error or None}
+
+
+def figures_of(certificate: Certificate) -> dict[str, Any]:
+    """The numbers of a certificate that runs are compared by. A refused one promises nothing."""
+    tests = [o for o in certificate.observed if "test" in o.name.lower()]
+    twin, complexity = certificate.held_out_twin, certificate.complexity
+    refused = certificate.status == "refused"
+    return {
+        "status": certificate.status,
+        "risk_upper": None if refused else certificate.risk_upper,
+        "vacuous": certificate.is_vacuous,
+        "empirical_risk": certificate.empirical.mean,
+        "test_error": tests[0].errors / tests[0].trials if tests else None,
+        "twin": None if twin is None or refused else twin.risk_upper,
+        "guessing": certificate.guessing,
+        "kl_nats": None if complexity is None else complexity.kl_nats,
+        "data": certificate.data.name,
+        "model": certificate.model.architecture,
+        "parameters": certificate.model.parameters,
+        "examples": certificate.data.bound.examples,
+        "mode": certificate.mode,
+        "predictor": certificate.predictor,
+        "confidence": certificate.confidence,
+        "bound": certificate.bound.name,
+    }
+
+
+def read_runs(folder: str | os.PathLike[str]) -> tuple[Run, ...]:
+    """Every run below a folder, by name, and the cells of sweeps that have not begun."""
+    root = Path(folder)
+    if not root.is_dir():
+        raise BadInput(f"{root} is not a folder; name one that holds run folders.")
+    found = {path: _run(root, path) for path in _run_folders(root, _DEPTH)}
+    for sweep in _sweeps(root, _DEPTH):
+        record = read_record(sweep / SWEEP) or {}
+        for cell in record.get("cells", ()):
+            path = sweep / CELLS / cell["name"]
+            if path not in found:
+                found[path] = _waiting(root, path, cell)
+    return tuple(found[path] for path in sorted(found))
+
+
+def is_run(folder: Path) -> bool:
+    """Whether this very folder is a run, finished or not."""
+    return (folder / CERTIFICATE).is_file() or _is_cell(folder) or _is_begun(folder)
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of all columns in the order of their first appearance."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _is_cell(folder: Path) -> bool:
+    names = (RESULT, ERROR)
+    return any((folder / name).is_file() for name in names) and ending(folder) is not None
+
+
+def _is_begun(folder: Path) -> bool:
+    return _configuration(folder).keys() >= _MARKS
+
+
+def _configuration(folder: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
+    if is_run(folder):
+        yield folder
+    elif depth:
+        for inner in _folders(folder):
+            yield from _run_folders(inner, depth - 1)
+
+
+def _sweeps(folder: Path, depth: int) -> Iterator[Path]:
+    if (folder / SWEEP).is_file():
+        yield folder
+    elif depth:
+        for inner in _folders(folder):
+            yield from _sweeps(inner, depth - 1)
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                Path(e.path)
+                for e in entries
+                if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")
+            )
+    except OSError:
+        return []  # a folder that may not be read holds no runs of ours
+
+
+def _name(root: Path, folder: Path) -> str:
+    parts = list(folder.relative_to(root).parts)
+    if len(parts) > 1 and parts[-2] == CELLS and (folder.parents[1] / SWEEP).is_file():
+        del parts[-2]
+    return "/".join(parts) or folder.absolute().name
+
+
+def _run(root: Path, folder: Path) -> Run:
+    record = ending(folder)
+    name = _name(root, folder)
+    certificate, trouble = _certificate(folder)
+    state = "done" if certificate is not None else "unfinished"
+    if record is not None:
+        state = record["state"]
+    elif certificate is None and is_held(folder):
+        state = "running"
+    if trouble:
+        state = "invalid"
+    figures: Mapping[str, Any] = {}
+    if certificate is not None:
+        figures = figures_of(certificate)
+    elif record is not None and not trouble:
+        figures = record.get("result") or {}
+    settings = record["settings"] if record is not None else _asked(folder)
+    seed = record["seed"] if record is not None else settings.pop("seed", None)
+    return Run(
+        name=name,
+        folder=folder,
+        state=state,
+        settings=settings,
+        figures=figures,
+        seed=certificate.seed if seed is None and certificate is not None else seed,
+        seconds=None if record is None else record.get("seconds"),
+        error=trouble or str(((record or {}).get("error") or {}).get("message", "")),
+        certificate=certificate,
+    )
+
+
+def _asked(folder: Path) -> dict[str, Any]:
+    stored = _configuration(folder)
+    return {name: stored[name] for name in _FROM_CONFIG if name in stored}
+
+
+def _certificate(folder: Path) -> tuple[Certificate | None, str]:
+    path = folder / CERTIFICATE
+    if not path.is_file():
+        return None, ""
+    try:
+        return Certificate.load(path), ""
+    except NonvacuousError as error:
+        return None, str(error)
+
+
+def _waiting(root: Path, folder: Path, cell: Mapping[str, Any]) -> Run:
+    state = "waiting"
+    if folder.is_dir():
+        state = "running" if is_held(folder) else "unfinished"
+    return Run(_name(root, folder), folder, state, settings=cell["settings"], seed=cell["seed"])

@@ -1,0 +1,150 @@
+"""The file behind ``nonvacuous sweep``: what to run, what is fixed, and the grid."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nonvacuous.errors import BadInput
+from nonvacuous.experiments.sweep_cells import Cell, normal_name
+
+_TABLES = ("name", "seed", "command", "fixed", "grid", "cells")
+#: A grid this large is a slip of the finger.
+_MOST_CELLS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Every cell of an experiment, in the order of the file.
+
+    name  of the experiment: the file's name unless it says otherwise
+    run   "certify" or "package.module:function"
+    seed  the seeds of cells that have none of their own follow from it
+    told  the settings that names of cells tell
+    """
+
+    name: str
+    run: str
+    seed: int
+    cells: tuple[Cell, ...]
+    told: tuple[str, ...] = ()
+
+    def completed(self, **defaults: Any) -> Sweep:
+        """The same sweep with settings added to the cells that do not have them."""
+        cells = tuple(
+            Cell.of(self.run, {**defaults, **cell.asked}, seed=self.seed, shown=self.told)
+            for cell in self.cells
+        )
+        return replace(self, cells=cells)
+
+
+def read_sweep(path: str | os.PathLike[str]) -> Sweep:
+    """The sweep that a TOML file describes.
+
+    [command] says what to run, [fixed] holds settings that every cell shares, [grid] lists of
+    values whose every combination is a cell, and each [[cells]] one more cell by itself.
+    """
+    source = Path(path)
+    try:
+        record = tomllib.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{source} cannot be read: {error.strerror}; check the path.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInput(f"{source} is not TOML: {error}.") from error
+    try:
+        return sweep_of(record, name=source.stem)
+    except BadInput as error:
+        raise BadInput(f"{source}: {error}") from error
+
+
+def sweep_of(record: Mapping[str, Any], *, name: str = "sweep") -> Sweep:
+    """The sweep of such a record.
+
+    >>> made = sweep_of({"command": {"run": "m:f"}, "fixed": {"a": 1}, "grid": {"b": [1, 2]}})
+    >>> [dict(cell.settings) for cell in made.cells]
+    [{'a': 1, 'b': 1}, {'a': 1, 'b': 2}]
+    """
+    unknown = sorted(set(record) - set(_TABLES))
+    if unknown:
+        raise BadInput(
+            f"there is no {', '.join(unknown)} in a sweep; it has {', '.join(_TABLES)}. Settings "
+            "of the command belong into [fixed] or [grid]."
+        )
+    run = _run(record)
+    seed = record.get("seed", 0)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise BadInput(f"seed is {seed!r}: it must be a whole number, 0 or more.")
+    fixed, grid = _settings(record, "fixed"), _settings(record, "grid")
+    both = sorted(fixed.keys() & grid.keys())
+    if both:
+        raise BadInput(f"{', '.join(both)} stands in [fixed] and in [grid]; remove one of them.")
+    extra = record.get("cells", [])
+    if not isinstance(extra, list) or not all(isinstance(entry, Mapping) for entry in extra):
+        raise BadInput("cells must be written as [[cells]], one table for each.")
+    single = [{normal_name(key): value for key, value in entry.items()} for entry in extra]
+    shown = list(dict.fromkeys([*grid, *(key for entry in single for key in entry)]))
+    chosen = [dict(zip(grid, values, strict=True)) for values in _product(grid)] if grid else []
+    if not chosen and not single:
+        chosen = [{}]
+    cells: dict[str, Cell] = {}
+    for entry in [*chosen, *single]:
+        cell = Cell.of(run, {**fixed, **entry}, seed=seed, shown=shown)
+        if cell.digest in cells:
+            raise BadInput(
+                f"the same cell stands here twice ({cell.described()}); remove one of them."
+            )
+        cells[cell.digest] = cell
+    return Sweep(
+        _name(record.get("name", name)), run, seed, tuple(cells.values()), told=tuple(shown)
+    )
+
+
+def _run(record: Mapping[str, Any]) -> str:
+    command = record.get("command")
+    run = command.get("run") if isinstance(command, Mapping) else None
+    if not isinstance(run, str) or not run:
+        raise BadInput(
+            'it does not say what to run. Add a table [command] with run = "certify" or '
+            'run = "package.module:function".'
+        )
+    unknown = sorted(set(command or ()) - {"run"})
+    if unknown:
+        raise BadInput(f"[command] has run only, not {', '.join(unknown)}.")
+    return run
+
+
+def _settings(record: Mapping[str, Any], table: str) -> dict[str, Any]:
+    found = record.get(table, {})
+    if not isinstance(found, Mapping):
+        raise BadInput(f"{table} must be a table: [{table}].")
+    settings = {normal_name(key): value for key, value in found.items()}
+    if len(settings) != len(found):
+        raise BadInput(f"[{table}] names a setting twice, once with - and once with _.")
+    if table == "grid":
+        for key, values in settings.items():
+            if not isinstance(values, list) or not values:
+                raise BadInput(
+                    f"[grid] {key} must be a list of values to try, not {values!r}; a single "
+                    "value belongs into [fixed]."
+                )
+    return settings
+
+
+def _product(grid: Mapping[str, list[Any]]) -> itertools.product[tuple[Any, ...]]:
+    size = 1
+    for values in grid.values():
+        size *= len(values)
+    if size > _MOST_CELLS:
+        raise BadInput(f"the grid has {size:,} cells; {_MOST_CELLS:,} is the most.")
+    return itertools.product(*grid.values())
+
+
+def _name(name: Any) -> str:
+    words = "-".join(re.findall(r"[A-Za-z0-9._]+", str(name))).strip(".-_")
+    return words[:60] or "sweep"

@@ -1,0 +1,292 @@
+"""The driver of a sweep: which cells are left, who computes them, and how far it is.
+
+All that matters is in the folder: the driver can be killed at any moment and started again, and two
+drivers may even share one sweep. Engines only decide where :func:`run_cell` is called.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from nonvacuous.errors import BadInput
+from nonvacuous.experiments.sweep_cells import Cell
+from nonvacuous.experiments.sweep_config import Sweep
+from nonvacuous.experiments.sweep_folder import SweepFolder
+from nonvacuous.experiments.sweep_functions import arguments_of, find_function
+from nonvacuous.experiments.sweep_lock import Claim, Lock, owner
+from nonvacuous.experiments.sweep_records import FORMAT
+from nonvacuous.experiments.sweep_worker import Outcome, Task, publish_failure
+
+#: How often the process of one cell may die before the cell counts as failed.
+_DEATHS = 3
+#: Seconds between two looks at cells that another process computes.
+_PATIENCE = 1.0
+#: Taken over by workers that do not have them.
+_VARIABLES = ("NONVACUOUS_DATA",)
+
+
+class WorkersLost(Exception):
+    """Processes died, and the engine cannot tell on which cell."""
+
+
+class Engine(Protocol):
+    """Where cells are computed."""
+
+    name: str
+
+    def equip(self, task: Task, folder: Path) -> Task:
+        """The task with what this engine's workers need to know."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        """Compute all, in any order. May raise :class:`WorkersLost`."""
+
+    def run_alone(self, task: Task) -> Outcome:
+        """Compute one in a process of its own, so that a death has one culprit."""
+
+    def close(self, *, kill: bool = False) -> None:
+        """Let the workers go; at once if told to ``kill``."""
+
+
+class Progress(Protocol):
+    """What is told while the sweep runs: see :class:`nonvacuous.training.Progress`."""
+
+    def __call__(self, phase: str, done: int, total: int, message: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell that ended with an error."""
+
+    name: str
+    folder: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a sweep ended.
+
+    done, failed  cells of this sweep in the folder
+    computed      how many of these ended in this call; the others had ended before
+    """
+
+    name: str
+    folder: str
+    engine: str
+    cells: int
+    done: int
+    failed: int
+    computed: int
+    seconds: float
+    failures: tuple[Failure, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and texts."""
+        return asdict(self)
+
+
+def run_sweep(
+    sweep: Sweep,
+    folder: str | os.PathLike[str],
+    *,
+    engine: Engine,
+    functions: Mapping[str, str] | None = None,
+    retry_failed: bool = False,
+    progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Summary:
+    """Compute every cell that has not ended, and return how all of them ended.
+
+    functions     the function behind a name that is not of the form package.module:function
+    retry_failed  compute cells again that failed in an earlier call
+    say           receives a line for each cell that fails
+    """
+    return _Driver(sweep, SweepFolder(folder), engine, progress, say or _silent).run(
+        function=(functions or {}).get(sweep.run, sweep.run), retry=retry_failed
+    )
+
+
+def _silent(_line: str) -> None:
+    """Say nothing."""
+
+
+class _Driver:
+    def __init__(
+        self,
+        sweep: Sweep,
+        folder: SweepFolder,
+        engine: Engine,
+        progress: Progress | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self.sweep, self.folder, self.engine = sweep, folder, engine
+        self.progress, self.say = progress, say
+        self.session = secrets.token_hex(8)
+        self.left: dict[str, Cell] = {}
+        self.failed = self.at_first = 0
+        self.deaths: Counter[str] = Counter()
+        self.begun = time.monotonic()
+
+    def run(self, *, function: str, retry: bool) -> Summary:
+        self._check(function)
+        self.folder.open(self.sweep)
+        ended = self.folder.endings(self.sweep.cells)
+        again = {d for d, record in ended.items() if retry and record["state"] == "failed"}
+        self.failed = sum(r["state"] == "failed" for d, r in ended.items() if d not in again)
+        self.left = {
+            c.digest: c for c in self.sweep.cells if c.digest not in ended or c.digest in again
+        }
+        self.at_first = len(self.left)
+        self._report()
+        clean = False
+        try:
+            while self.left:
+                self._round(function, retry)
+            clean = True
+        finally:
+            self.engine.close(kill=not clean)
+        return self._summary()
+
+    def _check(self, function: str) -> None:
+        """Tell before anything is computed that no cell can be."""
+        found = find_function(function)
+        for cell in self.sweep.cells:
+            arguments_of(found, cell, self.folder.path)
+
+    def _round(self, function: str, retry: bool) -> None:
+        """Offer all that is left to the engine once."""
+        before, busy = len(self.left), 0
+        deaths = self.deaths.total()
+        try:
+            tasks = [self._task(cell, function, retry) for cell in self.left.values()]
+            for outcome in self.engine.run(tasks):
+                busy += outcome.state == "busy"
+                self._note(outcome)
+        except WorkersLost:
+            self._find_the_culprit(function, retry)
+            return
+        if self.left and busy:
+            self._report(f"waiting for {busy} that another process computes")
+            time.sleep(_PATIENCE)
+        elif self.left and len(self.left) == before and self.deaths.total() == deaths:
+            raise BadInput(
+                f"the {self.engine.name} engine came back without an answer for {before} cells; "
+                "start the same command again."
+            )
+
+    def _find_the_culprit(self, function: str, retry: bool) -> None:
+        """Compute alone what was under way when processes died: only one can be to blame then."""
+        suspects = []
+        ended = self.folder.endings(tuple(self.left.values()))
+        for digest, cell in self.left.items():
+            if digest in ended and ended[digest].get("session") == self.session:
+                continue
+            holder = owner(self.folder.of(cell))
+            if holder is not None and holder.get("session") == self.session:
+                suspects.append(cell)
+        if not suspects:
+            self.deaths["nobody"] += 1
+            if self.deaths["nobody"] >= _DEATHS:
+                raise BadInput(
+                    "worker processes die before they begin with a cell: is there enough memory? "
+                    "Start the same command again with fewer --jobs."
+                )
+        for cell in suspects:
+            self.deaths[cell.digest] += 1
+            while cell.digest in self.left:
+                self._note(self.engine.run_alone(self._task(cell, function, retry)))
+
+    def _task(self, cell: Cell, function: str, retry: bool) -> Task:
+        task = Task(
+            cell=cell,
+            function=function,
+            folder=str(self.folder.of(cell).absolute()),
+            claim=Claim(self.session, attempt=1 + self.deaths[cell.digest]),
+            retry=retry,
+            here=os.getcwd(),
+            variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+        )
+        return self.engine.equip(task, self.folder.path.absolute())
+
+    def _note(self, outcome: Outcome) -> None:
+        cell = self.left.get(outcome.digest)
+        if cell is None or outcome.state == "busy":
+            return
+        if outcome.state == "lost":
+            self.deaths[cell.digest] += 1
+            if self.deaths[cell.digest] < _DEATHS:
+                return
+            outcome = self._bury(cell)
+            if outcome.state == "busy":
+                return
+        del self.left[cell.digest]
+        if outcome.state == "failed":
+            self.failed += 1
+            self.say(f"failed: {self.folder.of(cell).name}: {outcome.message}")
+        self._report()
+
+    def _bury(self, cell: Cell) -> Outcome:
+        message = (
+            f"the process that computed it was killed {_DEATHS} times; did the machine run out of "
+            "memory?"
+        )
+        folder = self.folder.of(cell)
+        lock = Lock.take(folder, Claim(self.session, attempt=1 + self.deaths[cell.digest]))
+        if lock is None:
+            return Outcome(cell.digest, "busy")
+        record = {"format": FORMAT, **cell.to_dict(), "session": self.session, "seconds": None}
+        with lock:
+            trouble = {"type": "Killed", "message": message, "traceback": ""}
+            publish_failure(folder, record, trouble)
+        return Outcome(cell.digest, "failed", message)
+
+    def _report(self, message: str = "") -> None:
+        if self.progress is None:
+            return
+        total = len(self.sweep.cells)
+        parts = [f"{self.failed} failed"] if self.failed else []
+        computed = self.at_first - len(self.left)
+        if message:
+            parts.append(message)
+        elif computed and self.left:
+            seconds = (time.monotonic() - self.begun) / computed * len(self.left)
+            parts.append(f"about {_duration(seconds)} left")
+        self.progress("sweep", total - len(self.left), total, ", ".join(parts))
+
+    def _summary(self) -> Summary:
+        ended = self.folder.endings(self.sweep.cells)
+        failures = [
+            Failure(
+                self.folder.of(cell).name,
+                str(self.folder.of(cell)),
+                str(ended[cell.digest]["error"]["message"]),
+            )
+            for cell in self.sweep.cells
+            if ended[cell.digest]["state"] == "failed"
+        ]
+        return Summary(
+            name=self.sweep.name,
+            folder=str(self.folder.path),
+            engine=self.engine.name,
+            cells=len(self.sweep.cells),
+            done=len(self.sweep.cells) - len(failures),
+            failed=len(failures),
+            computed=sum(record.get("session") == self.session for record in ended.values()),
+            seconds=round(time.monotonic() - self.begun, 3),
+            failures=tuple(failures),
+        )
+
+
+def _duration(seconds: float) -> str:
+    whole = max(1, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

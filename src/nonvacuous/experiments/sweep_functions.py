@@ -1,0 +1,116 @@
+"""The function behind a cell: found by its name, checked against the settings, called."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import random
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nonvacuous.errors import BadInput
+from nonvacuous.experiments.sweep_cells import Cell
+
+#: Given to a function that has parameters of these names; no setting may be called so.
+_OURS = ("seed", "folder")
+
+
+def find_function(spec: str) -> Callable[..., Any]:
+    """The callable "package.module:function"; the current folder is searched too."""
+    module_name, _, attribute = spec.partition(":")
+    if not module_name or not attribute:
+        raise BadInput(
+            f"{spec!r} cannot be run: [command] run is certify or package.module:function."
+        )
+    here = os.getcwd()
+    if here not in sys.path:
+        # Last and for good: the function may import its neighbors when it is called.
+        sys.path.append(here)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:  # the module's own code may raise anything
+        raise BadInput(
+            f"{spec}: the module {module_name} cannot be imported ({type(error).__name__}: "
+            f"{error}); install it, or start from the folder it is in."
+        ) from error
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise BadInput(f"{spec}: {module_name} has nothing called {attribute}.")
+        found = getattr(found, name)
+    if not callable(found):
+        raise BadInput(f"{spec} is a {type(found).__name__}, not a function.")
+    return found
+
+
+def arguments_of(function: Callable[..., Any], cell: Cell, folder: Path) -> dict[str, Any]:
+    """What the function is called with; an error names the setting that does not fit."""
+    taken = [name for name in cell.settings if name in _OURS]
+    if taken:
+        raise BadInput(f"the setting {taken[0]} is given by the sweep itself; rename yours.")
+    signature = inspect.signature(function)
+    parameters = signature.parameters.values()
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    ours = {"seed": cell.seed, "folder": folder}
+    arguments = {
+        **cell.settings,
+        **{name: ours[name] for name in _OURS if takes_all or name in signature.parameters},
+    }
+    try:
+        signature.bind(**arguments)
+    except TypeError as error:
+        raise BadInput(
+            f"{cell.run}{signature} cannot take the settings of {cell.name}: {error}."
+        ) from error
+    return arguments
+
+
+def call(spec: str, cell: Cell, folder: Path) -> Mapping[str, Any]:
+    """Call the function for one cell and return what it found, as plain numbers and texts."""
+    function = find_function(spec)
+    arguments = arguments_of(function, cell, folder)
+    seed_everything(cell.seed)
+    found = function(**arguments)
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise BadInput(
+            f"{spec} returned a {type(found).__name__}; a cell returns a mapping of names to "
+            "numbers and texts, or nothing."
+        )
+    return {str(name): plain(value, name=str(name), spec=spec) for name, value in found.items()}
+
+
+def seed_everything(seed: int) -> None:
+    """Seed the generators that a function may use without saying so.
+
+    What it draws then depends on its cell and not on what the process did before.
+    """
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+
+
+def plain(value: Any, *, name: str, spec: str) -> Any:
+    """A value that JSON can keep: numbers of numpy and torch become Python's."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner, name=name, spec=spec) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry, name=name, spec=spec) for entry in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist(), name=name, spec=spec)
+    if isinstance(value, float):
+        # JSON has no words for these, and null says it: there is no number.
+        return value if value - value == 0.0 else None
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise BadInput(
+        f"{spec} returned {name} as a {type(value).__name__}: return numbers, texts, and lists "
+        "or mappings of them."
+    )

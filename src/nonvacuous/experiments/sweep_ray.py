@@ -1,0 +1,215 @@
+"""Cells on a Ray cluster: as tasks of its own, each with its processors and part of a GPU.
+
+joblib can use Ray too, but as a pool: with the first worker that dies, all cells under way are
+lost, and machines that join later stay idle. Tasks fail one by one, and Ray finds places for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO
+
+from nonvacuous.errors import BadInput, Unsupported
+from nonvacuous.experiments.sweep_lock import create_once
+from nonvacuous.experiments.sweep_records import ERROR, RESULT
+from nonvacuous.experiments.sweep_worker import Outcome, Task, run_cell
+from nonvacuous.files import write_atomically
+
+Files = dict[str, bytes]
+#: Tasks under way at once, for each processor of the cluster and at least.
+_AHEAD, _LEAST = 4, 64
+#: Seconds that machines may take to join a cluster that was just started.
+_JOINING = 30.0
+#: What shells report for a program stopped with the signal TERM.
+_TERMINATED = 143
+
+
+class RayEngine:
+    """A cluster that exists (``address``), or one that Ray starts on this machine."""
+
+    name = "ray"
+
+    def __init__(
+        self,
+        *,
+        address: str | None = None,
+        jobs: int | None = None,
+        threads: int = 1,
+        gpus_per_task: float = 0.0,
+    ) -> None:
+        self.ray = _ray()
+        self.jobs, self.gpus = jobs, gpus_per_task
+        self._markers: set[Path] = set()
+        _connect(self.ray, address)
+        self._remote = self.ray.remote(run_anywhere).options(
+            num_cpus=threads, num_gpus=gpus_per_task, max_retries=0
+        )
+        self._check_resources(threads, gpus_per_task)
+
+    def equip(self, task: Task, folder: Path) -> Task:
+        """Leave a mark by which workers know whether they see this very folder."""
+        marker = folder / f".session.{task.claim.session}"
+        if marker not in self._markers:
+            marker.touch()
+            self._markers.add(marker)
+        return replace(task, hide_gpus=not self.gpus)
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
+        """Compute all, in any order, a bounded number under way at once."""
+        ahead = self.jobs or max(_LEAST, _AHEAD * int(self.ray.cluster_resources().get("CPU", 1)))
+        waiting = iter(tasks)
+        running: dict[Any, Task] = {}
+        while True:
+            while len(running) < ahead and (task := next(waiting, None)) is not None:
+                running[self._remote.remote(task)] = task
+            if not running:
+                return
+            ready, _ = self.ray.wait(list(running), num_returns=1, timeout=1.0)
+            for reference in ready:
+                yield self._result(reference, running.pop(reference))
+
+    def run_alone(self, task: Task) -> Outcome:
+        """Ray's tasks are alone in their process anyway."""
+        return next(self.run([task]))
+
+    def close(self, *, kill: bool = False) -> None:
+        """Leave the cluster: Ray ends the tasks of a driver that goes."""
+        for marker in self._markers:
+            marker.unlink(missing_ok=True)
+        self.ray.shutdown()
+
+    def _result(self, reference: Any, task: Task) -> Outcome:
+        errors = self.ray.exceptions
+        try:
+            outcome, files = self.ray.get(reference)
+        except errors.RayTaskError as error:
+            raise BadInput(
+                f"a worker of the cluster cannot compute cells: {str(error).strip()[-300:]} Is the "
+                "same version of nonvacuous installed on every machine?"
+            ) from error
+        except errors.RayError:
+            return Outcome(task.cell.digest, "lost")
+        if files is not None:
+            deposit(Path(task.folder), files)
+        return outcome
+
+    def _check_resources(self, threads: int, gpus: float) -> None:
+        """Ray would wait forever for a machine that is large enough; one may be about to join."""
+        until = time.monotonic() + _JOINING
+        while True:
+            nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+            if any(n.get("CPU", 0) >= threads and n.get("GPU", 0) >= gpus for n in nodes):
+                return
+            if time.monotonic() > until:
+                break
+            time.sleep(0.5)
+        told = "; ".join(f"{n.get('CPU', 0):g} and {n.get('GPU', 0):g}" for n in nodes)
+        self.ray.shutdown()
+        raise BadInput(
+            f"no machine of the cluster has {threads} processor(s) and {gpus:g} GPU(s) for a cell; "
+            f"processors and GPUs of its machines: {told}. Start workers that have them, or ask "
+            "for less."
+        )
+
+
+def run_anywhere(task: Task) -> tuple[Outcome, Files | None]:
+    """Compute a cell where its folder is, or else in a folder of this machine and send the files.
+
+    A cell that was sent begins anew if it is killed: its checkpoints went with the machine.
+    """
+    with _being_stopped_is_no_failure():
+        return _run_anywhere(task)
+
+
+def _run_anywhere(task: Task) -> tuple[Outcome, Files | None]:
+    folder = Path(task.folder)
+    if (folder.parents[1] / f".session.{task.claim.session}").exists():
+        return run_cell(task), None
+    with tempfile.TemporaryDirectory(prefix="nonvacuous-") as place:
+        own = Path(place) / "sweep" / folder.parent.name / folder.name
+        outcome = run_cell(replace(task, folder=str(own)))
+        paths = [path for path in sorted(own.rglob("*")) if path.is_file()]
+        return outcome, {path.relative_to(own).as_posix(): path.read_bytes() for path in paths}
+
+
+class _Stopped(BaseException):
+    """The signal TERM: this worker is to end. No cell may catch it by catching its own errors."""
+
+
+@contextmanager
+def _being_stopped_is_no_failure() -> Iterator[None]:
+    """Let a cell go without a record when Ray ends its worker, as it does when a driver dies.
+
+    Ray raises SystemExit in whatever runs, which looks like a cell that calls sys.exit. Ours passes
+    through the cell, the lock is let go, and then the process ends: the cell is computed elsewhere.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may install handlers
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise _Stopped
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except (_Stopped, KeyboardInterrupt):
+        raise SystemExit(_TERMINATED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before if before is not None else signal.SIG_DFL)
+
+
+def deposit(folder: Path, files: Files) -> None:
+    """Write the files of a cell that was computed elsewhere; what says that it ended comes last."""
+    for name in sorted(files, key=lambda name: (name in (RESULT, ERROR), name)):
+        if name == RESULT:
+            create_once(folder / name, files[name], durable=True)
+        else:
+            write_atomically(folder / name, partial(_copy, files[name]))
+
+
+def _copy(content: bytes, stream: BinaryIO) -> None:
+    stream.write(content)
+
+
+def _ray() -> Any:
+    # Nothing is reported to anybody unless the user has asked for it.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Who hides GPUs from cells that were promised none: we, as the local engine does.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise Unsupported(
+            "--engine ray needs the package ray. Install it with pip install 'nonvacuous[ray]', or "
+            "leave --engine out to compute on this machine."
+        ) from error
+    return ray
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        where = (
+            "Ray cannot be started on this machine"
+            if address is None
+            else f"no Ray cluster answers at {address}"
+        )
+        raise BadInput(
+            f"{where}: {' '.join(str(error).split())[:300]} Start one with `ray start --head` and "
+            "give its address with --address. A cluster that asks for a token, as Ray's do by "
+            "default, needs RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH here."
+        ) from error

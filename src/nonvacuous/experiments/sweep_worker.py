@@ -1,0 +1,209 @@
+"""One cell from beginning to end, in whatever process the engine chose.
+
+A cell may be begun more than once (its process was killed) but ends once: result.json or error.json
+appears whole, or not at all, and nobody begins a cell that has one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from nonvacuous.experiments.sweep_cells import Cell
+from nonvacuous.experiments.sweep_functions import call
+from nonvacuous.experiments.sweep_gpus import GpuShare, take_share
+from nonvacuous.experiments.sweep_lock import Claim, Lock, create_once, machine, owner
+from nonvacuous.experiments.sweep_records import (
+    ERROR,
+    FORMAT,
+    HIDDEN_ERROR,
+    HIDDEN_LOG,
+    LOG,
+    RESULT,
+    ending,
+    to_json,
+)
+from nonvacuous.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Task:
+    """A cell as it is sent to a worker.
+
+    function     what to call; ``cell.run`` is how the user calls it
+    folder       the run folder of the cell
+    claim        in whose name its lock is taken
+    retry        compute it again if it has failed in another session
+    here         the folder that the driver was started in: relative paths begin there
+    variables    environment variables that the worker takes over where it has none of its own
+    driver       (machine, process) of the driver where it is the worker's parent
+    share        the part of this machine's GPUs that a worker may use; None: as it finds them
+    hide_gpus    the cell sees no GPU: it was promised none
+    """
+
+    cell: Cell
+    function: str
+    folder: str
+    claim: Claim
+    retry: bool = False
+    here: str = "."
+    variables: Mapping[str, str] = field(default_factory=dict)
+    driver: tuple[str, int] | None = None
+    share: GpuShare | None = None
+    hide_gpus: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a task.
+
+    ``busy``: another living process works on it; ``lost``: its own process died.
+    """
+
+    digest: str
+    state: Literal["done", "failed", "busy", "lost"]
+    message: str = ""
+
+
+def run_cell(task: Task) -> Outcome:
+    """Compute one cell unless it has ended or somebody works on it."""
+    _leave_with_the_driver(task)
+    if task.share is not None:
+        take_share(task.share, task.claim)
+    folder = Path(task.folder)
+    found = _ended(task, folder)
+    if found is not None and owner(folder) is None:
+        return found
+    lock = Lock.take(folder, task.claim)
+    if found is not None:
+        # Its process was killed with the result written and the lock still there.
+        with lock or contextlib.nullcontext():
+            return found
+    if lock is None:
+        return Outcome(task.cell.digest, "busy")
+    with lock:
+        # It may have ended between the first look and the lock.
+        return _ended(task, folder) or _compute(task, folder, lock)
+
+
+def _ended(task: Task, folder: Path) -> Outcome | None:
+    record = ending(folder)
+    if record is None:
+        return None
+    if record["state"] == "done":
+        return Outcome(task.cell.digest, "done")
+    if task.retry and record.get("session") != task.claim.session:
+        return None
+    return Outcome(task.cell.digest, "failed", str(record["error"].get("message")))
+
+
+def _compute(task: Task, folder: Path, lock: Lock) -> Outcome:
+    _clear(folder)
+    started, begun = datetime.now(UTC), time.monotonic()
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        **task.cell.to_dict(),
+        "session": task.claim.session,
+        "host": socket.gethostname(),
+        # One more than the processes that were killed while they computed it.
+        "begun": lock.number,
+        "started": started.isoformat(timespec="milliseconds"),
+    }
+    trouble: dict[str, str] | None = None
+    result: Mapping[str, Any] = {}
+    with _surroundings(task), _logged(folder):
+        try:
+            result = call(task.function, task.cell, folder.absolute())
+        except (Exception, SystemExit) as error:
+            trouble = _told(error)
+    record["seconds"] = round(time.monotonic() - begun, 6)
+    _show_log(folder)
+    if trouble is not None:
+        publish_failure(folder, record, trouble)
+        return Outcome(task.cell.digest, "failed", trouble["message"])
+    content = to_json({**record, "state": "done", "result": result})
+    create_once(folder / RESULT, content, durable=True)
+    return Outcome(task.cell.digest, "done")
+
+
+def publish_failure(folder: Path, record: Mapping[str, Any], error: Mapping[str, str]) -> None:
+    """Write error.json."""
+    content = to_json({**record, "state": "failed", "error": error})
+    write_atomically(folder / ERROR, lambda stream: stream.write(content))
+
+
+def _told(error: BaseException) -> dict[str, str]:
+    trace = traceback.format_exception(error)
+    message = str(error).strip() or type(error).__name__
+    return {
+        "type": type(error).__name__,
+        "message": " ".join(message.split()),
+        "traceback": "".join(trace),
+    }
+
+
+def _clear(folder: Path) -> None:
+    """Hide what an earlier attempt left: a run begins or goes on in a folder of its own files."""
+    for shown, hidden in ((ERROR, HIDDEN_ERROR), (LOG, HIDDEN_LOG)):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(folder / shown, folder / hidden)
+
+
+def _show_log(folder: Path) -> None:
+    """The log gets its name when the cell has ended; an empty one is none."""
+    hidden = folder / HIDDEN_LOG
+    with contextlib.suppress(FileNotFoundError):
+        if hidden.stat().st_size:
+            os.replace(hidden, folder / LOG)
+        else:
+            hidden.unlink()
+
+
+@contextlib.contextmanager
+def _logged(folder: Path) -> Iterator[None]:
+    """What the cell prints goes to a file: many of them share one terminal."""
+    with (
+        open(folder / HIDDEN_LOG, "a", encoding="utf-8", errors="replace", buffering=1) as stream,
+        contextlib.redirect_stdout(stream),
+        contextlib.redirect_stderr(stream),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _surroundings(task: Task) -> Iterator[None]:
+    """The driver's folder and variables, where the worker has none of its own."""
+    changes = {name: value for name, value in task.variables.items() if name not in os.environ}
+    if task.hide_gpus:
+        changes["CUDA_VISIBLE_DEVICES"] = ""
+    variables, before = dict(os.environ), os.getcwd()
+    os.environ.update(changes)
+    # On another machine of a cluster the folder may not exist; absolute paths work all the same.
+    with contextlib.suppress(OSError):
+        os.chdir(task.here)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.chdir(before)
+        for name in changes:
+            os.environ.pop(name, None)
+            if name in variables:
+                os.environ[name] = variables[name]
+
+
+def _leave_with_the_driver(task: Task) -> None:
+    """End a process whose driver was killed: what is queued belongs to the next driver."""
+    if task.driver is None:
+        return
+    place, process = task.driver
+    if place == machine() and process not in (os.getpid(), os.getppid()):
+        os._exit(0)

@@ -1,0 +1,229 @@
+"""The site of many runs in a real browser, opened as a file: it sorts, and it is only text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nonvacuous.experiments.runs import Run, figures_of, read_runs
+from nonvacuous.report.site import page_name, write_site
+from tests.browser.conftest import Visit
+from tests.certificates import sealed
+from tests.report import samples
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+
+Open = Callable[..., Visit]
+RISKS = (0.25, 0.031, 0.9, 0.11, 0.0042)
+
+
+@pytest.fixture
+def visit_file(browser: Browser) -> Iterator[Open]:
+    """Open a file and listen."""
+    contexts = []
+
+    def open_file(file: Path, *, width: int = 1280, **options: Any) -> Visit:
+        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+        contexts.append(context)
+        seen = Visit(context.new_page(), file)
+        seen.page.on("console", lambda message: seen.console.append(message.text))
+        seen.page.on("pageerror", lambda error: seen.console.append(str(error)))
+        seen.page.on("dialog", lambda dialog: seen.console.append(f"dialog {dialog.message}"))
+        seen.page.on("request", lambda request: seen.requests.append(request.url))
+        seen.page.goto(file.as_uri())
+        return seen
+
+    yield open_file
+    for context in contexts:
+        context.close()
+
+
+def certified(name: str, risk: float, **settings: Any) -> Run:
+    certificate = sealed(risk_upper=risk)
+    return Run(
+        name,
+        Path("runs") / name,
+        "done",
+        settings,
+        figures_of(certificate),
+        3,
+        1.5,
+        "",
+        certificate,
+    )
+
+
+def some_runs() -> list[Run]:
+    runs = [
+        certified(f"run{number}", risk, width=2**number, model=f"mlp:{2**number}")
+        for number, risk in enumerate(RISKS)
+    ]
+    return [*runs, Run("broken", Path("runs/broken"), "failed", {"width": 3}, error="no luck")]
+
+
+def column(seen: Visit, number: int) -> list[str]:
+    texts = seen.page.locator(f"table.runs tbody tr > *:nth-child({number})").all_inner_texts()
+    return [text.splitlines()[0].strip() for text in texts]
+
+
+def test_it_opens_from_a_file_and_sorts_in_silence(visit_file: Open, tmp_path: Path) -> None:
+    site = write_site(some_runs(), tmp_path, title="a sweep")
+    seen = visit_file(site.index)
+    heading = seen.page.locator("table.runs thead th", has_text="Certificate")
+    button = heading.get_by_role("button")
+    button.click()
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert column(seen, 1) == ["run4", "run1", "run3", "run0", "run2", "broken"]
+    button.click()
+    assert heading.get_attribute("aria-sort") == "descending"
+    # What has no number comes last in either direction.
+    assert column(seen, 1) == ["run2", "run0", "run3", "run1", "run4", "broken"]
+    seen.page.get_by_role("button", name="width").click()
+    assert heading.get_attribute("aria-sort") is None
+    assert column(seen, 1) == ["run0", "run1", "broken", "run2", "run3", "run4"]
+    seen.page.get_by_role("button", name="Run").click()
+    assert column(seen, 1)[0] == "broken"
+    assert seen.console == []
+    assert seen.requests == [site.index.as_uri()]
+
+
+def test_keys_reach_the_buttons(visit_file: Open, tmp_path: Path) -> None:
+    seen = visit_file(write_site(some_runs(), tmp_path, title="a sweep").index)
+    seen.page.get_by_role("button", name="Certificate").focus()
+    seen.page.keyboard.press("Enter")
+    assert column(seen, 1)[0] == "run4"
+
+
+def test_the_first_screen_says_what_is_best_and_what_that_is_worth(
+    visit_file: Open, tmp_path: Path
+) -> None:
+    page = visit_file(write_site(some_runs(), tmp_path, title="a sweep").index).page
+    assert "fewer than 42 in 10,000 new examples" in page.locator("h1").inner_text()
+    assert "run4" in page.locator("h1").inner_text()
+    for text in ("6 runs", "5 certificates", "4 non-vacuous", "1 failed", "is a search"):
+        assert page.get_by_text(text).first.is_visible()
+    assert page.get_by_text("no luck").is_visible()
+
+
+def test_each_certificate_has_its_page(visit_file: Open, tmp_path: Path) -> None:
+    site = write_site(some_runs(), tmp_path, title="a sweep")
+    assert len(site.pages) == len(RISKS)
+    seen = visit_file(site.index)
+    seen.page.get_by_role("link", name="run1").click()
+    seen.page.wait_for_load_state()
+    assert seen.page.url == (tmp_path / "certificates" / page_name("run1")).as_uri()
+    assert "fewer than 31 in 1,000" in seen.page.locator("h1").inner_text()
+    assert seen.page.get_by_text("nonvacuous verify runs/run1", exact=True).is_visible()
+    strip = seen.page.get_by_role("img", name=re.compile("Certificate ≤ 3.1"))
+    box = strip.bounding_box()
+    assert box is not None and box["width"] > 500
+    assert seen.console == []
+
+
+def test_strips_have_one_scale(visit_file: Open, tmp_path: Path) -> None:
+    """A mark at twice the error stands twice as far to the right, in every row."""
+    page = visit_file(write_site(some_runs(), tmp_path, title="a sweep").index).page
+    edges = page.evaluate(
+        """() => [...document.querySelectorAll('table.runs svg.strip')].map(s => {
+             const r = s.querySelector('.ruled').getBoundingClientRect();
+             const m = s.querySelector('.mark-certificate').getBoundingClientRect();
+             return ((m.left + m.right) / 2 - r.left) / r.width; })"""
+    )
+    assert edges == pytest.approx(RISKS, abs=0.004)
+
+
+def test_it_can_be_read_without_scripts(visit_file: Open, tmp_path: Path) -> None:
+    site = write_site(some_runs(), tmp_path, title="a sweep")
+    page = visit_file(site.index, java_script_enabled=False).page
+    assert page.get_by_role("button").count() == 0
+    assert page.locator("table.runs tbody tr").count() == 6
+    assert page.get_by_text("25.0%").first.is_visible()
+    assert page.get_by_role("link", name="run1").is_visible()
+
+
+def test_a_telephone_scrolls_the_table_and_not_the_page(visit_file: Open, tmp_path: Path) -> None:
+    page = visit_file(write_site(some_runs(), tmp_path, title="a sweep").index, width=390).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_hostile_names_are_only_text(visit_file: Open, tmp_path: Path) -> None:
+    hostile = samples.SAMPLES["hostile"]()
+    runs = [
+        Run(
+            name=f"{text}/../x",
+            folder=Path("runs") / str(number),
+            state="failed" if number % 2 else "done",
+            settings={text: text, "model": text},
+            figures=figures_of(hostile),
+            error=text if number % 2 else "",
+            certificate=None if number % 2 else hostile,
+        )
+        for number, text in enumerate(samples.HOSTILE)
+    ]
+    site = write_site(runs, tmp_path, title=samples.HOSTILE[0])
+    assert all(path.parent == tmp_path / "certificates" for path in site.pages)
+    seen = visit_file(site.index)
+    assert seen.page.locator("img, b, iframe").count() == 0
+    assert seen.page.locator("script").count() == 1
+    assert seen.page.get_by_text("<script>alert(1)</script>").first.is_visible()
+    for button in seen.page.get_by_role("button").all():
+        button.click()
+    assert seen.page.locator("table.runs tbody tr").count() == len(samples.HOSTILE)
+    assert seen.console == []
+    assert seen.requests == [site.index.as_uri()]
+    for page in site.pages:
+        other = visit_file(page)
+        assert other.console == [] and other.requests == [page.as_uri()]
+
+
+def test_an_injected_script_would_not_run(visit_file: Open, tmp_path: Path) -> None:
+    """The policy of the page allows its own script by fingerprint, and no other."""
+    site = write_site(some_runs(), tmp_path, title="a sweep")
+    text = site.index.read_text()
+    site.index.write_text(text.replace("</main>", "<script>document.title='owned'</script></main>"))
+    seen = visit_file(site.index)
+    assert seen.page.title() != "owned"
+    assert any("Content Security Policy" in line for line in seen.console)
+
+
+def test_results_of_functions_have_columns_of_their_own(visit_file: Open, tmp_path: Path) -> None:
+    for number in range(3):
+        folder = tmp_path / "s/cells" / f"c{number}"
+        folder.mkdir(parents=True)
+        record = {
+            "format": "nonvacuous-cell/1",
+            "state": "done",
+            "settings": {"x": number},
+            "seed": number,
+            "seconds": 0.5,
+            "result": {"loss": 10.0 - number, "note": "<i>fine</i>"},
+        }
+        (folder / "result.json").write_text(json.dumps(record))
+    site = write_site(read_runs(tmp_path / "s"), tmp_path / "s", title="s")
+    assert site.pages == ()
+    seen = visit_file(site.index)
+    assert "promises anything" in seen.page.locator("h1").inner_text()
+    seen.page.get_by_role("button", name="loss").click()
+    assert column(seen, 1) == ["cells/c2", "cells/c1", "cells/c0"]
+    assert seen.page.get_by_text("<i>fine</i>").first.is_visible()
+    assert seen.console == []
+
+
+@pytest.mark.slow
+def test_five_hundred_runs(visit_file: Open, tmp_path: Path) -> None:
+    runs = [certified(f"run{n:03}", 0.05 + n / 1000, width=(n * 7919) % 500) for n in range(500)]
+    site = write_site(runs, tmp_path, title="many")
+    seen = visit_file(site.index)
+    assert seen.page.locator("table.runs tbody tr").count() == 500
+    seen.page.get_by_role("button", name="width").click()
+    widths = [int(text) for text in column(seen, 8)]
+    assert widths == list(range(500))
+    assert seen.console == []
