@@ -17,23 +17,14 @@ import numpy as np
 import torch
 from provenance import write_result
 
-from nonvacuous.data import load
+from nonvacuous.data import Dataset, load
+from nonvacuous.experiments.interpolation_study import Task, labelings
 from nonvacuous.interpolation import gaussian, interpolate, one_hot
-from nonvacuous.seeds import derived_seed
 
 SEED = 0
 GAMMA = 0.02
-
-
-def labelings(labels: np.ndarray, classes: int = 10) -> dict[str, np.ndarray]:
-    """True labels, half of them redrawn, all of them redrawn."""
-    generator = np.random.default_rng(derived_seed(SEED, "random labels"))
-    drawn = generator.integers(0, classes, len(labels))
-    half = np.where(generator.random(len(labels)) < 0.5, drawn, labels)
-    return {
-        name: one_hot(chosen, classes)
-        for name, chosen in (("true", labels), ("half", half), ("random", drawn))
-    }
+#: True labels, half of them redrawn, all of them redrawn.
+NAMES = {"true": "true", "partial:0.5": "half", "random": "random"}
 
 
 def main() -> None:
@@ -44,7 +35,10 @@ def main() -> None:
     arguments = parser.parse_args()
     data = load("mnist")
     assert data.test is not None
-    points, labels = data.train.inputs[: arguments.points], data.train.labels[: arguments.points]
+    data = Dataset(data.train.subset(np.arange(arguments.points)), data.test)
+    points = data.train.inputs
+    # The labels of the same study on a GPU, so that the two can be compared.
+    drawn, _ = labelings(data, Task(labels=tuple(NAMES), seed=SEED))
     resumed = arguments.folder is not None and (arguments.folder / "factor.json").is_file()
     told = time.monotonic()
 
@@ -57,7 +51,7 @@ def main() -> None:
     wall, processor = time.perf_counter(), time.process_time()
     function = interpolate(
         points,
-        labelings(labels.numpy()),
+        {NAMES[name]: one_hot(entry, 10) for name, entry in drawn.items()},
         kernel=gaussian(GAMMA),
         folder=arguments.folder,
         progress=progress,
