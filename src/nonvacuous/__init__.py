@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nonvacuous import data as data
     from nonvacuous import errors as errors
     from nonvacuous import interpolation as interpolation
+    from nonvacuous import measures as measures
     from nonvacuous import memorization as memorization
     from nonvacuous import models as models
     from nonvacuous import randomization as randomization
@@ -62,6 +63,7 @@ _EXPORTS = {
     "interpolate": "nonvacuous.interpolation:interpolate",
     "interpolation": "nonvacuous.interpolation",
     "lifted_kl": "nonvacuous.rescaling.lifted:lifted_kl",
+    "measures": "nonvacuous.measures",
     "memorization": "nonvacuous.memorization",
     "memorize": "nonvacuous.memorization:memorize",
     "models": "nonvacuous.models",

@@ -134,6 +134,16 @@ app.command(
     help_epilogue="Example:\n\nnonvacuous randomize --data digits",
 )
 app.command(
+    "nonvacuous.cli.measures:measures",
+    name="measures",
+    help=(
+        "Show all complexity measures of a network, and put them on trial.\n\n"
+        "Trains the network unless --weights is given. --attack measures the same function in "
+        "random gauges; --against random-labels sets a network trained on random labels beside it."
+    ),
+    help_epilogue="Example:\n\nnonvacuous measures --data digits --attack --out measures",
+)
+app.command(
     "nonvacuous.cli.memorize:memorize",
     name="memorize",
     help=(

@@ -48,9 +48,7 @@ def _recipes() -> dict[str, Recipe]:
     Inception 2.7 and 2.9 points above the published test accuracies; it has 1e-4.
     """
     return {
-        "inception": Recipe(
-            MODELS["inception"], epochs=60, learning_rate=0.1, weight_decay=0.0001
-        ),
+        "inception": Recipe(MODELS["inception"], epochs=60, learning_rate=0.1, weight_decay=0.0001),
         "inception-no-bn": Recipe(MODELS["inception-no-bn"], epochs=140, rate_decay=0.98),
         "alexnet": Recipe(MODELS["alexnet"], epochs=80, measure_every=4),
         "mlp-3x512": Recipe(MODELS["mlp-3x512"], epochs=60, measure_every=5),

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 from torch import nn
 
-from nonvacuous.bounds.capacity import vc_lower
+from nonvacuous.bounds.capacity import vc_lower, vc_upper
 from nonvacuous.bounds.memorization_capacity import memorization_sizes, memorization_verdict
 from nonvacuous.data import Examples
+from nonvacuous.errors import NonvacuousError
+from nonvacuous.networks import capture, fold_batch_norm
 from nonvacuous.randomization.intervals import over_networks
 from nonvacuous.randomization.outcomes import Outcome
 from nonvacuous.randomization.rademacher import rademacher_estimate
 from nonvacuous.randomization.results import Capacity, Rademacher
 from nonvacuous.randomization.settings import StudySettings
+from nonvacuous.rescaling.structure import score_difference
 
 #: Layers that compute nothing when a network is measured, or only change the shape.
 _SILENT = (nn.Flatten, nn.Dropout, nn.Identity)
@@ -63,8 +67,7 @@ def capacity_of(module: nn.Module, examples: Examples) -> Capacity:
     ]
     widths = perceptron_widths(module)
     if widths is None:
-        note = "counted for perceptrons with ReLU only; this network is another"
-        return Capacity((*lines, ("VC dimension", "not counted", note)))
+        return Capacity((*lines, _vc_of_any(module, examples)))
     found = memorization_verdict(examples=count, inputs=inputs, widths=widths)
     reason = (found.any_distinct or found.general_position or ("",))[0]
     return Capacity(
@@ -74,12 +77,30 @@ def capacity_of(module: nn.Module, examples: Examples) -> Capacity:
             (
                 "VC dimension",
                 f"{vc_lower(inputs=inputs, widths=widths):,} to {found.vc_upper:,}",
-                f"the same for true and random labels; a bound needs far more than n = {count:,}"
-                if found.vc_upper > count
-                else f"below n = {count:,}: here it does say something",
+                _vc_told(found.vc_upper, count),
             ),
         )
     )
+
+
+def _vc_of_any(module: nn.Module, examples: Examples) -> tuple[str, str, str]:
+    """From above only, where convolutions, poolings or skips are counted on the captured graph."""
+    example = examples.inputs[:2].clone()
+    try:
+        fixed = copy.deepcopy(module).eval()
+        layers = score_difference(capture(fold_batch_norm(fixed, example), example))
+    except NonvacuousError as error:
+        return ("VC dimension", "not counted", str(error).splitlines()[0])
+    upper = vc_upper(
+        parameters=[own for own, _ in layers], comparisons=[signs for _, signs in layers]
+    )
+    return ("VC dimension", f"at most {upper:,}", _vc_told(upper, len(examples)))
+
+
+def _vc_told(upper: int, count: int) -> str:
+    if upper > count:
+        return f"the same for true and random labels; a bound needs far more than n = {count:,}"
+    return f"below n = {count:,}: here it does say something"
 
 
 def perceptron_widths(module: nn.Module) -> tuple[int, ...] | None:

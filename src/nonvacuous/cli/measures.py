@@ -1,0 +1,197 @@
+"""``nonvacuous measures``: every complexity measure of one network, and which of them to trust."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from nonvacuous.bounds import checks
+from nonvacuous.cli.exits import DONE, UsageError
+from nonvacuous.cli.flags import SWITCH, Json, WholeNumber
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.output import narration_console, write_json, write_next
+from nonvacuous.errors import BadInput
+
+#: The files that --out receives; the weights only of networks that were trained here.
+FILES = ("network.safetensors", "record.json", "measures.html", "other.safetensors")
+#: The folder in --out that holds what is done so far; gone when all is done.
+UNFINISHED = "unfinished"
+
+
+def measures(
+    *,
+    data: str,
+    model: str = "mlp:100,100",
+    weights: Path | None = None,
+    initial: Path | None = None,
+    data_dir: Path | None = None,
+    examples: WholeNumber = 2000,
+    only: str | None = None,
+    without: str | None = None,
+    attack: Annotated[bool, SWITCH] = False,
+    gauges: WholeNumber = 20,
+    spread: float = 1.0,
+    against: str | None = None,
+    against_weights: Path | None = None,
+    epochs: WholeNumber = 300,
+    learning_rate: float = 0.05,
+    seed: WholeNumber = 0,
+    out: Path | None = None,
+    resume: Annotated[bool, SWITCH] = False,
+    force: Annotated[bool, SWITCH] = False,
+    json: Json = False,
+    listed: Annotated[bool, SWITCH, Parameter(name="--formulas")] = False,
+) -> int:
+    """Show all complexity measures of a network, and put them on trial.
+
+    Parameters
+    ----------
+    data
+        digits, mnist, fashion-mnist, cifar10; a file.npz, file.parquet or folder of images; or
+        package.module:function.
+    model
+        mlp:WIDTHS, cnn:CHANNELS and so on, which is trained here unless --weights is given; or
+        package.module:function, called without arguments.
+    weights
+        Trained weights as safetensors.torch.save_file(model.state_dict(), path) writes them.
+    initial
+        The weights before training, for distances from them; known for a network trained here.
+    data_dir
+        Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
+    examples
+        At most so many training examples, the first ones: trained on (here) and measured on.
+    only
+        Names or families of measures, separated by commas; or cheap, or expensive.
+    without
+        The same: what to leave out.
+    attack
+        Measure the same function in random gauges: what moves depends on how it is written down.
+    gauges
+        How many, for --attack.
+    spread
+        Of the logarithms of the factors on hidden channels, for --attack.
+    against
+        A corruption, such as random-labels: the same network is trained on such data too, and both
+        columns are shown. A measure that means anything should call that network more complex.
+    against_weights
+        The weights of such a network, instead of training it: other.safetensors of an earlier
+        --out with the same data, seed and --against, which decide the corrupted data.
+    epochs
+        Of training here, at most: it ends at 0 errors and a loss of 0.05.
+    learning_rate
+        Of training here.
+    seed
+        Everything random follows from it.
+    out
+        Folder for network.safetensors (and other.safetensors), record.json and the page
+        measures.html.
+    resume
+        Go on in --out with a run that was stopped, with the same flags; a finished one is shown
+        again.
+    force
+        Overwrite these files in --out.
+    listed
+        Print formula and source of every measure.
+    """
+    _check_numbers(examples, gauges, spread, epochs, learning_rate)
+    _check_folder(out, resume=resume, force=force)
+    if initial is not None and weights is None:
+        raise UsageError(
+            "--initial belongs to --weights: a network trained here knows how it began.",
+            next_command=again(without=["--initial", str(initial)]),
+        )
+    if against_weights is not None and against is None:
+        raise UsageError(
+            "--against-weights belongs to --against, which names the data of that network.",
+            next_command=again("--against", "random-labels"),
+        )
+    from nonvacuous.cli.measures_request import Request
+    from nonvacuous.cli.measures_run import run
+    from nonvacuous.cli.measures_text import write_text
+
+    done = run(
+        Request(
+            data=data,
+            model=model,
+            weights=weights,
+            initial=initial,
+            data_dir=data_dir,
+            examples=examples,
+            only=_words(only),
+            without=_words(without),
+            attack=attack,
+            gauges=gauges,
+            spread=spread,
+            against=against,
+            against_weights=against_weights,
+            epochs=epochs,
+            learning_rate=learning_rate,
+            seed=seed,
+            out=out,
+            resume=resume,
+        )
+    )
+    if isinstance(done, int):
+        return done
+    record, paths = done
+    if json:
+        write_json(record)
+    else:
+        write_text(record, formulas=listed)
+    for path in paths:
+        narration_console().print(f"Written: {path}", soft_wrap=True)
+    write_next(_next(record, out))
+    return DONE
+
+
+def _words(listed: str | None) -> tuple[str, ...] | None:
+    if listed is None:
+        return None
+    return tuple(word.strip() for word in listed.split(",") if word.strip())
+
+
+def _check_folder(out: Path | None, *, resume: bool, force: bool) -> None:
+    """Nothing is overwritten unasked."""
+    if resume and force:
+        raise UsageError("--resume goes on with a run and --force overwrites it: give one of them.")
+    if out is None:
+        if resume:
+            raise UsageError("--resume needs --out: the folder of the run that was stopped.")
+        return
+    taken = [name for name in (*FILES, UNFINISHED) if (out / name).exists()]
+    if taken and not (resume or force):
+        raise UsageError(
+            f"--out: {out} holds {taken[0]} already. Add --resume to go on with that run or to see "
+            "it again, --force to overwrite it, or name another folder.",
+            next_command=again("--resume"),
+        )
+
+
+def _check_numbers(
+    examples: int, gauges: int, spread: float, epochs: int, learning_rate: float
+) -> None:
+    try:
+        checks.count("--examples", examples, minimum=2)
+        checks.count("--gauges", gauges, minimum=1)
+        checks.count("--epochs", epochs, minimum=1)
+        for flag, value in (("--spread", spread), ("--learning-rate", learning_rate)):
+            checks.positive(flag, value)
+            if not math.isfinite(value):
+                raise BadInput(f"{flag} must be finite.")
+    except BadInput as error:
+        raise UsageError(str(error)) from error
+
+
+def _next(record: dict[str, Any], out: Path | None) -> str:
+    """First the attack, then the comparison, then the page, then a bound that survives."""
+    if record["attack"] is None:
+        return again("--attack", without=["--force", "--resume"])
+    if record["against"] is None:
+        return again("--against", "random-labels", without=["--force", "--resume"])
+    if out is None:
+        return again(replacing={"--out": "measures"}, without=["--force", "--resume"])
+    return shlex.join(["nonvacuous", "certify", "--data", record["data_source"]])

@@ -1,0 +1,102 @@
+"""What ``nonvacuous measures`` was asked for, and what of it is done already."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nonvacuous.cli.exits import CommandError
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.measures import FILES, UNFINISHED
+from nonvacuous.errors import BadInput
+from nonvacuous.measures.registry import chosen
+
+#: Where things lie decides nothing.
+_NOT_ASKED = frozenset({"data_dir", "out", "resume"})
+
+
+@dataclass(frozen=True)
+class Request:
+    """The flags of the command."""
+
+    data: str
+    model: str
+    weights: Path | None
+    initial: Path | None
+    data_dir: Path | None
+    examples: int
+    only: tuple[str, ...] | None
+    without: tuple[str, ...] | None
+    attack: bool
+    gauges: int
+    spread: float
+    against: str | None
+    epochs: int
+    learning_rate: float
+    seed: int
+    out: Path | None
+    resume: bool = False
+    against_weights: Path | None = None
+
+    @property
+    def unfinished(self) -> Path | None:
+        """Where what is done so far is kept."""
+        return None if self.out is None else self.out / UNFINISHED
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What decides the result."""
+        plain = asdict(self)
+        for name in ("weights", "initial", "against_weights"):
+            plain[name] = None if plain[name] is None else str(plain[name])
+        for name in ("only", "without"):
+            plain[name] = None if plain[name] is None else list(plain[name])
+        return {name: value for name, value in plain.items() if name not in _NOT_ASKED}
+
+
+def finished(request: Request) -> dict[str, Any] | None:
+    """The record of a run that is done already; refused where other things were asked.
+
+    None where a run is still unfinished, also one that is to overwrite an older record.
+    """
+    assert request.out is not None and request.unfinished is not None
+    path = request.out / FILES[1]
+    if not path.is_file() or request.unfinished.exists():
+        return None
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        before = record["asked"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CommandError(
+            f"--resume: {path} is not a record of this command ({error}).",
+            next_command=again("--force", without=["--resume"]),
+        ) from error
+    other = sorted(name for name, value in request.asked.items() if before.get(name) != value)
+    if other:
+        raise CommandError(
+            f"--resume: the run in {request.out} was made with other settings "
+            f"({', '.join(other)}).",
+            next_command=again("--force", without=["--resume"]),
+        )
+    return record
+
+
+def check_names(request: Request) -> None:
+    for flag, words, remedy in (
+        ("--only", request.only, "paths,norms"),
+        ("--without", request.without, "expensive"),
+    ):
+        try:
+            chosen(words)
+        except BadInput as error:
+            raise CommandError(
+                f"{flag}: {error}", next_command=again(replacing={flag: remedy})
+            ) from error
+    try:
+        chosen(request.only, request.without)
+    except BadInput as error:
+        raise CommandError(
+            f"{error}.", next_command=again(without=["--without", ",".join(request.without or ())])
+        ) from error

@@ -1,0 +1,54 @@
+"""Complexity measures on trial: one registry, a panel of all, and the gauges that expose some."""
+
+# ruff: noqa: I001  (the first imports stand in the order of the table: they register themselves)
+
+from __future__ import annotations
+
+from nonvacuous.measures import (  # noqa: F401
+    capacity,
+    norms,
+    distances,
+    margins,
+    normalized,
+    paths,
+    fisher_rao,
+    sharpness,
+    flatness,
+    gradients,
+    description_length,
+    sparsity,
+    ranks,
+    certificates,
+)
+from nonvacuous.measures.attack import Attack, Spread, attack
+from nonvacuous.measures.claims import claim_findings
+from nonvacuous.measures.gauges import moved
+from nonvacuous.measures.panel import Entry, Panel, panel
+from nonvacuous.measures.registry import (
+    INVARIANCES,
+    MEASURES,
+    Measure,
+    register_measure,
+    unregister_measure,
+)
+from nonvacuous.measures.subject import Subject
+from nonvacuous.measures.values import Undefined, Value
+
+__all__ = [
+    "INVARIANCES",
+    "MEASURES",
+    "Attack",
+    "Entry",
+    "Measure",
+    "Panel",
+    "Spread",
+    "Subject",
+    "Undefined",
+    "Value",
+    "attack",
+    "claim_findings",
+    "moved",
+    "panel",
+    "register_measure",
+    "unregister_measure",
+]

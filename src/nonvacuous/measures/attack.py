@@ -1,0 +1,161 @@
+"""The rescaling attack: the same function in many gauges, and which measures notice."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from nonvacuous.errors import BadInput, Unsupported
+from nonvacuous.measures.attack_store import GaugeStore
+from nonvacuous.measures.gauges import moved
+from nonvacuous.measures.panel import measured
+from nonvacuous.measures.registry import Measure, chosen
+from nonvacuous.measures.subject import Subject
+from nonvacuous.measures.values import Result, Value, relative_difference
+from nonvacuous.training.progress import Progress
+
+Verdict = Literal["gauge-free", "did not move", "moves", "undefined"]
+#: A value that changes by less, relative to itself, has not moved: rounding in float64.
+STILL = 1e-7
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What one measure did in all gauges.
+
+    given     its value in the gauge that the network came in
+    low       the smallest and
+    high      the largest value in any gauge, the given one included; None where undefined
+    decades   log10(high / low); None where the sign changes or a value is zero or undefined
+    missing   in how many gauges it was undefined, although defined in others
+    verdict   "gauge-free": it claims so, and is; "did not move": no claim, but the same here (a
+              bound of 1 stays 1); "moves"; "undefined"
+    """
+
+    measure: Measure
+    given: Result
+    low: Value | None
+    high: Value | None
+    decades: float | None
+    missing: int
+    verdict: Verdict
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.measure.name,
+            "family": self.measure.family,
+            "claims": self.measure.gauge_free,
+            "given": self.given.to_dict(),
+            "low": None if self.low is None else self.low.to_dict(),
+            "high": None if self.high is None else self.high.to_dict(),
+            "decades": self.decades,
+            "missing": self.missing,
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True)
+class Attack:
+    """The spread of every measure over random gauges of the same function."""
+
+    spreads: tuple[Spread, ...]
+    gauges: int
+    spread: float
+    free_scales: int
+    seed: int
+
+    def __getitem__(self, name: str) -> Spread:
+        return next(entry for entry in self.spreads if entry.measure.name == name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "gauges": self.gauges,
+            "spread": self.spread,
+            "free_scales": self.free_scales,
+            "seed": self.seed,
+            "measures": [entry.to_dict() for entry in self.spreads],
+        }
+
+
+def attack(
+    model: nn.Module,
+    examples: object,
+    *,
+    initial: nn.Module | Mapping[str, Tensor] | None = None,
+    gauges: int = 20,
+    spread: float = 1.0,
+    seed: int = 0,
+    only: Iterable[str] | None = None,
+    without: Iterable[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Attack:
+    """Measure the same function in ``gauges`` random gauges.
+
+    spread       the standard deviation of the logarithms of the factors on hidden channels
+    checkpoint   a file to which every finished gauge is written, and from which a stopped attack
+                 goes on; also with more gauges than before
+
+    The other arguments are those of :func:`nonvacuous.measures.panel`.
+    """
+    if gauges < 1 or not (math.isfinite(spread) and spread > 0):
+        raise BadInput(f"an attack needs gauges >= 1 and spread > 0, got {gauges} and {spread!r}")
+    measures = chosen(only, without)
+    subject = Subject.of(model, examples, initial=initial, seed=seed)
+    path = None if checkpoint is None else Path(checkpoint)
+    store = GaugeStore(path, subject, measures, spread=spread)
+    found: dict[str, list[Result]] = {measure.name: [] for measure in measures}
+    for number in range(gauges + 1):
+        place = subject if number == 0 else moved(subject, "rescaling", draw=number, spread=spread)
+        if isinstance(place, str):
+            raise Unsupported(f"there is nothing to attack: {place}")
+        if progress is not None:
+            progress("gauges", number, gauges + 1, f"gauge {number} of {gauges}")
+        results = store.get(number)
+        if results is None:
+            results = measured(place, measures).results
+            store.add(results)
+        for name, result in results.items():
+            found[name].append(result)
+    if progress is not None:
+        progress("gauges", gauges + 1, gauges + 1, "")
+    return Attack(
+        spreads=tuple(spread_of(measure, found[measure.name]) for measure in measures),
+        gauges=gauges,
+        spread=spread,
+        free_scales=subject.groups.size,
+        seed=seed,
+    )
+
+
+def spread_of(measure: Measure, results: list[Result]) -> Spread:
+    """What became of one measure; the first result is that in the given gauge."""
+    values = [result for result in results if isinstance(result, Value)]
+    if not values:
+        return Spread(measure, results[0], None, None, None, 0, "undefined")
+    ordered = sorted(values, key=_order)
+    low, high = ordered[0], ordered[-1]
+    still = len(values) == len(results) and relative_difference(low, high) <= STILL
+    decades = None
+    if low.decades is not None and high.decades is not None and math.isfinite(low.decades):
+        decades = high.decades - low.decades
+    elif still:
+        decades = 0.0
+    verdict: Verdict = "moves"
+    if still:
+        verdict = "gauge-free" if measure.gauge_free else "did not move"
+    missing = len(results) - len(values)
+    return Spread(measure, results[0], low, high, decades, missing, verdict)
+
+
+def _order(value: Value) -> tuple[float, float]:
+    """Values beyond the range of floats are told apart by their logarithms."""
+    return value.number, value.log if value.log is not None else -math.inf

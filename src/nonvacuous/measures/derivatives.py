@@ -1,0 +1,184 @@
+"""Derivatives of the training loss that several measures share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+from torch import Tensor
+from torch.func import grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy
+
+from nonvacuous.errors import NotYetSupported
+from nonvacuous.measures.subject import Subject
+
+_CHUNK = 256
+#: Examples for derivatives that are taken class by class.
+FEW = 128
+#: Derivatives by weights that are held at once.
+_NUMBERS = 4_000_000
+
+
+Returned = TypeVar("Returned")
+Arguments = ParamSpec("Arguments")
+
+
+def _by_torch(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+    """Say so where PyTorch has no derivative of one of the network's operators.
+
+    Attention is computed step by step: its fast versions have no second derivatives.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+        try:
+            with sdpa_kernel(SDPBackend.MATH):
+                return function(*args, **kwargs)
+        except (NotImplementedError, RuntimeError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise NotYetSupported(
+                f"PyTorch cannot take this derivative of the network: {first}"
+            ) from error
+
+    return wrapped
+
+
+def batches(subject: Subject, *, size: int = _CHUNK) -> Iterator[tuple[Tensor, Tensor]]:
+    """The examples, a few at a time."""
+    inputs, labels = subject.examples
+    yield from zip(inputs.split(size), labels.split(size), strict=True)
+
+
+@_by_torch
+def slopes_along_weights(subject: Subject) -> Tensor:
+    """For every example d/dε of its cross-entropy when all weights are multiplied by 1 + ε.
+
+    Rescaling multiplies a weight and divides its derivative by the same factor: nothing changes.
+    The derivative of Σ v_i loss_i by ε is linear in v, and its derivative by v is all slopes.
+    """
+    parts = []
+    for inputs, labels in batches(subject):
+        step = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        marks = torch.ones(len(labels), dtype=torch.float64, requires_grad=True)
+        with torch.enable_grad():
+            moved = {name: weight * (1 + step) for name, weight in subject.weights.items()}
+            losses = cross_entropy(subject.outputs(inputs, moved), labels, reduction="none")
+            (slope,) = torch.autograd.grad((marks * losses).sum(), step, create_graph=True)
+            parts.append(torch.autograd.grad(slope, marks)[0])
+    return torch.cat(parts)
+
+
+@_by_torch
+def bend_along_weights(subject: Subject) -> float:
+    """d²/dε² of the mean cross-entropy when all weights are multiplied by 1 + ε: wᵀHw."""
+    total = 0.0
+    for inputs, labels in batches(subject):
+        step = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        with torch.enable_grad():
+            moved = {name: weight * (1 + step) for name, weight in subject.weights.items()}
+            loss = cross_entropy(subject.outputs(inputs, moved), labels, reduction="sum")
+            (slope,) = torch.autograd.grad(loss, step, create_graph=True)
+            (bend,) = torch.autograd.grad(slope, step)
+        total += float(bend)
+    return total / len(subject.examples[1])
+
+
+@_by_torch
+def weight_gradient(subject: Subject) -> dict[str, Tensor]:
+    """The derivative of the mean cross-entropy by every weight."""
+    total = {name: torch.zeros_like(weight) for name, weight in subject.weights.items()}
+    for inputs, labels in batches(subject):
+
+        def loss(w: dict[str, Tensor], x: Tensor = inputs, y: Tensor = labels) -> Tensor:
+            return cross_entropy(subject.outputs(x, w), y, reduction="sum")
+
+        for name, slope in grad(loss)(dict(subject.weights)).items():
+            total[name] += slope.detach()
+    return {name: slope / len(subject.examples[1]) for name, slope in total.items()}
+
+
+@_by_torch
+def gauss_newton_trace(subject: Subject) -> float:
+    """Mean over the first examples of Σ_k p_k ‖∇ ln p_k‖² by the weights.
+
+    For a network in which no path passes a weight twice and all functions are piecewise linear,
+    this is the trace of the Hessian of the cross-entropy, whatever the labels.
+    """
+    weights = dict(subject.weights)
+    inputs = subject.examples[0][:FEW]
+    classes = subject.scores.shape[1]
+
+    def log_probability(w: dict[str, Tensor], x: Tensor, marked: Tensor) -> Tensor:
+        return (subject.outputs(x[None], w)[0].log_softmax(0) * marked).sum()
+
+    by_classes = vmap(grad(log_probability), in_dims=(None, None, 0))
+    by_examples = vmap(by_classes, in_dims=(None, 0, None))
+    count = sum(weight.numel() for weight in weights.values())
+    size = max(1, _NUMBERS // (classes * count))
+    total = 0.0
+    for part in inputs.split(size):
+        with torch.no_grad():
+            probabilities = subject.outputs(part).softmax(1)
+        slopes = by_examples(weights, part, torch.eye(classes, dtype=torch.float64))
+        squares = torch.stack([slope.flatten(2).square().sum(2) for slope in slopes.values()])
+        total += float((probabilities * squares.sum(0)).sum().detach())
+    return total / len(inputs)
+
+
+@_by_torch
+def largest_curvature(subject: Subject) -> float:
+    """The largest eigenvalue of the Hessian of the mean cross-entropy on the first examples.
+
+    By Lanczos iteration from products of the Hessian with vectors. It starts at the gradient plus
+    the weights, which change order together with the channels, so that their order does not matter.
+    """
+    inputs, labels = (part[:FEW] for part in subject.examples)
+    names, sizes = list(subject.weights), [w.numel() for w in subject.weights.values()]
+    leaves = [subject.weights[name].clone().requires_grad_(True) for name in names]
+    with torch.enable_grad():
+        scores = subject.outputs(inputs, dict(zip(names, leaves, strict=True)))
+        slopes = torch.autograd.grad(cross_entropy(scores, labels), leaves, create_graph=True)
+        slope = torch.cat([part.flatten() for part in slopes])
+
+    def product(vector: np.ndarray) -> np.ndarray:
+        parts = torch.autograd.grad(
+            slope,
+            leaves,
+            torch.from_numpy(vector).reshape(-1),
+            retain_graph=True,
+            materialize_grads=True,
+        )
+        return torch.cat([part.flatten() for part in parts]).numpy()
+
+    start = torch.cat([leaf.detach().flatten() for leaf in leaves]) + slope.detach()
+    total = sum(sizes)
+    hessian = LinearOperator((total, total), matvec=product, dtype=np.float64)
+    try:
+        found = eigsh(hessian, k=1, which="LA", v0=start.numpy(), return_eigenvectors=False)
+    except ArpackError as error:
+        raise NotYetSupported(f"the largest eigenvalue was not found: {error}") from error
+    return float(found[0])
+
+
+@_by_torch
+def input_gradients(subject: Subject, *, of_margin: bool) -> Tensor:
+    """For every example the length of the derivative of its loss, or margin, by the input."""
+    parts = []
+    for inputs, labels in batches(subject):
+        here = inputs.detach().clone().requires_grad_(True)
+        with torch.enable_grad():
+            scores = subject.outputs(here)
+            if of_margin:
+                right = scores.gather(1, labels[:, None]).squeeze(1)
+                others = scores.scatter(1, labels[:, None], -torch.inf)
+                value = (right - others.amax(1)).sum()
+            else:
+                value = cross_entropy(scores, labels, reduction="sum")
+            (slope,) = torch.autograd.grad(value, here)
+        parts.append(slope.flatten(1).square().sum(1).sqrt())
+    return torch.cat(parts)

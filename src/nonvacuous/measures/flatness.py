@@ -1,0 +1,133 @@
+"""Flatness: how much noise the weights bear before one example in ten more is wrong."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from nonvacuous.measures.balancing import balanced
+from nonvacuous.measures.registry import register_measure
+from nonvacuous.measures.subject import Subject, Weights
+from nonvacuous.measures.values import Undefined
+from nonvacuous.risk.losses import class_margins
+from nonvacuous.seeds import derived_seed
+
+#: The training error may grow by so much.
+TOLERATED = 0.1
+_DRAWS = 5
+#: Noise scales 2^(j/8): with a grid, rounding errors cannot change the value.
+_LOWEST, _HIGHEST, _FINENESS = -160, 80, 8
+#: Below this a weight counts as this large, in the noise that follows the weights.
+_FLOOR = 1e-3
+_JIANG = "Jiang et al. (2020), after Keskar et al. (2017) and Neyshabur et al. (2017)"
+
+#: The standard deviation of the noise of a weight, in units of the noise scale.
+Shape = Callable[[Tensor], Tensor]
+
+
+def errors(subject: Subject, weights: Weights) -> int:
+    """Training errors with these weights; a tie is an error."""
+    scores = subject.all_outputs(weights)
+    return int((~(class_margins(scores, subject.examples[1]) > 0)).sum())
+
+
+def noise_scale(subject: Subject, weights: Weights, shape: Shape) -> float | Undefined:
+    """The largest scale of the grid at which the mean training error grows by at most 10 points.
+
+    The same noise is used at all scales, so that more of it is mostly worse, and bisection finds
+    the end.
+    """
+    total = len(subject.examples[1])
+    allowed = errors(subject, weights) + TOLERATED * total
+    directions = [_direction(subject, weights, shape, draw) for draw in range(_DRAWS)]
+
+    def bears(step: int) -> bool:
+        scale, wrong = 2.0 ** (step / _FINENESS), 0
+        for way in directions:
+            wrong += errors(subject, {n: w + scale * way[n] for n, w in weights.items()})
+            if wrong > _DRAWS * allowed:
+                return False  # the other draws cannot take errors back
+        return True
+
+    low, high = _LOWEST, _HIGHEST
+    if not bears(low):
+        return Undefined("the slightest noise on the weights adds errors on one example in ten")
+    if bears(high):
+        return Undefined("no noise makes the network worse: it knows no more than guessing")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if bears(middle) else (low, middle)
+    return float(2.0 ** (low / _FINENESS))
+
+
+def _direction(subject: Subject, weights: Weights, shape: Shape, draw: int) -> dict[str, Tensor]:
+    source = torch.Generator().manual_seed(derived_seed(subject.seed, "flatness", draw))
+    return {
+        name: shape(weight) * torch.randn(weight.shape, generator=source, dtype=torch.float64)
+        for name, weight in weights.items()
+    }
+
+
+def isotropic_scale(subject: Subject, *, in_balance: bool) -> float | Undefined:
+    """The scale of equal noise on all weights, in the given gauge or in that of smallest norm."""
+    key = f"_noise_{in_balance}"
+    if key not in subject.__dict__:
+        weights = balanced(subject) if in_balance else subject.weights
+        subject.__dict__[key] = noise_scale(subject, weights, torch.ones_like)
+    found: float | Undefined = subject.__dict__[key]
+    return found
+
+
+def _inverse_square(scale: float | Undefined) -> float | Undefined:
+    return scale if isinstance(scale, Undefined) else scale**-2
+
+
+#: What they have in common: no claim of permutation, since noise is drawn weight by weight.
+_register = functools.partial(
+    register_measure, family="flatness", needs=["examples"], cost="expensive"
+)
+
+
+@_register(
+    "flatness-isotropic",
+    formula="1/σ², σ the largest noise N(0, σ²) on every weight that adds at most 10 points of "
+    "training error",
+    source=_JIANG,
+)
+def isotropic(subject: Subject) -> float | Undefined:
+    return _inverse_square(isotropic_scale(subject, in_balance=False))
+
+
+@_register(
+    "flatness-magnitude",
+    formula="1/σ², noise N(0, σ² (w² + 0.001²))",
+    source="after Jiang et al. (2020), whose floor does not shrink with σ",
+)
+def magnitude(subject: Subject) -> float | Undefined:
+    return _inverse_square(
+        noise_scale(subject, subject.weights, lambda w: (w.square() + _FLOOR**2).sqrt())
+    )
+
+
+@_register(
+    "flatness-relative",
+    formula="1/σ², noise N(0, σ² w²): every weight times 1 + σ times a random number",
+    source="flatness-magnitude without its floor, which alone depends on the gauge",
+    invariant=["rescaling", "output scale"],
+)
+def relative(subject: Subject) -> float | Undefined:
+    return _inverse_square(noise_scale(subject, subject.weights, torch.abs))
+
+
+@_register(
+    "flatness-balanced",
+    formula="1/σ², noise N(0, σ²) on the weights of the same function in the gauge of smallest "
+    "norm",
+    source="flatness-isotropic where the norm is smallest over rescaling",
+    invariant=["rescaling"],
+)
+def in_balance(subject: Subject) -> float | Undefined:
+    return _inverse_square(isotropic_scale(subject, in_balance=True))

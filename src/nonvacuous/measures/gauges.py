@@ -1,0 +1,109 @@
+"""The same network written down differently: random rescalings, orders and output scales.
+
+What is claimed of a measure is tried on these, and the attack shows what moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nonvacuous.errors import Unsupported
+from nonvacuous.measures.registry import Invariance
+from nonvacuous.measures.subject import Subject
+from nonvacuous.networks.scale_groups import Group
+from nonvacuous.rescaling.output_layer import output_layer
+from nonvacuous.seeds import derived_seed
+
+#: Relative change of the scores above which an exchange of channels is no symmetry.
+_SAME = 1e-9
+
+
+def moved(subject: Subject, kind: Invariance, *, draw: int, spread: float = 1.0) -> Subject | str:
+    """The subject under the random change number ``draw``, or why it has none of this kind.
+
+    spread   of the logarithms of the factors: the standard deviation of a Gaussian
+    """
+    generator = np.random.default_rng(derived_seed(subject.seed, "gauge", kind, draw))
+    if kind == "rescaling":
+        return _rescaled(subject, generator, spread)
+    if kind == "permutation":
+        return _permuted(subject, generator)
+    return _louder(subject, generator, spread)
+
+
+def _rescaled(subject: Subject, generator: np.random.Generator, spread: float) -> Subject | str:
+    groups = subject.groups
+    if groups.size == 0:
+        reasons = "; ".join(f"{entry.what}: {entry.reason}" for entry in groups.pinned)
+        return f"no channel of the network can be rescaled ({reasons})"
+    factors = groups.factors(generator.normal(scale=spread, size=groups.size))
+    return subject.moved(
+        {name: w * torch.from_numpy(factors[name]) for name, w in subject.weights.items()}
+    )
+
+
+def _louder(subject: Subject, generator: np.random.Generator, spread: float) -> Subject | str:
+    try:
+        output = output_layer(subject.graph)
+    except Unsupported as error:
+        return str(error)
+    factor = float(np.exp(generator.normal(scale=spread)))
+    weights = dict(subject.weights)
+    return subject.moved(weights | {name: weights[name] * factor for name in output.tensors})
+
+
+def _permuted(subject: Subject, generator: np.random.Generator) -> Subject | str:
+    """Channels exchange places with those of the same layer, in all weights that touch them."""
+    orders: dict[int, np.ndarray] = {}
+    reference = _probe(subject, subject.weights)
+    for number, group in enumerate(subject.groups.groups):
+        order = generator.permutation(group.size)
+        trial = _exchanged(subject, subject.weights, group, order)
+        # Not every group of scales may change its order (a depthwise convolution ties two): only
+        # what leaves the function alone is a symmetry.
+        if trial is not None and _agree(reference, _probe(subject, trial)):
+            orders[number] = order
+    if not orders:
+        return "no channels of the network can change places"
+    weights: Mapping[str, Tensor] = subject.weights
+    initial = subject.initial
+    for number, order in orders.items():
+        group = subject.groups.groups[number]
+        weights = _exchanged(subject, weights, group, order) or weights
+        if initial is not None:
+            initial = _exchanged(subject, initial, group, order) or initial
+    return subject.moved(weights, initial=initial)
+
+
+def _exchanged(
+    subject: Subject, weights: Mapping[str, Tensor], group: Group, order: np.ndarray
+) -> dict[str, Tensor] | None:
+    """The weights with channel k of the group where order[k] was; None where sizes differ."""
+    result = dict(weights)
+    for name, entries in subject.groups.exponents.items():
+        for entry in entries:
+            if not ((entry.index >= group.start) & (entry.index < group.start + group.size)).any():
+                continue
+            if len(entry.axes) != 1:
+                return None
+            places = [np.flatnonzero(entry.index == group.start + k) for k in range(group.size)]
+            if len({len(place) for place in places}) != 1:
+                return None
+            source = np.arange(len(entry.index))
+            for k, target in enumerate(order):
+                source[places[k]] = places[target]
+            result[name] = result[name].index_select(entry.axes[0], torch.from_numpy(source))
+    return result
+
+
+def _probe(subject: Subject, weights: Mapping[str, Tensor]) -> Tensor:
+    with torch.no_grad():
+        return subject.outputs(subject.example, weights)
+
+
+def _agree(one: Tensor, other: Tensor) -> bool:
+    return float((one - other).abs().max()) <= _SAME * (float(one.abs().max()) or 1.0)

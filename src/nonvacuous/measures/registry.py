@@ -1,0 +1,175 @@
+"""Measures by name: what each one is, what it needs, and what it claims not to depend on."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from nonvacuous.errors import BadInput, NonvacuousError, Unsupported
+from nonvacuous.measures.values import Result, Undefined, Value
+
+if TYPE_CHECKING:
+    from nonvacuous.measures.subject import Subject
+
+Invariance = Literal["rescaling", "permutation", "output scale"]
+Need = Literal["examples", "initial"]
+Higher = Literal["worse", "better"]
+Cost = Literal["cheap", "expensive"]
+Function = Callable[["Subject"], "float | Result"]
+
+INVARIANCES: tuple[Invariance, ...] = get_args(Invariance)
+_MISSING = {
+    "examples": "it needs labeled examples, and none were given",
+    "initial": "it needs the initial weights, and none were given",
+}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One complexity measure.
+
+    name        how it is asked for, in words with hyphens
+    family      under which heading it is listed
+    formula     what is computed, in one line
+    source      where it comes from
+    needs       "examples" (inputs with labels), "initial" (the weights before training)
+    invariant   what it claims not to depend on. "rescaling": hidden channels times positive
+                factors, the same function. "permutation": another order of hidden channels, in the
+                trained and the initial weights alike. "output scale": all class scores times one
+                positive factor, the same predictions. The conformance suite tests every claim.
+    higher      whether a higher value is meant to go with worse or with better generalization
+    cost        "cheap": a few passes over the examples; "expensive": tens or hundreds of them
+    function    of a :class:`~nonvacuous.measures.subject.Subject`; returns a number, a Value (by
+                its logarithm where it may be huge) or Undefined with the reason
+    """
+
+    name: str
+    family: str
+    formula: str
+    source: str
+    needs: frozenset[Need]
+    invariant: frozenset[Invariance]
+    higher: Higher
+    cost: Cost
+    function: Function
+
+    @property
+    def gauge_free(self) -> bool:
+        """Whether it claims to be the same in every gauge of the same function."""
+        return "rescaling" in self.invariant
+
+    def __call__(self, subject: Subject) -> Result:
+        """The value for one network, or why there is none."""
+        for need in sorted(self.needs):
+            if not subject.has(need):
+                return Undefined(_MISSING[need])
+        try:
+            found = self.function(subject)
+            return found if isinstance(found, Value | Undefined) else Value.of(float(found))
+        except Unsupported as error:
+            return Undefined(str(error))
+        except ValueError as error:
+            if isinstance(error, NonvacuousError):
+                raise
+            return Undefined(f"its value is not a finite number here ({error})")
+
+
+MEASURES: dict[str, Measure] = {}
+"""Every measure by name, in the order of the table; filled by :func:`register_measure`."""
+
+
+def register_measure(
+    name: str,
+    *,
+    family: str,
+    formula: str,
+    source: str,
+    needs: Iterable[Need] = (),
+    invariant: Iterable[Invariance] = (),
+    higher: Higher = "worse",
+    cost: Cost = "cheap",
+    replace: bool = False,
+) -> Callable[[Function], Function]:
+    """Add a measure of your own, as a decorator; see :class:`Measure` for the arguments.
+
+    replace   allow a measure that is there already to be replaced
+
+    Then try its claims: :func:`nonvacuous.measures.claim_findings` lists those that are false.
+    """
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+        raise BadInput(
+            f"register_measure: {name!r} cannot be a name; use small letters, digits and hyphens, "
+            "as in path-norm-1"
+        )
+    if name in MEASURES and not replace:
+        raise BadInput(
+            f"register_measure: there is a measure {name!r} already; choose another name, or pass "
+            "replace=True"
+        )
+    wanted, claimed = frozenset(needs), frozenset(invariant)
+    for what, given, known in (
+        ("needs", wanted, frozenset(_MISSING)),
+        ("invariant", claimed, frozenset(INVARIANCES)),
+    ):
+        if given - known:
+            raise BadInput(
+                f"register_measure: {name}: {what} has {sorted(given - known)[0]!r}; it may have "
+                f"{', '.join(map(repr, sorted(known)))}"
+            )
+
+    def register(function: Function) -> Function:
+        MEASURES[name] = Measure(
+            name, family, formula, source, wanted, claimed, higher, cost, function
+        )  # fmt: skip
+        return function
+
+    return register
+
+
+def unregister_measure(name: str) -> None:
+    """Take a measure out of the registry, as a test does that put it there."""
+    MEASURES.pop(name, None)
+
+
+def chosen(
+    only: Iterable[str] | None = None, without: Iterable[str] | None = None
+) -> tuple[Measure, ...]:
+    """The measures asked for, in the order of the registry; all where nothing is said.
+
+    only      names or families of measures, or "cheap" or "expensive"
+    without   the same: what to leave out of these
+    """
+    wanted, unwanted = _words("only", only), _words("without", without)
+    found = tuple(
+        measure
+        for measure in MEASURES.values()
+        if (only is None or wanted & _known_as(measure)) and not unwanted & _known_as(measure)
+    )
+    if not found:
+        raise BadInput("only and without leave no measure; ask for some, or leave out fewer")
+    return found
+
+
+def _known_as(measure: Measure) -> frozenset[str]:
+    """The words by which a measure can be asked for."""
+    return frozenset({measure.name, measure.family, measure.cost})
+
+
+def _words(argument: str, given: Iterable[str] | None) -> frozenset[str]:
+    """The words, each of them known; a misspelled one is told what it may have meant."""
+    if isinstance(given, str):
+        raise BadInput(f"{argument} must be a list of names, such as [{given!r}], not one word")
+    words = frozenset(given or ())
+    known = frozenset[str]().union(*map(_known_as, MEASURES.values()))
+    for word in sorted(words - known):
+        close = difflib.get_close_matches(word, sorted(known), n=1)
+        families = sorted({measure.family for measure in MEASURES.values()})
+        raise BadInput(
+            f"there is no measure or family {word!r}"
+            + (f"; did you mean {close[0]!r}?" if close else "")
+            + f" Families: {', '.join(families)}; or cheap, expensive"
+        )
+    return words

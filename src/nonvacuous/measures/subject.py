@@ -1,0 +1,241 @@
+"""What a measure is given: a captured network in float64, its data and its beginning."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.dropout import _DropoutNd
+
+from nonvacuous.data.examples import Examples
+from nonvacuous.errors import BadInput, Unsupported
+from nonvacuous.measures.layers import Layer, layers_of
+from nonvacuous.networks import LayerGraph, ScaleGroups, capture, fold_batch_norm, scale_groups
+from nonvacuous.risk.losses import class_margins
+
+Weights = Mapping[str, Tensor]
+#: Examples in one forward pass: few enough for the activations of a convolutional network.
+_CHUNK = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One network under measurement. Everything is float64; nothing here is written to.
+
+    module    in evaluation mode, batch normalization folded into the layers
+    graph     what it computes
+    groups    its free scales
+    weights   every parameter by name
+    example   a few inputs, by which the network was written down
+    inputs    the examples, and their labels; None where none were given
+    initial   the weights before training; None where they are not known
+    seed      for measures that draw noise: the same seed, the same value
+    """
+
+    module: nn.Module
+    graph: LayerGraph
+    groups: ScaleGroups
+    weights: Weights
+    example: Tensor
+    inputs: Tensor | None
+    labels: Tensor | None
+    initial: Weights | None
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        model: nn.Module,
+        examples: object,
+        *,
+        initial: nn.Module | Weights | None = None,
+        seed: int = 0,
+        like: Subject | None = None,
+    ) -> Subject:
+        """Capture a network for measurement; neither it nor the data are changed.
+
+        examples   what :meth:`nonvacuous.data.Examples.of` accepts; or inputs alone, as a tensor,
+                   which leaves the measures that need labels undefined
+        initial    the network before training, or its weights by name
+        like       a subject of the same architecture, whose capture is used again: what tells one
+                   network of a study from the next is its weights. Layers are compared by name,
+                   kind and size; what a module computes beyond its layers must be the same
+        """
+        if isinstance(examples, Tensor):
+            inputs, labels = examples, None
+        else:
+            data = Examples.of(examples)
+            inputs, labels = data.inputs.cpu(), data.labels.cpu()
+        if len(inputs) < 2:
+            raise BadInput(f"measures need at least two inputs, got {len(inputs)}")
+        inputs = inputs.detach().cpu()
+        inputs = inputs.double() if inputs.is_floating_point() else inputs
+        module = _prepared(model, inputs[:2])
+        graph, groups = _captured(module, inputs[:2], like)
+        start = _initial_weights(initial, module, inputs[:2])
+        given = None if labels is None else inputs
+        found = cls(
+            module=module,
+            graph=graph,
+            groups=groups,
+            weights=_weights(module),
+            example=inputs[:8],
+            inputs=given,
+            labels=labels,
+            initial=start,
+            seed=seed,
+        )
+        if given is not None:
+            found._check_scores()
+        return found
+
+    def has(self, need: str) -> bool:
+        """Whether what a measure needs is there."""
+        return (self.initial if need == "initial" else self.inputs) is not None
+
+    def moved(self, weights: Weights, *, initial: Weights | None = None) -> Subject:
+        """The same network with other weights; the initial ones stay unless others are given."""
+        return replace(
+            self,
+            graph=replace(self.graph, weights={n: w.numpy() for n, w in weights.items()}),
+            weights=dict(weights),
+            initial=self.initial if initial is None else dict(initial),
+        )
+
+    @property
+    def examples(self) -> tuple[Tensor, Tensor]:
+        """Inputs and labels, for measures that need them."""
+        assert self.inputs is not None and self.labels is not None
+        return self.inputs, self.labels
+
+    def outputs(self, inputs: Tensor, weights: Weights | None = None) -> Tensor:
+        """The class scores of one batch, with these weights or with the network's own."""
+        scores: Tensor = functional_call(self.module, dict(weights or self.weights), (inputs,))
+        return scores
+
+    def all_outputs(self, weights: Weights | None = None) -> Tensor:
+        """The class scores of all examples, without gradients."""
+        inputs, _ = self.examples
+        with torch.no_grad():
+            return torch.cat([self.outputs(part, weights) for part in inputs.split(_CHUNK)])
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """The class scores of the network on all examples."""
+        found = self.all_outputs()
+        if not bool(found.isfinite().all()):
+            raise Unsupported("the network's scores leave the range of float64 on some example")
+        return found
+
+    @cached_property
+    def margins(self) -> Tensor:
+        """Score of the right class minus the best other score, for every example."""
+        return class_margins(self.scores, self.examples[1])
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The weight matrices; raises NotYetSupported where one cannot be told."""
+        return layers_of(self.graph, self.weights)
+
+    @cached_property
+    def initial_layers(self) -> tuple[Layer, ...]:
+        """The same matrices before training."""
+        assert self.initial is not None
+        return layers_of(self.graph, self.initial)
+
+    @property
+    def uncovered(self) -> str | None:
+        """Why no bound over the weights covers the network; None where one does.
+
+        Numbers that are no parameters may come from the data, and neither prior nor code pays for
+        them.
+        """
+        names = [n for n, b in self.module.named_buffers() if b.is_floating_point() and b.numel()]
+        if not names:
+            return None
+        return (
+            f"{names[0]} is a buffer: its numbers may come from the data, and a bound over the "
+            "weights does not pay for them"
+        )
+
+    def _check_scores(self) -> None:
+        inputs, labels = self.examples
+        with torch.no_grad():
+            scores = self.outputs(inputs[:2])
+        highest = int(labels.max())
+        if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] <= highest:
+            got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise BadInput(
+                f"measures need one row of class scores for each example: for two examples with "
+                f"labels up to {highest} the network gives {got}"
+            )
+
+
+def _captured(
+    module: nn.Module, example: Tensor, like: Subject | None
+) -> tuple[LayerGraph, ScaleGroups]:
+    """What the network computes, and its free scales; from a network like it where one is given."""
+    if like is None:
+        graph = capture(module, example)
+        return graph, scale_groups(graph)
+    if _architecture(module) != _architecture(like.module) or any(
+        shape[1:] != tuple(example.shape[1:]) for shape in like.graph.inputs.values()
+    ):
+        raise BadInput(
+            "like: the two networks differ in their layers, or in the shape of their inputs; "
+            "give a subject of the same architecture, or none"
+        )
+    values = {name: weight.detach().numpy() for name, weight in module.named_parameters()}
+    return replace(like.graph, weights=values), like.groups
+
+
+def _architecture(module: nn.Module) -> tuple[object, ...]:
+    """Names and kinds of all layers with what they print of themselves, and sizes of tensors.
+
+    Dropout prints its rate, which nobody sees in evaluation mode.
+    """
+    layers = tuple(
+        (name, type(layer), "" if isinstance(layer, _DropoutNd) else layer.extra_repr())
+        for name, layer in module.named_modules()
+    )
+    tensors = (*module.named_parameters(), *module.named_buffers())
+    return layers, tuple((name, tuple(tensor.shape)) for name, tensor in tensors)
+
+
+def _prepared(model: nn.Module, example: Tensor) -> nn.Module:
+    """A float64 copy in evaluation mode without batch normalization."""
+    if not isinstance(model, nn.Module):
+        raise BadInput(f"measures need a torch.nn.Module, not {type(model).__name__}")
+    module = copy.deepcopy(model).cpu().double().eval()
+    module = fold_batch_norm(module, example).eval().requires_grad_(False)
+    for name, weight in module.named_parameters():
+        if not bool(weight.isfinite().all()):
+            raise BadInput(f"{name} has entries that are not finite; there is nothing to measure")
+    return module
+
+
+def _weights(module: nn.Module) -> dict[str, Tensor]:
+    return {name: weight.detach().clone() for name, weight in module.named_parameters()}
+
+
+def _initial_weights(
+    initial: nn.Module | Weights | None, module: nn.Module, example: Tensor
+) -> Weights | None:
+    if initial is None:
+        return None
+    given = _weights(_prepared(initial, example)) if isinstance(initial, nn.Module) else initial
+    own = dict(module.named_parameters())
+    for name, weight in own.items():
+        shape = tuple(given[name].shape) if name in given else None
+        if shape != tuple(weight.shape):
+            what = "lacks it" if shape is None else f"has shape {shape}"
+            raise BadInput(
+                f"initial: the network has {name} of shape {tuple(weight.shape)}, initial {what}; "
+                "pass the network as it was before training"
+            )
+    return {name: torch.as_tensor(given[name]).detach().cpu().double() for name in own}

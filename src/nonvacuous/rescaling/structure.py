@@ -1,0 +1,169 @@
+"""What counting arguments look at: how deep a network is, where it compares, what it pools over.
+
+Only for networks of affine maps and piecewise linear functions: those whose paths can be followed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nonvacuous.errors import NotYetSupported
+from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
+from nonvacuous.rescaling.output_layer import output_layer
+from nonvacuous.rescaling.paths import path_count
+
+#: One comparison with zero for each number.
+_KINKS = frozenset({"relu", "leaky_relu"})
+#: One comparison for each pair of numbers.
+_PAIRS = frozenset({"maximum", "minimum"})
+
+
+#: Operators whose result holds the numbers of their operands and no others.
+_VIEWS = frozenset({
+    "view", "_unsafe_view", "reshape", "flatten", "unflatten", "permute", "transpose", "t",
+    "squeeze", "unsqueeze", "contiguous", "clone", "alias", "detach", "dropout", "dropout_",
+    "expand", "select", "slice", "cat", "stack", "split", "chunk", "unbind", "to", "_to_copy",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The parts of a network that its capacity is counted from.
+
+    layers   for every operator with weights of its own or with comparisons, in order: how many new
+             weights it reads, and how many comparisons decide what it does to one input
+    depth    the largest number of neurons on one path, the scores included: a neuron is a linear
+             combination of others, or its positive part, or a maximum of others
+    pools    the different numbers of values over which maxima are taken
+    """
+
+    layers: tuple[tuple[int, int], ...]
+    depth: int
+    pools: frozenset[int]
+
+
+@dataclass(frozen=True)
+class _Next:
+    """The depth of a neuron that would read a result directly, by the kind of the neuron.
+
+    A positive part is taken by the very neuron that adds up weighted inputs; but where its operand
+    is a sum of finished neurons, it is a neuron more.
+    """
+
+    weighted: int
+    positive: int
+    maximum: int
+
+    @classmethod
+    def to_finished(cls, depth: int) -> _Next:
+        """After a neuron of this depth."""
+        return cls(depth + 1, depth + 1, depth + 1)
+
+    @classmethod
+    def to_weighted(cls, depth: int) -> _Next:
+        """After weights were applied: what takes the positive part belongs to the same neuron."""
+        return cls(depth + 1, depth, depth + 1)
+
+
+def structure_of(graph: LayerGraph) -> Structure:
+    """Count; raises NotYetSupported where a path cannot be followed or a maximum not be counted."""
+    path_count(graph)  # refuses operators that are not piecewise linear, and says which
+    start = _Next.to_finished(0)
+    found: dict[Reference, _Next] = {Reference("input", name): start for name in graph.inputs}
+    layers: list[tuple[int, int]] = []
+    pools: set[int] = set()
+    seen: set[str] = set()
+    for node in graph.nodes:
+        pooled = _pooled(node, graph)
+        if pooled > 1:
+            pools.add(pooled)
+        read = [found[source] for source in node.references if source in found] or [start]
+        found[Reference("node", node.name)] = _after(node, pooled, read)
+        if again := [name for name in node.parameters if name in seen]:
+            raise NotYetSupported(
+                f"{again[0]} is used more than once, and a polynomial of higher degree is not "
+                "counted here"
+            )
+        seen.update(node.parameters)
+        weights = sum(math.prod(graph.parameters[name]) for name in node.parameters)
+        comparisons = _comparisons(node, pooled)
+        if weights or comparisons:
+            layers.append((weights, comparisons))
+    # The scores are neurons themselves: their depth is that of what would read them, less one.
+    depth = max(found.get(output, start).weighted - 1 for output in graph.outputs)
+    return Structure(tuple(layers), depth, frozenset(pools))
+
+
+def score_difference(graph: LayerGraph) -> tuple[tuple[int, int], ...]:
+    """The layers of the network that compares two scores: what a VC dimension is counted from.
+
+    The difference of two scores is one output with as many weights as either, and its sign is the
+    last comparison. Raises NotYetSupported as `structure_of` does.
+    """
+    output = output_layer(graph)
+    layers = list(structure_of(graph).layers)
+    last = sum(math.prod(graph.parameters[name]) for name in output.tensors)
+    if layers[-1] != (last, 0):
+        raise NotYetSupported("the last layer is followed by comparisons")
+    layers[-1] = (last // graph.parameters[output.weight][0], 1)
+    return tuple(layers)
+
+
+def _after(node: Node, pooled: int, read: list[_Next]) -> _Next:
+    """What one operator makes of the depths of its operands.
+
+    Linear operators without weights are merged into the neurons that read them, which makes no sum
+    over paths larger.
+    """
+    weighted, positive, maximum = (
+        max(getattr(one, kind) for one in read) for kind in ("weighted", "positive", "maximum")
+    )
+    if pooled > 1:
+        return _Next.to_finished(maximum)
+    if _short(node) in _KINKS:
+        return _Next.to_finished(positive)
+    if node.parameters:
+        return _Next.to_weighted(weighted)
+    if _short(node) in _VIEWS:
+        return _Next(weighted, positive, maximum)
+    return _Next(weighted, positive, positive + 1)
+
+
+def _short(node: Node) -> str:
+    parts = node.op.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def _numbers(node: Node) -> int:
+    """How many numbers the result has for one example."""
+    return math.prod(node.shape[1:])
+
+
+def _comparisons(node: Node, pooled: int) -> int:
+    name = _short(node)
+    if name in _KINKS or name in _PAIRS:
+        return _numbers(node)
+    return _numbers(node) * (pooled * (pooled - 1) // 2)
+
+
+def _pooled(node: Node, graph: LayerGraph) -> int:
+    """Over how many numbers a maximum is taken; 1 where none is."""
+    name = _short(node)
+    if name in _PAIRS:
+        return 2
+    if name.startswith("max_pool"):
+        size, axes = node.arguments["kernel_size"], int(name[8])
+        sizes = size if isinstance(size, tuple) else (size,)
+        if not all(isinstance(length, int) for length in sizes):
+            raise NotYetSupported(f"the window of {node.layer or node.name} is not known")
+        lengths = [length for length in sizes if isinstance(length, int)]
+        return math.prod(lengths if len(lengths) == axes else lengths * axes)
+    if name.startswith("adaptive_max_pool") or name == "amax":
+        source = node.references[0]
+        shape = graph.inputs.get(source.name) or graph.node(source.name).shape
+        total, left = math.prod(shape[1:]), _numbers(node)
+        if total % left:
+            raise NotYetSupported(f"the windows of {node.layer or node.name} differ in size")
+        return total // left
+    return 1

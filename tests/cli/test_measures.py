@@ -1,0 +1,138 @@
+"""``nonvacuous measures`` for a newcomer."""
+
+from __future__ import annotations
+
+import importlib
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from nonvacuous.cli import exits
+from nonvacuous.data import import_function
+
+QUICK = ["measures", "--data", "x.npz", "--model", "mlp:8", "--epochs", "40"]
+FEW = ["--only", "norms,paths,margins"]
+
+
+def test_the_table_of_a_network_trained_here(place, invoke):
+    done = invoke(*QUICK)
+    assert done.code == exits.DONE, done.err
+    for expected in (
+        "measures are defined", "parameter-count", "path-norm-1", "fisher-rao", "rescaled-kl",
+        "same whatever the", "gauge, order", "Trained here", "Seed 0",
+    ):  # fmt: skip
+        assert expected in done.out, expected
+    assert done.next == "nonvacuous " + " ".join(QUICK) + " --attack"
+    assert sorted(path.name for path in place.iterdir()) == ["my_model.py", "x.npz"]
+
+
+def test_attack_and_random_labels_with_a_page(place, invoke):
+    words = [*QUICK, *FEW, "--attack", "--gauges", "4", "--against", "random-labels"]
+    done = invoke(*words, "--out", "m", "--json")
+    assert done.code == exits.DONE, done.err
+    record = json.loads(done.out)
+    assert record == json.loads((place / "m/record.json").read_text())
+    verdicts = {e["name"]: e["verdict"] for e in record["attack"]["measures"]}
+    assert verdicts["path-norm-1"] == verdicts["margin-median"] == "gauge-free"
+    assert verdicts["spectral-product"] == verdicts["two-one-sum"] == "moves"
+    decades = {e["name"]: e["decades"] for e in record["attack"]["measures"]}
+    assert decades["spectral-product"] > 0.1 and abs(decades["path-norm-2"]) < 1e-9
+    assert record["against"]["spec"] == "random-labels"
+    assert record["trained"]["errors"] == 0 <= record["against"]["trained"]["errors"]
+    page = (place / "m/measures.html").read_text()
+    assert page.count("<svg") == 1 and "<script" not in page
+    assert "The same function in 4 gauges" in page and "spectral-product" in page
+    text = invoke(*words, "--formulas")
+    assert "4 gauges of the same function" in text.out and "more complex" in text.out
+    assert "Neyshabur, Tomioka and Srebro (2015)" in text.out
+    given = json.loads(invoke(*words, "--json", "--against-weights", "m/other.safetensors").out)
+    assert given["against"]["trained"] is None
+    assert given["against"]["panel"]["training_errors"] == record["against"]["trained"]["errors"]
+    assert given["against"]["panel"]["measures"] == record["against"]["panel"]["measures"]
+    refused = invoke(*words, "--out", "m")
+    assert refused.code == exits.USAGE and "holds network.safetensors" in refused.error
+    assert "--force" in refused.error and refused.next.endswith("--resume")
+    shown = invoke(*words, "--out", "m", "--resume", "--json")
+    assert shown.code == exits.DONE and json.loads(shown.out) == record
+    other = invoke(*words[:-2], "--out", "m", "--resume")
+    assert other.code == exits.FAILED and "other settings (against)" in other.error
+    assert other.next.endswith("--force")
+
+
+def test_a_stopped_run_goes_on_where_it_was(place, invoke, monkeypatch):
+    words = [*QUICK, *FEW, "--attack", "--gauges", "5", "--out", "m", "--json"]
+    undisturbed = json.loads(invoke(*words).out)
+    module = importlib.import_module("nonvacuous.measures.attack")
+    genuine, calls = module.measured, []
+
+    def interrupted(*args, **kwargs):
+        calls.append(args)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return genuine(*args, **kwargs)
+
+    monkeypatch.setattr(module, "measured", interrupted)
+    stopped = invoke(*words, "--force")
+    assert stopped.code == exits.INTERRUPTED and "kept in m" in stopped.error
+    assert stopped.next.endswith("--resume")
+    assert not json.loads((place / "m/unfinished/gauges.json").read_text())["gauges"][3:]
+    done = invoke(*words, "--resume")
+    assert done.code == exits.DONE and json.loads(done.out) == undisturbed
+    assert len(calls) == 4 + 3  # three of the six were there
+    assert not (place / "m/unfinished").exists()
+
+
+def test_the_users_own_weights_and_where_they_began(place, invoke):
+    build = import_function("my_model:build")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        save_file(build().state_dict(), "start.safetensors")
+        save_file(build().state_dict(), "w.safetensors")
+    words = ["measures", "--data", "my_model:load", "--model", "my_model:build", "--json"]
+    given = [*words, "--weights", "w.safetensors", "--only", "distance from initialization,margins"]
+    record = json.loads(invoke(*given).out)
+    assert record["trained"] is None
+    distances = [e for e in record["panel"]["measures"] if e["name"].endswith("distance-sum")]
+    assert distances and all("initial weights" in e["undefined"] for e in distances)
+    found = json.loads(invoke(*given, "--initial", "start.safetensors").out)
+    assert all("undefined" not in e for e in found["panel"]["measures"])
+    alone = invoke(*words, "--initial", "start.safetensors")
+    assert alone.code == exits.USAGE and "belongs to --weights" in alone.error
+
+
+def test_batch_normalization_is_folded(place, invoke):
+    words = ["--data", "my_model:load", "--model", "my_model:normalized", "--epochs", "20"]
+    done = invoke("measures", *words, "--attack", "--gauges", "2", "--only", "paths,norms")
+    assert done.code == exits.DONE, done.err
+    assert "gauge-free" in done.out
+
+
+def test_the_seed_decides(place, invoke):
+    words = [*QUICK, "--json", "--only", "flatness,norms"]
+    first, again, other = (
+        json.loads(invoke(*words, "--seed", seed).out) for seed in ("3", "3", "4")
+    )
+    assert first == again and first["panel"] != other["panel"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--only", "path-nrm-1"], "did you mean 'path-norm-1'"),
+        (["--against", "nonsense"], "--against"),
+        (["--without", "normz"], "did you mean 'norms'"),
+        (["--only", "norms", "--without", "cheap"], "leave no measure"),
+        (["--resume"], "--out"),
+        (["--against-weights", "x"], "belongs to --against"),
+        (["--resume", "--force", "--out", "m"], "one of them"),
+        (["--gauges", "0"], "--gauges"),
+        (["--spread", "-1"], "--spread"),
+        (["--weights", "absent.safetensors"], "absent.safetensors"),
+    ],
+)
+def test_mistakes_are_told_with_what_to_do(place, invoke, words, said):
+    done = invoke(*QUICK, *words)
+    assert done.code in (exits.USAGE, exits.FAILED)
+    assert said in done.error and done.next.startswith("nonvacuous ")
