@@ -18,6 +18,7 @@ import show_zhang as zhang
 from show_interpolation import interpolation, interpolation_gpu, interpolation_mnist
 from show_many import section as many
 from show_measures import section as measures_attack
+from show_measures_study import section as measures_study
 from show_memorization import memorization
 from show_rescaling_cifar import section as rescaling_cifar
 from show_sparsity import section as sparsity
@@ -251,6 +252,7 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "zhang-regularization": zhang.regularization_section,
     "many-cuda": many,
     "measures-attack": measures_attack,
+    "measures-study": measures_study,
     "memorization": memorization,
     "interpolation-mnist": interpolation_mnist,
     "interpolation-gpu": interpolation_gpu,

@@ -117,6 +117,57 @@ def test_recorded_training_is_the_plain_one(
             assert one.history[-1].test_errors == other.history[-1].test_errors
 
 
+def test_networks_that_ended_stay_where_leaving_means_recording_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rates = (0.2, 1e9, 0.15, 0.1, 0.08, 0.06, 0.05, 0.04)
+    jobs = [Job(seed=seed, learning_rate=rate) for seed, rate in enumerate(rates)]
+    told: list[tuple[int, int]] = []
+
+    def run(method: str) -> ManyResult:
+        return train_many(
+            perceptron,
+            [images(60)],
+            labelings(60),
+            jobs,
+            settings=ManySettings(epochs=40, batch_size=20, decay=1.0, stop_loss=0.2),
+            method=method,
+            device="cpu",
+            progress=lambda phase, done, total, message: told.append((done, total)),
+        )
+
+    plain = run("one at a time")
+    ends = {len(job.history) for job in plain.jobs}
+    assert len(ends) >= 4
+    stand_in = StandIn(torch.device("cpu"))
+    kept: list[int] = []
+
+    def recording(chosen: str, *arguments: object) -> object:
+        trainer = build_trainer(chosen, *arguments)  # type: ignore[arg-type]
+        assert isinstance(trainer, stacked.StackedTrainer)
+        trainer._recordings = stand_in  # type: ignore[assignment]
+        keep = trainer.keep
+        monkeypatch.setattr(
+            trainer, "keep", lambda places: (kept.append(len(places)), keep(places))
+        )
+        return trainer
+
+    monkeypatch.setattr(many, "build_trainer", recording)
+    told.clear()
+    recorded = run("matrices")
+    # Fewer leave-takings than moments at which networks end, and each takes a quarter along.
+    assert len(kept) < len(ends)
+    assert all(after <= 0.75 * before for before, after in zip([8, *kept], kept, strict=False))
+    for one, other in zip(plain.jobs, recorded.jobs, strict=True):
+        assert one.stopped == other.stopped
+        assert len(one.history) == len(other.history)
+        if one.stopped != "diverged":
+            assert largest_difference(one.state, other.state) < 1e-3
+    done = [entry for entry, _ in told]
+    assert done == sorted(done)
+    assert done[-1] == told[-1][1]
+
+
 def test_auto_falls_back_where_nothing_can_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ManySettings(epochs=1, batch_size=32)
     plain = trained(convolutional, 40, "one at a time", settings)

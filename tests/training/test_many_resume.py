@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from nonvacuous.training import Job, ManySettings, OtherConfiguration, train_many
+from nonvacuous.training.progress import Reporter
 from tests.training.many_worlds import (
     convolutional,
     images,
@@ -68,6 +69,37 @@ def test_killed_and_resumed(build: Callable[[int], nn.Module], method: str, tmp_
             assert (one.stopped, one.fit_epoch) == (other.stopped, other.fit_epoch)
             if one.stopped != "diverged":
                 assert largest_difference(one.state, other.state) == 0.0
+
+
+def test_the_time_left_after_a_resume_is_judged_by_the_steps_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A clock that goes on by a second whenever it is read, a few times a step.
+    clock = iter(range(10_000))
+    monkeypatch.setattr("nonvacuous.training.many.Reporter", _with_clock(lambda: next(clock)))
+    file = tmp_path / "networks.safetensors"
+    settings = ManySettings(epochs=10, batch_size=30)
+    options = {"settings": settings, "device": "cpu", "checkpoint": file, "checkpoint_seconds": 0}
+    with pytest.raises(Killed):
+        train_many(perceptron, [images()], labelings(), JOBS[:1], progress=killing(9), **options)
+    told: list[str] = []
+    train_many(
+        perceptron,
+        [images()],
+        labelings(),
+        JOBS[:1],
+        progress=lambda phase, done, total, message: told.append(message),
+        **options,
+    )
+    # 24 of 30 steps lie behind: judged by all of them, the six left would take no time at all.
+    lefts = [int(m.rsplit("about ", 1)[1].split(" s")[0]) for m in told if "left" in m]
+    assert lefts[0] >= 5
+
+
+def _with_clock(clock: Callable[[], float]) -> Callable[..., Reporter]:
+    return lambda progress, phase, *, done=0: Reporter(
+        progress, phase, done=done, every=0.0, clock=clock
+    )
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:

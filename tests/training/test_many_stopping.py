@@ -75,6 +75,20 @@ def test_a_loss_and_patience_can_be_asked_for() -> None:
     assert not any(all(good[place : place + 3]) for place in range(len(good) - 3))
 
 
+@pytest.mark.parametrize("method", ["matrices", "one at a time"])
+def test_networks_stop_at_a_loss_whatever_their_errors(method: str) -> None:
+    jobs = [Job(seed=s, learning_rate=rate) for s, rate in ((1, 0.1), (2, 0.02), (3, 0.001))]
+    settings = ManySettings(epochs=40, batch_size=30, stop_loss=0.5)
+    result = train_many(
+        perceptron, INPUTS, LABELS, jobs, settings=settings, device="cpu", method=method
+    )
+    assert [job.stopped for job in result.jobs] == ["loss", "loss", "epochs"]
+    for job in result.jobs[:2]:
+        assert job.history[-1].train_loss <= 0.5
+        assert all(record.train_loss > 0.5 for record in job.history[:-1])
+    assert result.jobs[0].history[-1].train_errors > 0 or result.jobs[0].fit_epoch is not None
+
+
 def test_measuring_less_often_changes_no_network() -> None:
     every, some = (
         train_many(

@@ -19,6 +19,11 @@ REPRODUCTIONS = {
         "perceptrons on MNIST before and after rescaling, and a certificate for each.",
         "--only 784-32-10",
     ),
+    "measures-study": (
+        "Jiang et al. (ICLR 2020) and Dziugaite et al. (NeurIPS 2020): a grid of networks trained to "
+        "the same loss, and which complexity measures foretell their gaps.",
+        "--quick",
+    ),
     "sparsity-mnist": (
         "Muthukumar and Sulam, Sparsity-aware generalization theory for deep neural networks (COLT "
         "2023): certificates for deterministic networks on MNIST, by every theorem, dense and "

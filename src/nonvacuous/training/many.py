@@ -137,11 +137,11 @@ def train_many(
         steps = len(batch_edges(material.examples, settings.batch_size)) - 1
         reporter = _Ticker(progress, run, settings.epochs * steps, len(jobs))
         while run.active:
-            active = [jobs[number] for number in run.active]
-            rates = [job.learning_rate * settings.decay**run.epoch for job in active]
+            seated = [jobs[number] for number in run.seated]
+            rates = [job.learning_rate * settings.decay**run.epoch for job in seated]
             orders = [
                 shuffled(material.examples, seed=job.seed, epoch=run.epoch).to(place)
-                for job in active
+                for job in seated
             ]
             reporter.begin_epoch(steps)
             trainer.epoch(orders, rates, run.epoch * steps, reporter.tick)
@@ -169,18 +169,24 @@ class _Ticker:
     def __init__(self, progress: Progress | None, run: Run, steps: int, jobs: int) -> None:
         self._run, self._jobs, self._total = run, jobs, steps * jobs
         self._per_job = steps
-        self._done = 0
-        self._reporter = Reporter(progress, PHASE)
+        self._done = self._most = self._steps_before(steps // run.epochs)
+        # What a resumed run did earlier took another process's time: it is no measure of speed.
+        self._reporter = Reporter(progress, PHASE, done=self._done)
         self._title = ""
 
+    def _steps_before(self, steps: int) -> int:
+        """Steps done up to this epoch of so many steps, all jobs together."""
+        active = len(self._run.active)
+        return active * self._run.epoch * steps + (self._jobs - active) * self._per_job
+
     def begin_epoch(self, steps: int) -> None:
-        run = self._run
-        before = run.epoch * steps
-        self._done = len(run.active) * before + (self._jobs - len(run.active)) * self._per_job
-        self._title = f"epoch {run.epoch + 1} of {self._per_job // steps}"
+        self._done = self._steps_before(steps)
+        self._most = self._done + len(self._run.active) * steps
+        self._title = f"epoch {self._run.epoch + 1} of {self._run.epochs}"
 
     def tick(self) -> None:
-        self._done += 1
+        # Steps of networks that ended and are still there are done twice, but counted once.
+        self._done = min(self._done + 1, self._most)
         self._reporter.report(self._done, self._total, self._title)
 
     def end_epoch(self) -> None:

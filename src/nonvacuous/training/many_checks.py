@@ -22,6 +22,8 @@ def check_settings(settings: ManySettings, method: str) -> None:
     real_number("settings.decay", settings.decay, above=0.0, below=1.0 + 1e-12)
     if settings.fit_loss is not None:
         real_number("settings.fit_loss", settings.fit_loss, above=0.0)
+    if settings.stop_loss is not None:
+        real_number("settings.stop_loss", settings.stop_loss, above=0.0)
     whole_number("settings.patience", settings.patience, least=1)
     whole_number("settings.measure_every", settings.measure_every, least=1)
     one_of("settings.precision", settings.precision, PRECISIONS)

@@ -49,6 +49,7 @@ class ManySettings:
                     at most `fit_loss`, at `patience` measurements in a row
     fit_loss        None asks for 0 errors only
     patience        see stop_when_fit
+    stop_loss       let a job end early once its training loss is at most this, whatever its errors
     measure_every   epochs between two measurements; the last epoch is always measured
     precision       "float32" (on a GPU its matrix units round factors to TF32's 10 bits) or
                     "bfloat16" (matrix products and convolutions only; weights and their updates
@@ -62,6 +63,7 @@ class ManySettings:
     stop_when_fit: bool = False
     fit_loss: float | None = None
     patience: int = 1
+    stop_loss: float | None = None
     measure_every: int = 1
     precision: str = "float32"
 
@@ -93,8 +95,9 @@ class JobResult:
     fit_epoch       the first epoch measured with 0 training errors; None if there was none
     examples, marked_examples, test_examples
                     what the error counts are out of; None where there was nothing to count
-    stopped         "epochs" (all done), "fit" (see ManySettings.stop_when_fit) or "diverged" (its
-                    loss left the finite numbers; the last record tells when)
+    stopped         "epochs" (all done), "fit" (see ManySettings.stop_when_fit), "loss" (see
+                    ManySettings.stop_loss) or "diverged" (its loss left the finite numbers; the
+                    last record tells when)
     """
 
     job: Job

@@ -185,6 +185,11 @@ class ModulesTrainer:
         if recorded:
             self._recordings = [Recordings(material.device) for _ in self._networks]
 
+    @property
+    def leaving_is_dear(self) -> bool:
+        # Networks share nothing: whatever is recorded of the others stays.
+        return False
+
     def ready(self) -> None:
         if self._recordings is None:
             return

@@ -16,9 +16,17 @@ from nonvacuous.training.many_jobs import EpochRecord, Job, JobResult, ManySetti
 from nonvacuous.training.many_measuring import Measured
 from nonvacuous.training.many_trainer import Trainer
 
+#: Where leaving is dear, networks that have ended stay in the tensors until so many are left.
+LEFT_BEFORE_LEAVING = 0.75
+
 
 class Run:
-    """Which jobs are still in training, and all that is known of each."""
+    """Which jobs are still in training, and all that is known of each.
+
+    active   jobs still in training
+    seated   jobs whose networks are with the trainer, in its order: the active ones, and where
+             taking networks out means recording everything anew, some that have ended
+    """
 
     def __init__(
         self, jobs: Sequence[Job], settings: ManySettings, trainer: Trainer, *, begun: float
@@ -26,6 +34,7 @@ class Run:
         self._jobs, self._settings, self._trainer = jobs, settings, trainer
         self.epoch = 0
         self.active = list(range(len(jobs)))
+        self.seated = list(self.active)
         self._histories: list[list[EpochRecord]] = [[] for _ in jobs]
         self._ended: dict[int, str] = {}
         self._final: dict[int, dict[str, Tensor]] = {}
@@ -34,13 +43,20 @@ class Run:
         self._kept = time.monotonic()
 
     @property
+    def epochs(self) -> int:
+        """How many there are at most."""
+        return self._settings.epochs
+
+    @property
     def seconds(self) -> float:
         """Wall time of this run and of those it resumed."""
         return self._earlier_seconds + time.monotonic() - self._begun
 
     def take(self, measured: Sequence[Measured], rates: Sequence[float], steps: int) -> None:
-        """Write down measurements of the active jobs and end those that are done."""
-        for place, (job, facts) in enumerate(zip(self.active, measured, strict=True)):
+        """Write down measurements of the jobs in training and end those that are done."""
+        for place, (job, facts) in enumerate(zip(self.seated, measured, strict=True)):
+            if job in self._ended:
+                continue
             marked = facts.marked_errors
             self._histories[job].append(
                 EpochRecord(
@@ -58,15 +74,19 @@ class Run:
             if why is not None:
                 self._ended[job] = why
                 self._final[job] = _on_cpu(self._trainer.tensors(place), "state.")
-        places = [p for p, job in enumerate(self.active) if job not in self._ended]
-        if 0 < len(places) < len(self.active):
+        places = [p for p, job in enumerate(self.seated) if job not in self._ended]
+        self.active = [self.seated[place] for place in places]
+        stay = LEFT_BEFORE_LEAVING * len(self.seated) if self._trainer.leaving_is_dear else 0.0
+        if 0 < len(places) < len(self.seated) and (not stay or len(places) <= stay):
             self._trainer.keep(places)
-        self.active = [self.active[place] for place in places]
+            self.seated = list(self.active)
 
     def _ending(self, job: int) -> str | None:
         settings, history = self._settings, self._histories[job]
         if not math.isfinite(history[-1].train_loss):
             return "diverged"
+        if settings.stop_loss is not None and history[-1].train_loss <= settings.stop_loss:
+            return "loss"
         if settings.stop_when_fit and len(history) >= settings.patience:
             most = math.inf if settings.fit_loss is None else settings.fit_loss
             if all(
@@ -93,8 +113,8 @@ class Run:
         tensors: dict[str, Tensor] = {}
         for job, state in self._final.items():
             tensors |= {f"{job}.{name}": tensor for name, tensor in state.items()}
-        for place, job in enumerate(self.active):
-            state = self._trainer.tensors(place)
+        for job in self.active:
+            state = self._trainer.tensors(self.seated.index(job))
             tensors |= {f"{job}.{name}": tensor for name, tensor in state.items()}
         facts = {
             "epoch": self.epoch,
@@ -121,6 +141,7 @@ class Run:
         self._final = {job: own[job] for job in self._ended}
         if 0 < len(self.active) < len(self._jobs):
             self._trainer.keep(self.active)
+        self.seated = list(self.active)
         for place, job in enumerate(self.active):
             for name, tensor in self._trainer.tensors(place).items():
                 tensor.copy_(own[job][name])

@@ -83,6 +83,11 @@ class StackedTrainer:
         """Class scores (networks, batch, classes) of inputs (networks, batch, ...)."""
         raise NotImplementedError
 
+    @property
+    def leaving_is_dear(self) -> bool:
+        # Other tensors mean other recordings.
+        return self._recordings is not None
+
     # -- an epoch ---------------------------------------------------------------------------------
 
     def ready(self) -> None:

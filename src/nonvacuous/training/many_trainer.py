@@ -20,6 +20,10 @@ from nonvacuous.training.many_vmap import VmapTrainer
 class Trainer(Protocol):
     """Some networks in training, each at the place it was given in."""
 
+    @property
+    def leaving_is_dear(self) -> bool:
+        """Whether `keep` costs more than some epochs of networks that nobody needs."""
+
     def ready(self) -> None:
         """Record what will be replayed; raises `Unsupported` where that cannot be done."""
 

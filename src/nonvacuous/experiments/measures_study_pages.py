@@ -1,0 +1,314 @@
+"""The study of measures for people: a ranking, three pictures, and what they mean in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from nonvacuous.experiments.measures_study import CHANCE, StudyResult
+from nonvacuous.experiments.measures_study_pictures import (
+    by_hyperparameter,
+    ranking,
+    sign_errors,
+    spoken,
+)
+from nonvacuous.experiments.measures_study_settings import AXES, StudySettings
+from nonvacuous.experiments.zhang_pages import MISSING, write_files
+from nonvacuous.measures.correlation import Estimate
+from nonvacuous.measures.correlation_summary import Standing
+from nonvacuous.report.study import Figure, Section, StudyPage, Table
+
+#: What each verdict means, in the order in which they are told.
+VERDICTS = {
+    "predicts": "Larger goes with a larger gap, over all pairs and when one thing changes at a "
+    "time, both beyond chance, and for no hyper-parameter the other way round",
+    "in part": "Right on the whole, but the wrong way round, beyond chance, when what stands in "
+    "brackets changes, or no better than chance by one of the two",
+    "nothing": "Not to be told from random numbers",
+    "inverted": "Warning: larger goes with a smaller gap, so its order is the wrong way round",
+}
+
+
+def write_pages(result: StudyResult, folder: str | Path) -> dict[str, Path]:
+    """Write results.json, table.md and report.html; networks.jsonl is there already."""
+    tables = (
+        ranking_table(result),
+        granulated_table(result),
+        robustness_table(result),
+        times_table(result),
+    )
+    return write_files(folder, result.to_dict(), tables, page(result))
+
+
+def page(result: StudyResult) -> StudyPage:
+    """The page."""
+    standings = [entry.standing for entry in result.judged]
+    shown = [name for name in AXES if any(name in s.granulated for s in standings)]
+    return StudyPage(
+        title="Measures on trial",
+        question="Which complexity measures foretell the generalization gap?",
+        lead=lead(result),
+        badges=(
+            f"{len(result.reached):,} networks on {result.settings.data}",
+            f"{result.left_out:,} left out",
+            f"training loss {result.settings.stop_loss:g}",
+        ),
+        sections=(
+            Section("What predicts, and what does not?", _words(result)),
+            Section(
+                "How well does each order the networks?",
+                (_ORDER_TEXT,),
+                figures=(Figure(ranking(standings)),),
+                tables=(ranking_table(result),),
+            ),
+            Section(
+                "Which changes does it foretell?",
+                (_GRANULATED_TEXT,),
+                figures=(Figure(by_hyperparameter(standings, shown)),),
+                tables=(granulated_table(result),),
+            ),
+            Section("How bad can it be?", (_SIGN_TEXT,), figures=(Figure(sign_errors(standings)),)),
+            Section("Which networks?", _networks(result), tables=(_grid_table(result.settings),)),
+            Section("How long did it take?", tables=(times_table(result),)),
+        ),
+        footer=(f"Command: {command(result.settings)}", f"Seed: {result.settings.seed}"),
+    )
+
+
+_ORDER_TEXT = (
+    "Every measure is turned so that larger should mean worse; margins are counted downward. 1 is "
+    "the order of the gaps, -1 the reverse, 0 no relation. The gap is the test error minus the "
+    "training error. Intervals hold 95 % of bootstrap draws, a combination of hyper-parameters "
+    "being drawn as a whole; of twenty such intervals one may miss."
+)
+_GRANULATED_TEXT = (
+    "The rank correlation among networks that differ in one hyper-parameter alone. A large filled "
+    "disk: the measure foretells what this change does to the gap. A hollow one: it says the "
+    "opposite. None: it does not notice the change, or cannot tell. A measure that is large in one "
+    "column only knows that hyper-parameter, not generalization."
+)
+_SIGN_TEXT = (
+    "An environment is one change of one hyper-parameter with all others fixed. Pale bars: the "
+    "middle half of the environments; lines: nine tenths; the dot: the mean; the cross: the worst "
+    "kind of change, averaged over everything else. Pairs whose gaps differ by less than chance "
+    "are left out. A measure that explains generalization would have its cross left of the coin."
+)
+_TOLD_TEXT = (
+    "Told: which of two networks has the larger gap is unknown; this share of what is unknown the "
+    "measure tells once the hyper-parameters under given are known of both, those two or fewer "
+    "that leave it least to tell (normalized conditional mutual information)."
+)
+
+
+def lead(result: StudyResult) -> str:
+    """The answer in one sentence or two."""
+    own = [entry.standing for entry in result.judged if entry.standing.name != CHANCE]
+    best = own[0]
+    robust = [s.name for s in own if s.worst_error.high < 0.5]
+    counts = {verdict: sum(s.verdict == verdict for s in own) for verdict in VERDICTS}
+    return (
+        f"Of {len(own)} measures, {counts['predicts']} foretell the gap beyond chance and are "
+        f"inverted for no hyper-parameter, {counts['in part']} do so in part, {counts['nothing']} "
+        f"not at all, and {counts['inverted']} are inverted. The best, {best.name}, gets "
+        f"{100 * best.sign_error.value:.0f} % of coupled pairs wrong, "
+        f"{100 * best.worst_error.value:.0f} % for {change(best)}. "
+        + (
+            "None is surely better than a coin in every kind of change."
+            if not robust
+            else f"Surely better than a coin in every kind of change: {', '.join(robust)}."
+        )
+    )
+
+
+def change(standing: Standing) -> str:
+    """The kind of change where a measure is wrong most."""
+    axis, before, after = standing.worst
+    return f"{spoken(axis)} {before:g} to {after:g}" if axis else MISSING
+
+
+def _words(result: StudyResult) -> tuple[str, ...]:
+    found = []
+    for verdict, meaning in VERDICTS.items():
+        names = [_named(e.standing) for e in result.judged if e.standing.verdict == verdict]
+        if names:
+            found.append(f"{meaning}: {', '.join(names)}.")
+    if result.not_judged:
+        listed = "; ".join(f"{name} ({why})" for name, why in result.not_judged.items())
+        found.append(f"Not judged: {listed}.")
+    found.append(
+        f"{CHANCE} are what the name says, for comparison. None of this is a guarantee: a "
+        "correlation in one grid of perceptrons on one data set may not hold elsewhere, and it is "
+        "no bound."
+    )
+    return tuple(found)
+
+
+def _named(standing: Standing) -> str:
+    if standing.verdict != "in part" or not standing.inverted_for:
+        return standing.name
+    return f"{standing.name} ({', '.join(map(spoken, standing.inverted_for))})"
+
+
+def ranking_table(result: StudyResult) -> Table:
+    """All measures, best granulated rank correlation first."""
+    rows = tuple(
+        (
+            entry.standing.name + (" *" if entry.divided else ""),
+            str(place),
+            entry.standing.verdict,
+            f"{entry.standing.tau.value:+.2f}",
+            interval(entry.standing.tau),
+            f"{entry.standing.granulated_mean.value:+.2f}",
+            interval(entry.standing.granulated_mean),
+            f"{entry.loss_tau.value:+.2f}",
+        )
+        for place, entry in enumerate(result.judged, start=1)
+    )
+    headings = ("measure", "place", "verdict", "τ", "95 %", "granulated τ", "95 %", "τ, loss")
+    caption = "τ, loss: Kendall's τ with the gap of the cross-entropy."
+    if any(entry.divided for entry in result.judged):
+        caption += (
+            " * Divided by the square root of n, the number of examples: its formula has no n."
+        )
+    numeric = (False, True, False, True, True, True, True, True)
+    return Table(headings, rows, caption=caption, numeric=numeric)
+
+
+def robustness_table(result: StudyResult) -> Table:
+    """How often each is wrong, where most, and what it tells beyond the hyper-parameters."""
+    rows = tuple(
+        (
+            own.name,
+            f"{own.sign_error.value:.2f}",
+            interval(own.sign_error, sign=""),
+            f"{own.worst_error.value:.2f}",
+            change(own),
+            f"{own.information.value:.3f}",
+            ", ".join(map(spoken, own.information_given)) or "nothing",
+        )
+        for own in (entry.standing for entry in result.judged)
+    )
+    headings = ("measure", "wrong", "95 %", "at worst", "where", "told", "given")
+    return Table(headings, rows, numeric=(False, True, True, True, False, True, False))
+
+
+def short_table(result: StudyResult) -> Table:
+    """What fits on a terminal."""
+    rows = tuple(
+        (
+            own.name,
+            own.verdict,
+            f"{own.tau.value:+.2f}",
+            f"{own.granulated_mean.value:+.2f}",
+            f"{own.sign_error.value:.2f}",
+            f"{own.worst_error.value:.2f}",
+            f"{own.information.value:.3f}",
+        )
+        for own in (entry.standing for entry in result.judged)
+    )
+    headings = ("measure", "verdict", "τ", "granulated", "wrong", "worst", "told")
+    caption = f"{lead(result)} Intervals and hyper-parameters: table.md and report.html."
+    return Table(headings, rows, caption=caption, numeric=(False, False, *(True,) * 5))
+
+
+def granulated_table(result: StudyResult) -> Table:
+    """One column per hyper-parameter."""
+    standings = [entry.standing for entry in result.judged]
+    shown = [name for name in AXES if any(name in s.granulated for s in standings)]
+    rows = tuple(
+        (
+            standing.name,
+            *(
+                MISSING if name not in standing.granulated else _signed(standing.granulated[name])
+                for name in shown
+            ),
+        )
+        for standing in standings
+    )
+    caption = "In brackets: its interval contains 0."
+    return Table(("measure", *map(spoken, shown)), rows, caption=caption)
+
+
+def times_table(result: StudyResult) -> Table:
+    """Networks per minute, together and alone."""
+    times = result.times
+    row = (
+        times.device or MISSING,
+        times.method or MISSING,
+        f"{times.networks:,}",
+        f"{times.seconds:.0f}",
+        _number(times.per_minute),
+        _number(times.per_minute_alone),
+        _number(times.speedup, digits=1),
+        f"{times.measuring_seconds:.0f}",
+    )
+    headings = (
+        "device", "method", "networks", "seconds", "per minute", "one at a time", "faster",
+        "measuring",
+    )  # fmt: skip
+    caption = (
+        f"One at a time: by the time of a step of {times.alone_networks} networks spread over the "
+        "grid and trained alone in the same run. Measuring: seconds of all processes together."
+    )
+    return Table(headings, (row,), caption=caption)
+
+
+def interval(entry: Estimate, *, sign: str = "+") -> str:
+    """Its two ends."""
+    return f"{entry.low:{sign}.2f} to {entry.high:{sign}.2f}"
+
+
+def _signed(entry: Estimate) -> str:
+    said = f"{entry.value:+.2f}"
+    return f"({said})" if entry.low <= 0 <= entry.high else said
+
+
+def _number(value: float | None, *, digits: int = 0) -> str:
+    return MISSING if value is None else f"{value:,.{digits}f}"
+
+
+def _networks(result: StudyResult) -> tuple[str, ...]:
+    settings, gaps = result.settings, [entry.gap for entry in result.reached]
+    small = f", averaged over squares of {settings.pool} pixels" if settings.pool > 1 else ""
+    told = (
+        f"Perceptrons on {settings.data}{small}, trained by stochastic gradient descent with "
+        f"momentum {settings.momentum:g} and a constant rate until the cross-entropy on their "
+        f"training set is at most {settings.stop_loss:g}. Wrong labels are drawn once and kept; "
+        f"test labels are clean. {len(result.reached):,} of {len(result.records):,} networks got "
+        f"there within {settings.epochs} epochs. Gaps run from {100 * min(gaps):.1f} to "
+        f"{100 * max(gaps):.1f} points."
+    )
+    if not result.left_out:
+        return (told,)
+    by_value = result.to_dict()["left_out_by"]
+    listed = "; ".join(f"{spoken(name)}: {_counts(values)}" for name, values in by_value.items())
+    return (
+        told,
+        f"Left out because they did not get there: {result.left_out:,}. By hyper-parameter, "
+        f"{listed}. Where these are not spread evenly, what is left is not the whole grid.",
+    )
+
+
+def _counts(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} with {value}" for value, count in values.items())
+
+
+def _grid_table(settings: StudySettings) -> Table:
+    def listed(values: Sequence[float]) -> str:
+        return ", ".join(f"{value:g}" for value in values)
+
+    rows = [(spoken(name), listed(getattr(settings, name))) for name in AXES]
+    rows.append(("repetitions", str(settings.repetitions)))
+    return Table(("hyper-parameter", "values"), tuple(rows), numeric=(False, False))
+
+
+def command(settings: StudySettings) -> str:
+    """What gives the same page again, where the settings are those of the command."""
+    base = "nonvacuous reproduce measures-study"
+    for flags, known in (
+        ("", StudySettings()), (" --quick", StudySettings.quick()),
+        (" --large --device cuda", StudySettings.large()),
+    ):  # fmt: skip
+        if settings.to_dict() | {"seed": 0} == known.to_dict():
+            return f"{base}{flags}" + (f" --seed {settings.seed}" if settings.seed else "")
+    return f"{base} --config FILE"

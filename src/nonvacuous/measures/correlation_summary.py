@@ -1,0 +1,228 @@
+"""Everything the correlation study says about one measure, with bootstrap intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from nonvacuous.measures.correlation import (
+    Estimate,
+    Numbers,
+    Trials,
+    bootstrap_weights,
+    kendall_tau,
+)
+from nonvacuous.measures.correlation_granulated import Coupled, coupled_by, granulated_tau
+from nonvacuous.measures.coupled_pairs import (
+    Environments,
+    environment_errors,
+    environments,
+    pair_errors,
+    sign_errors,
+)
+from nonvacuous.measures.mutual_information import (
+    Conditions,
+    least_information,
+    normalized_information,
+)
+
+#: Quantiles by which the sign-errors of all environments are told.
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+#: How many of the sets at which least is told are tried again in every draw of the bootstrap.
+_CANDIDATES = 4
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How well one measure predicts the gap. It is turned so that larger should mean worse.
+
+    networks         for which it is defined
+    tau              Kendall's rank correlation over all pairs
+    granulated       hyper-parameter -> rank correlation when that one alone changes
+    granulated_mean  their mean
+    sign_error       mean over environments of the share of pairs that it gets wrong
+    sign_errors      quantiles (QUANTILES) of that share over the environments
+    worst            the kind of change where it is wrong most: hyper-parameter, value before and
+                     after, and the share there
+    information      smallest normalized conditional mutual information, and given what
+    """
+
+    name: str
+    networks: int
+    tau: Estimate
+    granulated: Mapping[str, Estimate]
+    granulated_mean: Estimate
+    sign_error: Estimate
+    sign_errors: tuple[float, ...]
+    worst: tuple[str, Any, Any]
+    worst_error: Estimate
+    information: Estimate
+    information_given: tuple[str, ...]
+
+    @property
+    def inverted_for(self) -> tuple[str, ...]:
+        """Hyper-parameters whose changes it gets the wrong way round, beyond chance."""
+        return tuple(name for name, entry in self.granulated.items() if entry.high < 0)
+
+    @property
+    def verdict(self) -> str:
+        """What the intervals allow to say, in a word.
+
+        "inverted"   over all pairs or on average over hyper-parameters, the wrong way round
+        "predicts"   both the right way round, and inverted for no hyper-parameter
+        "in part"    one of both, or both and inverted for some hyper-parameter
+        "nothing"    neither
+        """
+        if self.tau.high < 0 or self.granulated_mean.high < 0:
+            return "inverted"
+        right = (self.tau.low > 0) + (self.granulated_mean.low > 0)
+        if right == 2 and not self.inverted_for:
+            return "predicts"
+        return "in part" if right else "nothing"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers for a file."""
+        return {
+            "name": self.name,
+            "networks": self.networks,
+            "verdict": self.verdict,
+            "inverted_for": list(self.inverted_for),
+            "tau": self.tau.to_dict(),
+            "granulated": {name: entry.to_dict() for name, entry in self.granulated.items()},
+            "granulated_mean": self.granulated_mean.to_dict(),
+            "sign_error": self.sign_error.to_dict(),
+            "sign_errors": list(self.sign_errors),
+            "worst": list(self.worst),
+            "worst_error": self.worst_error.to_dict(),
+            "information": self.information.to_dict(),
+            "information_given": list(self.information_given),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """What :meth:`to_dict` gave."""
+        estimates = ("tau", "granulated_mean", "sign_error", "worst_error", "information")
+        own = {name: Estimate(**record[name]) for name in estimates}
+        granulated = {name: Estimate(**entry) for name, entry in record["granulated"].items()}
+        return cls(
+            name=record["name"],
+            networks=record["networks"],
+            granulated=granulated,
+            sign_errors=tuple(record["sign_errors"]),
+            worst=tuple(record["worst"]),
+            information_given=tuple(record["information_given"]),
+            **own,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Court:
+    """What all measures of the same networks share: pairs, environments, random weights.
+
+    draws    of the bootstrap; information_draws: of the slower one for mutual information
+    beyond   pairs enter the sign-error whose gaps differ by more than so many standard errors
+    """
+
+    trials: Trials
+    draws: int = 300
+    information_draws: int = 60
+    beyond: float = 1.0
+    seed: int = 0
+
+    @cached_property
+    def weights(self) -> Numbers:
+        """Random weights of the networks."""
+        return bootstrap_weights(self.trials.cells, draws=self.draws, seed=self.seed)
+
+    @cached_property
+    def coupled(self) -> Mapping[str, Coupled]:
+        """Pairs by the one hyper-parameter that differs, those without any pair left out."""
+        found = {axis: coupled_by(self.trials, axis) for axis in self.trials.axes}
+        return {axis: pairs for axis, pairs in found.items() if len(pairs)}
+
+    @cached_property
+    def environments(self) -> Environments:
+        """Every change of one hyper-parameter with all others fixed."""
+        return environments(self.trials, beyond=self.beyond)
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """Every set of at most two hyper-parameters."""
+        return Conditions.of(self.trials.axes)
+
+    def tau(self, measure: Numbers, *, gaps: Numbers | None = None) -> Estimate:
+        """Kendall's rank correlation with its interval; of other gaps where some are given."""
+        target = self.trials.gaps if gaps is None else gaps
+        value = kendall_tau(measure, target)[0]
+        return Estimate.of(value, kendall_tau(measure, target, self.weights))
+
+    def judge(self, name: str, measure: Numbers) -> Standing:
+        """All statistics of a measure; it must be defined (not nan) for every network here."""
+        granulated, granulated_mean = self._granulated(measure)
+        sign_error, quantiles, worst, worst_error = self._sign_errors(measure)
+        information, given = self._information(measure)
+        return Standing(
+            name=name,
+            networks=len(self.trials),
+            tau=self.tau(measure),
+            granulated=granulated,
+            granulated_mean=granulated_mean,
+            sign_error=sign_error,
+            sign_errors=quantiles,
+            worst=worst,
+            worst_error=worst_error,
+            information=information,
+            information_given=given,
+        )
+
+    def _granulated(self, measure: Numbers) -> tuple[dict[str, Estimate], Estimate]:
+        gaps = self.trials.gaps
+        values, drawn = {}, {}
+        for axis, pairs in self.coupled.items():
+            value = float(granulated_tau(measure, gaps, pairs)[0])
+            if not np.isnan(value):
+                values[axis] = value
+                drawn[axis] = granulated_tau(measure, gaps, pairs, self.weights)
+        each = {axis: Estimate.of(values[axis], drawn[axis]) for axis in values}
+        if not each:
+            return {}, Estimate(0.0, 0.0, 0.0)
+        mean = float(np.mean(list(values.values())))
+        return each, Estimate.of(mean, np.mean(list(drawn.values()), axis=0))
+
+    def _sign_errors(
+        self, measure: Numbers
+    ) -> tuple[Estimate, tuple[float, ...], tuple[str, Any, Any], Estimate]:
+        found = self.environments
+        if not len(found):
+            coin = Estimate(0.5, 0.5, 0.5)
+            return coin, (0.5,) * len(QUANTILES), ("", "", ""), coin
+        errors = pair_errors(measure, self.trials.gaps, found)
+        ones = np.ones((1, len(self.trials)))
+        whole, by_kind = (entry[0] for entry in sign_errors(errors, found, ones))
+        drawn, drawn_kinds = sign_errors(errors, found, self.weights)
+        place = int(by_kind.argmax())
+        axis, before, after = found.kinds[place]
+        levels = self.trials.values[axis]
+        return (
+            Estimate.of(whole, drawn),
+            tuple(float(q) for q in np.quantile(environment_errors(errors, found), QUANTILES)),
+            (axis, levels[before], levels[after]),
+            Estimate.of(by_kind[place], drawn_kinds[:, place]),
+        )
+
+    def _information(self, measure: Numbers) -> tuple[Estimate, tuple[str, ...]]:
+        gaps = self.trials.gaps
+        shares = normalized_information(measure, gaps, self.conditions)
+        value, given = least_information(shares, self.conditions)
+        if np.isnan(shares).all():
+            return Estimate(0.0, 0.0, 0.0), ()
+        few = self.conditions.only([int(k) for k in np.argsort(shares)[:_CANDIDATES]])
+        drawn = [
+            least_information(normalized_information(measure, gaps, few, row), few)[0]
+            for row in self.weights[: self.information_draws]
+        ]
+        return Estimate.of(value, np.array(drawn)), given

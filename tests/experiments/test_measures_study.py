@@ -1,0 +1,391 @@
+"""The study of measures on a tiny grid: what is trained, kept, resumed and judged."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from nonvacuous.errors import BadInput
+from nonvacuous.experiments import measures_study as study
+from nonvacuous.experiments import measures_study_training as training
+from nonvacuous.experiments.measures_study_material import StudyMaterial
+from nonvacuous.experiments.measures_study_pages import command, lead, write_pages
+from nonvacuous.experiments.measures_study_settings import AXES, StudySettings
+from nonvacuous.experiments.measures_study_store import NetworkRecord, Times
+from nonvacuous.experiments.measures_study_workers import Workers
+from nonvacuous.measures.panel import panel
+from nonvacuous.models import build
+from nonvacuous.training.many import Job, ManySettings, train_many
+
+TINY = StudySettings(
+    width=(6, 16), depth=(1,), learning_rate=(0.1,), batch_size=(20,), weight_decay=(0.0,),
+    dropout=(0.0, 0.1), label_noise=(0.0, 0.2), examples=(40, 80), repetitions=2, stop_loss=0.3,
+    epochs=60, measures=("norms", "margins", "gonon-gap"), draws=40, information_draws=10, alone=1,
+    alone_epochs=2,
+)  # fmt: skip
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[study.StudyResult, Path]:
+    folder = tmp_path_factory.mktemp("study")
+    return study.run(TINY, folder), folder
+
+
+def test_the_grids() -> None:
+    assert len(StudySettings().cells()) == 256
+    assert len(StudySettings.large().cells()) == 2592
+    assert len({cell.key for cell in StudySettings.large().cells()}) == 2592
+    groups = list(TINY.groups())
+    assert [len(group) for group in groups] == [8] * 4
+    for group in groups:
+        assert len({cell.group for cell in group}) == 1
+    assert max(len(g) for g in replace(TINY, together=3).groups()) == 3
+
+
+def test_the_files_hold_the_defaults() -> None:
+    for name, settings in (("", StudySettings()), ("-large", StudySettings.large())):
+        read = StudySettings.from_toml(ROOT / "experiments" / f"measures-study{name}.toml")
+        assert read == settings
+        assert StudySettings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"width": [0]}, "width is 0"),
+        ({"width": []}, "at least one value"),
+        ({"dropout": [0.1, 0.1]}, "none of them twice"),
+        ({"dropout": [1.0]}, "dropout is 1.0"),
+        ({"learning_rate": [0.0]}, "above 0"),
+        ({"width": 3}, "must be a list"),
+        ({"stop_loss": 0}, "stop_loss"),
+        ({"draws": 1}, "draws is 1"),
+        ({"breadth": [1]}, "no setting 'breadth'"),
+    ],
+)
+def test_refused_settings(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        StudySettings.from_dict(changes)
+
+
+def test_sets_and_noise_are_nested() -> None:
+    settings = replace(TINY, label_noise=(0.0, 0.2, 0.5))
+    material = StudyMaterial.of(settings)
+    clean, some, more = material.labels
+    assert ((some != clean) <= (more != clean)).all()
+    assert 0 < (some != clean).sum() < (more != clean).sum()
+    small, large = (
+        material.training_set(next(c for c in settings.cells() if c.examples == n))[0]
+        for n in (40, 80)
+    )
+    assert torch.equal(small, large[:40])
+    # Nothing that is trained on is tested on.
+    assert len(material.test_labels) == 1797 - 80
+    assert len(StudyMaterial.of(replace(settings, unused_as_test=False)).test_labels) == 360
+    halved = StudyMaterial.of(replace(settings, pool=2))
+    assert halved.shape == (1, 4, 4)
+    assert torch.allclose(halved.inputs[0, 0, 0, 0], material.inputs[0, 0, :2, :2].mean())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"examples": (40, 5000)}, "asks for 5000"), ({"pool": 9}, "set pool = 1")],
+)
+def test_refused_material(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        StudyMaterial.of(replace(TINY, **changes))
+
+
+def test_a_record_is_what_a_network_trained_alone_comes_to(
+    done: tuple[study.StudyResult, Path],
+) -> None:
+    result, _ = done
+    material = StudyMaterial.of(TINY)
+    places = [place for place, entry in enumerate(result.records) if entry.judged]
+    for place in (places[1], places[-1]):
+        cell, record = TINY.cells()[place], result.records[place]
+        assert record.key == cell.key
+        inputs, labels = material.training_set(cell)
+        seed = training.network_seed(TINY, cell)
+
+        def fresh(seed: int, model: str = cell.model) -> torch.nn.Module:
+            return build(model, (1, 8, 8), 10, seed=seed)
+
+        alone = train_many(
+            fresh,
+            [inputs],
+            labels.unsqueeze(0),
+            [Job(seed=seed, learning_rate=0.1, dropout=cell.dropout)],
+            settings=ManySettings(
+                epochs=60, batch_size=20, decay=1.0, stop_loss=0.3, measure_every=2
+            ),
+            method="one at a time",
+            device="cpu",
+        ).jobs[0]
+        assert (record.stopped, record.epochs) == (alone.stopped, alone.history[-1].epoch)
+        network = fresh(seed)
+        network.load_state_dict(alone.state)
+        with torch.no_grad():
+            scores, tested = network(inputs), network(material.test_inputs)
+        assert record.train_errors == int((scores.argmax(1) != labels).sum())
+        assert record.train_loss == pytest.approx(float(cross_entropy(scores, labels)), rel=1e-3)
+        wrong = int((tested.argmax(1) != material.test_labels).sum())
+        assert abs(record.test_errors - wrong) <= 2
+        assert record.gap == pytest.approx(
+            record.test_errors / 1717 - record.train_errors / cell.examples
+        )
+        expected = panel(network, (inputs, labels), initial=fresh(seed), only=TINY.measures)
+        for entry in expected.entries:
+            found = record.measures[entry.measure.name]
+            assert found["number"] == pytest.approx(entry.result.to_dict()["number"], rel=1e-3)
+
+
+def test_every_network_is_there_and_judged_only_if_it_reached_the_loss(
+    done: tuple[study.StudyResult, Path],
+) -> None:
+    result, folder = done
+    assert [entry.key for entry in result.records] == [cell.key for cell in TINY.cells()]
+    for entry in result.records:
+        reached = entry.train_loss is not None and entry.train_loss <= 0.3
+        assert entry.judged == reached == bool(entry.measures)
+    assert result.left_out == 32 - len(result.reached)
+    assert len((folder / "networks.jsonl").read_text().splitlines()) == 32
+    names = {entry.standing.name for entry in result.judged}
+    assert study.CHANCE in names
+    assert "gonon-gap" in names
+    divided = {entry.standing.name: entry.divided for entry in result.judged}
+    assert not divided["gonon-gap"]
+    assert divided["spectral-sum"]
+    assert result.times.networks == 32
+    assert result.times.alone_networks == 1
+    assert set(result.judged[0].standing.granulated) <= {
+        "width", "dropout", "label_noise", "examples",
+    }  # fmt: skip
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_statistics_are_computed_again_without_training(
+    done: tuple[study.StudyResult, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, folder = done
+    monkeypatch.setattr(training, "train_many", None)
+    again = study.run(TINY, folder, resume=True)
+    assert again.to_dict() == result.to_dict()
+    other = study.run(replace(TINY, per_root_n=False, draws=50), folder, resume=True)
+    assert not any(entry.divided for entry in other.judged)
+    assert other.records == result.records
+    with pytest.raises(BadInput, match="holds a study already"):
+        study.run(TINY, folder)
+    with pytest.raises(BadInput, match=r"other settings \(stop_loss\)"):
+        study.run(replace(TINY, stop_loss=0.5), folder, resume=True)
+    study.run(TINY, folder, resume=True)
+
+
+def test_a_stopped_run_goes_on_where_it_was(
+    done: tuple[study.StudyResult, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, _ = done
+    trained: list[int] = []
+
+    def breaking(*arguments: object, **options: object) -> object:
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        trained.append(1)
+        return train_many(*arguments, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "train_many", breaking)
+        with pytest.raises(KeyboardInterrupt):
+            study.run(TINY, tmp_path)
+    assert len((tmp_path / "networks.jsonl").read_text().splitlines()) == 16
+    resumed = study.run(TINY, tmp_path, resume=True)
+    assert resumed.records == result.records
+    assert [e.to_dict() for e in resumed.judged] == [e.to_dict() for e in result.judged]
+
+
+@pytest.mark.slow
+def test_other_processes_find_the_same(
+    done: tuple[study.StudyResult, Path], tmp_path: Path
+) -> None:
+    result, _ = done
+    other = study.run(TINY, tmp_path, processes=2)
+    assert other.records == result.records
+    assert [e.to_dict() for e in other.judged] == [e.to_dict() for e in result.judged]
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    settings = replace(TINY, measures=("norms",), label_noise=(0.0,), alone=0)
+    study.run(
+        settings, tmp_path, progress=lambda phase, done, total, _: told.append((phase, done, total))
+    )
+    assert [entry for entry in told if entry[0] == "networks"] == [
+        ("networks", 4 * k, 16) for k in (1, 2, 3, 4)
+    ]
+    assert {"training", "measures"} <= {phase for phase, _, _ in told}
+
+
+# -- judging made-up networks ---------------------------------------------------------------------
+
+
+def made_up(measures: dict[str, object], *, count: int = 64) -> list[NetworkRecord]:
+    """Networks whose gap is 1, 2, 3, ... errors of a thousand; measures by functions of it."""
+    records = []
+    for place in range(count):
+        axes = dict.fromkeys(AXES, 1) | {
+            "width": 2 ** (place % 2), "depth": place // 2 % 4, "examples": 100 * (1 + place // 8),
+        }  # fmt: skip
+        values = {name: function(place) for name, function in measures.items()}  # type: ignore[operator]
+        records.append(
+            NetworkRecord(
+                key=str(place), hyperparameters=axes, repetition=0, stopped="loss", epochs=1,
+                steps=1, train_loss=0.1, train_errors=0, test_loss=0.1 + place,
+                test_errors=place, test_examples=1000, measures=values,
+            )
+        )  # fmt: skip
+    return records
+
+
+def number(value: float) -> dict[str, float | None]:
+    finite = math.isfinite(value)
+    return {"number": value if finite else None, "log10": None}
+
+
+JUDGE = replace(TINY, per_root_n=False, beyond=0.0)
+
+
+def test_margins_count_downward_and_planted_measures_are_found_out() -> None:
+    records = made_up(
+        {
+            "spectral-sum": lambda place: number(place),
+            "margin-10": lambda place: number(-place),
+            "frobenius-sum": lambda place: number(-place),
+            "path-norm-1": lambda place: {"undefined": "no paths"},
+        }
+    )
+    judged, refused = study.judge(records, JUDGE, workers=Workers(1))
+    found = {entry.standing.name: entry for entry in judged}
+    assert found["spectral-sum"].standing.tau.value == pytest.approx(1.0)
+    assert found["margin-10"].standing.tau.value == pytest.approx(1.0)
+    assert found["frobenius-sum"].standing.verdict == "inverted"
+    assert found["spectral-sum"].loss_tau.value == pytest.approx(1.0)
+    assert refused == {"path-norm-1": "undefined for 64 of 64 networks: no paths"}
+
+
+def test_values_beyond_floats_are_ordered_by_their_logarithms() -> None:
+    def huge(place: int) -> dict[str, float | None]:
+        log = 300.0 + place
+        return {"number": 10.0**log if log < 308 else None, "log10": log}
+
+    records = made_up({"spectral-product": huge})
+    column = study.oriented("spectral-product", records, per_root_n=False)
+    assert (np.diff(column) > 0).all()
+    judged, _ = study.judge(records, JUDGE, workers=Workers(1))
+    assert judged[0].standing.tau.value == pytest.approx(1.0)
+
+
+def test_networks_for_which_a_measure_is_undefined_are_left_out_for_it() -> None:
+    records = made_up(
+        {"spectral-sum": lambda place: {"undefined": "x"} if place % 5 == 0 else number(place)}
+    )
+    judged, refused = study.judge(records, JUDGE, workers=Workers(1))
+    found = {entry.standing.name: entry.standing for entry in judged}
+    assert not refused
+    assert found["spectral-sum"].networks == 51
+    assert found["spectral-sum"].tau.value == pytest.approx(1.0)
+    assert found[study.CHANCE].networks == 64
+
+
+def test_measures_without_n_are_divided_by_its_root() -> None:
+    records = made_up({"spectral-sum": lambda place: number(3.0), "margin-10": lambda _: number(1)})
+    plain = study.oriented("spectral-sum", records, per_root_n=False)
+    assert (plain == 3.0).all()
+    roots = np.sqrt([float(entry.hyperparameters["examples"]) for entry in records])
+    assert study.oriented("spectral-sum", records, per_root_n=True) == pytest.approx(3.0 / roots)
+    assert study.oriented("margin-10", records, per_root_n=True) == pytest.approx(-roots)
+    for name in ("gonon-gap", "occam-bound", "kl-certificate", "rademacher-frobenius"):
+        assert study.knows_examples(name)
+    for name in ("spectral-sum", "parameter-count", "kl", "fisher-rao", "vc-dimension"):
+        assert not study.knows_examples(name)
+
+
+def test_too_few_networks_are_no_study() -> None:
+    records = [replace(entry, stopped="epochs") for entry in made_up({}, count=10)]
+    with pytest.raises(BadInput, match="only 0 of 10 networks reached"):
+        study.judge(records, JUDGE, workers=Workers(1))
+    alike = [replace(entry, hyperparameters=dict.fromkeys(AXES, 1)) for entry in made_up({})]
+    with pytest.raises(BadInput, match="the same hyper-parameters"):
+        study.judge(alike, JUDGE, workers=Workers(1))
+
+
+def test_the_time_of_one_after_the_other_is_by_steps() -> None:
+    times = Times(
+        networks=100, steps=10_000, seconds=20.0, alone_networks=2, alone_steps=50,
+        alone_seconds=1.0,
+    )  # fmt: skip
+    assert times.per_minute == pytest.approx(300.0)
+    assert times.per_minute_alone == pytest.approx(60 * 100 / 200)
+    assert times.speedup == pytest.approx(10.0)
+    assert Times().speedup is None
+
+
+# -- pages ----------------------------------------------------------------------------------------
+
+
+def test_pages_say_it_in_words_and_warn(tmp_path: Path) -> None:
+    records = made_up(
+        {
+            "spectral-sum": lambda place: number(place),
+            "frobenius-sum": lambda place: number(-place),
+            "path-norm-1": lambda place: {"undefined": "<b>no paths</b>"},
+        }
+    )
+    records[3] = replace(records[3], stopped="epochs", measures={})
+    judged, refused = study.judge(records, JUDGE, workers=Workers(1))
+    result = study.StudyResult(JUDGE, tuple(records), judged, refused, Times())
+    paths = write_pages(result, tmp_path)
+    html = paths["report.html"].read_text(encoding="utf-8")
+    assert "Warning: larger goes with a smaller gap" in html
+    assert "<b>no paths" not in html
+    assert "&lt;b&gt;no paths" in html
+    assert "Left out because they did not get there: 1" in html
+    assert html.count("<svg") == 3
+    table = paths["table.md"].read_text(encoding="utf-8")
+    assert table.index("spectral-sum") < table.index("frobenius-sum")
+    assert "1 foretell the gap beyond chance and are inverted for no" in lead(result)
+    record = json.loads(paths["results.json"].read_text(encoding="utf-8"))
+    assert record["left_out"] == 1
+    assert record["left_out_by"]["width"] == {"2": 1}
+
+
+def test_the_section_of_the_results_page(done: tuple[study.StudyResult, Path]) -> None:
+    place = ROOT / "benchmarks" / "show_measures_study.py"
+    found = importlib.util.spec_from_file_location("show_measures_study", place)
+    assert found is not None and found.loader is not None
+    shown = importlib.util.module_from_spec(found)
+    found.loader.exec_module(shown)
+    record = json.loads(json.dumps(done[0].to_dict()))
+    text = shown.section({"measures-study": record})
+    assert "32 perceptrons on digits (width, dropout, label noise, examples varied)" in text
+    assert f"`{study.CHANCE}`" in text
+    # Absolute times are told of a GPU only.
+    assert " s, " not in text
+    record["times"] |= {"device": "cuda"}
+    assert "32 networks trained in" in shown.section({"measures-study": record})
+
+
+def test_the_command_is_told() -> None:
+    base = "nonvacuous reproduce measures-study"
+    assert command(StudySettings()) == base
+    assert command(StudySettings.large()) == f"{base} --large --device cuda"
+    assert command(replace(StudySettings.quick(), seed=3)) == f"{base} --quick --seed 3"
+    assert command(TINY) == f"{base} --config FILE"
