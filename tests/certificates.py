@@ -9,6 +9,7 @@ from nonvacuous.records import (
     Assumption,
     BoundRecord,
     BudgetRecord,
+    ChargeRecord,
     ComplexityRecord,
     DataRecord,
     DistributionRecord,
@@ -16,10 +17,12 @@ from nonvacuous.records import (
     KlTerm,
     LossRecord,
     ModelRecord,
+    NoiseLayer,
     Observation,
     RescalingColumn,
     RescalingRecord,
     RiskRecord,
+    SparsityRecord,
     SpendRecord,
     TwinRecord,
 )
@@ -28,7 +31,31 @@ DIGEST = "0123456789abcdef" * 4
 IID = Assumption(name="examples are independent", status="not checkable", detail="not testable")
 DOUBT = Assumption(name="groups", status="asserted", detail="none named", effect="conditional")
 BROKEN = Assumption(name="buffers", status="violated", detail="they moved", effect="refused")
-MODES = ("posterior", "post-hoc", "holdout")
+MODES = ("posterior", "post-hoc", "sparsity", "holdout")
+
+SPARSITY = SparsityRecord(
+    theorem="E",
+    variant="sparse",
+    layers=(
+        NoiseLayer(name="0", tensors=("0.weight",), scale=0.5, squared_distance=0.25),
+        NoiseLayer(name="2", tensors=("2.weight", "2.bias"), scale=0.25, squared_distance=0.0),
+    ),
+    network_digest=DIGEST,
+    escape=0.05,
+    setting={"first": -4, "steps": (-4,), "tail": "cap", "anchored": True, "other": None},
+    charges=(ChargeRecord(name="escape probability", choice="0.05", nats=2.5),),
+    grid_nats=2.5,
+    choices=1,
+    passes=4,
+    loss_upper=0.0625,
+    device="cpu",
+    prior="learned",
+    prior_fraction=0.2,
+    shortest_input=0.5,
+    longest_input=1.0,
+    threshold=None,
+    margin=0.125,
+)
 
 
 def fields(mode: str = "posterior", **changes: Any) -> dict[str, Any]:
@@ -38,7 +65,7 @@ def fields(mode: str = "posterior", **changes: Any) -> dict[str, Any]:
         "statement": "with confidence 0.95 the risk is at most 0.25",
         "status": "valid",
         "mode": mode,
-        "predictor": "deterministic" if mode == "holdout" else "stochastic",
+        "predictor": "deterministic" if mode in ("holdout", "sparsity") else "stochastic",
         "loss": LossRecord(name="zero-one"),
         "confidence": 0.95,
         "risk_upper": 0.25,
@@ -89,6 +116,8 @@ def fields(mode: str = "posterior", **changes: Any) -> dict[str, Any]:
                 ),
             ),
         }
+    if mode == "sparsity":
+        base |= {"rescaling": None, "sparsity": SPARSITY}
     return base | changes
 
 

@@ -10,7 +10,13 @@ from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.errors import BadInput, InvalidCertificate
@@ -30,6 +36,7 @@ from nonvacuous.records import (
     Record,
     RescalingRecord,
     RiskRecord,
+    SparsityRecord,
     Text,
     TwinRecord,
 )
@@ -54,7 +61,7 @@ class Certificate(Record):
     format: Literal["nonvacuous-certificate/1"] = "nonvacuous-certificate/1"
     statement: Text
     status: Status
-    mode: Literal["posterior", "post-hoc", "holdout"]
+    mode: Literal["posterior", "post-hoc", "sparsity", "holdout"]
     predictor: Literal["stochastic", "drawn", "deterministic"]
     loss: LossRecord
     confidence: Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -67,6 +74,8 @@ class Certificate(Record):
     posterior: DistributionRecord | None = None
     complexity: ComplexityRecord | None = None
     rescaling: RescalingRecord | None = None
+    #: The terms of a certificate of mode "sparsity"; other certificates do not have this field.
+    sparsity: SparsityRecord | None = None
     empirical: RiskRecord
     held_out_twin: TwinRecord | None = None
     observed: tuple[Observation, ...] = ()
@@ -82,6 +91,14 @@ class Certificate(Record):
     def sealed(cls, **fields: Any) -> Certificate:
         """Build a certificate from everything but its digest. Parts are records, not dicts."""
         return cls(**fields, digest=_digest_of(cls.model_construct(**fields, digest="")))
+
+    @model_serializer(mode="wrap")
+    def _without_absent_terms(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Certificates of other modes are written as before there were sparsity certificates."""
+        record: dict[str, Any] = handler(self)
+        if record.get("sparsity", 0) is None:
+            del record["sparsity"]
+        return record
 
     @model_validator(mode="after")
     def _coherent(self) -> Certificate:
@@ -102,6 +119,8 @@ class Certificate(Record):
                 raise ValueError("a held-out certificate has no prior, posterior or complexity")
         elif any(part is None for part in random):
             raise ValueError(f"mode {self.mode!r} needs a prior, a posterior and a complexity")
+        if (self.mode == "sparsity") != (self.sparsity is not None):
+            raise ValueError("the terms of a sparsity certificate belong to mode 'sparsity' alone")
         if self.digest != _digest_of(self):
             raise ValueError("the digest does not match: something was changed after sealing")
         return self
@@ -178,10 +197,14 @@ class Certificate(Record):
     def _terms(self) -> str:
         risk = self.empirical
         parts = [
-            f"empirical {rounded_up(risk.risk_upper)} ({risk.amount:g} in {risk.trials} trials)"
+            f"{'empirical' if self.sparsity is None else 'noisy loss'} "
+            f"{rounded_up(risk.risk_upper)} ({risk.amount:g} in {risk.trials} trials)"
         ]
         if self.complexity is not None:
             parts.append(f"KL {self.complexity.kl_nats:.1f} nats")
+        if self.sparsity is not None:
+            parts.append(f"settings named for {self.sparsity.grid_nats:.1f} nats")
+            parts.append(f"divided by {1.0 - self.sparsity.escape:g}")
         searched = [f"{s.name} x{s.choices}" for s in self.budget.entries if s.choices > 1]
         if searched:
             parts.append("searches paid: " + ", ".join(searched))

@@ -24,6 +24,8 @@ from nonvacuous.certification.post_hoc_mode import POSTERIOR_SCALES, post_hoc_ca
 from nonvacuous.certification.posterior_mode import posterior_candidate
 from nonvacuous.certification.recipe import Recipe
 from nonvacuous.certification.run_folder import RunFolder, to_toml
+from nonvacuous.certification.sparsity_run import sparse_examples, sparse_run, sparse_settings
+from nonvacuous.certification.sparsity_settings import SparsitySettings, prior_kind
 from nonvacuous.certification.twin import tested_twin, trained_twin
 from nonvacuous.data import Examples, Split, check_examples, split_examples
 from nonvacuous.data.files import write_npz
@@ -36,7 +38,7 @@ from nonvacuous.risk import Loss, zero_one
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import EventLog, Progress
 
-Mode = Literal["posterior", "post-hoc", "holdout"]
+Mode = Literal["posterior", "post-hoc", "sparsity", "holdout"]
 Quotient = Literal["translation", "permutation"]
 
 
@@ -57,6 +59,7 @@ def certify(
     posterior_scales: ScaleGrid = POSTERIOR_SCALES,
     rescaling: bool = True,
     quotients: Sequence[Quotient] | None = None,
+    sparsity: SparsitySettings | None = None,
     recipe: Recipe | None = None,
     split: Split | None = None,
     attempts: int = 1,
@@ -73,17 +76,21 @@ def certify(
 ) -> Certificate:
     """How wrong can this network be on data it has not seen? A number, and its evidence.
 
-    model            the network. In mode "posterior" its present weights are the starting point
-                     and must not have seen ``train``; in "post-hoc" and "holdout" it is the
-                     trained network to be certified. It is not changed.
+    model            the network. In mode "posterior", and in "sparsity" without a prior, its
+                     present weights are the starting point and must not have seen ``train``;
+                     otherwise it is the trained network to be certified. It is not changed.
     train            the examples: :class:`~nonvacuous.data.Examples`, a pair (inputs, labels), or
                      a torch dataset
     mode             "posterior": train a randomized network for the best certificate (default
                      when no prior is given); "post-hoc": certify noise around the given weights
-                     (default when a prior is given); "holdout": ``train`` holds examples that the
-                     model never saw, and they are used as a plain test
-    prior            for "post-hoc": ``nv.priors.zero_mean(...)``, ``at_initialization(...)`` or
-                     ``learned(...)`` (the latter with the ``split`` it belongs to)
+                     (default when a prior is given); "sparsity": certify one fixed network of
+                     linear layers and ReLU, not a randomized one, by the theorems of
+                     docs/theory/sparsity.md; without a prior the network is trained here;
+                     "holdout": ``train`` holds examples that the model never saw, and they are
+                     used as a plain test
+    prior            for "post-hoc" and "sparsity": ``nv.priors.zero_mean(...)``,
+                     ``at_initialization(...)`` or ``learned(...)`` (the latter with the ``split``
+                     it belongs to); "sparsity" uses its center alone
     predictor        "stochastic": weights drawn afresh for each prediction; "drawn": one network
                      drawn once, certified by a disintegrated bound
     confidence       1 minus the probability, over the draw of the data, that the claim is false
@@ -100,6 +107,8 @@ def certify(
                      where the prior does not tell them apart). They leave every prediction as it
                      is, cost nothing and are checked, so both are used by default in "post-hoc"
                      mode; a posterior that was trained on a bound has next to nothing to gain
+    sparsity         for "sparsity": theorem, prior and training, see
+                     :class:`~nonvacuous.certification.sparsity_settings.SparsitySettings`
     attempts         how many certificates will be computed on these bound examples: reporting the
                      best of them is honest only if the confidence is shared among them
     pretrained       declare that the starting weights were trained on other, independent data
@@ -114,6 +123,9 @@ def certify(
     examples = Examples.of(train)
     check_examples(examples)
     tested = None if test is None else Examples.of(test)
+    sparse = sparse_settings(sparsity, settings.mode, loss)
+    if sparse is not None:
+        examples, tested = sparse_examples(sparse, prior, examples, tested)
     if (loss.lower, loss.upper) != (0.0, 1.0):
         raise BadInput(
             f"the loss {loss.name!r} ranges over [{loss.lower}, {loss.upper}]; bounds hold for "
@@ -123,6 +135,8 @@ def certify(
     grid = prior_scales if isinstance(prior_scales, ScaleGrid) else ScaleGrid((prior_scales,))
     place = _device(device, model)
     recipe = recipe or Recipe()
+    if sparse is not None and prior is None:
+        prior_fraction = prior_kind(sparse.prior)[1]
     split = split or _split(examples, settings.mode, prior, prior_fraction, seed)
     split.check_fits(examples)
     run = RunFolder(folder)
@@ -152,6 +166,8 @@ def certify(
         "twin": twin,
         "recipe": recipe.to_dict(),
     }
+    if sparse is not None:
+        configuration["sparsity"] = sparse.to_dict()
     run.open(configuration, resume=resume, force=force)
     finished = run.existing("certificate.json")
     if finished is not None:
@@ -165,7 +181,7 @@ def certify(
     earlier = 0 if ledger is None else earlier_attempts(ledger, bound_digest, config_digest)
     job = Job(
         mode=settings.mode,
-        predictor="deterministic" if settings.mode == "holdout" else predictor,
+        predictor="deterministic" if settings.mode in ("holdout", "sparsity") else predictor,
         architecture=configuration["architecture"],
         examples=examples,
         test=tested,
@@ -188,6 +204,8 @@ def certify(
         module = frozen_copy(model, place)
         _save_network(run, module)
         certificate = holdout_certificate(job, module, split)
+    elif sparse is not None:
+        certificate = sparse_run(job, model, split, prior, sparse, recipe if twin else None)
     else:
         if settings.mode == "posterior":
             candidate = posterior_candidate(
@@ -235,8 +253,8 @@ class _Settings:
     """The few arguments that must be right before anything is computed."""
 
     def __init__(self, mode: str, predictor: str, confidence: float, attempts: int) -> None:
-        if mode not in ("posterior", "post-hoc", "holdout"):
-            raise BadInput(f"mode must be posterior, post-hoc or holdout, not {mode!r}")
+        if mode not in ("posterior", "post-hoc", "sparsity", "holdout"):
+            raise BadInput(f"mode must be posterior, post-hoc, sparsity or holdout, not {mode!r}")
         if predictor not in ("stochastic", "drawn"):
             raise BadInput(f"predictor must be stochastic or drawn, not {predictor!r}")
         checks.failure_probability(confidence, "confidence")
@@ -249,7 +267,8 @@ class _Settings:
 
 def _quotients(quotients: Sequence[Quotient] | None, settings: _Settings) -> tuple[str, ...]:
     """The symmetries to forget, in a fixed order."""
-    randomized = settings.mode != "holdout" and settings.predictor == "stochastic"
+    fixed = settings.mode in ("holdout", "sparsity")
+    randomized = not fixed and settings.predictor == "stochastic"
     if quotients is None:
         return SYMMETRIES if randomized and settings.mode == "post-hoc" else ()
     if isinstance(quotients, str):
@@ -270,7 +289,10 @@ def _quotients(quotients: Sequence[Quotient] | None, settings: _Settings) -> tup
 def _split(
     examples: Examples, mode: Mode, prior: Prior | None, prior_fraction: float, seed: int
 ) -> Split:
-    if mode == "post-hoc":
+    if mode == "sparsity" and prior is None and prior_fraction > 0.0:
+        split_seed = derived_seed(seed, "split")
+        return split_examples(examples, prior_fraction=prior_fraction, seed=split_seed)
+    if mode == "post-hoc" or (mode == "sparsity" and prior is not None):
         if prior is None:
             raise BadInput(
                 "mode post-hoc needs a prior: nv.priors.zero_mean(...), or "

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nonvacuous import bounds
+from nonvacuous.bounds.sparsity import derandomized
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 
-StepKey = Literal["counted", "sampling", "examples", "complexity", "searches", "rest"]
+StepKey = Literal[
+    "counted", "sampling", "examples", "complexity", "settings", "escape", "searches", "rest"
+]
 
 #: The inputs that pay for the distance between posterior and prior; a bound has one of them.
 COMPLEXITIES = ("kl_nats", "log_density_ratio", "renyi_nats")
@@ -34,6 +37,7 @@ _FUNCTIONS: Mapping[str, Callable[..., float]] = {
         bounds.disintegrated,
         bounds.disintegrated_renyi,
         bounds.holdout,
+        derandomized,
     )
 }
 
@@ -73,6 +77,7 @@ def term_by_term(certificate: Certificate) -> tuple[Step, ...]:
 
     The bound is not a sum, so the share of a term depends on the order. This order is fixed:
     errors counted, price of Monte Carlo, finite sample at zero complexity, complexity, searches.
+    A sparsity certificate has two more: naming the setting, and errors that escape the noise.
     """
     if certificate.status == "refused":
         return ()
@@ -92,7 +97,9 @@ def _terms_of_the_bound(certificate: Certificate) -> tuple[Step, ...]:
         if _value(certificate, inputs) != final:
             return (Step("rest", final),)
         steps = [Step("examples", _value(certificate, unsearched))]
-        if complexity is not None:
+        if certificate.sparsity is not None:
+            steps = _sparse_terms(certificate, unsearched)
+        elif complexity is not None:
             simplest = _value(certificate, unsearched | {complexity: 0.0})
             steps = [Step("examples", simplest), Step("complexity", steps[0].risk_upper)]
     except BadInput:
@@ -101,6 +108,23 @@ def _terms_of_the_bound(certificate: Certificate) -> tuple[Step, ...]:
     if unsearched != inputs:
         return (*steps, Step("searches", final))
     return tuple(steps)
+
+
+def _sparse_terms(certificate: Certificate, inputs: Mapping[str, float | int]) -> list[Step]:
+    """Finite sample, distance, the price of the setting, and the division by what noise sees."""
+    off: dict[str, float | int] = {"kl_nats": 0.0, "grid_nats": 0.0, "escape": 0.0}
+    steps: list[Step] = []
+    keys: tuple[tuple[StepKey, str | None], ...] = (
+        ("examples", None),
+        ("complexity", "kl_nats"),
+        ("settings", "grid_nats"),
+        ("escape", "escape"),
+    )
+    for key, name in keys:
+        if name is not None:
+            del off[name]
+        steps.append(Step(key, _value(certificate, {**inputs, **off})))
+    return steps
 
 
 def _value(certificate: Certificate, inputs: Mapping[str, float | int]) -> float:
@@ -163,6 +187,8 @@ def _alternatives(certificate: Certificate) -> dict[str, float]:
     failure = float(inputs.get("failure", certificate.budget.failure))
     examples = certificate.data.bound.examples
     counted = certificate.empirical
+    if certificate.sparsity is not None:
+        return {}  # other theorems on these counts would speak of the noisy network
     if certificate.complexity is None:
         return {} if counted.errors is None else _held_out(counted.errors, examples, failure)
     common: dict[str, Any] = {

@@ -163,7 +163,8 @@ class RiskRecord(Record):
     errors: Count | None
     total: Nats | None = None
     trials: PositiveCount
-    scheme: Literal["pairs", "shared draws", "every example once"]
+    #: ``fresh noise``: every example equally often, each time with noise of its own.
+    scheme: Literal["pairs", "shared draws", "every example once", "fresh noise"]
     identical: bool
     seed: int
     #: Upper end of the mean loss, sampling paid for; the plain mean where nothing was sampled.
@@ -186,6 +187,68 @@ class RiskRecord(Record):
     def mean(self) -> float:
         """The mean loss over the trials: an estimate, without a confidence."""
         return self.amount / self.trials
+
+
+class ChargeRecord(Record):
+    """One choice inside a loss, in words, and the nats that naming it costs."""
+
+    name: Text
+    choice: Text
+    nats: Nats
+
+
+class NoiseLayer(Record):
+    """One layer of the certified network: its noise, and how far it is from the prior's."""
+
+    name: Text
+    #: The tensors of the network that it is made of.
+    tensors: Annotated[tuple[Text, ...], Field(min_length=1)]
+    scale: Annotated[float, Field(gt=0.0)]
+    squared_distance: Nats
+
+
+#: A whole number, a word, a switch, or whole numbers: what a setting is made of.
+Choice = bool | int | str | tuple[int, ...] | None
+
+
+class SparsityRecord(Record):
+    """Every term of a certificate for one fixed network by derandomization.
+
+    Noise is put on the weights, a loss that forgives the noise is bounded, and the fixed network
+    inherits the bound: docs/theory/sparsity.md.
+    """
+
+    #: Which proof: A, D, E or F.
+    theorem: Text
+    variant: Literal["sparse", "dense"]
+    layers: Annotated[tuple[NoiseLayer, ...], Field(min_length=2)]
+    #: SHA-256 over the numbers of all layers.
+    network_digest: Digest
+    #: With at most this chance the noisy loss misses an error of the network.
+    escape: Annotated[float, Field(gt=0.0, lt=1.0)]
+    #: Everything that was chosen, as positions on grids that were fixed before the data.
+    setting: dict[str, Choice]
+    charges: Annotated[tuple[ChargeRecord, ...], Field(min_length=1)]
+    #: The sum of the charges, rounded up: ln(1/w) of the setting.
+    grid_nats: Nats
+    #: How many certificates, named in advance, this one was chosen from at a charge in nats.
+    choices: PositiveCount
+    #: Noisy networks for each example; 0 where the theorem needs no noise.
+    passes: Count
+    #: Upper end of the mean noisy loss: what the bound starts from.
+    loss_upper: Probability
+    #: The kind of device that drew the noise: others draw other numbers from the same seed.
+    device: Text
+    #: Where the prior is centered, and the part of all examples that shaped it.
+    prior: Literal["zero", "initialization", "learned"]
+    prior_fraction: Probability
+    #: Norms of the bound examples: every threshold uses each example's own.
+    shortest_input: Nats
+    longest_input: Nats
+    #: Medians of what the margin must exceed and of the noisy margin, for people to read; None
+    #: where the half of all examples has no finite one.
+    threshold: float | None
+    margin: float | None
 
 
 class BoundRecord(Record):

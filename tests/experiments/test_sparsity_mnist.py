@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from nonvacuous.experiments import sparsity_certificates, sparsity_mnist
 from nonvacuous.experiments.sparsity_mnist import run
 from nonvacuous.experiments.sparsity_pages import page, tables, write_pages
 from nonvacuous.experiments.sparsity_published import GOALS, PROTOTYPE
-from nonvacuous.experiments.sparsity_recipes import RECIPES
+from nonvacuous.experiments.sparsity_recipes import RECIPES, candidate_priors, is_candidate
 from nonvacuous.experiments.sparsity_results import CaseResult, SparsityResult
 from nonvacuous.experiments.sparsity_settings import Case, SparsitySettings
 from nonvacuous.experiments.sparsity_tables import does_sparsity_help, promise, verdict
@@ -55,13 +56,14 @@ def test_every_network_has_its_certificates_and_its_twin(finished):
         for record in entry.certificates.values():
             assert 0.0 < record["risk_upper"] <= 1.0
             assert record["examples"] == entry.examples
-            # Two variants and a hundred attempts share the failure probability.
-            assert record["failure"] == pytest.approx(0.05 / 200)
-            assert record["sampling_failure"] == pytest.approx(0.01 / 200)
+            # Two variants and a million attempts: ln(2e6) nats, and a share of Monte Carlo.
+            assert record["failure"] == pytest.approx(0.05)
+            assert record["grid_nats"] > math.log(2e6)
+            assert record["sampling_failure"] == pytest.approx(0.01 / 2e6)
             # The network's own errors are below what is promised for it.
             assert entry.train_errors / entry.examples <= record["risk_upper"]
         assert entry.twin == holdout(
-            errors=entry.prior_errors, examples=entry.examples, failure=0.06 / 100
+            errors=entry.prior_errors, examples=entry.examples, failure=0.06 / 1e6
         )
         assert list(entry.activity) == ["0.0001", "0.001", "0.01", "0.1"]
         ratios = list(entry.activity.values())
@@ -266,3 +268,16 @@ def test_infinite_thresholds_become_nothing():
     assert sparsity_certificates._finite(np.inf) is None
     assert sparsity_certificates._finite(float("nan")) is None
     assert sparsity_certificates._finite(2.0) == 2.0
+
+
+def test_every_prior_recipe_is_on_the_list_that_is_paid_for():
+    settings = SparsitySettings()
+    assert candidate_priors() <= settings.attempts
+    assert all(is_candidate(recipe) for recipe in settings.recipes.values())
+    odd = replace(RECIPES["plain"], prior=replace(RECIPES["plain"].prior, learning_rate=0.123))
+    both = replace(RECIPES["sparse"].prior, stability=0.5)
+    assert not is_candidate(odd)
+    assert not is_candidate(replace(RECIPES["sparse"], prior=both))
+    assert not is_candidate(replace(odd, prior=replace(RECIPES["plain"].prior, momentum=0.5)))
+    shapes = {(case.hidden, case.width, case.share) for case in settings.cases()}
+    assert all(h in (1, 2, 3, 5, 10) and w in (100, 500, 1_000) for h, w, _ in shapes)

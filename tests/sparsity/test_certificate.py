@@ -25,7 +25,7 @@ from nonvacuous.sparsity.setting import Setting, total_nats
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.weight_noise import random_layers
 
-ALL = [(t, v) for t in ("A", "D", "E") for v in ("dense", "sparse")]
+ALL = [(t, v) for t in ("A", "D", "E", "F") for v in ("dense", "sparse")]
 
 
 def _generator(seed: int) -> torch.Generator:
@@ -408,7 +408,7 @@ def test_bad_input_is_refused_with_the_remedy() -> None:
     fails("takes 5", layers=random_layers((5, 12, 10, 3), _generator(0)),
           before=random_layers((5, 12, 10, 3), _generator(0)))  # fmt: skip
     fails("has a bias", before=random_layers((6, 12, 10, 3), _generator(0), bias=True))
-    fails("theorem must be", theorem="F")
+    fails("theorem must be", theorem="Z")
     fails("failure", confidence=1.5)
     with pytest.raises(BadInput, match="NaN"):
         Layers.of([torch.full((3, 2), math.nan), torch.ones(2, 3)])

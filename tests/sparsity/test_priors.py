@@ -95,7 +95,8 @@ def test_moved_copies_are_the_images_moved(train):
 def test_learned_weights_are_taken_over(train):
     first = make_prior("learned:0.2", train, (6,), settings=BRIEF, seed=0)
     second = make_prior("learned:0.2", train, (6,), settings=BRIEF, seed=0, learned=first.weights)
-    assert second.errors == first.errors and second.weights is first.weights
+    assert second.errors == first.errors
+    assert all(a is b for a, b in zip(second.weights, first.weights, strict=True))
 
 
 @pytest.mark.parametrize("text", ["one", "learned", "learned:1", "learned:x", "zero:0.1", ""])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -14,7 +15,7 @@ from nonvacuous.sparsity.noise import noisy_pass, pair_margins, standard_noise
 from nonvacuous.sparsity.setting import ESCAPES, Setting
 from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
 from nonvacuous.sparsity.weights import Layers
-from tests.sparsity.threshold_oracles import theorem_d, theorem_e
+from tests.sparsity.threshold_oracles import theorem_d, theorem_e, theorem_f
 from tests.sparsity.weight_noise import (
     hit_rate,
     point_inputs,
@@ -34,6 +35,9 @@ FORMS = (
     ("E", True, "cap", True, False),
     ("E", True, "cap", False, False),
     ("E", True, "exponential", True, False),
+    ("F", False, "sizes", False, False),
+    ("F", True, "sizes", True, False),
+    ("F", True, "sizes", False, True),
 )
 
 
@@ -46,7 +50,7 @@ def _setting(
 ) -> Setting:
     _, _, tail, anchored, named = form
     # The cap is put where no noise breaks it: otherwise a loss of 1 would prove nothing.
-    factor = 8 if tail == "cap" else 0
+    factor = 8 if tail in ("cap", "sizes") else 0
     return Setting(
         first, (0,) * layers.hidden, ESCAPES.index(escape), tail, factor, anchored, named
     )
@@ -54,7 +58,7 @@ def _setting(
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("theorem", ["D", "E"])
+@pytest.mark.parametrize("theorem", ["D", "E", "F"])
 def test_thresholds_agree_with_slow_loops(
     sizes: tuple[int, ...], sparse: bool, theorem: str
 ) -> None:
@@ -63,11 +67,14 @@ def test_thresholds_agree_with_slow_loops(
     evaluator = Evaluator(layers, layers, theorem=theorem, sparse=sparse)
     arrays = [w.numpy() for w in layers.weights]
     for first, escape in ((-26, 0.02), (-14, 0.2)):
-        tail = "exponential" if theorem == "E" else None
-        anchored = theorem == "E" and sparse
+        tail = {"D": None, "E": "exponential", "F": "sizes"}[theorem]
+        anchored = theorem != "D" and sparse
         setting = Setting(
             first, (1,) * layers.hidden, ESCAPES.index(escape), tail, 0, anchored, False
         )
+        if theorem == "F":
+            # Room enough that no draw breaks the cap.
+            setting = dataclasses.replace(setting, factor=32)
         point = torch.randn(sizes[0], generator=generator).double()
         inputs = point_inputs(layers, layers, point, 1, 4)
         noisy, _ = true_noise(layers, point, setting.sigmas, 4, generator)
@@ -78,6 +85,11 @@ def test_thresholds_agree_with_slow_loops(
             for rival in (c for c in range(layers.classes) if c != 1):
                 if theorem == "D":
                     slow = theorem_d(arrays, before, scales, 1, rival, escape, sparse=sparse)
+                elif theorem == "F":
+                    slow = theorem_f(
+                        arrays, before, inputs.known[0].tolist(), setting.sigmas, 1, rival, escape,
+                        sparse=sparse, factor=setting.tail_factor,
+                    )  # fmt: skip
                 else:
                     rate = _rate(layers, inputs, setting, escape, rival, sparse)
                     slow = theorem_e(
@@ -148,7 +160,9 @@ def test_errors_are_seen_when_the_prior_is_another_network(
             assert rate >= 1 - escape - 4.5 * math.sqrt(escape * (1 - escape) / draws)
 
 
-@pytest.mark.parametrize("form", [FORMS[0], FORMS[2], FORMS[3], FORMS[5], FORMS[6]])
+@pytest.mark.parametrize(
+    "form", [FORMS[0], FORMS[2], FORMS[3], FORMS[5], FORMS[6], FORMS[8], FORMS[9]]
+)
 def test_no_weights_and_input_escape_more_often_than_promised(
     form: tuple[str, bool, str | None, bool, bool],
 ) -> None:
@@ -245,17 +259,18 @@ def test_more_noise_raises_thresholds_and_ties_are_losses() -> None:
     point = torch.randn(4, generator=generator).double()
     noise = standard_noise(layers, 64, generator)
     inputs = point_inputs(layers, layers, point, 0, 64)
-    for theorem, sparse in itertools.product("DE", (False, True)):
+    for theorem, sparse in itertools.product("DEF", (False, True)):
         evaluator = Evaluator(layers, layers, theorem=theorem, sparse=sparse)
-        tail = "exponential" if theorem == "E" else None
+        tail = {"D": None, "E": "exponential", "F": "sizes"}[theorem]
+        room = 64 if theorem == "F" else 0
         medians = []
         for first in (-40, -30, -20, -10):
-            setting = Setting(first, (0, 0), 5, tail, 0, False)
+            setting = Setting(first, (0, 0), 5, tail, room, False)
             noisy = noisy_pass(layers, inputs, setting.sigmas, noise)
             medians.append(float(evaluator.thresholds(setting, inputs, noisy)[:, 1].median()))
         assert medians == sorted(medians)
         assert medians[0] > 0
-        setting = Setting(-80, (0, 0), 5, tail, 0, False)
+        setting = Setting(-80, (0, 0), 5, tail, room, False)
         noisy = noisy_pass(layers, inputs, setting.sigmas, noise)
         losses, level, margin = evaluator.judged(setting, inputs, noisy)
         assert bool((losses | (margin > level)).all())

@@ -139,3 +139,60 @@ def theorem_e(
     for k in range(hidden):
         variance += (scales[k] * kappa * math.prod(nu[k + 1 :])) ** 2
     return total + rate * variance / 2 + math.log(1 / output) / rate
+
+
+def theorem_f(
+    weights: list[Matrix],
+    before: list[Matrix],
+    sizes: list[float],
+    sigmas: tuple[float, ...],
+    label: int,
+    rival: int,
+    escape: float,
+    *,
+    sparse: bool,
+    factor: float,
+) -> float:
+    """With ``sizes`` of the reference's activations; sparse: mean shifts meet w_y - w_c itself."""
+    hidden = len(before)
+    v = weights[-1][label] - weights[-1][rival]
+    caps = [
+        s * size * (factor if k else 1.0)
+        for k, (s, size) in enumerate(zip(sigmas, sizes, strict=True))
+    ]
+    nu = [float(np.linalg.norm(w, 2)) for w in weights[:-1]]
+    bars = [math.sqrt(nu[m] ** 2 + sigmas[m] ** 2 * weights[m].shape[0]) for m in range(hidden)]
+    output = 0.9 * escape if sparse else escape
+    share = 0.1 * escape / (2 * sum(len(z) for z in before))
+    quantile = float(norm.pdf(norm.isf(share)) / share)
+
+    def growth(k: int, j: int) -> float:
+        return math.prod(bars[k + 1 : j])
+
+    total, carried = 0.0, 0.0
+    last: list[float] = []
+    for j in range(hidden):
+        gaps = []
+        if j:
+            hop = nu[j] * math.sqrt(sum(gap * gap for gap in last))
+            if sparse:
+                gram = np.maximum(weights[j].T @ weights[j], 0.0)
+                shifts = np.array(last)
+                hop = min(hop, math.sqrt(float(shifts @ gram @ shifts)))
+            carried = hop + nu[j] * carried
+        for i, value in enumerate(before[j]):
+            row = float(np.linalg.norm(weights[j][i]))
+            squares = caps[j] ** 2 + sum((caps[k] * row * growth(k, j)) ** 2 for k in range(j))
+            length = math.sqrt(squares)
+            excess = max(0.0, abs(value) - quantile * length) if sparse else 0.0
+            gaps.append((length, length * psi(excess / length)))
+        last = [gap for _, gap in gaps]
+        if j == hidden - 1:
+            largest = max(length for length, _ in gaps)
+            used = [gap for _, gap in gaps] if sparse else [largest * psi(0.0)] * len(gaps)
+            total = sum(max(0.0, w) * g for w, g in zip(v, used, strict=True))
+            total += float(np.linalg.norm(v)) * carried
+    variance = 2 * caps[hidden] ** 2
+    for k in range(hidden):
+        variance += (caps[k] * float(np.linalg.norm(v)) * growth(k, hidden)) ** 2
+    return total + float(norm.pdf(norm.isf(output)) / output) * math.sqrt(variance)

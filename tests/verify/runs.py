@@ -29,7 +29,7 @@ from nonvacuous.records import (
 )
 from nonvacuous.training import train
 from nonvacuous.verify import Verification
-from tests.audit import worlds
+from tests.audit import sparse_worlds, worlds
 
 ARCHITECTURE = "mlp:8"
 KINDS = ("stochastic", "drawn", "holdout")
@@ -160,6 +160,8 @@ def make_run(folder: Path, kind: str = "stochastic", **changes: Any) -> Certific
     """An honest run of that kind."""
     if kind == "post-hoc":
         return post_hoc_run(folder)
+    if kind == "sparsity":
+        return sparse_worlds.run(folder)
     return write_run(folder, evidence_of(kind), **changes)
 
 

@@ -15,6 +15,7 @@ from nonvacuous.audit import (  # isort: skip
     sampling_checks as sampling_checks,
     ledger_checks as ledger_checks,
     claim_checks as claim_checks,
+    sparsity_checks as sparsity_checks,
 )
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.registry import (

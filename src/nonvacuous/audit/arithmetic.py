@@ -157,8 +157,11 @@ def statement(
     examples: int,
     data: str,
     assumptions: Iterable[Assumption] = (),
+    sampled: bool = False,
 ) -> str:
     """The promise in words, with its number rounded up and its conditions named.
+
+    ``sampled``: the promise about one network rests on Monte-Carlo trials too.
 
     >>> statement(predictor="deterministic", loss="zero-one", risk_upper=0.03171, confidence=0.95,
     ...           examples=1000, data="digits")
@@ -177,7 +180,7 @@ the network is at most 0.0318.'
     beside = {
         "stochastic": " and of the Monte-Carlo trials",
         "drawn": " and of the network",
-    }.get(predictor, "")
+    }.get(predictor, " and of the Monte-Carlo trials" if sampled else "")
     text = (
         f"With confidence {confidence!r} over the draw of the {examples} bound examples of "
         f"{data}{beside}, {about} is at most {_rounded_up(risk_upper)}."
@@ -199,6 +202,7 @@ def statement_of(certificate: Certificate) -> str:
         examples=certificate.data.bound.examples,
         data=certificate.data.name,
         assumptions=certificate.assumptions,
+        sampled=certificate.empirical.scheme == "fresh noise",
     )
 
 

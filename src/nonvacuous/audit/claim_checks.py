@@ -11,14 +11,17 @@ from nonvacuous.audit.registry import Outcome, check, doubtful, holds, refuse
 from nonvacuous.audit.theorems import theorem
 from nonvacuous.bounds import maurer_moment
 from nonvacuous.certificate import PREDICTORS
-from nonvacuous.records import ComplexityRecord, RiskRecord
+from nonvacuous.records import ComplexityRecord, RiskRecord, SparsityRecord
 
 #: Which predictors a certificate of each mode may be about.
 PREDICTORS_OF_MODE = {
     "posterior": ("stochastic", "drawn"),
     "post-hoc": ("stochastic", "drawn"),
+    "sparsity": ("deterministic",),
     "holdout": ("deterministic",),
 }
+#: What the losses of a sparsity certificate are measured on; its theorem speaks of the network.
+NOISY = "noise around the network"
 
 
 @check(rows=(9, 22), name="the bound is a known theorem")
@@ -35,7 +38,9 @@ def known_theorem(evidence: Evidence) -> Outcome:
 
 @check(rows=(14, 22), name="the bound was computed from the recorded facts")
 def recorded_inputs(evidence: Evidence) -> Outcome:
-    wrong = disagreeing_input(evidence.bound.inputs, evidence.risk, evidence.complexity)
+    wrong = disagreeing_input(
+        evidence.bound.inputs, evidence.risk, evidence.complexity, evidence.sparsity
+    )
     if wrong is not None:
         name, used, recorded = wrong
         return refuse(
@@ -47,7 +52,10 @@ def recorded_inputs(evidence: Evidence) -> Outcome:
 
 
 def disagreeing_input(
-    inputs: Mapping[str, float | int], risk: RiskRecord, complexity: ComplexityRecord | None
+    inputs: Mapping[str, float | int],
+    risk: RiskRecord,
+    complexity: ComplexityRecord | None,
+    sparsity: SparsityRecord | None = None,
 ) -> tuple[str, float | int, float | int | None] | None:
     """The first input of the bound that is not the recorded number, with both."""
     recorded: dict[str, float | int | None] = {
@@ -55,6 +63,9 @@ def disagreeing_input(
         "errors": risk.errors,
         "kl_nats": None if complexity is None else complexity.kl_nats,
         "log_density_ratio": None if complexity is None else complexity.log_density_ratio,
+        "loss_upper": None if sparsity is None else sparsity.loss_upper,
+        "escape": None if sparsity is None else sparsity.escape,
+        "grid_nats": None if sparsity is None else sparsity.grid_nats,
     }
     for name, value in recorded.items():
         if name in inputs and inputs[name] != value:
@@ -82,24 +93,36 @@ def solves_its_equation(name: str, inputs: Mapping[str, float | int], value: flo
 
     Written out plainly, apart from the functions that it checks.
     """
-    if name not in ("seeger", "disintegrated") or value >= 1.0:
+    if name not in ("seeger", "disintegrated", "derandomized") or value >= 1.0:
         return True
-    q, n = float(inputs["empirical_risk"]), int(inputs["examples"])
-    cost = float(inputs["kl_nats" if name == "seeger" else "log_density_ratio"])
+    n = int(inputs["examples"])
+    if name == "derandomized":
+        q, cost = float(inputs["loss_upper"]), float(inputs["kl_nats"]) + float(inputs["grid_nats"])
+        # The noisy loss sees all but this share of the errors.
+        value *= 1.0 - float(inputs["escape"])
+    else:
+        q = float(inputs["empirical_risk"])
+        cost = float(inputs["kl_nats" if name == "seeger" else "log_density_ratio"])
     moment = maurer_moment(n) if inputs.get("exact_moment") else 2.0 * math.sqrt(n)
     right = max(0.0, cost + math.log(moment) - math.log(float(inputs["failure"]))) / n
     left = 0.0 if q == 0.0 else q * math.log(q / value)
     left += 0.0 if q == 1.0 else (1.0 - q) * math.log((1.0 - q) / (1.0 - value))
     # The plain formula cancels; its error is a few units of rounding of the terms themselves.
-    return value >= q and left >= right - 1e-9 * right - 1e-14
+    return value >= q * (1.0 - 1e-15) and left >= right - 1e-9 * right - 1e-14
 
 
 @check(rows=(17,), name="the promise is about the predictor that was measured")
 def right_predictor(evidence: Evidence) -> Outcome:
-    if evidence.predictor != evidence.measured_predictor:
+    measured = evidence.measured_predictor
+    if evidence.mode == "sparsity" and measured != NOISY:
+        return refuse(
+            f"losses were measured on the {measured} predictor; the theorem starts from losses of "
+            "noise around the network, which see its errors. Measure those."
+        )
+    if evidence.mode != "sparsity" and evidence.predictor != measured:
         return refuse(
             f"the promise is about the {evidence.predictor} predictor, but the risk of the "
-            f"{evidence.measured_predictor} one was measured; the mean network, the ensemble and "
+            f"{measured} one was measured; the mean network, the ensemble and "
             "the randomized network have different risks. Measure the one that is promised."
         )
     if evidence.predictor not in PREDICTORS_OF_MODE.get(evidence.mode, ()):
@@ -112,6 +135,11 @@ def right_predictor(evidence: Evidence) -> Outcome:
         return refuse(
             f"{found.name!r} is a theorem about the {' or '.join(found.predictors)} predictor, not "
             f"about the {evidence.predictor} one. Use a bound for it."
+        )
+    if evidence.mode == "sparsity":
+        return holds(
+            "measured: noise around the network; promised: the network itself, whose every error "
+            "the noisy loss sees with the chance that the bound is divided by."
         )
     return holds(f"measured and promised: {PREDICTORS[evidence.predictor]}.")
 

@@ -12,7 +12,7 @@ from nonvacuous.audit.arithmetic import complexity_nats, total_nats
 from nonvacuous.audit.digests import fixed_tensors
 from nonvacuous.audit.drawing import draw_network
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.registry import RANDOM_MODES, Outcome, check, holds, refuse
+from nonvacuous.audit.registry import PRIOR_MODES, RANDOM_MODES, Outcome, check, holds, refuse
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.records import ComplexityRecord, KlTerm
@@ -71,7 +71,7 @@ def disagreement(
     return None
 
 
-@check(rows=(2,), name="prior and posterior cover every parameter", modes=RANDOM_MODES)
+@check(rows=(2,), name="prior and posterior cover every parameter", modes=PRIOR_MODES)
 def every_parameter(evidence: Evidence) -> Outcome:
     posterior, prior, _ = parts(evidence)
     parameters = dict(evidence.module.named_parameters())
@@ -105,7 +105,7 @@ def every_parameter(evidence: Evidence) -> Outcome:
     return holds(f"all {len(parameters)} parameter tensors are in both, or are fixed.")
 
 
-@check(rows=(2,), name="the KL counts every random tensor", modes=RANDOM_MODES)
+@check(rows=(2,), name="the KL counts every random tensor", modes=PRIOR_MODES)
 def every_term(evidence: Evidence) -> Outcome:
     posterior, _, complexity = parts(evidence)
     listed = [term.tensor for term in complexity.terms]
@@ -129,7 +129,7 @@ def every_term(evidence: Evidence) -> Outcome:
 
 @check(rows=(2, 4), name="what is not random was fixed before the bound examples")
 def fixed_parts(evidence: Evidence) -> Outcome:
-    if evidence.mode not in RANDOM_MODES:
+    if evidence.mode not in PRIOR_MODES:
         return holds("the whole network was fixed before it met the examples it is tested on.")
     posterior, _, _ = parts(evidence)
     now = fixed_tensors(evidence.module, posterior.names)
@@ -169,7 +169,7 @@ def finite(evidence: Evidence) -> Outcome:
     return holds(f"no NaN or infinity in {len(named)} tensors.")
 
 
-@check(rows=(3,), name="the KL belongs to the frozen posterior", modes=RANDOM_MODES)
+@check(rows=(3,), name="the KL belongs to the frozen posterior", modes=PRIOR_MODES)
 def current(evidence: Evidence) -> Outcome:
     posterior, prior, complexity = parts(evidence)
     digest = posterior.digest()
@@ -188,7 +188,7 @@ def current(evidence: Evidence) -> Outcome:
     return holds("recomputed from the frozen tensors, term by term.")
 
 
-@check(rows=(20,), name="an independent formula gives the same KL", modes=RANDOM_MODES)
+@check(rows=(20,), name="an independent formula gives the same KL", modes=PRIOR_MODES)
 def same_by_textbook(evidence: Evidence) -> Outcome:
     posterior, prior, complexity = parts(evidence)
     wrong = disagreement(complexity.terms, slow_kl(posterior, prior))
@@ -201,7 +201,7 @@ def same_by_textbook(evidence: Evidence) -> Outcome:
     return holds("the textbook formula in extended precision agrees, term by term.")
 
 
-@check(rows=(21,), name="the KL is summed in float64 and rounded up", modes=RANDOM_MODES)
+@check(rows=(21,), name="the KL is summed in float64 and rounded up", modes=PRIOR_MODES)
 def summed_upward(evidence: Evidence) -> Outcome:
     _, _, complexity = parts(evidence)
     # Raises where the savings exceed the sum: some of them exclude one another.

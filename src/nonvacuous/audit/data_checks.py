@@ -9,7 +9,7 @@ from torch import nn
 from nonvacuous.audit.digests import example_set, index_digest
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.registry import (
-    RANDOM_MODES,
+    PRIOR_MODES,
     Outcome,
     asserted,
     check,
@@ -59,7 +59,7 @@ def split_fits(evidence: Evidence) -> Outcome:
     return holds("every index of the split is an example of the data.")
 
 
-@check(rows=(6,), name=SEEN, modes=RANDOM_MODES)
+@check(rows=(6,), name=SEEN, modes=PRIOR_MODES)
 def prior_saw_nothing(evidence: Evidence) -> Outcome:
     saw = evidence.prior_saw
     if evidence.prior_saw_digest is not None and (
@@ -96,7 +96,7 @@ def preprocessing_saw_nothing(evidence: Evidence) -> Outcome:
     return outcome or holds(f"it was fitted on {len(saw)} examples; none is a bound example.")
 
 
-@check(rows=(6,), name="the starting weights saw no bound example", modes=RANDOM_MODES)
+@check(rows=(6,), name="the starting weights saw no bound example", modes=PRIOR_MODES)
 def start_saw_nothing(evidence: Evidence) -> Outcome:
     if evidence.pretrained:
         return asserted(
@@ -138,7 +138,7 @@ def no_copies(evidence: Evidence) -> Outcome:
         split.prior if evidence.prior_saw is None else np.union1d(split.prior, evidence.prior_saw)
     )
     copies = _copies(hashes, prior, split.bound)
-    if copies.size and evidence.mode in RANDOM_MODES and evidence.prior_saw is not None:
+    if copies.size and evidence.mode in PRIOR_MODES and evidence.prior_saw is not None:
         return refuse(
             f"{copies.size} bound examples (the first is {int(copies[0])}) are copies of examples "
             "that the prior was fitted on, under another index. Split with split_examples, which "

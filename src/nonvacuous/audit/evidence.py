@@ -16,8 +16,10 @@ from nonvacuous.records import (
     ComplexityRecord,
     DataRecord,
     RiskRecord,
+    SparsityRecord,
 )
 from nonvacuous.risk import Loss
+from nonvacuous.sparsity.weights import Layers
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,10 @@ class Evidence:
     risk_upper: float | None = None
     confidence: float | None = None
     data: DataRecord | None = None
+    #: For mode "sparsity": its terms, and network and prior as its theorems read them.
+    sparsity: SparsityRecord | None = None
+    layers: Layers | None = None
+    prior_layers: Layers | None = None
 
     @property
     def bound_examples(self) -> int:

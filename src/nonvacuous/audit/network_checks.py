@@ -9,7 +9,7 @@ from torch import Tensor
 from nonvacuous.audit.drawing import draw_network
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.probing import Network, batch_dependence, overwritten, recount, undisturbed
-from nonvacuous.audit.registry import Outcome, check, holds, refuse
+from nonvacuous.audit.registry import RANDOM_MODES, Outcome, check, holds, refuse
 from nonvacuous.data import Examples
 
 #: How many bound examples the network is probed with.
@@ -18,7 +18,8 @@ PROBES = 16
 
 def mean_network(evidence: Evidence) -> Network:
     """The network with the posterior's mean weights, or as it is where there is no posterior."""
-    posterior = evidence.posterior
+    # In mode sparsity the module is the certified network itself, to the last bit.
+    posterior = None if evidence.mode == "sparsity" else evidence.posterior
     return Network.of(evidence.module, None if posterior is None else posterior.mean_weights())
 
 
@@ -92,6 +93,7 @@ def loss_range(evidence: Evidence) -> Outcome:
 @check(
     rows=(15, 17, 18),
     name="the errors can be counted again",
+    modes=(*RANDOM_MODES, "holdout"),
     predictors=("drawn", "deterministic"),
 )
 def counted_again(evidence: Evidence) -> Outcome:

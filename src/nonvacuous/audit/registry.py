@@ -16,12 +16,14 @@ from nonvacuous.audit.evidence import Evidence
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.records import Assumption
 
-#: Modes in which a prior and a posterior exist.
+#: Modes whose promise is about a randomized network, or about one drawn from it.
 RANDOM_MODES = ("posterior", "post-hoc")
-ALL_MODES = (*RANDOM_MODES, "holdout")
+#: Modes in which a prior and a posterior exist.
+PRIOR_MODES = (*RANDOM_MODES, "sparsity")
+ALL_MODES = (*PRIOR_MODES, "holdout")
 ALL_PREDICTORS = ("stochastic", "drawn", "deterministic")
 #: How many ways to a false certificate are known and numbered.
-ROWS = 24
+ROWS = 28
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from nonvacuous.audit.arithmetic import SAMPLING_LINE, line, sampled_risk, share
 from nonvacuous.audit.drawing import sampling_seed
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.registry import RANDOM_MODES, Outcome, asserted, check, holds, refuse
+from nonvacuous.audit.registry import (
+    PRIOR_MODES,
+    RANDOM_MODES,
+    Outcome,
+    asserted,
+    check,
+    holds,
+    refuse,
+)
 
 FREEZE = "freeze"
 SAMPLING = "sampling"
@@ -48,7 +56,9 @@ def independent_trials(evidence: Evidence) -> Outcome:
                 "each once: the division uses a wrong count."
             )
         return holds(f"{risk.trials} bound examples, each once.")
-    if not stochastic:
+    if evidence.mode == "sparsity":
+        return _noisy(evidence)
+    if not stochastic or risk.scheme == "fresh noise":
         return refuse(
             f"the scheme {risk.scheme!r} averages over draws of the weights, but the promise is "
             "about one network. Measure that network on every bound example."
@@ -64,6 +74,27 @@ def independent_trials(evidence: Evidence) -> Outcome:
     if not risk.identical:
         return holds("independent trials of different laws; the kl form of the tail is used.")
     return holds(f"{risk.trials} pairs of an example and weights, each drawn afresh.")
+
+
+def _noisy(evidence: Evidence) -> Outcome:
+    """Every example equally often, with noise of its own each time."""
+    risk, record = evidence.risk, evidence.sparsity
+    if record is None or risk.scheme != "fresh noise" or risk.identical:
+        return refuse(
+            f"noisy losses of different examples are independent trials of different laws, but "
+            f"they are recorded as {risk.scheme!r}, identical: {risk.identical}. Record them as "
+            "'fresh noise', not identical: only the kl form of the tail holds for them."
+        )
+    expected = record.passes * evidence.bound_examples
+    if record.passes < 1 or risk.trials != expected:
+        return refuse(
+            f"{record.passes} noisy networks for each of {evidence.bound_examples} bound examples "
+            f"make {expected} trials, not {risk.trials}: the division uses a wrong count."
+        )
+    return holds(
+        f"{record.passes} noisy networks for each bound example, {risk.trials} in all, each with "
+        "noise of its own; the kl form of the tail is used."
+    )
 
 
 def _shared(evidence: Evidence) -> Outcome:
@@ -116,7 +147,7 @@ def one_shot(evidence: Evidence) -> Outcome:
     return holds("derived from the frozen posterior's digest and used once.")
 
 
-@check(rows=(3, 12), name="the risk belongs to the frozen posterior", modes=RANDOM_MODES)
+@check(rows=(3, 12), name="the risk belongs to the frozen posterior", modes=PRIOR_MODES)
 def risk_is_current(evidence: Evidence) -> Outcome:
     if evidence.posterior is None or evidence.posterior_at_risk != evidence.posterior.digest():
         return refuse(

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nonvacuous import bounds
+from nonvacuous.bounds.sparsity import derandomized
 from nonvacuous.errors import BadInput
 from nonvacuous.records import BoundRecord
 
@@ -104,6 +105,15 @@ _ALL = (
         ("empirical_risk", "renyi_nats", "order", "examples", "failure"),
         "renyi_nats",
         fixed_before=("order",),
+    ),
+    Theorem(
+        "derandomized",
+        derandomized,
+        "Derandomized PAC-Bayes-kl bound for one fixed network, after Nagarajan and Kolter (2019) "
+        "and Muthukumar and Sulam (2023): docs/theory/sparsity.md, section 1",
+        ("deterministic",),
+        ("loss_upper", "escape", "kl_nats", "grid_nats", "examples", "failure"),
+        "kl_nats",
     ),
     Theorem(
         "holdout",

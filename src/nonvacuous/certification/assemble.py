@@ -25,6 +25,8 @@ from nonvacuous.certification.columns import column_records
 from nonvacuous.certification.counting import count_errors
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import measure_drawn, measure_stochastic, open_budget
+from nonvacuous.certification.sparsity_measurement import SparseMeasurement
+from nonvacuous.certification.sparsity_mode import SparseCandidate
 from nonvacuous.certification.versions import software
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
@@ -168,6 +170,77 @@ def holdout_certificate(job: Job, module: nn.Module, split: Split) -> Certificat
     return _seal(job, evidence, data=data, module=module, twin=None, prior=None, posterior=None)
 
 
+def sparsity_evidence(
+    job: Job, candidate: SparseCandidate, measured: SparseMeasurement
+) -> Evidence:
+    """The facts that a sparsity certificate is made from."""
+    digest = measured.posterior.digest()
+    return Evidence(
+        mode=job.mode,
+        predictor=job.predictor,
+        measured_predictor=measured.measured_predictor,
+        module=candidate.module,
+        examples=job.examples,
+        split=candidate.split,
+        loss=job.loss,
+        bound=measured.bound,
+        budget=measured.budget,
+        risk=measured.risk,
+        seed=job.seed,
+        evaluation_transform=_preprocessing(job.examples),
+        risk_transform=_preprocessing(job.examples),
+        searches=measured.searches,
+        prior=measured.prior,
+        posterior=measured.posterior,
+        complexity=measured.complexity,
+        posterior_at_kl=digest,
+        posterior_at_risk=digest,
+        fixed_before=candidate.fixed_before,
+        prior_saw=candidate.saw,
+        draws=measured.draws,
+        test_reads=("freeze", "report") if job.test is not None else ("freeze",),
+        test=job.test,
+        earlier_certificates=job.earlier,
+        attempts_paid=job.attempts,
+        pretrained=job.pretrained,
+        start=candidate.start,
+        prior_saw_digest=candidate.saw_digest,
+        risk_upper=recompute_bound(measured.bound),
+        confidence=1.0 - job.failure,
+        data=_data_record(job.examples, candidate.split),
+        sparsity=measured.record,
+        layers=measured.layers,
+        prior_layers=measured.prior_layers,
+    )
+
+
+def sparsity_certificate(
+    job: Job, candidate: SparseCandidate, measured: SparseMeasurement, twin: TwinRecord | None
+) -> Certificate:
+    """A certificate for the fixed network itself, from losses of noise around it."""
+    evidence = sparsity_evidence(job, candidate, measured)
+    data = evidence.data
+    assert data is not None
+    return _seal(
+        job,
+        evidence,
+        data=data,
+        module=candidate.module,
+        twin=twin,
+        prior=DistributionRecord(
+            description=candidate.description,
+            digest=measured.prior.digest(),
+            saw=data.prior.index_digest
+            if candidate.saw is not None and data.prior is not None
+            else None,
+        ),
+        posterior=DistributionRecord(
+            description="Gaussian noise around the network's weights, one scale for each layer",
+            digest=measured.posterior.digest(),
+        ),
+    )
+
+
 def _symmetry_search(job: Job) -> tuple[Search, ...]:
     """Which symmetries to forget, and of which layers, is a choice of posterior."""
     if not job.quotients:
@@ -203,7 +276,8 @@ def _observations(
     job: Job, module: nn.Module, split: Split, posterior: DiagonalGaussian | None
 ) -> tuple[Observation, ...]:
     """Plain error rates beside the promise; the test examples are read here, once, at the end."""
-    network = "the network with the mean weights" if job.mode != "holdout" else "the network"
+    fixed = job.predictor == "deterministic"
+    network = "the network" if fixed else "the network with the mean weights"
     parts = [(f"{network} on the bound examples", job.examples.subset(split.bound))]
     if job.test is not None:
         parts.append((f"{network} on the test examples", job.test))
@@ -266,6 +340,7 @@ def _seal(
             examples=data.bound.examples,
             data=data.name,
             assumptions=assumptions,
+            sampled=evidence.risk.scheme == "fresh noise",
         ),
         status=status_of(assumptions),
         mode=job.mode,
@@ -285,6 +360,7 @@ def _seal(
         posterior=posterior,
         complexity=evidence.complexity,
         rescaling=None if rescaling is None else _rescaling_record(rescaling, evidence),
+        sparsity=evidence.sparsity,
         empirical=evidence.risk,
         held_out_twin=twin,
         observed=_observations(job, module, evidence.split, evidence.posterior),

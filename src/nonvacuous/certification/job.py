@@ -17,7 +17,7 @@ from nonvacuous.training import Progress
 class Job:
     """What a certificate is asked for: the same whatever the mode."""
 
-    mode: Literal["posterior", "post-hoc", "holdout"]
+    mode: Literal["posterior", "post-hoc", "sparsity", "holdout"]
     predictor: Literal["stochastic", "drawn", "deterministic"]
     architecture: str
     examples: Examples

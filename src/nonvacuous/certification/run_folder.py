@@ -20,6 +20,7 @@ EVIDENCE = (
     "posterior.safetensors",
     "drawn.safetensors",
     "network.safetensors",
+    "weights.safetensors",
     "log_scales.npz",
 )
 

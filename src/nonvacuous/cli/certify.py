@@ -9,6 +9,7 @@ from cyclopts import Group, Parameter
 
 from nonvacuous.bounds import checks
 from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
+from nonvacuous.certification.sparsity_settings import SparsitySettings
 from nonvacuous.cli.certify_request import PRIOR_FRACTION, TRIALS, Request
 from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber, failure_of
@@ -16,6 +17,7 @@ from nonvacuous.errors import BadInput
 
 _WHAT = Parameter(group=Group.create_ordered("What is certified"))
 _PROMISE = Parameter(group=Group.create_ordered("The promise"))
+_SPARSITY = Parameter(group=Group.create_ordered("With --mode sparsity"))
 _TRAINING = Parameter(group=Group.create_ordered("Training"))
 _RUN = Parameter(group=Group.create_ordered("The run"))
 _SEVERAL = Parameter(consume_multiple=True, negative=(), show_default=False)
@@ -31,10 +33,12 @@ def certify(
     init_seed: Annotated[OptionalWholeNumber, _WHAT] = None,
     pretrained: Annotated[bool, _WHAT, SWITCH] = False,
     part: Annotated[Literal["train", "test"] | None, _WHAT] = None,
-    mode: Annotated[Literal["posterior", "post-hoc", "holdout"] | None, _PROMISE] = None,
+    mode: Annotated[
+        Literal["posterior", "post-hoc", "sparsity", "holdout"] | None, _PROMISE
+    ] = None,
     predictor: Annotated[Literal["stochastic", "drawn"], _PROMISE] = "stochastic",
     confidence: Annotated[float, _PROMISE] = 0.95,
-    prior: Annotated[Literal["zero-mean", "initialization"] | None, _PROMISE] = None,
+    prior: Annotated[str | None, _PROMISE] = None,
     prior_fraction: Annotated[float, _PROMISE] = PRIOR_FRACTION,
     prior_scale: Annotated[tuple[float, ...], _PROMISE, _SEVERAL] = (),
     trials: Annotated[WholeNumber, _PROMISE] = TRIALS,
@@ -44,6 +48,14 @@ def certify(
     permutation: Annotated[bool, _PROMISE] = True,
     twin: Annotated[bool, _PROMISE] = True,
     max_risk: Annotated[float | None, _PROMISE] = None,
+    theorem: Annotated[Literal["E", "F", "D", "A"], _SPARSITY] = "E",
+    variant: Annotated[Literal["sparse", "dense"], _SPARSITY] = "sparse",
+    passes: Annotated[WholeNumber, _SPARSITY] = SparsitySettings.passes,
+    steps: Annotated[WholeNumber, _SPARSITY] = SparsitySettings.steps,
+    pull: Annotated[float | None, _SPARSITY] = None,
+    noise: Annotated[float | None, _SPARSITY] = None,
+    activity: Annotated[float, _SPARSITY] = SparsitySettings.activity,
+    unit_norm: Annotated[bool | None, _SPARSITY] = None,
     objective: Annotated[
         Literal["quadratic", "seeger", "mcallester", "thiemann", "catoni"], _TRAINING
     ] = PosteriorRecipe.objective,  # type: ignore[assignment]
@@ -74,31 +86,37 @@ def certify(
     data_dir
         Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
     model
-        mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS; or package.module:function, called without
-        arguments, returning a torch.nn.Module (the current folder is searched too). By default
-        cnn:32,64 for images and mlp:256 for other inputs.
+        mlp:WIDTHS (mlp:WIDTHS/no-bias without biases), cnn:CHANNELS or cnn:CHANNELS/WIDTHS; or
+        package.module:function, called without arguments, returning a torch.nn.Module (the current
+        folder is searched too). By default cnn:32,64 for images and mlp:256 for other inputs; in
+        --mode sparsity mlp:100/no-bias.
     weights
         Weights of a trained network to certify: a safetensors file as
         safetensors.torch.save_file(model.state_dict(), path) writes it.
     initial
-        The same network's weights before training, as safetensors, for --prior initialization.
+        The same network's weights before training, as safetensors: the prior of given --weights.
     init_seed
         Seed of the initial weights; the --seed by default.
     pretrained
-        Declare that --weights were trained on other, independent data and may be the start of
-        --mode posterior.
+        Declare that --weights (as the start of --mode posterior) or --initial (as the prior of
+        --mode sparsity) were trained on other, independent data.
     part
         Which part of the data --mode holdout tests on; the test part by default, if there is one.
     mode
         posterior: train a randomized network for a good certificate (default). post-hoc: certify
-        noise around given --weights (default with --weights). holdout: the plain test of
-        --weights on examples that they never saw.
+        noise around given --weights (default with --weights). sparsity: certify one fixed network
+        of linear layers and ReLU, trained here or given. holdout: the plain test of --weights on
+        examples that they never saw.
     predictor
         stochastic: weights are drawn afresh for each prediction. drawn: one network, drawn once.
+        The modes sparsity and holdout are about the network itself.
     confidence
         Of many data sets, at least this share would yield a true claim.
     prior
-        For --mode post-hoc: centered on zero, or on the --initial weights (usually far better).
+        For --mode post-hoc: zero-mean, or initialization, the --initial weights (usually far
+        better). For --mode sparsity: learned:FRACTION of the examples, which the promise then
+        leaves out (learned:0.2 by default), initialization or zero; with --weights, zero, or
+        initialization with --initial.
     prior_fraction
         For --mode posterior: the part of the examples that trains the prior; the promise counts the
         others. 0 puts the prior at the initial weights and counts all examples.
@@ -124,6 +142,23 @@ def certify(
         Also say what a plain held-out test promises on the same data.
     max_risk
         Exit with code 3 if the certificate is above this, refused or vacuous: a gate for CI.
+    theorem
+        Which proof of docs/theory/sparsity.md; choose before looking, each is its own claim.
+    variant
+        sparse makes use of units that stay inactive, dense does not.
+    passes
+        Noisy networks drawn for each example.
+    steps
+        Of training the prior, and of training the network toward it.
+    pull
+        How strongly training is drawn to the prior: 1 by default, 0.003 to a prior without data.
+    noise
+        Noise on the weights in training; by default 0.08 for a learned prior and none after it,
+        0.2 toward a prior without data.
+    activity
+        Weight of the l1 norm of the activations in training; 0.01 gives a sparse network.
+    unit_norm
+        Scale every input to norm 1. On for a network trained here, off for given --weights.
     objective
         The bound that posterior training minimizes.
     kl_penalty
@@ -169,6 +204,8 @@ def certify(
             "--batch-size": (batch_size, 1),
             "--seed": (seed, 0),
             "--threads": (threads, 1),
+            "--passes": (passes, 1),
+            "--steps": (steps, 1),
         },
         positive={
             "--learning-rate": (learning_rate,),
@@ -176,6 +213,7 @@ def certify(
             "--kl-penalty": (kl_penalty,),
             "--prior-scale": prior_scale,
         },
+        nonnegative={"--pull": pull, "--noise": noise, "--activity": activity},
         fractions={"--prior-fraction": prior_fraction, "--max-risk": max_risk},
     )
     if prior_fraction == 1.0:
@@ -216,6 +254,17 @@ def certify(
                 batch_size=batch_size,
             ),
         ),
+        sparsity=SparsitySettings(
+            theorem=theorem,
+            variant=variant,
+            passes=passes,
+            steps=steps,
+            prior_steps=steps,
+            pull=pull,
+            noise=noise,
+            activity=activity,
+            unit_norm=unit_norm,
+        ),
         seed=seed,
         device=device,
         threads=threads,
@@ -237,6 +286,7 @@ def _check_numbers(
     *,
     least: dict[str, tuple[int | None, int]],
     positive: dict[str, tuple[float, ...]],
+    nonnegative: dict[str, float | None],
     fractions: dict[str, float | None],
 ) -> None:
     try:
@@ -246,6 +296,9 @@ def _check_numbers(
         for flag, numbers in positive.items():
             for number in numbers:
                 checks.positive(flag, number)
+        for flag, value in nonnegative.items():
+            if value is not None:
+                checks.non_negative(flag, value)
         for flag, fraction in fractions.items():
             if fraction is not None:
                 checks.unit_interval(flag, fraction)

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from nonvacuous.certification.recipe import Recipe
+from nonvacuous.certification.sparsity_settings import LEARNED, SparsitySettings, prior_kind
 from nonvacuous.cli.exits import UsageError
+from nonvacuous.cli.invocation import again
+from nonvacuous.errors import BadInput
 
 #: Defaults of the command, where the library's own recipe has no say.
 TRIALS = 100_000
@@ -43,6 +46,7 @@ class Request:
     twin: bool
     max_risk: float | None
     recipe: Recipe
+    sparsity: SparsitySettings
     seed: int
     device: str
     threads: int | None
@@ -76,6 +80,8 @@ class Request:
                 )
         if self.mode == "posterior":
             self._check_posterior()
+        elif self.mode == "sparsity":
+            self._check_sparsity()
         elif self.weights is None:
             raise UsageError(
                 f"--mode {self.mode} certifies a network that is trained already: give its "
@@ -87,9 +93,15 @@ class Request:
     def _belongings(self) -> list[tuple[str, bool, tuple[str, ...]]]:
         default = Recipe()
         return [
-            ("--initial", self.initial is not None, ("post-hoc",)),
-            ("--prior", self.prior is not None, ("post-hoc",)),
-            ("--pretrained", self.pretrained, ("posterior",)),
+            ("--initial", self.initial is not None, ("post-hoc", "sparsity")),
+            ("--prior", self.prior is not None, ("post-hoc", "sparsity")),
+            ("--pretrained", self.pretrained, ("posterior", "sparsity")),
+            (
+                "--theorem, --variant, --passes, --steps, --pull, --noise, --activity and "
+                "--unit-norm",
+                self.sparsity != SparsitySettings(prior=self.sparsity.prior),
+                ("sparsity",),
+            ),
             ("--part", self.part is not None, ("holdout",)),
             ("--predictor drawn", self.predictor == "drawn", ("posterior", "post-hoc")),
             ("--prior-scale", bool(self.prior_scales), ("posterior", "post-hoc")),
@@ -102,7 +114,7 @@ class Request:
             (
                 "--prior-epochs and --prior-learning-rate",
                 _differ(self.recipe.plain, default.plain, but="batch_size"),
-                ("posterior", "post-hoc"),
+                ("posterior", "post-hoc", "sparsity"),
             ),
             (
                 "--epochs, --learning-rate, --objective and --kl-penalty",
@@ -127,6 +139,11 @@ class Request:
                 "--no-translation and --no-permutation would change nothing with --predictor "
                 "drawn: one network pays for its own weights, not for a KL. Leave them out."
             )
+        if self.prior not in (None, "zero-mean", "initialization"):
+            raise UsageError(
+                f"--prior {self.prior}: --mode post-hoc knows zero-mean and initialization.",
+                next_command=again(replacing={"--prior": "zero-mean"}),
+            )
         if self.prior is None and self.initial is None:
             raise UsageError(
                 "--mode post-hoc measures how far the weights have come from a prior that has not "
@@ -140,6 +157,50 @@ class Request:
                 "--prior initialization needs the weights before training: --initial "
                 "FILE.safetensors, or --init-seed N if --model builds them from that seed."
             )
+
+    def _check_sparsity(self) -> None:
+        """A network that is trained here gets its prior here; a given one brings its own."""
+        kind = self.sparse_prior[0]
+        if self.weights is None:
+            if self.initial is not None or self.pretrained:
+                raise UsageError(
+                    "--initial and --pretrained speak of the prior of given --weights: give those "
+                    "too, or leave them out to train a network here."
+                )
+            if self.model is not None and re.fullmatch(r"mlp(:[0-9, ]*)?", self.model):
+                widths = self.model.partition(":")[2] or "100"
+                raise UsageError(
+                    f"--model {self.model} has biases, and the networks that --mode sparsity "
+                    f"trains have none; write mlp:{widths}/no-bias.",
+                    next_command=again(replacing={"--model": f"mlp:{widths}/no-bias"}),
+                )
+            return
+        if kind == "learned" and self.prior is not None:
+            raise UsageError(
+                f"--prior {self.prior}: what these weights were trained on is not known here. Give "
+                "--prior zero, or --initial FILE.safetensors with the same network before training "
+                "(usually far better).",
+                next_command=again(replacing={"--prior": "zero"}),
+            )
+        if kind == "zero" and self.prior is not None and self.initial is not None:
+            raise UsageError("--prior zero has no use for --initial: leave one of them out.")
+        if (self.prior is None or kind == "initialization") and self.initial is None:
+            raise UsageError(
+                "--mode sparsity measures how far the weights have come from a prior that has not "
+                "seen the data. Add --initial FILE.safetensors, the same network before training "
+                "(usually far better), or --prior zero.",
+                next_command=again(replacing={"--prior": "zero"}),
+            )
+
+    @property
+    def sparse_prior(self) -> tuple[str, float]:
+        """The prior of --mode sparsity as a kind and a fraction."""
+        try:
+            return prior_kind(self.prior or LEARNED)
+        except BadInput as error:
+            raise UsageError(
+                f"--prior: {error}.", next_command=again(replacing={"--prior": LEARNED})
+            ) from error
 
 
 def default_folder(data: str, model: str, seed: int) -> Path:

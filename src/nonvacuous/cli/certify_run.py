@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from nonvacuous.certificate import Certificate, rounded_up
+from nonvacuous.certification.sparsity_settings import LEARNED, SparsitySettings
 from nonvacuous.certify import certify
 from nonvacuous.cli.certify_request import (
     INITIAL_SCALE,
@@ -41,6 +43,9 @@ from nonvacuous.report import rescaling
 from nonvacuous.report.terminal import printable
 from nonvacuous.risk.memory import is_out_of_memory
 
+#: What --mode sparsity trains: one hidden layer, no biases.
+PLAIN_CHAIN = "mlp:100/no-bias"
+
 
 def run(request: Request) -> int:
     """Load, build, certify, print."""
@@ -50,7 +55,8 @@ def run(request: Request) -> int:
     scales = _grid(request.prior_scales)
     dataset = load_data(request.data, request.data_dir)
     examples, test = _parts(request, dataset)
-    spec = request.model or default_model(examples)
+    sparse = request.mode == "sparsity"
+    spec = request.model or (PLAIN_CHAIN if sparse else default_model(examples))
     folder = request.out or default_folder(request.data, spec, request.seed)
     check_writable(folder, resume=request.resume, force=request.force)
     init_seed = request.seed if request.init_seed is None else request.init_seed
@@ -81,6 +87,7 @@ def run(request: Request) -> int:
                 pretrained=request.pretrained,
                 rescaling=request.rescaling,
                 quotients=request.quotients,
+                sparsity=_sparsity(request) if sparse else None,
                 twin=request.twin,
                 architecture=spec,
                 source=request.data,
@@ -93,7 +100,8 @@ def run(request: Request) -> int:
             )
     except KeyboardInterrupt as stop:
         write_error(
-            f"stopped. {folder} keeps everything up to the last finished epoch.",
+            f"stopped. {folder} keeps everything up to the last finished "
+            f"{'stage' if sparse else 'epoch'}.",
             next_command=again("--resume", without=["--force"]),
         )
         return exit_code_of(stop)
@@ -165,17 +173,24 @@ def _prior(
     examples: Examples,
     initial: nn.Module,
 ) -> Prior | None:
-    """The prior of --mode post-hoc; the other modes make their own or have none."""
-    if request.mode != "post-hoc":
+    """The prior of given weights; a network that is trained here gets its own, or has none."""
+    if request.mode != "post-hoc" and (request.mode != "sparsity" or request.weights is None):
         return None
     grid = scales or DEFAULT_GRID
-    if request.prior == "zero-mean":
+    if request.prior is not None and request.prior.startswith("zero"):
         return zero_mean(grid=grid)
     if request.initial is not None:
         init_seed = request.seed if request.init_seed is None else request.init_seed
         initial = build_network(spec, examples, seed=init_seed)
         load_weights(initial, request.initial, flag="--initial", spec=spec)
     return at_initialization(initial, grid=grid)
+
+
+def _sparsity(request: Request) -> SparsitySettings:
+    """A network that is trained here gets the prior that was asked for."""
+    if request.weights is not None:
+        return request.sparsity
+    return replace(request.sparsity, prior=request.prior or LEARNED)
 
 
 def _announcement(

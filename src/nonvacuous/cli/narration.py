@@ -24,6 +24,9 @@ _TITLES = {
     "noise": "choosing the noise",
     "sampling": "counting errors",
     "held-out twin": "training the held-out twin",
+    "network": "training the network",
+    "search": "choosing the setting",
+    "fresh noise": "counting losses under fresh noise",
     "checks": "checking",
 }
 

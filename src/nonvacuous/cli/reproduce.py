@@ -20,8 +20,8 @@ REPRODUCTIONS = {
         "--only 784-32-10",
     ),
     "measures-study": (
-        "Jiang et al. (ICLR 2020) and Dziugaite et al. (NeurIPS 2020): a grid of networks trained to "
-        "the same loss, and which complexity measures foretell their gaps.",
+        "Jiang et al. (ICLR 2020) and Dziugaite et al. (NeurIPS 2020): a grid of networks trained "
+        "to the same loss, and which complexity measures foretell their gaps.",
         "--quick",
     ),
     "sparsity-mnist": (

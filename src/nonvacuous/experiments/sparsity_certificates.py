@@ -47,8 +47,8 @@ def certificates(
 ) -> dict[str, dict[str, Any]]:
     """Every theorem in both variants, all of them true at once.
 
-    The failure probabilities are divided among them and among the networks that are paid for, so
-    that the smallest number may be taken.
+    All of them are paid for, for as many networks as the settings say, so that the smallest number
+    may be taken. They are computed where the examples lie.
     """
     layers, center = Layers.of(weights), Layers.of(prior)
     claims = len(settings.theorems) * len(VARIANTS) * settings.attempts
@@ -63,8 +63,9 @@ def certificates(
                 examples,
                 theorem=theorem,
                 variant=variant,
-                confidence=1.0 - settings.failure / claims,
-                sampling_failure=settings.sampling_failure / claims,
+                confidence=1.0 - settings.failure,
+                sampling_failure=settings.sampling_failure,
+                choices=claims,
                 subset=_searched(layers.hidden),
                 seed=derived_seed(seed, theorem, variant),
                 progress=progress,
@@ -93,7 +94,7 @@ def activity(
     """Mean share of active units by layer, and the effective activity ratio by perturbation."""
     some = examples.subset(np.arange(min(settings.activity_examples, len(examples))))
     layers = Layers.of(weights).weights
-    inputs = some.inputs.flatten(1).double()
+    inputs = some.inputs.flatten(1).cpu().double()
     preactivations, _ = forward(layers, inputs)
     norms = NormTables.of(layers)
     ratios = {}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from nonvacuous.data import Dataset, Examples, load, make_split
 from nonvacuous.distributions.storage import load_tensors, save_tensors
@@ -46,11 +47,14 @@ def run(
     data_dir: str | Path | None = None,
     resume: bool = False,
     force: bool = False,
+    device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> SparsityResult:
     """Train and certify; every network is kept in ``folder/cases`` as soon as it is finished.
 
     only       parts or names of networks; those finished earlier are shown as well
+    device     where to train and to certify. Random numbers differ between kinds of devices, and
+               so do the networks; every certificate is as valid
     progress   the phase "networks" tells what each network gave
     """
     wanted = settings.only(only)
@@ -60,7 +64,7 @@ def run(
         unit_norm(dataset.train), None if dataset.test is None else unit_norm(dataset.test)
     )
     _claim(place, settings, resume=resume, force=force)
-    study = _Study(settings, place, dataset, progress)
+    study = _Study(settings, place, dataset, torch.device(device), progress)
     for done, case in enumerate(wanted, start=1):
         path = place / "cases" / f"{case.key}.json"
         if not path.is_file():
@@ -79,11 +83,14 @@ class _Study:
         settings: SparsitySettings,
         folder: Path,
         dataset: Dataset,
+        device: torch.device,
         progress: Progress | None,
     ) -> None:
         self._settings = settings
         self._folder = folder
         self._dataset = dataset
+        self._device = device
+        self._test = None if dataset.test is None else dataset.test.to(device)
         self._progress = progress
         self._prior: tuple[str, ChainPrior] | None = None
 
@@ -102,6 +109,7 @@ class _Study:
                 toward=prior.weights,
                 seed=seed,
                 phase="network",
+                device=self._device,
                 progress=self._progress,
             ).weights
             self._keep("networks", case.key, weights)
@@ -115,7 +123,7 @@ class _Study:
             progress=self._progress,
         )
         ended = time.perf_counter()
-        test = self._dataset.test
+        test = self._test
         shown = test if test is not None else prior.bound
         active, ratios = activity(weights, shown, settings=settings)
         return CaseResult(
@@ -149,6 +157,7 @@ class _Study:
                 start=recipe.start,
                 shifts=recipe.shifts,
                 seed=self._settings.seed,
+                device=self._device,
                 progress=self._progress,
                 learned=self._found("priors", key),
             )
@@ -169,10 +178,11 @@ class _Study:
         path = self._folder / where / f"{key}.safetensors"
         if not path.is_file():
             return None
-        return tuple(load_tensors(path, kind=_KIND, device="cpu").values())
+        stored = load_tensors(path, kind=_KIND, device="cpu").values()
+        return tuple(matrix.to(self._device) for matrix in stored)
 
     def _keep(self, where: str, key: str, weights: Chain) -> None:
-        named = {f"{index}.weight": matrix for index, matrix in enumerate(weights)}
+        named = {f"{index}.weight": matrix.cpu() for index, matrix in enumerate(weights)}
         save_tensors(self._folder / where / f"{key}.safetensors", named, kind=_KIND)
 
 

@@ -105,10 +105,12 @@ _LIMITS = (
     "The weight of the distance to the prior decides most: a network that hardly moves inherits "
     "the prior's risk and little else.",
     "A width, a depth or a prior that is picked because its certificate came out best must be "
-    "paid for: the failure probability is divided among the theorems and among as many networks as "
-    "the settings name as attempts. That covers a list written down beforehand. A prior whose "
-    "recipe was changed after looking at certificates on the same examples is not covered by any "
-    "number of attempts: it needs fresh examples.",
+    "paid for: the failure probability is shared by the theorems and by as many priors as the "
+    "settings name as attempts. The default pays for a list of candidate priors: every combination "
+    "of the steps, rates, noises, decays, penalties, limits, starts and shifts that a recipe may "
+    "name, for every shape. A prior off that list whose recipe was changed after looking at "
+    "certificates on the same examples is not covered by any number of attempts: it needs fresh "
+    "examples.",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -96,6 +97,58 @@ RECIPES: Mapping[str, Recipe] = {
         shifts=1,
     ),
 }
+
+
+#: The recipes of learned priors that are paid for: every combination of these, for every shape of
+#: SHAPES, is a candidate prior. How a network is trained toward its prior is not among them: the
+#: theorems hold for all weights at once. `habit` is at most one penalty or limit, by name.
+PRIOR_GRID: Mapping[str, Sequence[Any]] = {
+    "steps": (2_000, 2_500, 3_000),
+    "learning_rate": (0.1, 0.15, 0.2),
+    "noise": (0.0, 0.03, 0.05, 0.08, 0.1),
+    "decay": (0.0, 5e-4),
+    "habit": (
+        None,
+        *(("activity", value) for value in (0.01, 0.03, 0.1)),
+        *(("stability", value) for value in (0.1, 0.5, 1.0)),
+        *(("spectral_limit", value) for value in (1.0, 1.1, 1.2, 1.5)),
+    ),
+    "start": ("gaussian", "identity"),
+    "shifts": (0, 1),
+}
+SHAPES: Mapping[str, Sequence[Any]] = {
+    "hidden": (1, 2, 3, 5, 10),
+    "width": (100, 500, 1_000),
+    "share": (0.2, 0.4, 0.6, 0.8, 1.0),
+    "fraction": (0.05, 0.2, 0.5),
+}
+
+
+def candidate_priors() -> int:
+    """How many candidate priors PRIOR_GRID and SHAPES hold, those without examples included."""
+    recipes = math.prod(len(values) for values in PRIOR_GRID.values())
+    shapes = math.prod(len(values) for values in SHAPES.values())
+    unlearned = 2 * len(PRIOR_GRID["start"]) * shapes
+    return recipes * shapes + unlearned
+
+
+def is_candidate(recipe: Recipe) -> bool:
+    """Whether the prior of a recipe is in PRIOR_GRID."""
+    prior = recipe.prior
+    named = ("steps", "learning_rate", "noise", "decay")
+    nothing = {"activity": 0.0, "stability": 0.0, "spectral_limit": None}
+    habits = [
+        (name, getattr(prior, name)) for name, off in nothing.items() if getattr(prior, name) != off
+    ]
+    shared: dict[str, Any] = {name: getattr(prior, name) for name in named} | dict(habits)
+    return (
+        prior == ChainTraining(**shared)
+        and all(getattr(prior, name) in PRIOR_GRID[name] for name in named)
+        and len(habits) <= 1
+        and (habits[0] if habits else None) in PRIOR_GRID["habit"]
+        and recipe.start in PRIOR_GRID["start"]
+        and recipe.shifts in PRIOR_GRID["shifts"]
+    )
 
 
 def _grid(

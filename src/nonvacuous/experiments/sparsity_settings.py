@@ -14,7 +14,7 @@ from nonvacuous.experiments.sparsity_recipes import DEFAULT_PARTS, QUICK_PARTS, 
 from nonvacuous.sparsity.priors import parse_prior
 from nonvacuous.training.checks import whole_number
 
-THEOREMS = ("A", "D", "E")
+THEOREMS = ("A", "D", "E", "F")
 VARIANTS = ("dense", "sparse")
 
 
@@ -70,9 +70,13 @@ class SparsitySettings(SettingsFile):
     recipes            how networks are trained
     theorems           which theorems; each in its dense and its sparse variant
     failure            of everything, with sampling_failure for Monte Carlo on top: both are
-                       divided among the theorems, their variants and `attempts`
-    attempts           how many networks on the same examples the confidence covers at once: all
-                       that are shown here, and those that were tried out before
+                       shared by the theorems, their variants and `attempts`
+    attempts           how many priors on the same examples the confidence covers at once. A recipe
+                       is a handful of numbers, each from a short list, and all combinations for
+                       all shapes are fewer than a million (sparsity_recipes.PRIOR_GRID). Paying
+                       for every one of them, 13.8 nats or a few per mille of a bound, covers the
+                       recipes that were tried out on the same examples, shown here or not, as far
+                       as they are on that list
     epsilons           perturbation levels of the activity ratio
     activity_examples  test examples it is averaged over
     """
@@ -83,7 +87,7 @@ class SparsitySettings(SettingsFile):
     theorems: tuple[str, ...] = THEOREMS
     failure: float = 0.05
     sampling_failure: float = 0.01
-    attempts: int = 100
+    attempts: int = 1_000_000
     epsilons: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1)
     activity_examples: int = 2_000
     seed: int = 0
@@ -93,7 +97,7 @@ class SparsitySettings(SettingsFile):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for theorem in self.theorems:
             if theorem not in THEOREMS:
-                raise BadInput(f"theorems: there is no theorem {theorem!r}; there are A, D and E")
+                raise BadInput(f"theorems: there is no theorem {theorem!r}; there are A, D, E, F")
         if not self.theorems:
             raise BadInput("theorems: there are none; give at least one, such as E")
         whole_number("attempts", self.attempts, least=1)

@@ -21,10 +21,13 @@ from nonvacuous.models.mlp import Mlp
 __all__ = ["BUILDERS", "Cnn", "Mlp", "SmallAlexNet", "SmallInception", "build"]
 
 Builder = Callable[[str, tuple[int, ...], int], nn.Module]
+_NO_BIAS = "/no-bias"
 
 
 def _build_mlp(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
-    return Mlp(example_shape, classes, widths=_sizes(arguments or "600,600", name="mlp"))
+    widths = (arguments or "600,600").removesuffix(_NO_BIAS)
+    bias = not arguments.endswith(_NO_BIAS)
+    return Mlp(example_shape, classes, widths=_sizes(widths, name="mlp"), bias=bias)
 
 
 def _build_cnn(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -60,9 +63,10 @@ BUILDERS: dict[str, Builder] = {
     "inception": _build_inception,
     "alexnet": _build_alexnet,
 }
-"""Every architecture by name. mlp:600,600 has two hidden layers; cnn:32,64/128 has two
-convolutional blocks and one hidden linear layer; inception (or inception:no-bn, without batch
-normalization) and alexnet are the small ones of Zhang et al. (2017)."""
+"""Every architecture by name. mlp:600,600 has two hidden layers (mlp:600,600/no-bias: without
+biases); cnn:32,64/128 has two convolutional blocks and one hidden linear layer; inception (or
+inception:no-bn, without batch normalization) and alexnet are the small ones of Zhang et al. (2017).
+"""
 
 
 def build(
@@ -70,8 +74,9 @@ def build(
 ) -> nn.Module:
     """A freshly initialized network for inputs of this shape.
 
-    name            mlp:WIDTHS or cnn:CHANNELS or cnn:CHANNELS/WIDTHS, sizes separated by commas;
-                    inception, inception:no-bn or alexnet
+    name            mlp:WIDTHS (mlp:WIDTHS/no-bias for a network without biases), cnn:CHANNELS or
+                    cnn:CHANNELS/WIDTHS, sizes separated by commas; inception, inception:no-bn or
+                    alexnet
     example_shape   the shape of one input, such as (1, 28, 28) or (20,)
     seed            makes the initial weights reproducible and leaves torch's global random state
                     alone; without it they follow that state

@@ -119,7 +119,8 @@ def confidence(certificate: Certificate) -> Sentence:
         "deterministic": "samples of test examples",
     }[certificate.predictor]
     if certificate.mode != "holdout" and certificate.predictor == "deterministic":
-        repeated = "training samples"
+        noisy = certificate.empirical.scheme == "fresh noise"
+        repeated = "training samples" + (" (and as many rounds of Monte Carlo)" if noisy else "")
     after = (
         f" confidence in the procedure: of {samples} {repeated}, on average at most "
         f"{false_claims} would yield a false claim."

@@ -60,6 +60,8 @@ _STEPS = {
     "sampling": ("+ sampling", "Only sampled: the upper end of what the rate may be."),
     "examples": ("+ finite sample", "Only {examples} count{zero}."),
     "complexity": ("+ complexity", "{complexity}."),
+    "settings": ("+ the setting", "{settings}."),
+    "escape": ("+ what noise misses", "{escape}."),
     "searches": ("+ searches", "{searches}."),
     "rest": ("+ the bound", "Everything else that the theorem charges, at once."),
 }
@@ -77,6 +79,7 @@ _THEOREMS = {
     "disintegrated": ("Disintegrated", "for the one drawn network, with 2√n"),
     "disintegrated_exact": ("Disintegrated, exact moment", "for the one drawn network, with ξ(n)"),
     "disintegrated_renyi": ("Disintegrated, Rényi", "for the one drawn network"),
+    "derandomized": ("Derandomized PAC-Bayes-kl", "for the network itself, from noise around it"),
     "holdout": ("Exact binomial tail", "Clopper and Pearson"),
     "chernoff": ("Chernoff", "the binomial tail bounded by its kl form"),
 }
@@ -118,10 +121,13 @@ def _step_words(certificate: Certificate) -> dict[str, str]:
     errors = f"Losses that sum to {counted.amount:,.1f}"
     if counted.errors is not None:
         errors = plural(counted.errors, "error")
+        if certificate.sparsity is not None:
+            errors = f"{whole(counted.errors)} losses within the threshold"
     trials = {
         "pairs": "independent pairs of weights and example",
         "shared draws": "draws of the weights, each over all examples",
         "every example once": "examples",
+        "fresh noise": "noisy networks, one example each",
     }[counted.scheme]
     nats_paid = "No complexity"
     if certificate.complexity is not None:
@@ -133,6 +139,16 @@ def _step_words(certificate: Certificate) -> dict[str, str]:
         if "log_density_ratio" in inputs:
             ratio = nats(float(inputs["log_density_ratio"]))
             nats_paid = f"Log density ratio, posterior to prior, at the drawn weights: {ratio} nats"
+    settings = escape = ""
+    if certificate.sparsity is not None:
+        kl_nats = 0.0 if certificate.complexity is None else certificate.complexity.kl_nats
+        nats_paid = f"Distance from the prior over the noise: {nats(kl_nats)} nats"
+        charged = certificate.sparsity
+        settings = (
+            f"{plural(len(charged.charges), 'choice')} inside the loss, named for "
+            f"{nats(charged.grid_nats)} nats"
+        )
+        escape = f"Divided by {1.0 - charged.escape:g}: noise sees all but the rest of the errors"
     searched = [whole(entry.choices) for entry in certificate.budget.entries if entry.choices > 1]
     return {
         "errors": errors,
@@ -140,6 +156,8 @@ def _step_words(certificate: Certificate) -> dict[str, str]:
         "examples": plural(certificate.data.bound.examples, "example"),
         "zero": "" if certificate.complexity is None else "; at zero complexity",
         "complexity": nats_paid,
+        "settings": settings,
+        "escape": escape,
         "searches": f"A union bound over {' and '.join(searched)} choices"
         if searched
         else "Other certificates on the same examples share the confidence",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.report import promise, random_labels, rescaling, tables
+from nonvacuous.report import promise, random_labels, rescaling, sparsity, tables
 from nonvacuous.report.curves import Curve, curves
 from nonvacuous.report.promise import PREDICTOR, Sentence
 from nonvacuous.report.wording import (
@@ -82,6 +82,10 @@ class View:
     labels_story: str
     rescaling: tuple[rescaling.Row, ...]
     rescaling_story: tuple[str, ...]
+    noise: tuple[sparsity.Layer, ...]
+    noise_story: tuple[str, ...]
+    choices: tuple[sparsity.Choice, ...]
+    choices_total: str
     layers: tuple[tables.Bar, ...]
     layers_total: str
     bounds: tuple[tables.Bar, ...]
@@ -133,6 +137,10 @@ def of(
         labels_story=random_labels.sentence(against),
         rescaling=rescaling.rows(certificate),
         rescaling_story=rescaling.story(certificate) or _before_and_after(certificate),
+        noise=sparsity.layers(certificate),
+        noise_story=sparsity.story(certificate),
+        choices=sparsity.choices(certificate),
+        choices_total=sparsity.choices_total(certificate),
         layers=tables.layer_rows(certificate),
         layers_total=tables.layers_total(certificate),
         bounds=tables.bound_rows(certificate, comparison.bounds) if comparison else (),
@@ -179,6 +187,10 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
     rate = certificate.empirical.mean
     held_out = certificate.mode == "holdout"
     name = "Error counted" if held_out else "Training error"
+    counted = [o for o in certificate.observed if not promise.is_test(o)]
+    if certificate.sparsity is not None and counted:
+        # What the bound starts from is the loss of noise; this is the network's own.
+        rate = counted[0].errors / counted[0].trials
     marks = [Mark("training", name, rate, percent(rate))]
     tests = [o for o in certificate.observed if promise.is_test(o)]
     for observation in tests[:1]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -14,7 +14,9 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.constants import Charge, reference
+from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.evaluation import Evaluator
+from nonvacuous.sparsity.gauge import Gauge, gauged
 from nonvacuous.sparsity.noise import (
     Inputs,
     clean_pass,
@@ -29,9 +31,9 @@ from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.training.progress import Progress, Reporter
 
-Theorem = Literal["A", "D", "E"]
+Theorem = Literal["A", "D", "E", "F"]
 Variant = Literal["sparse", "dense"]
-THEOREMS, VARIANTS = ("A", "D", "E"), ("sparse", "dense")
+THEOREMS, VARIANTS = ("A", "D", "E", "F"), ("sparse", "dense")
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class SparsityCertificate:
     A tie between the label and another class counts as an error. The examples must be independent,
     and neither the prior nor the choice of theorem may have come from them.
 
-    theorem, variant   A, D or E; sparse or dense (no use made of sparsity)
+    theorem, variant   A, D, E or F; sparse or dense (no use made of sparsity)
     examples           n of the bound: the examples that the prior has not seen
     failure            of the PAC-Bayes bound; sampling_failure: of this Monte-Carlo estimate (where
                        the best of several certificates is reported, the others' failures add up)
@@ -109,8 +111,8 @@ class SparsityCertificate:
 
 
 def certify_sparse(
-    layers: Layers,
-    prior: Layers,
+    layers: Layers | ConvChain,
+    prior: Layers | ConvChain,
     examples: Examples,
     *,
     theorem: Theorem = "E",
@@ -121,9 +123,13 @@ def certify_sparse(
     passes: int = 4,
     subset: int = 3000,
     seed: int = 0,
+    device: torch.device | str | None = None,
+    gauge: Gauge = "given",
     progress: Progress | None = None,
 ) -> SparsityCertificate:
     """Certify the fixed network ``layers`` with examples that ``prior`` has not seen.
+
+    A chain of convolutions has Theorem E and the gauge it is given in.
 
     confidence         1 - failure of the PAC-Bayes bound alone; the Monte-Carlo estimate may fail
                        with ``sampling_failure`` on top, so the claim holds with confidence
@@ -134,26 +140,64 @@ def certify_sparse(
                        an equal share of ``sampling_failure``
     passes             noisy networks drawn for each example in the final estimate
     subset             examples on which settings are compared
+    device             where noise is drawn and losses are counted, in float64; without it, where
+                       the examples lie. Constants of the network are measured on the processor.
+                       Each kind of device has random numbers of its own: the same seed gives
+                       another certificate there, which is as valid
+    gauge              which weights that compute the same function the noise is put on: those
+                       given, those "nearest" to the prior, or both networks "balanced"; to be
+                       chosen before looking at results. Squared distances are those of the gauge
     """
     if theorem not in THEOREMS or variant not in VARIANTS:
         raise BadInput(
             f"theorem must be one of {', '.join(THEOREMS)} and variant one of "
             f"{', '.join(VARIANTS)}, got {theorem!r} and {variant!r}"
         )
+    if isinstance(layers, ConvChain) or isinstance(prior, ConvChain):
+        # Imported here because it builds on this module.
+        from nonvacuous.sparsity.conv_certificate import certify_sparse_conv, check_covered
+
+        one, two = check_covered(layers, prior, theorem=theorem, gauge=gauge)
+        return certify_sparse_conv(
+            one, two, examples, variant=variant, confidence=confidence,
+            sampling_failure=sampling_failure, choices=choices, passes=passes, subset=subset,
+            seed=seed, device=device, progress=progress,
+        )  # fmt: skip
     failure = checks.failure_probability(1.0 - checks.real("confidence", confidence), "failure")
     checks.failure_probability(sampling_failure, "sampling_failure")
     shares = checks.count("choices", choices, minimum=1)
     layers.check_alive()
     layers.check_same_shape(prior)
-    inputs = read_inputs(layers, reference(prior), examples)
+    if gauge != "given":
+        chosen_gauge = gauged(layers, prior, gauge)
+        found = certify_sparse(
+            chosen_gauge.layers,
+            chosen_gauge.prior,
+            examples,
+            theorem=theorem,
+            variant=variant,
+            confidence=confidence,
+            sampling_failure=sampling_failure,
+            choices=choices,
+            passes=passes,
+            subset=subset,
+            seed=seed,
+            device=device,
+            progress=progress,
+        )
+        return replace(found, details={**found.details, "gauge": gauge})
+    place = torch.device(device) if device is not None else examples.inputs.device
+    inputs = read_inputs(layers.to(place), reference(prior).to(place), examples)
     if theorem == "A":
-        uniform = UniformEvaluator(layers, prior, sparse=variant == "sparse", choices=shares)
+        uniform = UniformEvaluator(
+            layers, prior, sparse=variant == "sparse", choices=shares, device=place
+        )
         chosen = search_uniform(
             uniform, inputs, failure=failure, subset=subset, seed=seed, progress=progress
         )
         return uniform_certificate(uniform, chosen, inputs, failure=failure, seed=seed)
     evaluator = Evaluator(
-        layers, prior, theorem=theorem, sparse=variant == "sparse", choices=shares
+        layers, prior, theorem=theorem, sparse=variant == "sparse", choices=shares, device=place
     )
     setting = search(
         evaluator,
@@ -195,18 +239,19 @@ def final_estimate(
     fresh = derived_seed(seed, "final", evaluator.layers.digest(), setting)
     reporter = Reporter(progress, "fresh noise")
     trials = passes * len(inputs)
-    errors, done = 0, 0
+    found, done = torch.zeros((), dtype=torch.int64, device=evaluator.device), 0
     levels: list[torch.Tensor] = []
     margins: list[torch.Tensor] = []
     for part, noisy in fresh_passes(
-        evaluator.layers, inputs, setting.sigmas, passes=passes, seed=fresh
+        evaluator.placed, inputs, setting.sigmas, passes=passes, seed=fresh
     ):
         losses, level, margin = evaluator.judged(setting, part, noisy)
-        errors += int(losses.sum())
+        found = found + losses.sum()
         done += len(part)
         levels.append(level)
         margins.append(margin)
-        reporter.report(done, trials, f"{errors} of {done} within the threshold")
+        reporter.report(done, trials, f"{done:,} noisy networks")
+    errors = int(found)
     reporter.report(trials, trials, f"{errors} of {trials}", always=True)
     loss_upper = sampling(errors=errors, trials=trials, failure=sampling_failure, identical=False)
     charges = evaluator.charges(setting)
@@ -228,9 +273,9 @@ def final_estimate(
         charges=charges,
         threshold=_median(levels),
         margin=_median(margins),
-        network_errors=network_errors(evaluator.layers, inputs),
+        network_errors=network_errors(evaluator.placed, inputs),
         seed=seed,
-        details={},
+        details={"setting": _plain(setting)},
     )
 
 
@@ -243,7 +288,7 @@ def uniform_certificate(
     seed: int,
 ) -> SparsityCertificate:
     """Theorem A for a setting: nothing random is left, so nothing is spent on sampling."""
-    before, scores = clean_pass(evaluator.layers, inputs)
+    before, scores = clean_pass(evaluator.placed, inputs)
     failed, level, margin = evaluator.judged(setting, inputs, before, scores)
     errors = int(failed.sum())
     escape = setting.escape_probability
@@ -276,10 +321,22 @@ def uniform_certificate(
         charges=charges,
         threshold=_median([level]),
         margin=_median([margin]),
-        network_errors=network_errors(evaluator.layers, inputs),
+        network_errors=network_errors(evaluator.placed, inputs),
         seed=seed,
-        details={"inactive": list(setting.inactive), "epsilons": list(setting.epsilons)},
+        details={
+            "setting": _plain(setting),
+            "inactive": list(setting.inactive),
+            "epsilons": list(setting.epsilons),
+        },
     )
+
+
+def _plain(setting: Setting | UniformSetting) -> dict[str, Any]:
+    """A setting as it is written: lists, not tuples, so that it reads back as the same."""
+    record = asdict(setting)
+    return {
+        key: list(value) if isinstance(value, tuple) else value for key, value in record.items()
+    }
 
 
 def _median(pieces: list[torch.Tensor]) -> float:

@@ -59,10 +59,11 @@ def initial_chain(
     generator = torch.Generator().manual_seed(seed)
     weights = []
     for layer, (incoming, outgoing) in enumerate(pairwise(sizes)):
-        entries = torch.randn(outgoing, incoming, generator=generator)
+        entries = torch.randn(outgoing, incoming, generator=generator, device="cpu")
         between = 0 < layer < len(sizes) - 2 and incoming == outgoing
         if start == "identity" and between:
-            weights.append(torch.eye(outgoing) + entries * (spread / math.sqrt(incoming)))
+            unit = torch.eye(outgoing, device="cpu")
+            weights.append(unit + entries * (spread / math.sqrt(incoming)))
         else:
             weights.append(entries * math.sqrt(2.0 / incoming))
     return tuple(weights)

@@ -10,7 +10,8 @@ listed by name.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -18,34 +19,21 @@ from torch import Tensor
 
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.errors import InvalidCertificate
+from nonvacuous.sparsity.grids import FINENESS, Charge, chosen_among, covering, scalar
+from nonvacuous.sparsity.matrices import as_matrix, raised
 from nonvacuous.sparsity.norms import row_norms, spectral_norm
 from nonvacuous.sparsity.weights import Layers
 
+__all__ = ["Charge", "chosen_among", "constants", "measured", "reference", "scalar"]
+
 Entries = Literal["each", "all"]
-#: Steps of the grid for constants per factor of two.
-FINENESS = 64
+_covering = covering
 #: Exponents that may flatten the reference's table; the first costs ln 2, the others ln 16.
 EXPONENTS = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
 #: Tables of class pairs beyond this many entries are replaced by their maximum over the pairs.
 _LARGEST_TABLE = 20_000_000
 _PAIR_FINENESS = 8
 _UP = 1.0 + 1e-12
-
-
-@dataclass(frozen=True)
-class Charge:
-    """One line of the ledger: what was chosen, and the nats that naming it costs."""
-
-    name: str
-    choice: str
-    nats: float
-
-
-def chosen_among(choices: int) -> tuple[Charge, ...]:
-    """The line for reporting one of several certificates, theorems or priors fixed in advance."""
-    if choices == 1:
-        return ()
-    return (Charge("which certificate is reported", f"one of {choices}", choice_nats(choices)),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +44,14 @@ class Measured:
     pair_sums    likewise: sum of the n largest positive entries of w_y - w_c
     rows         per hidden layer: the table of the largest norm of n entries of a row
     spectral     per hidden layer: the spectral norm
+    units        per hidden layer: the norm of each row
     """
 
     pair_norms: Tensor
     pair_sums: Tensor
     rows: tuple[Tensor, ...]
     spectral: tuple[float, ...]
+    units: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +59,10 @@ class Constants:
     """The grid values that stand inside the loss; never below those of the network.
 
     The first two tables have the shape of :class:`Measured`'s, or (1, 1, width + 1) where one table
-    serves all pairs. ``rows`` and ``spectral`` hold None for the first layer, which needs neither.
-    ``drift`` bounds the norm of the positive part of (w_y - w_c) minus the prior's, for all pairs.
+    serves all pairs. ``rows`` and ``spectral`` hold None for the first layer, which needs neither;
+    ``units`` is empty unless each unit's own row norm is needed, and then ``rows`` holds None.
+    ``drift`` bounds the norm of the positive part of (w_y - w_c) minus the prior's, for all pairs,
+    and ``moved`` the spectral norm of what each hidden layer is away from the prior's.
     """
 
     pair_norms: Tensor
@@ -79,6 +71,23 @@ class Constants:
     spectral: tuple[float | None, ...]
     drift: float | None
     charges: tuple[Charge, ...]
+    units: tuple[Tensor | None, ...] = ()
+    moved: tuple[float | None, ...] = ()
+
+    @cached_property
+    def longest(self) -> tuple[float, ...]:
+        """The row norms of whole rows as plain numbers; 0 for the first layer."""
+        return tuple(0.0 if table is None else float(table[-1]) for table in self.rows)
+
+    def to(self, device: torch.device | str) -> Constants:
+        """The same tables on another device."""
+        return replace(
+            self,
+            pair_norms=self.pair_norms.to(device),
+            pair_sums=None if self.pair_sums is None else self.pair_sums.to(device),
+            rows=tuple(None if table is None else table.to(device) for table in self.rows),
+            units=tuple(None if norms is None else norms.to(device) for norms in self.units),
+        )
 
 
 def measured(layers: Layers) -> Measured:
@@ -102,7 +111,14 @@ def measured(layers: Layers) -> Measured:
         torch.stack(sums) * slack,
         tuple(row_norms(matrix) for matrix in hidden),
         tuple(spectral_norm(matrix) for matrix in hidden),
+        tuple(unit_norms(matrix) for matrix in hidden),
     )
+
+
+def unit_norms(matrix: Tensor) -> Tensor:
+    """The norm of each row, rounded up."""
+    plain, power = as_matrix(matrix)
+    return raised(power * plain.square().sum(1).sqrt(), terms=4 * plain.shape[1])
 
 
 def reference(prior: Layers) -> Layers:
@@ -114,7 +130,7 @@ def reference(prior: Layers) -> Layers:
     generator = torch.Generator().manual_seed(2307)
     weights = []
     for matrix in prior.weights:
-        entries = torch.randn(matrix.shape, generator=generator, dtype=torch.float64)
+        entries = torch.randn(matrix.shape, generator=generator, dtype=torch.float64, device="cpu")
         usable = bool((matrix != matrix[:1]).any())
         weights.append(matrix if usable else entries * math.sqrt(2.0 / matrix.shape[1]))
     return Layers(tuple(weights), prior.biases, prior.names)
@@ -128,6 +144,7 @@ def constants(
     sums: Entries | None,
     drift: bool = False,
     named: bool = False,
+    units: bool = False,
     actual: Measured | None = None,
 ) -> Constants:
     """Round the constants of ``layers`` up on the grids that ``prior`` fixes.
@@ -138,6 +155,8 @@ def constants(
     drift    whether the distance from the prior's output layer is needed
     named    whether each pair of classes gets a factor of its own, named pair by pair: dear in
              nats, but worth it where the KL divergence is in the thousands
+    units    whether the row norms are those of each unit, in proportion to the prior's, instead of
+             the tables of the largest
     """
     truth = actual if actual is not None else measured(layers)
     known = measured(reference(prior))
@@ -165,23 +184,44 @@ def constants(
         charges += lines
     rows: list[Tensor | None] = [None]
     spectral: list[float | None] = [None]
+    every: list[Tensor | None] = [None]
+    moved: list[float | None] = [None]
     for index in range(len(truth.rows)):
         name = layers.names[index + 1]
-        table, lines = _table(
-            f"row norms of layer {name}", truth.rows[index], known.rows[index], each
-        )
-        rows.append(table)
-        charges += lines
+        if units:
+            own, line = _unit_table(name, truth.units[index], known.units[index])
+            every.append(own)
+            charges.append(line)
+            rows.append(None)
+        else:
+            table, lines = _table(
+                f"row norms of layer {name}", truth.rows[index], known.rows[index], each
+            )
+            rows.append(table)
+            charges += lines
         norm, line = scalar(
             f"spectral norm of layer {name}", truth.spectral[index], known.spectral[index]
         )
         spectral.append(norm)
         charges.append(line)
+        if units and drift:
+            far, line = _moved(layers, prior, index + 1, known.spectral[index])
+            moved.append(far)
+            charges.append(line)
     shift = None
     if drift:
         shift, line = _drift(layers, prior, float(known.pair_norms[..., -1].max()))
         charges.append(line)
-    return Constants(pair_norms, pair_sums, tuple(rows), tuple(spectral), shift, tuple(charges))
+    return Constants(
+        pair_norms,
+        pair_sums,
+        tuple(rows),
+        tuple(spectral),
+        shift,
+        tuple(charges),
+        tuple(every) if units else (),
+        tuple(moved) if units and drift else (),
+    )
 
 
 def check_covering(found: Constants, truth: Measured) -> None:
@@ -195,6 +235,8 @@ def check_covering(found: Constants, truth: Measured) -> None:
         short.append("sums of output weights")
     for layer, (rows, spectral) in enumerate(zip(truth.rows, truth.spectral, strict=True), 1):
         table, norm = found.rows[layer], found.spectral[layer]
+        if found.units:
+            table, rows = found.units[layer], truth.units[layer - 1]
         if table is None or bool((table < rows).any()):
             short.append(f"row norms of hidden layer {layer + 1}")
         if norm is None or norm < spectral:
@@ -206,17 +248,14 @@ def check_covering(found: Constants, truth: Measured) -> None:
         )
 
 
-def scalar(
-    name: str, value: float, known: float, *, fineness: int = FINENESS
-) -> tuple[float, Charge]:
-    """The smallest grid value ``known`` * 2^(j / fineness) that is not below ``value``."""
-    index = _index(value / known, fineness)
-    while known * 2.0 ** (index / fineness) < value:
-        index += 1
-    return (
-        known * 2.0 ** (index / fineness),
-        Charge(name, f"reference x 2^({index}/{fineness})", integer_nats(index)),
-    )
+def _unit_table(name: str, truth: Tensor, known: Tensor) -> tuple[Tensor, Charge]:
+    """Each unit's row norm: the prior's times one factor for all, small ones raised beforehand.
+
+    A unit whose weights the prior has next to none of must not force its factor on all others.
+    """
+    table, index = _covering(truth, torch.maximum(known, known.max() / 8.0), None)
+    text = f"reference x 2^({index}/{FINENESS})"
+    return table, Charge(f"row norms of the units of layer {name}", text, integer_nats(index))
 
 
 def _drift(layers: Layers, prior: Layers, known: float) -> tuple[float, Charge]:
@@ -234,6 +273,16 @@ def _drift(layers: Layers, prior: Layers, known: float) -> tuple[float, Charge]:
         start,
         fineness=1,
     )
+
+
+def _moved(layers: Layers, prior: Layers, layer: int, known: float) -> tuple[float, Charge]:
+    mine, theirs = layers.weights[layer], prior.weights[layer]
+    difference = mine - theirs
+    lost = 2.0**-50 * float(mine.norm() + theirs.norm())
+    distance = spectral_norm(difference) * (1.0 + 1e-10) + lost
+    start = known / 16.0
+    name = f"distance of layer {layers.names[layer]} from the prior"
+    return scalar(name, max(distance, start * 2.0**-16), start, fineness=4)
 
 
 def _pair_table(
@@ -278,7 +327,8 @@ def _factors(name: str, truth: Tensor, one: Tensor, symmetric: bool) -> tuple[Te
 def _pairs(table: Tensor) -> Tensor:
     """The tables of all pairs of different classes, one after the other."""
     classes = table.shape[0]
-    return table[~torch.eye(classes, dtype=torch.bool)] if classes > 1 else table[0]
+    apart = ~torch.eye(classes, dtype=torch.bool, device=table.device)
+    return table[apart] if classes > 1 else table[0]
 
 
 def _table(name: str, truth: Tensor, known: Tensor, each: bool) -> tuple[Tensor, list[Charge]]:
@@ -305,21 +355,6 @@ def _table(name: str, truth: Tensor, known: Tensor, each: bool) -> tuple[Tensor,
             best = (score, padded, lines)
     assert best is not None
     return best[1], best[2]
-
-
-def _covering(truth: Tensor, known: Tensor, exponent: float | None) -> tuple[Tensor, int]:
-    shape = known
-    if exponent is not None:
-        shape = known[..., -1:] * (known / known[..., -1:]) ** exponent * _UP
-    index = _index(float((truth / shape).max()), FINENESS)
-    while bool((shape * 2.0 ** (index / FINENESS) < truth).any()):
-        index += 1
-    return shape * 2.0 ** (index / FINENESS), index
-
-
-def _index(ratio: float, fineness: int) -> int:
-    # One step down and then up again until nothing is below: no tolerance can creep in.
-    return math.ceil(fineness * math.log2(max(ratio, 1e-300))) - 1
 
 
 def _descending(values: Tensor) -> Tensor:

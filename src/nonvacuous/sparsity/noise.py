@@ -3,7 +3,8 @@
 Noise of scale sigma_k on every weight of layer k reaches one example as independent Gaussian noise
 of scale s_k = sigma_k |x_{k-1}| on the pre-activations of that layer (with a bias, |x_{k-1}| counts
 the constant input 1 too). For one example this is exactly the same distribution, and different
-examples get independent noise. Everything is float64.
+examples get independent noise. Everything is float64, on the device of the layers that are given;
+the random numbers of one seed differ between kinds of devices, and are as good on each.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.weights import Layers
 
-#: Examples at a time: few enough that a layer's numbers stay in the processor's cache.
+#: Examples at a time on a processor: few enough that a layer's numbers stay in its cache.
 CHUNK = 2048
+#: Numbers of one tensor on an accelerator, which wants few and large steps: 128 MiB.
+_NUMBERS = 2**24
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,23 +68,38 @@ class NoisyPass:
 def read_inputs(layers: Layers, known: Layers, examples: Examples) -> Inputs:
     """Run both networks over the examples in pieces; refuse what does not fit."""
     _check(layers, examples)
+    device = layers.weights[0].device
     first, norms, sizes = [], [], []
     with torch.no_grad():
-        for start in range(0, len(examples), CHUNK):
-            flat = examples.inputs[start : start + CHUNK].flatten(1).to("cpu", torch.float64)
+        for piece in pieces(layers, len(examples)):
+            flat = examples.inputs[piece].to(device).flatten(1).double()
             first.append(_affine(layers, 0, flat))
             norms.append(_size(flat, layers.biases[0] is not None))
             sizes.append(_sizes(known, flat))
-    labels = examples.labels.to("cpu", torch.int64)
+    labels = examples.labels.to(device, torch.int64)
     inputs = Inputs(torch.cat(first), torch.cat(norms), torch.cat(sizes), labels)
     _check_active(layers, inputs)
     return inputs
 
 
+def pieces(layers: Layers, examples: int) -> Iterator[slice]:
+    """All examples, a device's helping at a time."""
+    size = CHUNK
+    if layers.weights[0].device.type != "cpu":
+        size = max(CHUNK, _NUMBERS // max(layers.inputs, *layers.widths))
+    return (slice(start, start + size) for start in range(0, examples, size))
+
+
 def standard_noise(layers: Layers, examples: int, generator: torch.Generator) -> tuple[Tensor, ...]:
     """Standard normal numbers for one pass: one tensor (examples, outputs) per layer."""
     return tuple(
-        torch.randn(examples, matrix.shape[0], generator=generator, dtype=torch.float64)
+        torch.randn(
+            examples,
+            matrix.shape[0],
+            generator=generator,
+            dtype=torch.float64,
+            device=generator.device,
+        )
         for matrix in layers.weights
     )
 
@@ -105,10 +123,10 @@ def fresh_passes(
     layers: Layers, inputs: Inputs, sigmas: Sequence[float], *, passes: int, seed: int
 ) -> Iterator[tuple[Inputs, NoisyPass]]:
     """``passes`` independent noisy networks for every example, in pieces."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(inputs.first.device).manual_seed(seed)
     for _ in range(passes):
-        for start in range(0, len(inputs), CHUNK):
-            part = inputs.part(slice(start, start + CHUNK))
+        for piece in pieces(layers, len(inputs)):
+            part = inputs.part(piece)
             noise = standard_noise(layers, len(part), generator)
             yield part, noisy_pass(layers, part, sigmas, noise)
 
@@ -131,8 +149,8 @@ def pair_margins(scores: Tensor, labels: Tensor) -> Tensor:
 def network_errors(layers: Layers, inputs: Inputs) -> int:
     """Errors of the network itself, without noise; a tie is an error."""
     wrong = 0
-    for start in range(0, len(inputs), CHUNK):
-        part = inputs.part(slice(start, start + CHUNK))
+    for piece in pieces(layers, len(inputs)):
+        part = inputs.part(piece)
         _, scores = clean_pass(layers, part)
         wrong += int((pair_margins(scores, part.labels) <= 0).any(1).sum())
     return wrong
@@ -180,8 +198,8 @@ def _check(layers: Layers, examples: Examples) -> None:
 
 def _check_active(layers: Layers, inputs: Inputs) -> None:
     alive = [False] * layers.hidden
-    for start in range(0, len(inputs), CHUNK):
-        before, _ = clean_pass(layers, inputs.part(slice(start, start + CHUNK)))
+    for piece in pieces(layers, len(inputs)):
+        before, _ = clean_pass(layers, inputs.part(piece))
         alive = [was or bool((z > 0).any()) for was, z in zip(alive, before, strict=True)]
         if all(alive):
             return

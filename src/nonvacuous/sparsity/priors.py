@@ -130,6 +130,7 @@ def make_prior(
     start: str = "gaussian",
     shifts: int = 0,
     seed: int,
+    device: torch.device | str | None = None,
     progress: Progress | None = None,
     learned: Chain | None = None,
 ) -> ChainPrior:
@@ -140,27 +141,33 @@ def make_prior(
     settings   how a learned prior is trained; it may use any trick, since its data are its own
     start      gaussian or identity, see :func:`nonvacuous.sparsity.chains.initial_chain`
     shifts     a learned prior also sees its images moved by up to so many pixels
+    device     where to train it, and where its weights and examples then lie; without it, where
+               ``train`` lies. The start is the same on every device, training is not
     learned    weights that an earlier call with the same arguments learned, to be used again
     """
+    place = torch.device(device) if device is not None else train.inputs.device
     kind, fraction = parse_prior(prior)
     sizes = (train.inputs[:1].numel(), *widths, train.classes)
-    initial = initial_chain(sizes, seed=derived_seed(seed, "start"), start=start)
+    drawn = initial_chain(sizes, seed=derived_seed(seed, "start"), start=start)
+    initial = tuple(matrix.to(place) for matrix in drawn)
     if kind != "learned":
         everything = np.arange(len(train))
         none = everything[:0]
         center = initial if kind == "initialization" else tuple(0.0 * matrix for matrix in initial)
-        return ChainPrior(kind, 0.0, center, initial, train, Split(none, everything, none), None)
+        split = Split(none, everything, none)
+        return ChainPrior(kind, 0.0, center, initial, train.to(place), split, None)
     # Copies of an input stay on one side, so that the bound is not computed on what was learned.
     split = split_examples(train, prior_fraction=fraction, seed=derived_seed(seed, "split"))
     if learned is None:
         learned = train_chain(
             initial,
-            shifted_copies(train.subset(split.prior), shifts),
+            shifted_copies(train.subset(split.prior).to(place), shifts),
             settings=settings,
             seed=derived_seed(seed, "prior"),
             phase="prior",
             progress=progress,
         ).weights
-    bound = train.subset(split.bound)
+    learned = tuple(matrix.to(place) for matrix in learned)
+    bound = train.subset(split.bound).to(place)
     errors = chain_errors(learned, bound)
     return ChainPrior(kind, fraction, learned, learned, bound, split, errors)

@@ -17,6 +17,7 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.evaluation import Evaluator
 from nonvacuous.sparsity.noise import Inputs, noisy_pass, standard_noise
 from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, Setting, kl_nats
+from nonvacuous.sparsity.theorem_f import SIZES
 from nonvacuous.training.progress import Progress, Reporter
 
 Objective = Callable[[Setting], float]
@@ -39,14 +40,15 @@ def search(
     progress: Progress | None = None,
 ) -> Setting:
     """The setting with the smallest estimated bound, by descent along single coordinates."""
-    generator = torch.Generator().manual_seed(derived_seed(seed, "search"))
+    device = evaluator.device
+    generator = torch.Generator(device).manual_seed(derived_seed(seed, "search"))
     if evaluator.theorem == "E" and evaluator.sparse:
         # The cost of an example grows with the square of the depth, and the same time must do.
         pairs = evaluator.layers.hidden * (evaluator.layers.hidden + 1) // 2
         subset = min(subset, max(_FEWEST, 3 * subset // pairs))
-    chosen = torch.randperm(len(inputs), generator=generator)[:subset]
+    chosen = torch.randperm(len(inputs), generator=generator, device=device)[:subset]
     part = inputs.part(chosen)
-    noise = standard_noise(evaluator.layers, len(part), generator)
+    noise = standard_noise(evaluator.placed, len(part), generator)
     slack = -math.log(sampling_failure) / trials
 
     def objective(setting: Setting) -> float:
@@ -54,7 +56,7 @@ def search(
         complexity = kl_nats(evaluator.distances, setting.sigmas) / len(inputs)
         if complexity > 3.0:
             return vacuous(1.0, complexity)
-        noisy = noisy_pass(evaluator.layers, part, setting.sigmas, noise)
+        noisy = noisy_pass(evaluator.placed, part, setting.sigmas, noise)
         share = float(evaluator.losses(setting, part, noisy).double().mean())
         upper = float(kl_inverse_upper(share, slack))
         bound = evaluator.bound(setting, upper, examples=len(inputs), failure=failure)
@@ -78,6 +80,12 @@ def _starts(evaluator: Evaluator) -> list[Setting]:
     steps = (2,) + (0,) * (len(evaluator.distances) - 2)
     if evaluator.theorem == "D":
         return [Setting(first, steps, escape) for first in _COARSE for escape in (5, 9)]
+    if evaluator.theorem == "F":
+        return [
+            Setting(first, steps, escape, SIZES, 4, evaluator.sparse)
+            for first in _COARSE
+            for escape in (5, 8)
+        ]
     # A cap suits networks near their prior, whose activations the prior foretells; otherwise every
     # example may break it, and the descent would see nothing but ones.
     forms = [("cap", 1, evaluator.sparse), ("exponential", 0, False)]
@@ -146,6 +154,8 @@ def _moved(setting: Setting, axis: int, stride: int) -> Setting | None:
     if axis == layers + 4:
         return replace(setting, factor=setting.factor + stride)
     if stride < 0:
+        return None
+    if axis == layers + 5 and setting.tail == SIZES:
         return None
     if axis == layers + 5:
         other = "exponential" if setting.tail == "cap" else "cap"

@@ -33,9 +33,11 @@ def search_uniform(
 
     With sparsity at least one unit of every hidden layer is asked to stay inactive; without, none.
     """
-    generator = torch.Generator().manual_seed(derived_seed(seed, "search"))
-    part = inputs.part(torch.randperm(len(inputs), generator=generator)[:subset])
-    before, scores = clean_pass(evaluator.layers, part)
+    device = inputs.first.device
+    generator = torch.Generator(device).manual_seed(derived_seed(seed, "search"))
+    order = torch.randperm(len(inputs), generator=generator, device=device)
+    part = inputs.part(order[:subset])
+    before, scores = clean_pass(evaluator.placed, part)
     seen: dict[UniformSetting, float] = {}
     reporter = Reporter(progress, "search")
 

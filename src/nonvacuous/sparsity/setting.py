@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.theorem_e import TAILS, Tail
+from nonvacuous.sparsity.theorem_f import SIZES
 
 #: Escape probabilities to choose from.
 ESCAPES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.45)
@@ -15,19 +16,19 @@ ESCAPES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.
 FIRST_SCALE = range(-80, 41)
 _PER_DOUBLING = 4
 #: Steps per factor of two of the cap, and of the rate of the exponential tail.
-_TAIL_FINENESS = {"cap": 8, "exponential": 4}
+_TAIL_FINENESS = {"cap": 8, "exponential": 4, SIZES: 16}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Choices of Theorem D or E.
+    """Choices of Theorem D, E or F.
 
     first      the first layer's noise scale is 2^(first/4)
     steps      log2 of the ratio of the other layers' scales to the layer before, times 4
     escape     position in ESCAPES
-    tail       Theorem E only: "cap" or "exponential"
-    factor     Theorem E only: log2 of the tail's factor, in steps of the grid
-    anchored   Theorem E with sparsity only: whether mean shifts meet the prior's output weights
+    tail       Theorem E: "cap" or "exponential"; Theorem F: "sizes"
+    factor     Theorems E and F: log2 of the tail's factor, in steps of the grid
+    anchored   E and F with sparsity only: whether mean shifts meet the prior's output weights
     named      whether constants of the output layer are named for each pair of classes
     """
 
@@ -56,7 +57,13 @@ class Setting:
     def tail_rule(self) -> Tail:
         """The tail of Theorem E in numbers."""
         assert self.tail is not None
-        return Tail(self.tail, 2.0 ** (self.factor / _TAIL_FINENESS[self.tail]))
+        return Tail(self.tail, self.tail_factor)
+
+    @property
+    def tail_factor(self) -> float:
+        """The tail's factor as a number."""
+        assert self.tail is not None
+        return 2.0 ** (self.factor / _TAIL_FINENESS[self.tail])
 
     def charges(self, *, sparse: bool) -> tuple[Charge, ...]:
         """What naming these choices costs; constants of the network are charged elsewhere."""
@@ -73,9 +80,13 @@ class Setting:
             Charge("escape probability", f"{self.escape_probability:g}", choice_nats(len(ESCAPES))),
         ]
         if self.tail is not None:
-            lines.append(Charge("tail: form", self.tail, choice_nats(len(TAILS))))
+            if self.tail in TAILS:
+                lines.append(Charge("tail: form", self.tail, choice_nats(len(TAILS))))
             text = f"2^({self.factor}/{_TAIL_FINENESS[self.tail]})"
-            lines.append(Charge("tail: factor", text, integer_nats(self.factor)))
+            name = (
+                "tail: factor" if self.tail in TAILS else "room above the reference's activations"
+            )
+            lines.append(Charge(name, text, integer_nats(self.factor)))
             if sparse:
                 way = "the prior's output weights" if self.anchored else "sums of the largest"
                 lines.append(Charge("mean shifts: form", way, choice_nats(2)))

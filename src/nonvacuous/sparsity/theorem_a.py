@@ -21,7 +21,7 @@ from nonvacuous.bounds.sparsity import (
 )
 from nonvacuous.sparsity.constants import Charge, chosen_among, reference, scalar
 from nonvacuous.sparsity.noise import Inputs, clean_pass, pair_margins
-from nonvacuous.sparsity.norms import row_norm, sparse_norm
+from nonvacuous.sparsity.norms import frobenius_norm, row_norm, spectral_norm
 from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, kl_nats
 from nonvacuous.sparsity.weights import Layers
 
@@ -72,12 +72,26 @@ class UniformConstants:
 class UniformEvaluator:
     """Theorem A for one network and prior."""
 
-    def __init__(self, layers: Layers, prior: Layers, *, sparse: bool, choices: int = 1) -> None:
+    def __init__(
+        self,
+        layers: Layers,
+        prior: Layers,
+        *,
+        sparse: bool,
+        choices: int = 1,
+        device: torch.device | str = "cpu",
+    ) -> None:
         self.layers, self.sparse = layers, sparse
+        self.placed, self.device = layers.to(device), torch.device(device)
         self._shared = chosen_among(choices)
         self.distances = layers.squared_distances(prior)
         self._matrices = _augmented(layers)
         self._known = _augmented(reference(prior))
+        # Whatever is inactive, these stay the same, and they cost most.
+        self._spectral = [
+            (spectral_norm(mine), spectral_norm(theirs))
+            for mine, theirs in zip(self._matrices[:-1], self._known[:-1], strict=True)
+        ]
         self._constants: dict[tuple[int, ...], UniformConstants] = {}
 
     def constants(self, inactive: tuple[int, ...]) -> UniformConstants:
@@ -134,7 +148,7 @@ class UniformEvaluator:
 
     def failures(self, setting: UniformSetting, inputs: Inputs) -> Tensor:
         """True where the network itself fails level (3, 4), so that noise may fail level (2, 2)."""
-        before, scores = clean_pass(self.layers, inputs)
+        before, scores = clean_pass(self.placed, inputs)
         return self.judged(setting, inputs, before, scores)[0]
 
     def judged(
@@ -143,7 +157,7 @@ class UniformEvaluator:
         """The failures, the threshold of the margin and the margin."""
         used, gammas = self.constants(setting.inactive), growths(setting.epsilons)
         size = inputs.norms
-        failed = torch.zeros(len(inputs), dtype=torch.bool)
+        failed = torch.zeros_like(inputs.labels, dtype=torch.bool)
         for k, z in enumerate(before):
             if setting.inactive[k]:
                 level = (3.0 * _SAFE * gammas[k] + _ROOM) * used.xi[k] * size
@@ -178,11 +192,12 @@ class UniformEvaluator:
             charges.append(line)
             if k < self.layers.hidden:
                 rows = mine.shape[0] - inactive[k]
-                value, line = scalar(
-                    f"norm of layer {name}",
-                    float(sparse_norm(mine, rows=rows, columns=inputs, babel=False)),
-                    float(sparse_norm(theirs, rows=rows, columns=inputs, babel=False)),
+                # For one row or one column the second is exact.
+                own, known = (
+                    min(norm, frobenius_norm(matrix, rows=rows, columns=inputs))
+                    for norm, matrix in zip(self._spectral[k], (mine, theirs), strict=True)
                 )
+                value, line = scalar(f"norm of layer {name}", own, known)
                 nu.append(value)
                 charges.append(line)
         return UniformConstants(tuple(xi), tuple(nu), tuple(charges))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -36,6 +36,10 @@ class Quantiles:
     coordinates: tuple[float, ...]
     chi: tuple[Tensor, ...]
     output: float
+
+    def to(self, device: torch.device | str) -> Quantiles:
+        """The same tables on another device."""
+        return replace(self, chi=tuple(table.to(device) for table in self.chi))
 
 
 def quantiles(widths: Sequence[int], escape: float, *, sparse: bool) -> Quantiles:
@@ -111,13 +115,9 @@ def _of_pairs(table: Tensor, labels: Tensor, units: Tensor) -> Tensor:
 
 
 def _chi_table(width: int, share: float, sparse: bool) -> Tensor:
-    if not sparse:
-        return torch.full(
-            (width + 1,), chi_quantile(degrees=width, failure=share), dtype=torch.float64
-        )
-    return torch.tensor(
-        [chi_quantile(degrees=n, failure=share) for n in range(width + 1)], dtype=torch.float64
-    )
+    entries = range(width + 1) if sparse else (width,) * (width + 1)
+    values = [chi_quantile(degrees=n, failure=share) for n in entries]
+    return torch.tensor(values, dtype=torch.float64, device="cpu")
 
 
 def _safe(value: Tensor) -> Tensor:

@@ -81,7 +81,8 @@ def thresholds(
     hidden = len(noisy.before)
     if sparse:
         shifts = _Shifts(noisy, constants, found.deviation)
-        carried, means = shifts.carried, shifts.output(inputs.labels, constants, anchor)
+        carried = shifts.carried
+        means = MeanShifts(shifts.last).output(inputs.labels, constants, anchor)
     else:
         carried, means = _dense(noisy, inputs.labels, constants)
     norms = constants.pair_norms[..., -1]
@@ -133,7 +134,7 @@ class _Shifts:
 
     def __init__(self, noisy: NoisyPass, constants: Constants, deviation: float) -> None:
         hidden = len(noisy.before)
-        self._last: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.last: list[tuple[Tensor, Tensor, Tensor]] = []
         self.carried = torch.zeros_like(noisy.scales[0])
         lengths: dict[int, Tensor] = {}
         for j in range(hidden):
@@ -149,38 +150,59 @@ class _Shifts:
                 reach = (noisy.scales[k] * _reach(constants, k, j)).clamp(min=1e-280)
                 moved = moved + deviation * reach
                 excess = (distance - (moved * (1.0 + 1e-9))[:, None]).clamp(min=0)
-                gaps = reach[:, None] * _kinks(excess / reach[:, None])
+                gaps = reach[:, None] * kinks(excess / reach[:, None])
                 own = gaps.square().sum(1).sqrt()
                 found[k] = grown[k] + own if k < j else own
                 if k < j:
-                    moved = moved + _row_norm(constants, j) * lengths[k]
+                    moved = moved + constants.longest[j] * lengths[k]
                 if j == hidden - 1:
-                    near = (excess < _STABLE * reach[:, None]).sum(1)
-                    self._last.append((gaps, reach, near))
+                    self.last.append((gaps, reach, excess))
             lengths = found
+
+
+@dataclass(frozen=True, eq=False)
+class MeanShifts:
+    """What may move the means of the last hidden layer.
+
+    parts   for each source of noise: how far each unit's mean can move, (examples, width), the
+            scale of the noise there, (examples,), and each unit's least distance from its kink
+    """
+
+    parts: Sequence[tuple[Tensor, Tensor, Tensor]]
 
     def output(self, labels: Tensor, constants: Constants, anchor: Tensor | None) -> Tensor:
         """What the mean shifts of the last hidden layer do to the margin of each pair."""
         if anchor is not None:
             assert constants.drift is not None
-            gaps = torch.stack([gaps for gaps, _, _ in self._last]).sum(0)
-            means = torch.empty(len(labels), anchor.shape[1], dtype=torch.float64)
-            for label in range(anchor.shape[0]):
-                chosen = (labels == label).nonzero()[:, 0]
-                means[chosen] = gaps[chosen] @ anchor[label].T
+            gaps = torch.stack([gaps for gaps, _, _ in self.parts]).sum(0)
+            means = _by_label(gaps, labels, anchor)
             return means * (1.0 + 1e-9) + constants.drift * gaps.square().sum(1).sqrt()[:, None]
         assert constants.pair_sums is not None
         table = constants.pair_sums
         rest = kink(_STABLE)
-        total = torch.zeros(())
-        for _, reach, near in self._last:
+        total = torch.zeros_like(self.parts[0][1])[:, None]
+        for _, reach, excess in self.parts:
+            near = (excess < _STABLE * reach[:, None]).sum(1)
             some = table[labels, :, near] if table.shape[0] > 1 else table[0, 0][near][:, None]
             whole = table[..., -1][labels] if table.shape[0] > 1 else table[..., -1]
             total = total + reach[:, None] * ((_C - rest) * some + rest * whole)
         return total
 
 
-def _kinks(distance: Tensor) -> Tensor:
+def _by_label(values: Tensor, labels: Tensor, anchor: Tensor) -> Tensor:
+    """Each example's values times the matrix of its label."""
+    result = values.new_zeros(len(labels), anchor.shape[1])
+    for label, matrix in enumerate(anchor):
+        if values.device.type == "cpu":
+            chosen = (labels == label).nonzero()[:, 0]
+            result[chosen] = values[chosen] @ matrix.T
+        else:
+            # An accelerator would have to wait for the number of examples with this label.
+            result = torch.where((labels == label)[:, None], values @ matrix.T, result)
+    return result
+
+
+def kinks(distance: Tensor) -> Tensor:
     """psi of every entry, rounded up as in bounds.sparsity.kink."""
     density = torch.exp(-0.5 * distance.square()) / _ROOT_TWO_PI
     tail = 0.5 * torch.special.erfc(distance / math.sqrt(2.0))
@@ -189,13 +211,7 @@ def _kinks(distance: Tensor) -> Tensor:
 
 def _reach(constants: Constants, k: int, j: int) -> float:
     """Lambda: how much one unit of layer j can move per unit of movement of layer k."""
-    return 1.0 if k == j else _row_norm(constants, j) * _product(constants.spectral[k + 1 : j])
-
-
-def _row_norm(constants: Constants, j: int) -> float:
-    table = constants.rows[j]
-    assert table is not None
-    return float(table[-1])
+    return 1.0 if k == j else constants.longest[j] * _product(constants.spectral[k + 1 : j])
 
 
 def _spectral(constants: Constants, j: int) -> float:

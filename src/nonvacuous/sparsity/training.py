@@ -127,17 +127,20 @@ def train_chain(
     toward: Sequence[Tensor] | None = None,
     seed: int,
     phase: str = "training",
+    device: torch.device | str | None = None,
     progress: Progress | None = None,
 ) -> TrainedChain:
     """Train a copy of ``start``; the result depends on the arguments alone (on a CPU).
 
     toward   the prior's weights, to which `settings.pull` applies; without it, the start
+    device   where to train, and where the result lies; without it, where the start lies
     """
     _check(start, examples, toward)
-    device = start[0].device
-    inputs, labels = examples.inputs.flatten(1).to(device), examples.labels.to(device)
+    device = torch.device(device) if device is not None else start[0].device
+    examples = examples.to(device)
+    inputs, labels = examples.inputs.flatten(1), examples.labels
     anchors = [matrix.detach().to(device) for matrix in (toward or start)]
-    weights = [matrix.detach().clone().requires_grad_() for matrix in start]
+    weights = [matrix.detach().to(device, copy=True).requires_grad_() for matrix in start]
     optimizer = build_optimizer(
         settings.optimizer,
         [(weights, settings.learning_rate)],
@@ -148,12 +151,12 @@ def train_chain(
     order = torch.Generator().manual_seed(derived_seed(seed, phase, "order"))
     reporter = Reporter(progress, phase)
     size = min(settings.batch_size, len(labels))
-    queue = torch.empty(0, dtype=torch.int64)
+    queue = torch.empty(0, dtype=torch.int64, device=device)
     running = float("nan")
     for step in range(settings.steps):
         if len(queue) < size:
-            queue = torch.randperm(len(labels), generator=order)
-        batch, queue = queue[:size].to(device), queue[size:]
+            queue = torch.randperm(len(labels), generator=order, device="cpu").to(device)
+        batch, queue = queue[:size], queue[size:]
         set_rate(optimizer, settings.schedule, step / settings.steps)
         optimizer.zero_grad()
         total, fit = objective(weights, inputs[batch], labels[batch])
@@ -175,7 +178,7 @@ def train_chain(
     trained = tuple(matrix.detach() for matrix in weights)
     return TrainedChain(
         trained,
-        chain_errors(trained, examples.to(device)),
+        chain_errors(trained, examples),
         len(examples),
         squared_distances(trained, anchors),
         running,
@@ -236,16 +239,21 @@ def limit_spectral_norms(weights: Sequence[Tensor], limit: float) -> None:
     The first layer and the last are left alone: their sizes only set the scale of the noise that
     is put on them.
     """
+    by_shape: dict[torch.Size, list[Tensor]] = {}
     for matrix in weights[1:-1]:
-        rows, columns = matrix.shape
-        gram = matrix @ matrix.T if rows <= columns else matrix.T @ matrix
+        by_shape.setdefault(matrix.shape, []).append(matrix)
+    for (rows, columns), matrices in by_shape.items():
+        # All layers of one shape at once, and nothing is asked back from an accelerator.
+        stack = torch.stack(matrices)
+        gram = stack @ stack.mT if rows <= columns else stack.mT @ stack
         values, vectors = torch.linalg.eigh(gram.double())
         singular = values.clamp_min(0.0).sqrt()
-        if float(singular[-1]) <= limit:
-            continue
         factors = torch.where(singular > limit, limit / singular, 1.0)
-        clip = ((vectors * factors) @ vectors.T).to(matrix.dtype)
-        matrix.copy_(clip @ matrix if rows <= columns else matrix @ clip)
+        clip = ((vectors * factors[:, None]) @ vectors.mT).to(stack.dtype)
+        clipped = clip @ stack if rows <= columns else stack @ clip
+        within = (singular[:, -1] <= limit)[:, None, None]
+        for matrix, kept in zip(matrices, torch.where(within, stack, clipped), strict=True):
+            matrix.copy_(kept)
 
 
 def _check(start: Sequence[Tensor], examples: Examples, toward: Sequence[Tensor] | None) -> None:

@@ -101,6 +101,14 @@ class Layers:
     def classes(self) -> int:
         return int(self.weights[-1].shape[0])
 
+    def to(self, device: torch.device | str) -> Layers:
+        """The same numbers on another device."""
+        return Layers(
+            tuple(matrix.to(device) for matrix in self.weights),
+            tuple(None if bias is None else bias.to(device) for bias in self.biases),
+            self.names,
+        )
+
     def zero(self) -> Layers:
         """The same shapes with every number zero: the prior that knows nothing."""
         return Layers(
@@ -240,6 +248,9 @@ def _parameter(graph: LayerGraph, node: Node, argument: str) -> Tensor:
 
 
 def _refusal(where: str, op: str, reason: str) -> NotYetSupported:
+    if "conv" in op:
+        # Chains of convolutions have a theorem and a reader of their own.
+        reason += "; chains with convolutions go to certify_sparse_conv"
     return NotYetSupported(
         f"{where} ({op}): {reason}. A sparsity certificate needs a plain chain of linear layers "
         "and ReLU; certify this network with `nonvacuous certify` instead, or replace the layer"

@@ -11,6 +11,7 @@ import numpy as np
 from nonvacuous.audit.data_checks import COPIES, SEEN
 from nonvacuous.audit.digests import content_digest, index_digest
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification.sparsity_mode import scaled
 from nonvacuous.data import Dataset, Examples, Split, load
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 
@@ -22,7 +23,7 @@ def check_examples(
     found: list[Examples] = []
 
     def read() -> str:
-        found.append(as_examples(data))
+        found.append(prepared(as_examples(data), certificate))
         equal(certificate.data.classes, found[0].classes, "data.classes")
         return f"{found[0].name}: {len(found[0])} examples, {found[0].classes} classes."
 
@@ -75,6 +76,16 @@ def as_examples(data: Any) -> Examples:
     if isinstance(data, Dataset):
         return data.train
     return Examples.of(data)
+
+
+def prepared(examples: Examples, certificate: Certificate) -> Examples:
+    """The examples with inputs of norm 1, where the certificate is about such and these are not."""
+    recorded = certificate.data.preprocessing
+    own = "; ".join(examples.preprocessing) or "as given"
+    if certificate.mode != "sparsity" or own == recorded:
+        return examples
+    candidate = scaled(examples)
+    return candidate if "; ".join(candidate.preprocessing) == recorded else examples
 
 
 def _indices(certificate: Certificate, examples: Examples, split: Split | None) -> Split | None:

@@ -9,26 +9,27 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from scipy import stats
 from torch import nn
 
 from nonvacuous.audit.digests import fixed_tensors, tensors_digest
 from nonvacuous.audit.probing import Network, recount
 from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples, import_function
 from nonvacuous.errors import BadInput
 from nonvacuous.models import BUILDERS, build
 from nonvacuous.risk import Loss, bounded_cross_entropy, estimate_risk, margin_loss, zero_one
 from nonvacuous.risk.estimate import RiskEstimate
 from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.weights import Layers
 from nonvacuous.training import Progress
+from nonvacuous.verification.counts import FALSE_ALARM, same_rate
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 from nonvacuous.verification.run_folder import Contents
+from nonvacuous.verification.sparsity import check_losses
 from nonvacuous.verification.symmetries import check_symmetries, skip_symmetries
 
-#: A sound certificate is called false with at most this probability.
-FALSE_ALARM = 1e-6
 #: Pairs of a draw and an example for the fresh estimate.
 TRIALS = 20_000
 
@@ -49,6 +50,18 @@ def check_risk(
     progress: Progress | None,
 ) -> None:
     """Rebuild the network and measure it again. Only built-in architectures are built by name."""
+    if certificate.sparsity is not None:
+        check_losses(
+            certificate,
+            contents.prior,
+            contents.posterior,
+            bound_part,
+            findings,
+            seed=seed,
+            progress=progress,
+        )
+        _check_sparse_network(certificate, contents, bound_part, findings, model=model)
+        return
     question = _RISK if certificate.predictor == "stochastic" else _COUNT
     loss = loss_named(certificate.loss.name)
     if loss is None:
@@ -62,11 +75,8 @@ def check_risk(
         skip_symmetries(certificate, findings, "the posterior is not at hand.")
         return
     found: list[nn.Module] = []
-    if model is None and certificate.model.architecture.partition(":")[0] not in BUILDERS:
-        why = (
-            f"{certificate.model.architecture!r} is not a built-in architecture, and nothing named "
-            "in a certificate is ever imported; name it with --model (model= in Python)"
-        )
+    why = _not_at_hand(certificate, model)
+    if why is not None:
         findings.skip(_MODEL, "model", why)
         findings.skip(question, "empirical", why)
         skip_symmetries(certificate, findings, "the network is not at hand.")
@@ -87,6 +97,47 @@ def check_risk(
         )
     else:
         _check_count(certificate, contents, found[0], bound_part, loss, findings)
+
+
+def _not_at_hand(certificate: Certificate, model: Any) -> str | None:
+    """Why the network cannot be built, if it cannot."""
+    if model is not None or certificate.model.architecture.partition(":")[0] in BUILDERS:
+        return None
+    return (
+        f"{certificate.model.architecture!r} is not a built-in architecture, and nothing named "
+        "in a certificate is ever imported; name it with --model (model= in Python)"
+    )
+
+
+def _check_sparse_network(
+    certificate: Certificate,
+    contents: Contents,
+    bound_part: Examples,
+    findings: Collector,
+    *,
+    model: Any,
+) -> None:
+    """Whether the network computes what the recorded layers say: a plain chain, all of it."""
+    why = _not_at_hand(certificate, model)
+    if why is None and contents.posterior is None:
+        why = "its weights are not at hand."
+    if why is not None:
+        findings.skip(_MODEL, "model", why)
+        return
+
+    def work() -> str:
+        assert contents.posterior is not None and certificate.sparsity is not None
+        module = with_weights(
+            _network(certificate, contents, bound_part, model), contents.posterior.means
+        )
+        read = Layers.from_module(module, bound_part.inputs[:2])
+        recorded = certificate.sparsity
+        equal(recorded.network_digest, read.digest(), "sparsity.network_digest")
+        names = tuple(layer.name for layer in recorded.layers)
+        equal(names, tuple(read.names), "sparsity.layers")
+        return f"{certificate.model.architecture}: {len(names)} layers and nothing else."
+
+    findings.expect(_MODEL, "model", work)
 
 
 def loss_named(name: str) -> Loss | None:
@@ -217,7 +268,7 @@ def _compare(certificate: Certificate, fresh: RiskEstimate) -> None:
             f"certificate says at most {claimed.risk_upper:.6g}."
         )
     if fresh.errors is not None and claimed.errors is not None:
-        chance = _same_rate(claimed.errors, claimed.trials, fresh.errors, fresh.trials)
+        chance = same_rate(claimed.errors, claimed.trials, fresh.errors, fresh.trials)
         apart = chance < FALSE_ALARM
     else:
         half = FALSE_ALARM / 4
@@ -232,13 +283,6 @@ def _compare(certificate: Certificate, fresh: RiskEstimate) -> None:
             f"{fresh.trials} fresh trials do not come from the same network and examples.",
             "empirical.errors" if claimed.total is None else "empirical.total",
         )
-
-
-def _same_rate(errors: int, trials: int, fresh_errors: int, fresh_trials: int) -> float:
-    """Fisher's exact test: how likely counts this far apart are when both have one rate."""
-    law = stats.hypergeom(trials + fresh_trials, errors + fresh_errors, fresh_trials)
-    tails = law.cdf(fresh_errors), law.sf(fresh_errors - 1)
-    return float(min(1.0, 2.0 * min(tails)))
 
 
 def _end(total: float, trials: int, failure: float, *, upper: bool) -> float:

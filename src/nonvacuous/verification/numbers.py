@@ -25,6 +25,7 @@ from nonvacuous.audit.claim_checks import (
     disagreeing_input,
     solves_its_equation,
 )
+from nonvacuous.audit.derandomization import setting_of
 from nonvacuous.audit.drawing import sampling_seed
 from nonvacuous.audit.ledger_checks import rebuilt
 from nonvacuous.audit.symmetry_checks import impossible_saving
@@ -39,7 +40,9 @@ from nonvacuous.certification.columns import (
 from nonvacuous.certification.versions import software
 from nonvacuous.records import ComplexityRecord
 from nonvacuous.rescaling.output_layer import invariance_of
+from nonvacuous.sparsity.recount import final_seed
 from nonvacuous.verification.findings import Collector, Disagreement, equal
+from nonvacuous.verification.sparsity import check_terms
 
 
 def check_numbers(certificate: Certificate, findings: Collector) -> None:
@@ -62,6 +65,9 @@ def check_numbers(certificate: Certificate, findings: Collector) -> None:
         ("the status follows from the assumptions", "status", _status),
         ("the statement says what the numbers say", "statement", _statement),
     )
+    if certificate.sparsity is not None:
+        own = ("the terms of the theorem follow from one another", "sparsity", check_terms)
+        questions = (*questions, own)
     for name, field, question in questions:
         reason = _not_asked(certificate, field)
         if reason is not None:
@@ -93,8 +99,12 @@ def _kind(certificate: Certificate) -> str:
             f"a certificate of mode {certificate.mode!r} cannot be about the "
             f"{certificate.predictor} predictor."
         )
-    once = certificate.empirical.scheme == "every example once"
-    if once == (certificate.predictor == "stochastic"):
+    scheme = certificate.empirical.scheme
+    once = scheme == "every example once"
+    noisy = certificate.sparsity is not None and certificate.sparsity.theorem != "A"
+    if (scheme == "fresh noise") != noisy or (
+        not noisy and once == (certificate.predictor == "stochastic")
+    ):
         raise Disagreement(
             f"the {certificate.predictor} predictor cannot have been measured by the scheme "
             f"{certificate.empirical.scheme!r}.",
@@ -146,6 +156,11 @@ def _confidence(certificate: Certificate) -> str:
 
 def _seed(certificate: Certificate) -> str:
     assert certificate.posterior is not None
+    if certificate.sparsity is not None:
+        record = certificate.sparsity
+        expected = final_seed(certificate.seed, record.network_digest, setting_of(record))
+        equal(certificate.empirical.seed, expected, "empirical.seed")
+        return "derived from the seed, the network and the frozen setting."
     expected = sampling_seed(certificate.seed, certificate.posterior.digest)
     equal(certificate.empirical.seed, expected, "empirical.seed")
     return "derived from the seed and the digest of the frozen posterior."
@@ -174,7 +189,9 @@ def _inputs(certificate: Certificate) -> str:
     equal(inputs.get("examples"), certificate.data.bound.examples, "bound.inputs.examples")
     allowed = share(line(certificate.budget, BOUND_LINE))
     equal(inputs.get("failure"), allowed, "bound.inputs.failure")
-    wrong = disagreeing_input(inputs, certificate.empirical, certificate.complexity)
+    wrong = disagreeing_input(
+        inputs, certificate.empirical, certificate.complexity, certificate.sparsity
+    )
     if wrong is not None:
         name, used, recorded = wrong
         raise Disagreement(

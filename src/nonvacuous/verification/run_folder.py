@@ -31,12 +31,14 @@ from nonvacuous.data import Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.records import DistributionRecord, ExampleSet
 from nonvacuous.verification.findings import Collector, Disagreement, equal
+from nonvacuous.verification.sparsity import check_constants
 
 SPLIT = "split.npz"
 PRIOR = "prior.safetensors"
 POSTERIOR = "posterior.safetensors"
 DRAWN = "drawn.safetensors"
 NETWORK = "network.safetensors"
+WEIGHTS = "weights.safetensors"
 LOG_SCALES = "log_scales.npz"
 
 
@@ -92,6 +94,9 @@ def check_folder(certificate: Certificate, folder: Path, findings: Collector) ->
             _log_scales,
         )
         contents.settings = _settings(folder, contents)
+    if certificate.sparsity is not None:
+        ask(WEIGHTS, "the network is the center of its noise", "posterior.digest", _weights)
+        check_constants(certificate, contents.prior, contents.posterior, findings)
     if certificate.predictor == "drawn":
         ask(DRAWN, "the drawn network is the recorded one", "complexity.log_density_ratio", _drawn)
     if certificate.model.fixed_digest == tensors_digest({}):
@@ -160,6 +165,8 @@ def _check_artifacts(
             needed += [PRIOR, POSTERIOR]
         if certificate.predictor == "drawn":
             needed.append(DRAWN)
+        if certificate.mode == "sparsity":
+            needed.append(WEIGHTS)
         missing = [name for name in needed if name not in certificate.artifacts]
         if missing:
             raise Disagreement(f"the certificate does not list {', '.join(missing)}.")
@@ -281,6 +288,16 @@ def _network(certificate: Certificate, path: Path, contents: Contents) -> str:
     equal(certificate.model.fixed_digest, tensors_digest(fixed), "model.fixed_digest")
     contents.fixed = fixed
     return f"{len(fixed)} tensors, digest recomputed."
+
+
+def _weights(certificate: Certificate, path: Path, contents: Contents) -> str:
+    stored, posterior = read_tensors(path), contents.posterior
+    if posterior is None:
+        raise Disagreement("the posterior is not at hand.")
+    for name, mean in posterior.means.items():
+        if name not in stored or not torch.equal(stored[name].double(), mean):
+            raise Disagreement(f"the weights {name!r} are not what the noise was put around.")
+    return f"{len(posterior.means)} tensors, bit by bit."
 
 
 def _log_scales(certificate: Certificate, path: Path, contents: Contents) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -34,6 +34,7 @@ def sparsity_mnist(
     config: Path | None = None,
     data_dir: Path | None = None,
     seed: OptionalWholeNumber = None,
+    device: Literal["cpu", "cuda"] = "cpu",
     threads: OptionalWholeNumber = None,
     resume: Annotated[bool, SWITCH] = False,
     force: Annotated[bool, SWITCH] = False,
@@ -42,7 +43,7 @@ def sparsity_mnist(
     """Certify deterministic networks by every sparsity theorem, dense and sparse side by side.
 
     Needs MNIST. The part called goals takes some minutes on one processor core, everything about
-    an hour.
+    an hour; a GPU needs some minutes for everything.
 
     Parameters
     ----------
@@ -61,6 +62,8 @@ def sparsity_mnist(
         Folder that contains mnist/; else the variable NONVACUOUS_DATA.
     seed
         Everything random follows from it; 0 by default.
+    device
+        Where to train and to certify; random numbers differ between the two, validity does not.
     threads
         Processor threads for torch; its own choice by default.
     resume
@@ -85,6 +88,7 @@ def sparsity_mnist(
             data_dir=data_dir,
             resume=resume,
             force=force,
+            device=device,
             progress=progress,
         )
 
@@ -96,6 +100,7 @@ def sparsity_mnist(
         title=f"{settings.data}, {networks} networks, seed {settings.seed}",
         folder=folder,
         threads=threads,
+        device=device,
         as_json=json,
         next_command=f"nonvacuous sparsity --data {settings.data}",
     )

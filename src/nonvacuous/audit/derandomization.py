@@ -1,0 +1,136 @@
+"""The rules of sparsity certificates: what follows from what, for makers and checkers alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from nonvacuous.audit.complexity_checks import tolerance
+from nonvacuous.data import Examples
+from nonvacuous.errors import BadInput, NotYetSupported
+from nonvacuous.records import ChargeRecord, ComplexityRecord, RiskRecord, SparsityRecord
+from nonvacuous.sparsity.constants import Charge
+from nonvacuous.sparsity.recount import frozen_setting
+from nonvacuous.sparsity.setting import Setting, total_nats
+from nonvacuous.sparsity.theorem_a import UniformSetting
+from nonvacuous.sparsity.weights import Layers
+
+_BATCH = 8192
+
+
+def setting_of(record: SparsityRecord) -> Setting | UniformSetting:
+    """The frozen setting; :class:`BadInput` where the record names none that exists."""
+    return frozen_setting(record.theorem, record.setting)
+
+
+def loss_upper_of(theorem: str, escape: float, risk: RiskRecord) -> float:
+    """What the bound starts from.
+
+    Theorem A counts examples that fail its conditions without noise: on the others noise gives
+    loss 1 with at most the escape probability. The other theorems count noisy losses, and the
+    sampling is paid for.
+    """
+    if theorem != "A":
+        return risk.risk_upper
+    share = risk.amount / risk.trials
+    return min(1.0, (escape + (1.0 - escape) * share) * (1.0 + 1e-12))
+
+
+def charged_nats(charges: Iterable[ChargeRecord]) -> float:
+    """The sum of a ledger in nats, rounded up."""
+    return total_nats(tuple(Charge(line.name, line.choice, line.nats) for line in charges))
+
+
+def charge_records(charges: Iterable[Charge]) -> tuple[ChargeRecord, ...]:
+    return tuple(
+        ChargeRecord(name=line.name, choice=line.choice, nats=line.nats) for line in charges
+    )
+
+
+def odd_charge(claimed: Iterable[ChargeRecord], recomputed: Iterable[Charge]) -> str | None:
+    """The first line in which two ledgers differ, in words; None where they agree."""
+    expected = {line.name: line for line in charge_records(recomputed)}
+    listed = list(claimed)
+    names = [line.name for line in listed]
+    if len(set(names)) != len(names):
+        return f"{next(n for n in names if names.count(n) > 1)!r} is listed twice"
+    missing = [name for name in expected if name not in names]
+    if missing:
+        return f"{missing[0]!r} was chosen, and nobody paid for it"
+    for line in listed:
+        if line.name not in expected:
+            return f"{line.name!r} is no choice of this theorem"
+        right = expected[line.name]
+        if line != right:
+            return (
+                f"{line.name!r} is recorded as {line.choice!r} for {line.nats!r} nats; it is "
+                f"{right.choice!r} for {right.nats!r}"
+            )
+    return None
+
+
+def layer_of_tensor(record: SparsityRecord) -> dict[str, int]:
+    """Which layer each tensor belongs to; a tensor in two layers is refused."""
+    found: dict[str, int] = {}
+    for position, layer in enumerate(record.layers):
+        for name in layer.tensors:
+            if name in found:
+                raise BadInput(f"the tensor {name!r} is counted in two layers")
+            found[name] = position
+    return found
+
+
+def wrong_layer_distance(record: SparsityRecord, complexity: ComplexityRecord) -> str | None:
+    """A layer whose distance over its noise is not what its tensors add to the KL, in words."""
+    where = layer_of_tensor(record)
+    nats = [0.0] * len(record.layers)
+    sizes = [0] * len(record.layers)
+    for term in complexity.terms:
+        if term.tensor not in where:
+            return f"{term.tensor!r} is in the KL, but in no layer"
+        nats[where[term.tensor]] += term.nats
+        sizes[where[term.tensor]] += term.size
+    listed = {term.tensor for term in complexity.terms}
+    missing = [name for name in where if name not in listed]
+    if missing:
+        return f"{missing[0]!r} of layer {record.layers[where[missing[0]]].name} is not in the KL"
+    for layer, paid, size in zip(record.layers, nats, sizes, strict=True):
+        expected = layer.squared_distance / (2.0 * layer.scale * layer.scale)
+        if not abs(paid - expected) <= tolerance(expected, size):
+            return (
+                f"layer {layer.name} is {math.sqrt(layer.squared_distance):.6g} from the prior at "
+                f"noise {layer.scale:.6g}, which costs {expected!r} nats; the KL counts {paid!r}"
+            )
+    return None
+
+
+def layers_from(record: SparsityRecord, tensors: Mapping[str, Tensor]) -> Layers:
+    """The network out of named tensors, as the theorems read it."""
+    weights, biases = [], []
+    for layer in record.layers:
+        missing = [name for name in layer.tensors if name not in tensors]
+        if missing:
+            raise BadInput(f"there is no tensor {missing[0]!r} for layer {layer.name}")
+        parts = [tensors[name].detach().to("cpu", torch.float64) for name in layer.tensors]
+        if len(parts) > 2 or parts[0].dim() != 2:
+            raise NotYetSupported(
+                f"layer {layer.name} is not a matrix with or without a bias; only such layers "
+                "can be read back from files"
+            )
+        weights.append(parts[0])
+        biases.append(parts[1] if len(parts) == 2 else None)
+    return Layers(tuple(weights), tuple(biases), tuple(layer.name for layer in record.layers))
+
+
+def norm_range(examples: Examples, *, constant: bool) -> tuple[float, float]:
+    """Least and largest norm of the inputs, with the constant input where there is a bias."""
+    lowest, highest = math.inf, 0.0
+    for start in range(0, len(examples), _BATCH):
+        flat = examples.inputs[start : start + _BATCH].flatten(1).double()
+        squares = (flat * flat).sum(1) + (1.0 if constant else 0.0)
+        norms = squares.sqrt()
+        lowest, highest = min(lowest, float(norms.min())), max(highest, float(norms.max()))
+    return lowest, highest

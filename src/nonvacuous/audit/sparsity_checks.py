@@ -1,0 +1,253 @@
+"""Certificates of one fixed network by derandomization: every term, and every choice inside it.
+
+The proofs are in docs/theory/sparsity.md. The loss there may look at the noisy network, the example
+and the setting only, so each constant of the network in it must be named, paid for, and not below
+the truth; the noise must be drawn after all that was final.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from nonvacuous.audit.derandomization import (
+    charged_nats,
+    layer_of_tensor,
+    layers_from,
+    loss_upper_of,
+    norm_range,
+    odd_charge,
+    setting_of,
+    wrong_layer_distance,
+)
+from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.network_checks import probes
+from nonvacuous.audit.registry import Outcome, check, holds, refuse
+from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
+from nonvacuous.errors import BadInput
+from nonvacuous.records import SparsityRecord
+from nonvacuous.sparsity.certificate import THEOREMS
+from nonvacuous.sparsity.constants import reference
+from nonvacuous.sparsity.evaluation import Evaluator
+from nonvacuous.sparsity.noise import read_inputs
+from nonvacuous.sparsity.recount import (
+    charges_of,
+    evaluator_of,
+    final_seed,
+    recount,
+    scales_of,
+)
+from nonvacuous.sparsity.theorem_a import UniformEvaluator
+from nonvacuous.sparsity.weights import Layers
+
+MODES = ("sparsity",)
+
+
+def terms(evidence: Evidence) -> tuple[SparsityRecord, Layers, Layers]:
+    """The record, the network and the prior; :class:`BadInput` if one is missing."""
+    found = (evidence.sparsity, evidence.layers, evidence.prior_layers)
+    if found[0] is None or found[1] is None or found[2] is None:
+        raise BadInput("a sparsity certificate needs its terms, its network and its prior.")
+    return found[0], found[1], found[2]
+
+
+@check(rows=(2, 17), name="the theorem was applied to the whole network", modes=MODES)
+def whole_network(evidence: Evidence) -> Outcome:
+    record, layers, prior = terms(evidence)
+    if record.theorem not in THEOREMS:
+        return refuse(f"there is no Theorem {record.theorem!r}; there are {', '.join(THEOREMS)}.")
+    read = Layers.from_module(evidence.module, evidence.examples.inputs[:2])
+    if read.digest() != layers.digest() or record.network_digest != layers.digest():
+        return refuse(
+            "the layers that the theorem was applied to are not those of the network: a layer was "
+            "left out, or the weights changed. Read them with Layers.from_module."
+        )
+    if len(record.layers) != len(layers.weights) or tuple(
+        layer.name for layer in record.layers
+    ) != tuple(layers.names):
+        return refuse(
+            f"{len(record.layers)} layers are recorded; the network has {len(layers.weights)}: "
+            "what is left out is not paid for. Record every layer."
+        )
+    where = layer_of_tensor(record)
+    for name, parameter in evidence.module.named_parameters():
+        if name not in where:
+            return refuse(
+                f"parameter {name!r} ({parameter.numel()} weights) is in no layer of the record, "
+                "so neither noise nor KL covers it."
+            )
+    if evidence.posterior is None or evidence.prior is None:
+        return refuse("there is no noise around the network, or none around the prior.")
+    for who, kept, means in (
+        ("network", layers, evidence.posterior.means),
+        ("prior", prior, evidence.prior.means),
+    ):
+        if layers_from(record, means).digest() != kept.digest():
+            return refuse(
+                f"the means of the {who}'s Gaussian are not the {who}'s weights. Center it there."
+            )
+    return holds(f"{len(layers.weights)} layers, read from the network again, with all weights.")
+
+
+@check(rows=(2, 20), name="prior and posterior have the noise of the setting", modes=MODES)
+def same_noise(evidence: Evidence) -> Outcome:
+    record, layers, prior = terms(evidence)
+    if evidence.posterior is None or evidence.prior is None or evidence.complexity is None:
+        return refuse("noise around the network, noise around the prior and a KL are needed.")
+    if evidence.complexity.symmetries:
+        return refuse("the KL of the theorem has no symmetries to forget; count it in full.")
+    expected = scales_of(_evaluator(evidence), setting_of(record))
+    for layer, scale in zip(record.layers, expected, strict=True):
+        if layer.scale != scale:
+            return refuse(
+                f"layer {layer.name} is recorded with noise {layer.scale!r}; its setting gives "
+                f"{scale!r}."
+            )
+        for name in layer.tensors:
+            for who, distribution in (("network", evidence.posterior), ("prior", evidence.prior)):
+                if not bool((distribution.scales[name] == scale).all()):
+                    return refuse(
+                        f"the noise of {name!r} around the {who} is not {scale!r} everywhere: the "
+                        "theorem's KL is that of equal noise. Use one scale for each layer."
+                    )
+    for layer, distance in zip(record.layers, layers.squared_distances(prior), strict=True):
+        if not math.isclose(layer.squared_distance, distance, rel_tol=1e-9):
+            return refuse(
+                f"layer {layer.name} is recorded at squared distance {layer.squared_distance!r} "
+                f"from the prior; it is at {distance!r}."
+            )
+    wrong = wrong_layer_distance(record, evidence.complexity)
+    if wrong is not None:
+        return refuse(f"{wrong}.")
+    return holds("one scale for each layer, the same around network and prior.")
+
+
+@check(rows=(8, 26), name="every choice inside the loss is named and paid for", modes=MODES)
+def choices_paid(evidence: Evidence) -> Outcome:
+    record, _, _ = terms(evidence)
+    total = charged_nats(record.charges)
+    if record.grid_nats != total:
+        return refuse(
+            f"the charges sum to {total!r} nats, not to {record.grid_nats!r}. Sum them with "
+            "audit.derandomization.charged_nats."
+        )
+    # Measures the network again, and raises where a grid value is below the truth.
+    odd = odd_charge(record.charges, charges_of(_evaluator(evidence), setting_of(record)))
+    if odd is not None:
+        return refuse(
+            f"{odd}. The loss may use a constant of the network only as a grid value that is not "
+            "below the truth, at the price of naming it."
+        )
+    return holds(
+        f"{len(record.charges)} choices cost {total:.4g} nats; each constant was measured again, "
+        "and its grid value is not below it."
+    )
+
+
+@check(rows=(25,), name="the bound is divided by what the noise lets through", modes=MODES)
+def escape_paid(evidence: Evidence) -> Outcome:
+    record, _, _ = terms(evidence)
+    escape = setting_of(record).escape_probability
+    if record.escape != escape or evidence.bound.inputs.get("escape") != escape:
+        return refuse(
+            f"the setting lets noise miss an error with chance {escape!r}, but {record.escape!r} "
+            f"is recorded and {evidence.bound.inputs.get('escape')!r} went into the bound: without "
+            "the division the bound is one for the noisy loss, not for the network."
+        )
+    expected = loss_upper_of(record.theorem, escape, evidence.risk)
+    if record.loss_upper != expected:
+        return refuse(
+            f"the mean noisy loss enters the bound as {record.loss_upper!r}; the counts give "
+            f"{expected!r}."
+        )
+    return holds(f"an error escapes the noisy loss with chance at most {escape:g}.")
+
+
+@check(rows=(12, 27), name="the noise was drawn after the setting was final", modes=MODES)
+def drawn_last(evidence: Evidence) -> Outcome:
+    record, layers, _ = terms(evidence)
+    expected = final_seed(evidence.seed, layers.digest(), setting_of(record))
+    if evidence.risk.seed != expected:
+        return refuse(
+            f"the losses were counted with seed {evidence.risk.seed}, not with the one derived "
+            "from the network and the frozen setting: a setting that is chosen again after the "
+            "noise, or noise that is drawn again, is fitted to it."
+        )
+    purposes = [purpose for purpose, _ in evidence.draws]
+    if purposes.count(FREEZE) != 1:
+        return refuse(
+            f"the setting was frozen {purposes.count(FREEZE)} times according to the record of "
+            "draws; it must be frozen exactly once, before the noise."
+        )
+    frozen = purposes.index(FREEZE)
+    if any(seed == expected for _, seed in evidence.draws[:frozen]):
+        return refuse("the seed of the final noise was used before the setting was frozen.")
+    after = [seed for purpose, seed in evidence.draws[frozen:] if purpose == SAMPLING]
+    if after != ([] if record.theorem == "A" else [expected]):
+        return refuse(
+            f"the final noise was drawn {len(after)} times after the setting was frozen; repeating "
+            "until the number is smaller makes it false."
+        )
+    return holds("its seed is derived from the network and the frozen setting, and used once.")
+
+
+@check(rows=(18, 28), name="every threshold uses the example's own norm", modes=MODES)
+def own_norms(evidence: Evidence) -> Outcome:
+    record, layers, prior = terms(evidence)
+    constant = layers.biases[0] is not None
+    bound_part = evidence.examples.subset(evidence.split.bound)
+    expected = norm_range(bound_part, constant=constant)
+    for word, claimed, value in (
+        ("shortest", record.shortest_input, expected[0]),
+        ("longest", record.longest_input, expected[1]),
+    ):
+        if not math.isclose(claimed, value, rel_tol=1e-9, abs_tol=1e-300):
+            return refuse(
+                f"the {word} bound example has norm {value!r}, but {claimed!r} is recorded: a "
+                "norm read off the sample says nothing about new inputs. Use each example's own."
+            )
+    few = probes(evidence, 128)
+    if len(few) >= 100:
+        read = read_inputs(layers, reference(prior), few).norms.cpu()
+        flat = few.inputs.flatten(1).double()
+        own = torch.sqrt((flat * flat).sum(1) + (1.0 if constant else 0.0))
+        if not torch.allclose(read, own, rtol=1e-12, atol=0.0):
+            return refuse("the norms inside the thresholds are not those of the examples.")
+    return holds(f"norms of the bound examples run from {expected[0]:.4g} to {expected[1]:.4g}.")
+
+
+@check(rows=(15, 22), name="the noisy losses can be counted again", modes=MODES)
+def losses_again(evidence: Evidence) -> Outcome:
+    record, _, prior = terms(evidence)
+    if evidence.loss.name != "zero-one":
+        return refuse(
+            f"the theorem bounds how often the network errs, not the loss {evidence.loss.name!r}."
+        )
+    again = recount(
+        _evaluator(evidence, device=record.device),
+        prior,
+        setting_of(record),
+        evidence.examples.subset(evidence.split.bound),
+        passes=record.passes,
+        seed=evidence.risk.seed,
+    )
+    risk = evidence.risk
+    if risk.errors is None or not again.agrees_with(errors=risk.errors, trials=risk.trials):
+        return refuse(
+            f"the noisy losses are recorded as {risk.errors} in {risk.trials}; counted again from "
+            f"the recorded seed they are {again.errors} in {again.trials}."
+        )
+    return holds(f"counted again from the recorded seed: {again.errors} in {again.trials}.")
+
+
+def _evaluator(evidence: Evidence, device: str = "cpu") -> Evaluator | UniformEvaluator:
+    record, layers, prior = terms(evidence)
+    return evaluator_of(
+        layers,
+        prior,
+        theorem=record.theorem,
+        variant=record.variant,
+        choices=record.choices,
+        device=device,
+    )

@@ -1,0 +1,205 @@
+"""From a fixed network and its prior to the numbers of a sparsity certificate: every term paid."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nonvacuous.audit.arithmetic import bound_record, complexity_nats, line, sampled_risk, share
+from nonvacuous.audit.claim_checks import NOISY
+from nonvacuous.audit.derandomization import (
+    charge_records,
+    charged_nats,
+    loss_upper_of,
+    norm_range,
+    setting_of,
+)
+from nonvacuous.audit.evidence import Search
+from nonvacuous.audit.ledger_checks import GRID
+from nonvacuous.bounds import ConfidenceBudget
+from nonvacuous.certification.candidate import with_weights
+from nonvacuous.certification.job import Job
+from nonvacuous.certification.measurement import SAMPLING_SHARE, open_budget
+from nonvacuous.certification.sparsity_mode import SparseCandidate, layer_tensors
+from nonvacuous.certification.sparsity_settings import SparsitySettings
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.records import (
+    BoundRecord,
+    BudgetRecord,
+    ComplexityRecord,
+    KlTerm,
+    NoiseLayer,
+    RiskRecord,
+    SparsityRecord,
+)
+from nonvacuous.sparsity.certificate import SparsityCertificate, certify_sparse
+from nonvacuous.sparsity.recount import final_seed
+from nonvacuous.sparsity.weights import Layers
+
+#: Theorem A draws no noise, so nothing is spent on sampling.
+_NOISELESS = "A"
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMeasurement:
+    """The numbers of one certificate, before anybody has looked for mistakes in them."""
+
+    layers: Layers
+    prior_layers: Layers
+    prior: DiagonalGaussian
+    posterior: DiagonalGaussian
+    budget: BudgetRecord
+    risk: RiskRecord
+    complexity: ComplexityRecord
+    bound: BoundRecord
+    record: SparsityRecord
+    searches: tuple[Search, ...]
+    draws: tuple[tuple[str, int], ...]
+    measured_predictor: str = NOISY
+
+
+def measure_sparse(
+    job: Job, candidate: SparseCandidate, settings: SparsitySettings
+) -> SparseMeasurement:
+    """Search a setting, freeze it, draw fresh noise, count, and write every term down."""
+    example = job.examples.inputs[:2].cpu()
+    layers = Layers.from_module(candidate.module, example)
+    prior_layers = Layers.from_module(with_weights(candidate.module, candidate.center), example)
+    tensors = layer_tensors(candidate.module, layers)
+    budget = _budget(job, settings.theorem)
+    bound_part = job.examples.subset(candidate.split.bound)
+    noiseless = settings.theorem == _NOISELESS
+    failure = share(line(budget, "bound"))
+    sampling_failure = None if noiseless else share(line(budget, "sampling"))
+    found = certify_sparse(
+        layers,
+        prior_layers,
+        bound_part,
+        theorem=settings.theorem,  # type: ignore[arg-type]
+        variant=settings.variant,  # type: ignore[arg-type]
+        confidence=1.0 - failure,
+        sampling_failure=sampling_failure or failure,
+        passes=settings.passes,
+        subset=settings.search_examples,
+        seed=job.seed,
+        device=job.device,
+        progress=job.progress,
+    )
+    shortest, longest = norm_range(bound_part, constant=layers.biases[0] is not None)
+    charges = charge_records(found.charges)
+    record = SparsityRecord(
+        theorem=found.theorem,
+        variant=settings.variant,  # type: ignore[arg-type]
+        layers=tuple(
+            NoiseLayer(name=name, tensors=own, scale=scale, squared_distance=distance)
+            for name, own, scale, distance in zip(
+                layers.names, tensors, found.scales, found.squared_distances, strict=True
+            )
+        ),
+        network_digest=layers.digest(),
+        escape=found.escape,
+        setting={
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in found.details["setting"].items()
+        },
+        charges=charges,
+        grid_nats=charged_nats(charges),
+        choices=1,
+        passes=0 if noiseless else settings.passes,
+        loss_upper=1.0,
+        device=job.device.type,
+        prior=candidate.kind,  # type: ignore[arg-type]
+        prior_fraction=len(candidate.split.prior) / len(candidate.split),
+        shortest_input=shortest,
+        longest_input=longest,
+        threshold=found.threshold if math.isfinite(found.threshold) else None,
+        margin=found.margin if math.isfinite(found.margin) else None,
+    )
+    risk = _risk(job, record, found, sampling_failure)
+    loss_upper = loss_upper_of(record.theorem, record.escape, risk)
+    record = record.model_copy(update={"loss_upper": loss_upper})
+    posterior, prior = _noise(record, candidate)
+    kl_terms = tuple(
+        KlTerm(tensor=name, size=posterior.means[name].numel(), nats=nats)
+        for name, nats in posterior.kl_to(prior).items()
+    )
+    complexity = ComplexityRecord(terms=kl_terms, kl_nats=complexity_nats(kl_terms))
+    drawn = () if noiseless else (("sampling", risk.seed),)
+    return SparseMeasurement(
+        layers=layers,
+        prior_layers=prior_layers,
+        prior=prior,
+        posterior=posterior,
+        budget=budget,
+        risk=risk,
+        complexity=complexity,
+        bound=bound_record(
+            "derandomized",
+            loss_upper=loss_upper,
+            escape=record.escape,
+            kl_nats=complexity.kl_nats,
+            grid_nats=record.grid_nats,
+            examples=len(bound_part),
+            failure=failure,
+        ),
+        record=record,
+        searches=_searches(record),
+        draws=(*candidate.draws, ("freeze", 0), *drawn),
+    )
+
+
+def _budget(job: Job, theorem: str) -> BudgetRecord:
+    budget: ConfidenceBudget = open_budget(job)
+    if theorem != _NOISELESS:
+        budget.spend(
+            "sampling",
+            SAMPLING_SHARE * budget.remaining,
+            reason="Monte-Carlo estimate of the noisy loss",
+        )
+    budget.spend_rest("bound", reason="PAC-Bayes bound for the noisy loss, all settings at once")
+    record = budget.to_dict()
+    return BudgetRecord.model_validate({**record, "entries": tuple(record["entries"])})
+
+
+def _risk(
+    job: Job, record: SparsityRecord, found: SparsityCertificate, failure: float | None
+) -> RiskRecord:
+    draft = RiskRecord(
+        errors=found.errors,
+        trials=found.trials,
+        scheme="every example once" if failure is None else "fresh noise",
+        identical=False,
+        seed=final_seed(job.seed, record.network_digest, setting_of(record)),
+        risk_upper=1.0,
+    )
+    return draft.model_copy(update={"risk_upper": sampled_risk(draft, failure)})
+
+
+def _noise(
+    record: SparsityRecord, candidate: SparseCandidate
+) -> tuple[DiagonalGaussian, DiagonalGaussian]:
+    """Equal noise around network and prior, in float64: the KL of the theorem."""
+    scales = {name: layer.scale for layer in record.layers for name in layer.tensors}
+    network = {name: p.detach().double() for name, p in candidate.module.named_parameters()}
+    center = {name: candidate.center[name].double() for name in network}
+    return (
+        DiagonalGaussian.from_means(network, scales),
+        DiagonalGaussian.from_means(center, scales),
+    )
+
+
+def _searches(record: SparsityRecord) -> tuple[Search, ...]:
+    return (
+        Search(
+            "setting of the loss",
+            len(record.charges) + 1,
+            charge=GRID,
+            reason="named on grids that were fixed before the data, item by item",
+        ),
+        Search(
+            "training of the network",
+            2,
+            charge="free",
+            reason="the bound holds for all weights at once",
+        ),
+    )

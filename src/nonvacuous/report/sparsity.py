@@ -1,0 +1,97 @@
+"""The accounts of a sparsity certificate: its noise layer by layer, its choices item by item."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.records import SparsityRecord
+from nonvacuous.report.wording import capital, clean, nats, percent, plural, whole
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: its noise, its distance from the prior, and what that costs."""
+
+    name: str
+    scale: str
+    distance: str
+    nats: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One choice inside the loss, and the nats that naming it costs."""
+
+    name: str
+    choice: str
+    nats: str
+
+
+def layers(certificate: Certificate) -> tuple[Layer, ...]:
+    """Every layer, first layer first; nothing for other certificates."""
+    record = certificate.sparsity
+    if record is None:
+        return ()
+    return tuple(
+        Layer(
+            clean(layer.name),
+            f"{layer.scale:.3g}",
+            f"{math.sqrt(layer.squared_distance):.3g}",
+            nats(layer.squared_distance / (2.0 * layer.scale**2)),
+        )
+        for layer in record.layers
+    )
+
+
+def choices(certificate: Certificate) -> tuple[Choice, ...]:
+    """The ledger in nats, dearest first."""
+    record = certificate.sparsity
+    if record is None:
+        return ()
+    ordered = sorted(record.charges, key=lambda charge: -charge.nats)
+    return tuple(
+        Choice(capital(clean(charge.name)), clean(charge.choice), nats(charge.nats))
+        for charge in ordered
+    )
+
+
+def choices_total(certificate: Certificate) -> str:
+    return "" if certificate.sparsity is None else nats(certificate.sparsity.grid_nats)
+
+
+def story(certificate: Certificate) -> tuple[str, ...]:
+    """How a promise about one fixed network comes out of noise, in a few sentences."""
+    record = certificate.sparsity
+    if record is None:
+        return ()
+    missed = (
+        f"An error of the network escapes the noise with chance at most {percent(record.escape)}, "
+        "so the bound for the noise is divided by the rest."
+    )
+    return (*_measured(certificate, record), missed)
+
+
+def _measured(certificate: Certificate, record: SparsityRecord) -> tuple[str, ...]:
+    variant = "with" if record.variant == "sparse" else "without"
+    first = (
+        f"Theorem {clean(record.theorem)}, {variant} the use of units that stay inactive. Noise is "
+        "put on the weights, and an example counts as lost where the margin of the noisy network "
+        "does not exceed a threshold that forgives what noise can do."
+    )
+    counted, examples = certificate.empirical, certificate.data.bound.examples
+    if record.passes == 0:
+        lost = f"{whole(counted.errors or 0)} of {plural(examples, 'example')}"
+        second = f"No noise is drawn: {lost} fail the theorem's conditions on the network itself."
+    else:
+        second = (
+            f"{plural(record.passes, 'noisy network')} for each of {plural(examples, 'example')}: "
+            f"{whole(counted.errors or 0)} of {whole(counted.trials)} losses."
+        )
+    if record.threshold is not None and record.margin is not None:
+        second += (
+            f" Half of them have a margin above {record.margin:.3g}, and a threshold below "
+            f"{record.threshold:.3g}."
+        )
+    return first, second

@@ -1,0 +1,288 @@
+"""A chain of convolutions with ReLU and pooling between them: all that its theorem looks at.
+
+    x_k = pool_k(max(0, W_k * x_{k-1} + b_k)),     f(x) = W_{K+1} * x_K + b_{K+1}
+
+A linear layer on an image (or on a flat input, an image of one pixel) is a convolution whose kernel
+covers the image: there is one kind of layer only. Everything is float64.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from nonvacuous.errors import BadInput
+
+Pair = tuple[int, int]
+ImageShape = tuple[int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class ConvLayer:
+    """One convolution.
+
+    name      where it stands in the module, for messages
+    weight    (outputs, channels, height, width)
+    bias      (outputs,) or None
+    """
+
+    name: str
+    weight: Tensor
+    bias: Tensor | None
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    dilation: Pair = (1, 1)
+
+    @property
+    def matrix(self) -> Tensor:
+        """One row per output: what meets a patch."""
+        return self.weight.flatten(1)
+
+    @property
+    def reach(self) -> Pair:
+        """Height and width of what one output reads."""
+        high, wide = self.weight.shape[2:]
+        return (high - 1) * self.dilation[0] + 1, (wide - 1) * self.dilation[1] + 1
+
+    def patches(self, images: Tensor) -> Tensor:
+        """What every position reads: (examples, entries of a kernel, positions)."""
+        if images.shape[2:] == self.weight.shape[2:] and self.padding == (0, 0):
+            return images.flatten(1)[:, :, None]
+        return functional.unfold(
+            images, tuple(self.weight.shape[2:]), self.dilation, self.padding, self.stride
+        )
+
+    def positions(self, size: tuple[int, ...]) -> Pair:
+        """Height and width of the output for an input of this height and width."""
+        sides = [
+            (size[i] + 2 * self.padding[i] - self.reach[i]) // self.stride[i] + 1 for i in (0, 1)
+        ]
+        return sides[0], sides[1]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return functional.conv2d(
+            images, self.weight, self.bias, self.stride, self.padding, self.dilation
+        )
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What follows the ReLU of a layer; without a kind, nothing does."""
+
+    kind: str = "none"
+    kernel: Pair = (1, 1)
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    count_include_pad: bool = True
+
+    def __call__(self, images: Tensor) -> Tensor:
+        if self.kind == "max":
+            return functional.max_pool2d(images, self.kernel, self.stride)
+        if self.kind == "average":
+            return functional.avg_pool2d(
+                images,
+                self.kernel,
+                self.stride,
+                self.padding,
+                count_include_pad=self.count_include_pad,
+            )
+        return images
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A layer, its pooling, and the shapes (channels, height, width) along the way."""
+
+    layer: ConvLayer
+    pool: Pool
+    before: ImageShape
+    middle: ImageShape
+    after: ImageShape
+
+    @property
+    def positions(self) -> int:
+        return self.middle[1] * self.middle[2]
+
+    @property
+    def units(self) -> int:
+        return math.prod(self.middle)
+
+    @property
+    def bias_share(self) -> float:
+        """Noise on a bias is this much smaller than on a weight: a bias meets every position."""
+        return 1.0 / math.sqrt(self.positions)
+
+
+@dataclass(frozen=True, eq=False)
+class ConvChain:
+    """The stages of a network; the last is the output layer, which has one position."""
+
+    stages: tuple[Stage, ...]
+
+    @classmethod
+    def of(cls, shape: ImageShape, parts: list[tuple[ConvLayer, Pool]]) -> ConvChain:
+        """Work out the shapes and check that everything fits together."""
+        stages = []
+        for layer, pool in parts:
+            _check_layer(layer, shape)
+            high, wide = layer.positions(shape[1:])
+            if min(high, wide) < 1:
+                raise BadInput(
+                    f"layer {layer.name}: its kernel is larger than its input {shape[1:]}"
+                )
+            middle = (int(layer.weight.shape[0]), high, wide)
+            probe = torch.zeros(1, 1, high, wide, dtype=torch.float64)
+            after_high, after_wide = pool(probe).shape[2:]
+            after = (middle[0], int(after_high), int(after_wide))
+            stages.append(Stage(layer, pool, shape, middle, after))
+            shape = after
+        chain = cls(tuple(stages))
+        chain._check()
+        return chain
+
+    @property
+    def hidden(self) -> int:
+        """The number of hidden layers, K."""
+        return len(self.stages) - 1
+
+    @property
+    def classes(self) -> int:
+        return self.stages[-1].middle[0]
+
+    @property
+    def input_shape(self) -> ImageShape:
+        return self.stages[0].before
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(stage.layer.name for stage in self.stages)
+
+    @property
+    def output(self) -> Tensor:
+        """The output layer as a matrix (classes, inputs)."""
+        return self.stages[-1].layer.matrix
+
+    def images(self, inputs: Tensor) -> Tensor:
+        """Inputs of any shape as float64 images on this chain's device."""
+        weight = self.stages[0].layer.weight
+        return inputs.detach().to(weight.device, torch.float64).reshape(-1, *self.input_shape)
+
+    def scores(self, images: Tensor) -> Tensor:
+        """The network itself, without noise."""
+        for stage in self.stages[:-1]:
+            images = stage.pool(stage.layer(images).clamp(min=0))
+        return self.stages[-1].layer(images).flatten(1)
+
+    def to(self, device: torch.device | str) -> ConvChain:
+        """The same chain on another device."""
+        moved = [
+            replace(
+                s.layer,
+                weight=s.layer.weight.to(device),
+                bias=None if s.layer.bias is None else s.layer.bias.to(device),
+            )
+            for s in self.stages
+        ]
+        return self.with_layers(moved)
+
+    def with_layers(self, layers: list[ConvLayer]) -> ConvChain:
+        """The same shapes with other numbers."""
+        return ConvChain(
+            tuple(
+                replace(stage, layer=layer)
+                for stage, layer in zip(self.stages, layers, strict=True)
+            )
+        )
+
+    def squared_distances(self, other: ConvChain) -> tuple[float, ...]:
+        """For each layer, squared distances over the squared share of noise that a number gets."""
+        self.check_same_shape(other)
+        totals = []
+        for mine, theirs in zip(self.stages, other.stages, strict=True):
+            total = float((mine.layer.weight - theirs.layer.weight).square().sum())
+            if mine.layer.bias is not None and theirs.layer.bias is not None:
+                moved = float((mine.layer.bias - theirs.layer.bias).square().sum())
+                total += moved * mine.positions
+            totals.append(total * (1.0 + 1e-12))
+        return tuple(totals)
+
+    def check_same_shape(self, other: ConvChain) -> None:
+        """Refuse a prior whose layers differ in anything but their numbers."""
+        if len(self.stages) != len(other.stages):
+            raise BadInput(
+                f"the network has {len(self.stages)} layers and its prior {len(other.stages)}; "
+                "both must be built alike"
+            )
+        for mine, theirs in zip(self.stages, other.stages, strict=True):
+            same = (
+                mine.before == theirs.before
+                and mine.middle == theirs.middle
+                and mine.pool == theirs.pool
+                and mine.layer.weight.shape == theirs.layer.weight.shape
+                and mine.layer.stride == theirs.layer.stride
+                and mine.layer.padding == theirs.layer.padding
+                and mine.layer.dilation == theirs.layer.dilation
+                and (mine.layer.bias is None) == (theirs.layer.bias is None)
+            )
+            if not same:
+                raise BadInput(
+                    f"layer {mine.layer.name} of the network and {theirs.layer.name} of its prior "
+                    "differ in shape, stride, padding, bias or pooling; both must be built alike"
+                )
+
+    def digest(self) -> str:
+        """sha256 over all numbers and over how the stages are built."""
+        total = hashlib.sha256()
+        for stage in self.stages:
+            layer = stage.layer
+            shapes = (layer.weight.shape, layer.stride, layer.padding, layer.dilation, stage.pool)
+            total.update(str(shapes).encode())
+            for tensor in (layer.weight, layer.bias):
+                total.update(
+                    b"none" if tensor is None else np.ascontiguousarray(tensor.cpu()).tobytes()
+                )
+        return total.hexdigest()
+
+    def _check(self) -> None:
+        if self.hidden < 1:
+            raise BadInput(
+                "a network with one layer has no hidden layer and nothing to gain from sparsity; "
+                "use an ordinary certificate"
+            )
+        last = self.stages[-1]
+        if last.middle[1:] != (1, 1) or last.pool.kind != "none":
+            raise BadInput(
+                f"the last layer {last.layer.name} must give one number for each class, not an "
+                f"image of shape {last.middle}; end the network in a linear layer"
+            )
+        if self.classes < 2:
+            raise BadInput(
+                f"the last layer {last.layer.name} has one output; give the network one output "
+                "for each class (two for a yes-or-no question)"
+            )
+        if bool((self.output == self.output[:1]).all()) and bool((self.output != 0).any()):
+            raise BadInput(
+                f"all classes have the same weights in layer {last.layer.name}, so every example "
+                "is a tie; train the network before certifying it"
+            )
+
+
+def _check_layer(layer: ConvLayer, shape: ImageShape) -> None:
+    for tensor in (layer.weight, layer.bias):
+        if tensor is None:
+            continue
+        if tensor.dtype != torch.float64:
+            raise BadInput(f"layer {layer.name} is {tensor.dtype}; its numbers must be float64")
+        if not bool(torch.isfinite(tensor).all()):
+            raise BadInput(f"layer {layer.name} holds NaN or infinity; train the network again")
+    if layer.weight.dim() != 4 or layer.weight.shape[1] != shape[0]:
+        raise BadInput(
+            f"layer {layer.name} has weights of shape {tuple(layer.weight.shape)}, but its input "
+            f"has {shape[0]} channels"
+        )

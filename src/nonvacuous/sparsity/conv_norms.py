@@ -1,0 +1,137 @@
+"""Operator norms of convolutions and pooling as linear maps on images: upper bounds, never below.
+
+A convolution with zero padding is a piece of a circular convolution on a torus that holds the
+padded image. Taking a piece cannot raise the norm, and the Fourier transform splits the circular
+one into small matrices, one for each frequency: their largest spectral norm is the bound, with no
+grid to worry about. A stride is turned into more channels first. Proofs: docs/theory/sparsity.md,
+10. Everything is float64 and rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from nonvacuous.sparsity.conv_chain import ConvLayer, ImageShape, Pool
+from nonvacuous.sparsity.matrices import up
+from nonvacuous.sparsity.norms import spectral_norm
+
+#: Maps of at most this many entries are written out as a matrix and measured exactly.
+_LARGEST_MATRIX = 1_500_000
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class ConvNorm:
+    """An upper bound on the norm of a convolution, and the bounds it was chosen from by name."""
+
+    value: float
+    way: str
+    bounds: dict[str, float]
+
+
+def conv_norm(layer: ConvLayer, shape: ImageShape, *, exact: bool = True) -> ConvNorm:
+    """The smallest of the bounds for images of this shape.
+
+    exact   whether a small map may be written out as a matrix
+    """
+    weight = layer.weight.detach().cpu()
+    high, wide = layer.positions(shape[1:])
+    bounds = {
+        "sums": _sums(layer, weight, shape),
+        "patches": _patches(layer, weight),
+        "frequencies": _frequencies(layer, weight, shape),
+    }
+    entries = math.prod(shape) * high * wide * weight.shape[0]
+    if (high, wide) == (1, 1) and layer.padding == (0, 0):
+        # A kernel that fits once: the map reads one patch, each entry at most once.
+        bounds["matrix"] = spectral_norm(weight.flatten(1))
+    elif exact and entries <= _LARGEST_MATRIX:
+        bounds["matrix"] = spectral_norm(unrolled(layer, shape))
+    way = min(bounds, key=lambda name: bounds[name])
+    return ConvNorm(bounds[way], way, bounds)
+
+
+def unrolled(layer: ConvLayer, shape: ImageShape) -> Tensor:
+    """The matrix of the convolution without its bias: (outputs, inputs), both flattened."""
+    weight = layer.weight.detach().cpu()
+    units = torch.eye(math.prod(shape), dtype=torch.float64).reshape(-1, *shape)
+    columns = functional.conv2d(
+        units, weight, None, layer.stride, layer.padding, layer.dilation
+    ).flatten(1)
+    return columns.T.contiguous()
+
+
+def unit_norm(layer: ConvLayer) -> float:
+    """The largest norm of a kernel: how much one unit moves per unit of movement of its input."""
+    matrix = layer.matrix.detach().cpu()
+    return up(float(matrix.square().sum(1).max().sqrt()), terms=4 * matrix.shape[1])
+
+
+def pool_norm(pool: Pool, shape: ImageShape) -> float:
+    """The Lipschitz constant of a pooling on images of this shape, rounded up.
+
+    Average: sqrt(largest row sum * largest column sum) of its nonnegative matrix, which for windows
+    that do not overlap is exactly 1 / sqrt(window). Maximum: the root of the number of windows that
+    one unit can be in.
+    """
+    if pool.kind == "none":
+        return 1.0
+    image = torch.zeros(1, 1, *shape[1:], dtype=torch.float64, requires_grad=True)
+    if pool.kind == "max":
+        sums = functional.avg_pool2d(image, pool.kernel, pool.stride) * math.prod(pool.kernel)
+        (cover,) = torch.autograd.grad(sums.sum(), image)
+        return math.sqrt(round(float(cover.max())))
+    rows = pool(torch.ones_like(image, requires_grad=False)).max()
+    (columns,) = torch.autograd.grad(pool(image).sum(), image)
+    return math.sqrt(float(rows) * float(columns.max())) * (1.0 + _ROUNDING)
+
+
+def _sums(layer: ConvLayer, weight: Tensor, shape: ImageShape) -> float:
+    """sqrt(largest absolute row sum * largest absolute column sum)."""
+    size = weight.abs()
+    ones = torch.ones(1, *shape, dtype=torch.float64, requires_grad=True)
+    outputs = functional.conv2d(ones, size, None, layer.stride, layer.padding, layer.dilation)
+    (columns,) = torch.autograd.grad(outputs.sum(), ones)
+    product = float(outputs.detach().max()) * float(columns.max())
+    return math.sqrt(product) * (1.0 + _ROUNDING)
+
+
+def _patches(layer: ConvLayer, weight: Tensor) -> float:
+    """Kernels as a matrix on patches, and how often an entry of the image can be in a patch."""
+    often = 1
+    for side in (0, 1):
+        steps = weight.shape[2 + side]
+        # Taps at multiples of the dilation meet one entry only from outputs a stride apart.
+        apart = layer.stride[side] // math.gcd(layer.stride[side], layer.dilation[side])
+        often *= -(-steps // apart)
+    return up(spectral_norm(weight.flatten(1)) * math.sqrt(often), terms=8)
+
+
+def _frequencies(layer: ConvLayer, weight: Tensor, shape: ImageShape) -> float:
+    """The largest spectral norm over the frequencies of a torus that holds the padded image."""
+    outputs, channels = weight.shape[:2]
+    high, wide = layer.reach
+    rows, columns = layer.stride
+    cells = (-(-high // rows), -(-wide // columns))
+    full = torch.zeros(outputs, channels, cells[0] * rows, cells[1] * columns, dtype=torch.float64)
+    full[:, :, : high : layer.dilation[0], : wide : layer.dilation[1]] = weight
+    # Space to depth: entries of one stride cell become channels, and the stride becomes 1.
+    taps = full.reshape(outputs, channels, cells[0], rows, cells[1], columns)
+    taps = taps.permute(0, 1, 3, 5, 2, 4).reshape(outputs, -1, *cells)
+    sides = [-(-(shape[1 + i] + 2 * layer.padding[i]) // layer.stride[i]) for i in (0, 1)]
+    turns = [_roots(sides[i], cells[i]) for i in (0, 1)]
+    symbol = torch.einsum("ocyx,fy,gx->fgoc", taps.to(torch.complex128), *turns)
+    largest = float(torch.linalg.svdvals(symbol.flatten(0, 1))[:, 0].max())
+    lost = _ROUNDING * float(taps.abs().sum((2, 3)).square().sum().sqrt())
+    return up(largest + lost, terms=8 * sum(symbol.shape[2:]))
+
+
+def _roots(size: int, taps: int) -> Tensor:
+    """exp(2 pi i f a / size) for every frequency f and tap a; a real kernel needs all f >= 0."""
+    angles = torch.outer(torch.arange(size), torch.arange(taps)).remainder(size).double()
+    return torch.polar(torch.ones_like(angles), 2.0 * math.pi * angles / size)

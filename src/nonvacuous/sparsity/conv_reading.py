@@ -1,0 +1,206 @@
+"""Reading a convolutional chain from a module; whatever is not covered is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.errors import NotYetSupported
+from nonvacuous.networks.capture import capture
+from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
+from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, ImageShape, Pair, Pool
+from nonvacuous.sparsity.weights import Layers
+
+#: Operators that hand their input on, number for number.
+_PASSES = frozenset({"alias", "clone", "contiguous", "detach", "dropout", "identity"})
+_RESHAPES = frozenset({"view", "reshape", "flatten", "_unsafe_view"})
+_POOLS = frozenset({"max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "mean"})
+
+
+def conv_chain(module: nn.Module, example: Tensor) -> ConvChain:
+    """Read a module in evaluation mode; ``example`` is a batch of two or more inputs."""
+    return _Reader(capture(module, example)).chain()
+
+
+def read_network(module: nn.Module, example: Tensor) -> Layers | ConvChain:
+    """The form in which a module is certified: layers of numbers, or a chain of convolutions."""
+    if is_convolutional(module):
+        return conv_chain(module, example)
+    return Layers.from_module(module, example)
+
+
+def is_convolutional(module: nn.Module) -> bool:
+    """Whether the module has convolutions, so that its certificate is the one for chains of them.
+
+    >>> is_convolutional(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(2, 2)))
+    True
+    """
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    return any(isinstance(part, kinds) for part in module.modules())
+
+
+class _Reader:
+    """One walk along the nodes: a layer, then ReLU and at most one pooling, then the next layer."""
+
+    def __init__(self, graph: LayerGraph) -> None:
+        if len(graph.inputs) != 1 or len(graph.outputs) != 1:
+            raise NotYetSupported(
+                f"the network has {len(graph.inputs)} inputs and {len(graph.outputs)} outputs; "
+                "the sparsity theorems cover one of each. Wrap it in a module with one of each"
+            )
+        self._graph = graph
+        self._first: ImageShape | None = None
+        self._parts: list[tuple[ConvLayer, Pool]] = []
+        self._rectified, self._pooled = True, False
+
+    def chain(self) -> ConvChain:
+        graph = self._graph
+        current = Reference("input", next(iter(graph.inputs)))
+        shape = graph.inputs[current.name]
+        for node in graph.nodes:
+            if [r for r in node.references if r.kind in ("node", "input")] != [current]:
+                raise _refusal(node, "it does not follow the layer before it in one line")
+            self._step(node, shape)
+            current, shape = Reference("node", node.name), node.shape
+        if graph.outputs[0] != current or self._rectified or not self._parts:
+            raise NotYetSupported(
+                "the network does not end in a linear layer; a sparsity certificate needs scores "
+                "that a linear layer computes. Leave out what follows it"
+            )
+        assert self._first is not None
+        return ConvChain.of(self._first, self._parts)
+
+    def _step(self, node: Node, shape: tuple[int, ...]) -> None:
+        kind = _kind(node)
+        if kind in ("conv2d", "linear"):
+            if not self._rectified:
+                raise _refusal(node, "there is no ReLU between it and the layer before")
+            self._layer(node, kind, shape)
+        elif kind == "relu" and self._parts:
+            if self._pooled and not self._rectified and self._parts[-1][1].kind == "average":
+                raise _refusal(node, "average pooling comes before the ReLU; exchange the two")
+            self._rectified = True
+        elif kind in _POOLS and self._parts:
+            self._pool(node, kind, shape)
+        elif kind in _RESHAPES and self._harmless(node, shape):
+            return
+        elif kind not in _PASSES:
+            raise _refusal(
+                node,
+                "only convolutions, linear layers, ReLU, max and average pooling and flattening "
+                "are covered",
+            )
+
+    def _harmless(self, node: Node, shape: tuple[int, ...]) -> bool:
+        """Any reshape of the input keeps its numbers in order; later only flattening does."""
+        keeps = len(node.shape) >= 2 and node.shape[0] == shape[0]
+        return keeps and (not self._parts or len(node.shape) == 2 or node.shape == shape)
+
+    def _layer(self, node: Node, kind: str, shape: tuple[int, ...]) -> None:
+        weight = self._parameter(node, "weight")
+        bias = self._parameter(node, "bias") if node.arguments["bias"] is not None else None
+        where = node.layer or node.name
+        if kind == "linear":
+            if len(shape) != 2:
+                raise _refusal(node, f"its input has shape {shape[1:]}; flatten it before")
+            image = self._image() if self._parts else (shape[1], 1, 1)
+            layer = ConvLayer(where, weight.reshape(len(weight), *image), bias)
+        else:
+            if len(shape) != 4:
+                raise _refusal(node, f"its input has shape {shape}, not a batch of images")
+            if node.arguments["groups"] != 1:
+                raise _refusal(node, "its channels are in groups")
+            image = (shape[1], shape[2], shape[3])
+            stride, dilation = _pair(node, "stride"), _pair(node, "dilation")
+            padding = _padding(node, weight, dilation)
+            layer = ConvLayer(where, weight, bias, stride, padding, dilation)
+        if self._first is None:
+            self._first = image
+        self._parts.append((layer, Pool()))
+        self._rectified, self._pooled = False, False
+
+    def _pool(self, node: Node, kind: str, shape: tuple[int, ...]) -> None:
+        if self._pooled:
+            raise _refusal(node, "a second pooling follows the same layer")
+        if kind != "max_pool2d" and not self._rectified:
+            raise _refusal(node, "average pooling comes before the ReLU; exchange the two")
+        if len(shape) != 4:
+            raise _refusal(node, f"its input has shape {shape}, not a batch of images")
+        if node.arguments.get("ceil_mode"):
+            raise _refusal(node, "its windows may leave the image (ceil_mode)")
+        if node.arguments.get("divisor_override") is not None:
+            raise _refusal(node, "it divides by a number of its own (divisor_override)")
+        self._parts[-1] = (self._parts[-1][0], _pooling(node, kind, (shape[2], shape[3])))
+        self._pooled = True
+
+    def _image(self) -> ImageShape:
+        assert self._first is not None
+        shape = self._first
+        for layer, pool in self._parts:
+            probe = torch.zeros(1, 1, *layer.positions(shape[1:]), dtype=torch.float64)
+            high, wide = pool(probe).shape[2:]
+            shape = (int(layer.weight.shape[0]), int(high), int(wide))
+        return shape
+
+    def _parameter(self, node: Node, argument: str) -> Tensor:
+        value = node.arguments[argument]
+        if not (isinstance(value, Reference) and value.kind == "parameter"):
+            raise _refusal(node, f"its {argument} is computed or frozen, not a parameter")
+        if sum(value.name in other.parameters for other in self._graph.nodes) != 1:
+            raise _refusal(node, f"its {argument} is shared with another layer")
+        return torch.from_numpy(np.array(self._graph.weights[value.name], dtype=np.float64))
+
+
+def _pooling(node: Node, kind: str, size: Pair) -> Pool:
+    if kind == "mean":
+        dims = node.arguments["dim"]
+        if not isinstance(dims, tuple) or sorted(int(d) % 4 for d in dims) != [2, 3]:  # type: ignore[arg-type]
+            raise _refusal(node, "it is not a mean over height and width")
+        return Pool("average", size, size)
+    if kind == "adaptive_avg_pool2d":
+        target = _pair(node, "output_size")
+        if size[0] % target[0] or size[1] % target[1]:
+            raise _refusal(node, f"windows of {size} to {target} differ in size")
+        kernel = (size[0] // target[0], size[1] // target[1])
+        return Pool("average", kernel, kernel)
+    kernel, padding = _pair(node, "kernel_size"), _pair(node, "padding")
+    stride = kernel if node.arguments["stride"] == () else _pair(node, "stride")
+    if kind == "avg_pool2d":
+        return Pool("average", kernel, stride, padding, bool(node.arguments["count_include_pad"]))
+    if padding != (0, 0) or _pair(node, "dilation") != (1, 1):
+        raise _refusal(node, "max pooling with padding or dilation")
+    return Pool("max", kernel, stride)
+
+
+def _padding(node: Node, weight: Tensor, dilation: Pair) -> Pair:
+    value = node.arguments["padding"]
+    if not isinstance(value, str):
+        return _pair(node, "padding")
+    if value == "valid":
+        return 0, 0
+    missing = [(weight.shape[2 + i] - 1) * dilation[i] for i in (0, 1)]
+    if any(m % 2 for m in missing):
+        raise _refusal(node, "padding='same' with an even kernel is not the same on both sides")
+    return missing[0] // 2, missing[1] // 2
+
+
+def _pair(node: Node, argument: str) -> Pair:
+    value: Any = node.arguments[argument]
+    numbers = value if isinstance(value, tuple) else (value,)
+    return (int(numbers[0]), int(numbers[-1]))
+
+
+def _kind(node: Node) -> str:
+    parts = node.op.split(".")
+    return parts[1] if parts[0] == "aten" and len(parts) > 1 else node.op
+
+
+def _refusal(node: Node, reason: str) -> NotYetSupported:
+    return NotYetSupported(
+        f"{node.layer or node.name} ({node.op}): {reason}. A sparsity certificate needs a plain "
+        "chain of convolutions or linear layers with ReLU and pooling; certify this network with "
+        "`nonvacuous certify` instead, or replace the layer"
+    )

@@ -1,0 +1,181 @@
+"""The setting of a convolutional certificate, the constants inside its loss, and what both cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+
+from nonvacuous.bounds.sparsity import choice_nats, integer_nats
+from nonvacuous.errors import InvalidCertificate
+from nonvacuous.sparsity.constants import Charge, scalar
+from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Stage
+from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
+from nonvacuous.sparsity.conv_theorem import TAILS, Anchor, ConvBounds, ConvTail
+from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE
+
+_PER_DOUBLING = 4
+#: Steps per factor of two of the cap, and of the rate of the exponential tail.
+_TAIL_FINENESS = {"cap": 8, "exponential": 4}
+#: Steps per factor of two of the drift, which may be anything from the prior's size to nothing.
+_DRIFT_FINENESS = 4
+#: How much of the product of norms may be added to the prior's gradients.
+BLENDS = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+
+
+@dataclass(frozen=True)
+class ConvSetting:
+    """What is chosen.
+
+    first      the first layer's noise scale is 2^(first/4)
+    steps      log2 of the ratio of the other layers' scales to the layer before, times 4
+    escape     position in ESCAPES
+    tail       "cap" or "exponential"
+    factor     log2 of the tail's factor, in steps of the grid
+    blend      with sparsity, position in BLENDS
+    """
+
+    first: int
+    steps: tuple[int, ...]
+    escape: int
+    tail: str = "cap"
+    factor: int = 1
+    blend: int = 4
+
+    @property
+    def sigmas(self) -> tuple[float, ...]:
+        """The noise scale of each layer."""
+        total, scales = self.first, [2.0 ** (self.first / _PER_DOUBLING)]
+        for step in self.steps:
+            total += step
+            scales.append(2.0 ** (total / _PER_DOUBLING))
+        return tuple(scales)
+
+    @property
+    def escape_probability(self) -> float:
+        return ESCAPES[self.escape]
+
+    @property
+    def tail_rule(self) -> ConvTail:
+        """The tail in numbers."""
+        factor = 2.0 ** (self.factor / _TAIL_FINENESS[self.tail])
+        return ConvTail(self.tail, factor, BLENDS[self.blend])
+
+    def charges(self, *, sparse: bool) -> tuple[Charge, ...]:
+        """What naming these choices costs; constants of the network are charged elsewhere."""
+        steps = (
+            Charge(
+                f"noise scale of layer {layer}",
+                f"2^({step}/4) times layer {layer - 1}'s",
+                integer_nats(step),
+            )
+            for layer, step in enumerate(self.steps, start=2)
+        )
+        text = f"2^({self.factor}/{_TAIL_FINENESS[self.tail]})"
+        blend = Charge("tail: share of norms", f"{BLENDS[self.blend]:g}", choice_nats(len(BLENDS)))
+        return (
+            Charge("noise scale of layer 1", f"2^({self.first}/4)", choice_nats(len(FIRST_SCALE))),
+            *steps,
+            Charge("escape probability", f"{self.escape_probability:g}", choice_nats(len(ESCAPES))),
+            Charge("tail: form", self.tail, choice_nats(len(TAILS))),
+            Charge("tail: factor", text, integer_nats(self.factor)),
+            *((blend,) if sparse else ()),
+        )
+
+
+def reference(prior: ConvChain) -> ConvChain:
+    """The prior itself; a layer whose kernels are all equal gives way to fixed Gaussian weights.
+
+    It fixes the grids and the foretold spread, so it must not depend on the bound examples;
+    nothing else is asked of it.
+    """
+    generator = torch.Generator().manual_seed(2307)
+    layers: list[ConvLayer] = []
+    for stage in prior.stages:
+        layer = stage.layer
+        matrix = layer.matrix
+        entries = torch.randn(layer.weight.shape, generator=generator, dtype=torch.float64)
+        # A single kernel equals itself: it is useless only where it is zero.
+        differ = matrix != matrix[:1] if len(matrix) > 1 else matrix != 0
+        if not bool(differ.any()):
+            scaled = entries * math.sqrt(2.0 / matrix.shape[1])
+            layer = replace(layer, weight=scaled.to(layer.weight.device))
+        layers.append(layer)
+    return prior.with_layers(layers)
+
+
+def network_bounds(
+    chain: ConvChain, prior: ConvChain, *, sparse: bool
+) -> tuple[ConvBounds, tuple[Charge, ...]]:
+    """Round the constants of the network up on the grids that the prior fixes, and charge them."""
+    known = reference(prior)
+    charges: list[Charge] = []
+    spectral: list[float | None] = [None]
+    rows: list[float | None] = [None]
+    distance: list[float | None] = [None]
+    pools = [pool_norm(stage.pool, stage.middle) for stage in chain.stages[:-1]]
+    for mine, theirs in zip(chain.stages[1:-1], known.stages[1:-1], strict=True):
+        name = mine.layer.name
+        norm = conv_norm(mine.layer, mine.before).value
+        value, line = scalar(
+            f"operator norm of layer {name}", norm, conv_norm(theirs.layer, theirs.before).value
+        )
+        spectral.append(value)
+        charges.append(line)
+        row = unit_norm(mine.layer)
+        longest, line = scalar(f"kernel norm of layer {name}", row, unit_norm(theirs.layer))
+        rows.append(longest)
+        charges.append(line)
+        if value < norm or longest < row:
+            raise InvalidCertificate(
+                f"a norm of layer {name} was rounded below the network's own. A certificate from "
+                "it would be false; please report this network as a bug"
+            )
+    if sparse:
+        for mine, theirs, scale in zip(
+            chain.stages[1:-1], prior.stages[1:-1], known.stages[1:-1], strict=True
+        ):
+            value, line = _distance(mine, theirs, unit_norm(scale.layer))
+            distance.append(value)
+            charges.append(line)
+    drift, line = _drift(chain, prior, float(Anchor.of(known).norms.max()))
+    charges.append(line)
+    found = ConvBounds(tuple(spectral), tuple(rows), tuple(distance), tuple(pools), drift)
+    return found, tuple(charges)
+
+
+def _distance(mine: Stage, theirs: Stage, known: float) -> tuple[float, Charge]:
+    layer, other = mine.layer, theirs.layer
+    moved = conv_norm(replace(layer, weight=layer.weight - other.weight), mine.before).value
+    largest = float(torch.maximum(layer.weight.abs(), other.weight.abs()).max())
+    # Rounding of the difference, entry by entry: at most this much in the operator norm.
+    lost = 2.0**-50 * layer.weight.numel() * largest
+    start = known / 16.0
+    return scalar(
+        f"distance of layer {layer.name} from the prior",
+        max(moved * (1.0 + 1e-10) + lost, start * 2.0**-16),
+        start,
+        fineness=_DRIFT_FINENESS,
+    )
+
+
+def _drift(chain: ConvChain, prior: ConvChain, known: float) -> tuple[float, Charge]:
+    moved = chain.output - prior.output
+    largest = max(float((row[None] - moved).square().sum(1).max()) for row in moved)
+    # Where both networks' weights share a large part, moving away from it was rounded relative to
+    # that part and not to what is left of it.
+    lost = (
+        2.0**-50
+        * math.sqrt(moved.shape[1])
+        * float(torch.maximum(chain.output.abs(), prior.output.abs()).max())
+    )
+    distance = math.sqrt(largest) * (1.0 + 1e-10) + lost
+    # A network that did not move would need an endless step down: 2^-20 of the prior is enough.
+    start = known / 16.0
+    return scalar(
+        "distance of output weights from the prior",
+        max(distance, start * 2.0**-16),
+        start,
+        fineness=_DRIFT_FINENESS,
+    )

@@ -1,0 +1,274 @@
+"""Sparsity certificates, recomputed: from the file alone, from its tensors, and on the examples."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import torch
+
+from nonvacuous.audit.arithmetic import SAMPLING_LINE, line
+from nonvacuous.audit.derandomization import (
+    charge_records,
+    charged_nats,
+    layers_from,
+    loss_upper_of,
+    norm_range,
+    odd_charge,
+    setting_of,
+    wrong_layer_distance,
+)
+from nonvacuous.bounds.sparsity import integer_nats
+from nonvacuous.certificate import Certificate
+from nonvacuous.data import Examples
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import BadInput
+from nonvacuous.records import ChargeRecord, SparsityRecord
+from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.constants import chosen_among
+from nonvacuous.sparsity.evaluation import Evaluator
+from nonvacuous.sparsity.recount import charges_of, evaluator_of, recount, scales_of
+from nonvacuous.sparsity.setting import Setting
+from nonvacuous.sparsity.theorem_a import UniformEvaluator
+from nonvacuous.sparsity.weights import Layers
+from nonvacuous.training import Progress
+from nonvacuous.verification.counts import FALSE_ALARM, same_rate
+from nonvacuous.verification.findings import Collector, Disagreement, equal
+
+_CONSTANTS = "every constant in the loss covers the network"
+_NORMS = "every threshold uses the example's own norm"
+_LOSSES = "the noisy losses are those recorded"
+_STEP = re.compile(r"reference x 2\^\((-?[0-9]{1,9})/[0-9]+\)")
+
+
+# ------------------------------------------------------------------------------ the file alone
+
+
+def check_terms(certificate: Certificate) -> str:
+    """Everything that follows from other numbers of the record."""
+    record, complexity = _record(certificate), certificate.complexity
+    if complexity is None or complexity.symmetries:
+        raise Disagreement("the theorem's KL is needed, in full.", "complexity")
+    if "kl_nats" not in certificate.bound.inputs or certificate.bound.name != "derandomized":
+        raise Disagreement("the bound is not the theorem of this mode.", "bound.name")
+    setting = setting_of(record)
+    equal(record.escape, setting.escape_probability, "sparsity.escape")
+    expected = loss_upper_of(record.theorem, record.escape, certificate.empirical)
+    equal(record.loss_upper, expected, "sparsity.loss_upper")
+    _check_charges(record, setting)
+    if isinstance(setting, Setting):
+        scales = tuple(layer.scale for layer in record.layers)
+        equal(scales, setting.sigmas, "sparsity.layers")
+    wrong = wrong_layer_distance(record, complexity)
+    if wrong is not None:
+        raise Disagreement(f"{wrong}.", "sparsity.layers")
+    _check_trials(certificate, record)
+    _check_prior(certificate, record)
+    if record.shortest_input > record.longest_input:
+        raise Disagreement("the shortest input is longer than the longest.", "sparsity")
+    if certificate.loss.name != "zero-one":
+        raise Disagreement("the theorem bounds how often the network errs.", "loss")
+    return (
+        f"Theorem {record.theorem}, {record.variant}: {len(record.charges)} charges sum to "
+        f"{record.grid_nats:.6g} nats; the noise misses an error with chance {record.escape:g}."
+    )
+
+
+def _check_charges(record: SparsityRecord, setting: object) -> None:
+    equal(record.grid_nats, charged_nats(record.charges), "sparsity.grid_nats")
+    listed = {charge.name: charge for charge in record.charges}
+    if len(listed) != len(record.charges):
+        raise Disagreement("a charge is listed twice.", "sparsity.charges")
+    known = list(chosen_among(record.choices))
+    if isinstance(setting, Setting):
+        known += setting.charges(sparse=record.variant == "sparse")
+    for expected in charge_records(known):
+        equal(listed.get(expected.name), expected, "sparsity.charges")
+    for charge in record.charges:
+        _check_step(charge)
+
+
+def _check_step(charge: ChargeRecord) -> None:
+    """A constant that is named as a step of its grid costs what that step costs."""
+    step = _STEP.fullmatch(charge.choice)
+    if step is not None:
+        equal(charge.nats, integer_nats(int(step[1])), "sparsity.charges")
+
+
+def _check_trials(certificate: Certificate, record: SparsityRecord) -> None:
+    bound, empirical = certificate.data.bound.examples, certificate.empirical
+    if record.theorem == "A":
+        equal(record.passes, 0, "sparsity.passes")
+        return
+    line(certificate.budget, SAMPLING_LINE)
+    equal(empirical.trials, record.passes * bound, "empirical.trials")
+    equal(empirical.identical, False, "empirical.identical")
+
+
+def _check_prior(certificate: Certificate, record: SparsityRecord) -> None:
+    data, prior = certificate.data, certificate.prior
+    shaped = 0 if data.prior is None else data.prior.examples
+    held = 0 if data.held_out is None else data.held_out.examples
+    fraction = shaped / (shaped + held + data.bound.examples)
+    equal(record.prior_fraction, fraction, "sparsity.prior_fraction")
+    learned = prior is not None and prior.saw is not None
+    if (record.prior == "learned") != learned:
+        raise Disagreement(
+            f"the prior is called {record.prior!r}, but it "
+            + ("names" if learned else "does not name")
+            + " examples that it saw.",
+            "sparsity.prior",
+        )
+
+
+# ---------------------------------------------------------------------------------- its tensors
+
+
+def check_constants(
+    certificate: Certificate,
+    prior: DiagonalGaussian | None,
+    posterior: DiagonalGaussian | None,
+    findings: Collector,
+) -> None:
+    """Measure the network again: noise, distances, and each constant with its price."""
+    if prior is None or posterior is None:
+        findings.skip(_CONSTANTS, "sparsity.charges", "prior and network are not both at hand.")
+        return
+
+    def work() -> str:
+        record = _record(certificate)
+        layers, center = _both(record, prior, posterior)
+        setting = setting_of(record)
+        evaluator = _evaluator(record, layers, center, device="cpu")
+        scales = scales_of(evaluator, setting)
+        for layer, scale in zip(record.layers, scales, strict=True):
+            equal(layer.scale, scale, "sparsity.layers")
+            for name in layer.tensors:
+                for who, distribution in (("network", posterior), ("prior", prior)):
+                    if not bool((distribution.scales[name] == scale).all()):
+                        raise Disagreement(
+                            f"the noise of {name!r} around the {who} is not the layer's.",
+                            "sparsity.layers",
+                        )
+        distances = layers.squared_distances(center)
+        for layer, distance in zip(record.layers, distances, strict=True):
+            if not math.isclose(layer.squared_distance, distance, rel_tol=1e-9):
+                raise Disagreement(
+                    f"layer {layer.name} is recorded at squared distance "
+                    f"{layer.squared_distance!r}; the tensors give {distance!r}.",
+                    "sparsity.layers",
+                )
+        if record.prior == "zero" and any(bool((m != 0).any()) for m in prior.means.values()):
+            raise Disagreement("the prior is said to be zero, and is not.", "sparsity.prior")
+        # Measures every constant, and raises where a grid value is below the truth.
+        odd = odd_charge(record.charges, charges_of(evaluator, setting))
+        if odd is not None:
+            raise Disagreement(f"{odd}.", "sparsity.charges")
+        return f"{len(record.charges)} choices, measured and priced again."
+
+    findings.expect(_CONSTANTS, "sparsity.charges", work)
+
+
+# --------------------------------------------------------------------------------- the examples
+
+
+def check_losses(
+    certificate: Certificate,
+    prior: DiagonalGaussian | None,
+    posterior: DiagonalGaussian | None,
+    bound_part: Examples,
+    findings: Collector,
+    *,
+    seed: int | None,
+    progress: Progress | None,
+) -> None:
+    """Count the noisy losses again, from the recorded seed where its noise can be drawn here."""
+    record = _record(certificate)
+
+    def norms() -> str:
+        constant = len(record.layers[0].tensors) > 1
+        shortest, longest = norm_range(bound_part, constant=constant)
+        for field, claimed, found in (
+            ("sparsity.shortest_input", record.shortest_input, shortest),
+            ("sparsity.longest_input", record.longest_input, longest),
+        ):
+            if not math.isclose(claimed, found, rel_tol=1e-9, abs_tol=1e-300):
+                raise Disagreement(f"it says {claimed!r}, the examples give {found!r}.", field)
+        return f"norms run from {shortest:.6g} to {longest:.6g}."
+
+    findings.expect(_NORMS, "sparsity", norms)
+    if prior is None or posterior is None:
+        findings.skip(_LOSSES, "empirical.errors", "prior and network are not both at hand.")
+        return
+
+    def losses() -> str:
+        layers, center = _both(record, prior, posterior)
+        device = record.device if _drawable(record.device) else "cpu"
+        same = device == record.device and seed is None
+        fresh = derived_seed(certificate.seed, "verification", record.network_digest)
+        used = certificate.empirical.seed if same else fresh if seed is None else seed
+        again = recount(
+            _evaluator(record, layers, center, device=device),
+            center,
+            setting_of(record),
+            bound_part,
+            passes=record.passes,
+            seed=used,
+            progress=progress,
+        )
+        claimed = certificate.empirical
+        if claimed.errors is None:
+            raise Disagreement("noisy losses are counted in errors.", "empirical.errors")
+        counts = f"{again.errors} in {again.trials}"
+        if same or record.passes == 0:
+            if not again.agrees_with(errors=claimed.errors, trials=claimed.trials):
+                raise Disagreement(
+                    f"it says {claimed.errors} in {claimed.trials}; counted again from the "
+                    f"recorded seed it is {counts} ({again.close} hang on rounding)."
+                )
+            return f"counted again from the recorded seed: {counts}."
+        chance = same_rate(claimed.errors, claimed.trials, again.errors, again.trials)
+        if chance < FALSE_ALARM:
+            raise Disagreement(
+                f"{claimed.errors} in {claimed.trials} recorded and {counts} with fresh noise do "
+                "not come from the same network, setting and examples."
+            )
+        return f"{counts} with fresh noise (seed {used}) agree."
+
+    findings.expect(_LOSSES, "empirical.errors", losses)
+
+
+def _drawable(device: str) -> bool:
+    """Whether the recorded kind of device, and so its random numbers, are here."""
+    return device == "cpu" or (device == "cuda" and torch.cuda.is_available())
+
+
+def _record(certificate: Certificate) -> SparsityRecord:
+    if certificate.sparsity is None:
+        raise BadInput("this is not a sparsity certificate.")
+    return certificate.sparsity
+
+
+def _both(
+    record: SparsityRecord, prior: DiagonalGaussian, posterior: DiagonalGaussian
+) -> tuple[Layers, Layers]:
+    layers = layers_from(record, posterior.means)
+    equal(record.network_digest, layers.digest(), "sparsity.network_digest")
+    named = {name for layer in record.layers for name in layer.tensors}
+    odd = sorted(named ^ set(posterior.names))
+    if odd:
+        raise Disagreement(f"{odd[0]!r} is not in both layers and tensors.", "sparsity.layers")
+    return layers, layers_from(record, prior.means)
+
+
+def _evaluator(
+    record: SparsityRecord, layers: Layers, center: Layers, *, device: str
+) -> Evaluator | UniformEvaluator:
+    return evaluator_of(
+        layers,
+        center,
+        theorem=record.theorem,
+        variant=record.variant,
+        choices=record.choices,
+        device=device,
+    )

@@ -1,0 +1,131 @@
+"""``nonvacuous certify --mode sparsity``: what a person gets, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import save_file
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.cli import exits
+from nonvacuous.data import import_function
+
+QUICK = ("certify", "--mode", "sparsity", "--data", "x.npz", "--steps", "150", "--passes", "1")
+FOLDER = "runs/x-mlp-100-no-bias-seed0"
+
+
+def test_a_newcomer_gets_a_certificate_a_page_and_a_verification(place, invoke):
+    done = invoke(*QUICK)
+    assert done.code == exits.DONE, done.err
+    certificate = Certificate.load(place / FOLDER / "certificate.json")
+    assert done.out == f"{certificate}\n"
+    assert certificate.status == "valid" and not certificate.is_vacuous
+    assert certificate.model.architecture == "mlp:100/no-bias"
+    assert certificate.held_out_twin is not None
+    for phase in ("training the prior", "training the network", "choosing the setting"):
+        assert f"{phase} ..." in done.err
+    page = (place / FOLDER / "report.html").read_text()
+    assert "From noise to the network itself" in page
+    assert done.next == f"nonvacuous verify {FOLDER} --data x.npz"
+    verified = invoke("verify", FOLDER, "--data", "x.npz")
+    assert verified.code == exits.DONE, verified.out
+    assert "counted again from the recorded seed" in verified.out
+    again = invoke(*QUICK, "--resume")
+    assert "finished before" in again.err and again.out == done.out
+
+
+def test_an_own_network_with_a_prior_of_zero_or_its_start(place, invoke):
+    module = import_function("my_model:build")()
+    save_file(module.state_dict(), place / "w.safetensors")
+    words = ("certify", "--mode", "sparsity", "--data", "x.npz", "--model", "my_model:build",
+             "--weights", "w.safetensors", "--no-report", "--json")  # fmt: skip
+    zero = invoke(*words, "--prior", "zero", "--out", "a/zero")
+    assert zero.code == exits.DONE, zero.err
+    assert json.loads(zero.out)["sparsity"]["prior"] == "zero"
+    near = invoke(*words, "--initial", "w.safetensors", "--out", "b/start", "--no-twin")
+    record = json.loads(near.out)
+    assert record["sparsity"]["prior"] == "initialization"
+    assert record["complexity"]["kl_nats"] == 0.0
+    checked = invoke("verify", "b/start", "--data", "x.npz", "--model", "my_model:build")
+    assert checked.code == exits.DONE, checked.out
+    assert "the network is the one certified" in checked.out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--model", "mlp:8"], "no-bias"),
+        (["--prior", "magic"], "learned:0.2"),
+        (["--prior", "learned:2"], "above 0 and below 1"),
+        (["--weights", "w"], "--prior zero"),
+        (["--weights", "w", "--prior", "learned:0.2"], "not known here"),
+        (["--weights", "w", "--prior", "zero", "--initial", "i"], "no use"),
+        (["--initial", "i"], "--weights"),
+        (["--trials", "9"], "--trials"),
+        (["--prior-fraction", "0.3"], "--prior-fraction"),
+        (["--predictor", "drawn"], "--predictor"),
+        (["--no-rescaling"], "--no-rescaling"),
+        (["--passes", "0"], "--passes"),
+        (["--pull", "-1"], "--pull"),
+    ],
+)
+def test_flags_that_make_no_sense(place, invoke, words, told):
+    done = invoke(*QUICK[:5], *words)
+    assert done.code == exits.USAGE, done.err
+    assert told in done.error
+
+
+def test_flags_of_this_mode_do_nothing_in_others(place, invoke):
+    for words in (["--theorem", "D"], ["--activity", "0.1"], ["--no-unit-norm"]):
+        done = invoke("certify", "--data", "x.npz", *words)
+        assert done.code == exits.USAGE
+        assert "--theorem" in done.error and "--mode sparsity" in done.error
+
+
+def test_a_layer_that_no_theorem_covers_is_named(place, invoke):
+    done = invoke(*QUICK, "--model", "my_model:normalized")
+    assert done.code == exits.FAILED
+    assert "only linear layers" in done.error
+
+
+def test_the_help_names_the_mode(place, invoke):
+    shown = invoke("certify", "--help")
+    for words in ("sparsity", "--theorem", "--unit-norm", "learned:FRACTION"):
+        assert words in shown.out
+
+
+@pytest.mark.slow
+def test_killed_runs_end_with_the_same_bytes(place):
+    """SIGKILL at several moments, then --resume: no byte of the certificate changes."""
+    run = "import sys; from nonvacuous.cli.app import main; sys.exit(main())"
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    def start(folder: str) -> subprocess.Popen[str]:
+        words = [*QUICK[:5], "--steps", "600", "--no-report", "--resume", "--out", folder]
+        return subprocess.Popen(
+            [sys.executable, "-c", run, *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=env,
+        )
+
+    whole = start("whole/run")
+    assert whole.wait(timeout=300) == 0
+    for phase in ("training the network",):
+        process = start("killed/run")
+        assert process.stderr is not None
+        for line in process.stderr:
+            if phase in line:
+                process.kill()
+                break
+        assert process.wait(timeout=60) in (-signal.SIGKILL, 0)
+    assert start("killed/run").wait(timeout=300) == 0
+    for name in ("certificate.json", "split.npz", "prior.safetensors", "weights.safetensors"):
+        assert Path("whole/run", name).read_bytes() == Path("killed/run", name).read_bytes(), name

@@ -1,0 +1,53 @@
+"""The page of a sparsity certificate: its own accounts, and no claim of other theorems."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.comparison import compare
+from nonvacuous.report import html, view
+from tests.audit.sparse_worlds import QUICK, run
+
+
+@pytest.fixture(scope="module", params=["E", "A"])
+def certificate(request: pytest.FixtureRequest) -> Certificate:
+    return run(None, sparsity=replace(QUICK, theorem=request.param))
+
+
+def test_the_terms_add_up_to_the_certificate(certificate: Certificate) -> None:
+    found = compare(certificate)
+    keys = [step.key for step in found.steps]
+    sampled = ["sampling"] if certificate.empirical.scheme == "fresh noise" else []
+    assert keys == ["counted", *sampled, "examples", "complexity", "settings", "escape"]
+    assert found.steps[-1].risk_upper == certificate.risk_upper
+    rises = [step.risk_upper for step in found.steps]
+    assert rises == sorted(rises)
+    # Other theorems on these counts would be about the noisy network.
+    assert [row.key for row in found.bounds] == ["derandomized"]
+
+
+def test_shared_confidence_is_the_last_term() -> None:
+    shared = run(None, attempts=4)
+    steps = compare(shared).steps
+    assert steps[-1].key == "searches"
+    assert steps[-1].risk_upper == shared.risk_upper > steps[-2].risk_upper
+
+
+def test_the_page_shows_noise_and_choices(certificate: Certificate) -> None:
+    record = certificate.sparsity
+    assert record is not None
+    shown = view.of(certificate, comparison=compare(certificate))
+    assert len(shown.noise) == len(record.layers)
+    assert {row.name.lower() for row in shown.choices} == {c.name.lower() for c in record.charges}
+    page = html.render(shown)
+    for words in ("From noise to the network itself", "Added to the KL", record.theorem):
+        assert words in page
+    marks = {mark.name: mark for mark in shown.marks}
+    observed = certificate.observed[0]
+    assert marks["Training error"].value == observed.errors / observed.trials
+    assert shown.badges[2].text == "Predictor: network itself"
+    noisy = certificate.empirical.scheme == "fresh noise"
+    assert ("Monte Carlo" in shown.confidence.after) == noisy

@@ -1,0 +1,84 @@
+"""A frozen setting gone through again gives the certificate's own counts and charges."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from nonvacuous.data.examples import Examples
+from nonvacuous.errors import BadInput
+from nonvacuous.sparsity.certificate import certify_sparse
+from nonvacuous.sparsity.recount import (
+    charges_of,
+    evaluator_of,
+    final_seed,
+    frozen_setting,
+    recount,
+    scales_of,
+)
+from nonvacuous.sparsity.weights import Layers
+from tests.sparsity.weight_noise import random_layers
+
+
+def problem() -> tuple[Layers, Layers, Examples]:
+    generator = torch.Generator().manual_seed(1)
+    prior = random_layers((5, 9, 7, 3), generator, bias=True)
+    network = Layers.of([1.01 * w for w in prior.weights], prior.biases)
+    inputs = torch.randn(300, 5, generator=generator)
+    labels = torch.randint(0, 3, (300,), generator=generator)
+    return network, prior, Examples(inputs, labels, ("a", "b", "c"), "made for a test")
+
+
+@pytest.mark.parametrize("theorem", ["A", "D", "E", "F"])
+@pytest.mark.parametrize("variant", ["sparse", "dense"])
+def test_the_same_counts_charges_and_scales(theorem: str, variant: str) -> None:
+    network, prior, examples = problem()
+    made = certify_sparse(
+        network, prior, examples, theorem=theorem, variant=variant, passes=2, subset=100, seed=4
+    )  # type: ignore[arg-type]
+    record = json.loads(json.dumps(made.details["setting"]))
+    setting = frozen_setting(theorem, record)
+    evaluator = evaluator_of(network, prior, theorem=theorem, variant=variant)
+    assert charges_of(evaluator, setting) == made.charges
+    assert scales_of(evaluator, setting) == made.scales
+    seed = final_seed(4, network.digest(), setting)
+    again = recount(evaluator, prior, setting, examples, passes=2, seed=seed)
+    assert (again.errors, again.trials) == (made.errors, made.trials)
+    assert again.agrees_with(errors=made.errors, trials=made.trials)
+    assert not again.agrees_with(errors=made.errors + again.close + 1, trials=made.trials)
+    assert not again.agrees_with(errors=made.errors, trials=made.trials + 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"first": 41},
+        {"first": -3.0},
+        {"first": True},
+        {"escape": 12},
+        {"escape": -1},
+        {"steps": "1"},
+        {"steps": [0.5]},
+        {"tail": "fat"},
+        {"tail": None},
+        {"named": 1},
+        {"luck": 7},
+    ],
+)
+def test_settings_that_do_not_exist(change: dict[str, object]) -> None:
+    honest = {
+        "first": -8,
+        "steps": [0, 1],
+        "escape": 5,
+        "tail": "cap",
+        "factor": 1,
+        "anchored": True,
+        "named": False,
+    }
+    frozen_setting("E", honest)
+    with pytest.raises(BadInput):
+        frozen_setting("E", {**honest, **change})
+    with pytest.raises(BadInput):
+        frozen_setting("D", honest)

@@ -1,0 +1,182 @@
+"""Theorem F: the lemma behind it, its caps, its constants, and what it gives at depth."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from scipy.stats import norm
+
+from nonvacuous.data import Examples
+from nonvacuous.errors import InvalidCertificate
+from nonvacuous.sparsity import theorem_f
+from nonvacuous.sparsity.certificate import certify_sparse
+from nonvacuous.sparsity.chains import initial_chain
+from nonvacuous.sparsity.constants import check_covering, constants, measured
+from nonvacuous.sparsity.evaluation import Evaluator
+from nonvacuous.sparsity.noise import clean_pass
+from nonvacuous.sparsity.setting import Setting
+from nonvacuous.sparsity.weights import Layers
+from tests.sparsity.weight_noise import point_inputs, random_layers, tied, true_noise
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pre_activations_under_all_noise_are_dominated_by_one_normal(seed: int) -> None:
+    """Lemma 8, with noise on the weights and sizes of activations capped at what was drawn."""
+    generator = _generator(seed)
+    layers = random_layers((3, 5, 4, 4, 2), generator, bias=seed % 2 == 1)
+    point = torch.randn(3, generator=generator).double()
+    sigmas, draws = (0.15, 0.2, 0.25, 0.2), 60_000
+    noisy, _ = true_noise(layers, point, sigmas, draws, generator)
+    # The largest scale drawn serves as the cap: then the capped network is the drawn one.
+    caps = [float(scales.max()) for scales in noisy.scales]
+    grown = 0.0
+    for j, (matrix, z) in enumerate(zip(layers.weights[:-1], noisy.before, strict=True)):
+        for i in range(matrix.shape[0]):
+            length = math.sqrt(caps[j] ** 2 + float(matrix[i].square().sum()) * grown)
+            centered = z[:, i] - z[:, i].mean()
+            assert float(centered.std()) <= length * 1.01
+            for distance in (0.0, 0.5, 1.0, 2.0):
+                bound = length * float(norm.pdf(distance) - distance * norm.sf(distance))
+                for sign in (1.0, -1.0):
+                    excess = (sign * centered - distance * length).clamp(min=0)
+                    error = 5.0 * float(excess.std()) / math.sqrt(draws)
+                    assert float(excess.mean()) <= bound + error
+        stretch = float(torch.linalg.matrix_norm(matrix, 2)) ** 2 if j else 0.0
+        grown = caps[j] ** 2 + (stretch + matrix.shape[0] * sigmas[j] ** 2) * grown
+
+
+def test_mean_shifts_stay_below_what_the_proof_says() -> None:
+    """Brute force at a point on the kinks of many units, where noise lifts means the most."""
+    generator = _generator(5)
+    layers = random_layers((2, 6, 6, 2), generator)
+    point = torch.full((2,), 1e-9, dtype=torch.float64)
+    layers = Layers.of(layers.weights, [torch.zeros(6), torch.zeros(6), torch.zeros(2)])
+    sigmas, draws = (0.1, 0.1, 0.1), 100_000
+    noisy, _ = true_noise(layers, point, sigmas, draws, generator)
+    inputs = point_inputs(layers, layers, point, 0, 1)
+    before, _ = clean_pass(layers, inputs)
+    caps = [float(scales.max()) for scales in noisy.scales]
+    grown = shift = 0.0
+    for j in range(2):
+        rows = layers.weights[j].square().sum(1) if j else torch.zeros(6).double()
+        spread = (caps[j] ** 2 + rows * grown).sqrt()
+        norm_j = float(torch.linalg.matrix_norm(layers.weights[j], 2)) if j else 0.0
+        shift = norm_j * shift + float(spread.norm()) / math.sqrt(2 * math.pi)
+        grown = caps[j] ** 2 + (norm_j**2 + 6 * sigmas[j] ** 2) * grown
+        moved = (noisy.before[j].clamp(min=0).mean(0) - before[j][0].clamp(min=0)).norm()
+        assert 0.05 * shift < float(moved) <= shift * 1.01
+
+
+def test_an_example_beyond_its_cap_is_lost() -> None:
+    generator = _generator(1)
+    layers = random_layers((4, 8, 8, 3), generator)
+    point = torch.randn(4, generator=generator).double()
+    evaluator = Evaluator(layers, layers, theorem="F", sparse=True)
+    inputs = point_inputs(layers, layers, point, 0, 500)
+    tight, wide = (Setting(-24, (0, 0), 5, theorem_f.SIZES, room, True) for room in (-16, 32))
+    noisy, _ = true_noise(layers, point, tight.sigmas, 500, generator)
+    assert bool(evaluator.losses(tight, inputs, noisy).all())
+    assert bool(evaluator.thresholds(tight, inputs, noisy).isinf().all())
+    assert bool(evaluator.thresholds(wide, inputs, noisy).isfinite().all())
+
+
+def test_row_norms_cover_every_unit_and_are_charged() -> None:
+    generator = _generator(2)
+    for seed in range(3):
+        network = random_layers((5, 9, 7, 4), _generator(seed))
+        for prior in (network, network.zero(), random_layers((5, 9, 7, 4), generator)):
+            truth = measured(network)
+            found = constants(network, prior, norms="all", sums=None, drift=True, units=True)
+            check_covering(found, truth)
+            assert found.units[0] is None and found.rows == (None, None)
+            table = found.units[1]
+            assert table is not None
+            slow = torch.stack([row.norm() for row in network.weights[1]])
+            assert bool((table >= slow).all())
+            difference = network.weights[1] - prior.weights[1]
+            moved = found.moved[1]
+            assert moved is not None
+            assert moved >= float(torch.linalg.matrix_norm(difference, 2))
+            names = [line.name for line in found.charges]
+            assert names.count("distance of layer 2 from the prior") == 1
+            assert names.count("row norms of the units of layer 2") == 1
+            short = dataclasses.replace(found, units=(None, table * 0.5))
+            with pytest.raises(InvalidCertificate, match="row norms of hidden layer 2"):
+                check_covering(short, truth)
+
+
+def test_shifts_that_are_never_negative_meet_positive_products_only() -> None:
+    generator = _generator(3)
+    matrix = torch.randn(5, 7, generator=generator).double()
+    gram = theorem_f.positive_gram(matrix)
+    largest = torch.rand(7, generator=generator).double()
+    bound = float(largest @ gram @ largest)
+    corners = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 7).double() * largest
+    assert float((corners @ matrix.T).square().sum(1).max()) <= bound
+    inside = torch.rand(2000, 7, generator=generator).double() * largest
+    assert float((inside @ matrix.T).square().sum(1).max()) <= bound
+    # With signs at will the bound would be false.
+    signs = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
+    opposed = theorem_f.positive_gram(signs)
+    assert float((signs @ torch.tensor([1.0, -1.0]).double()).square().sum()) > float(opposed.sum())
+
+
+def test_forgetting_the_mean_shifts_would_be_found_out() -> None:
+    """A planted mistake: without them errors at kinks escape more often than promised."""
+    generator = _generator(8)
+    width, escape, draws = 60, 0.3, 4000
+    first = torch.ones(width, 1, dtype=torch.float64)
+    bias = -torch.ones(width, dtype=torch.float64)
+    output = torch.stack([torch.ones(width), torch.zeros(width)]).double()
+    layers = Layers.of([first, output], [bias, torch.zeros(2)])
+    point = torch.ones(1, dtype=torch.float64)
+    layers = tied(layers, point, 0, 1)
+    evaluator = Evaluator(layers, layers, theorem="F", sparse=True)
+    setting = Setting(-16, (-8,), 10, theorem_f.SIZES, 48, True)
+    noisy, _ = true_noise(layers, point, setting.sigmas, draws, generator)
+    inputs = point_inputs(layers, layers, point, 0, draws)
+    honest = float(evaluator.losses(setting, inputs, noisy).double().mean())
+    found = theorem_f.levels(layers.widths, escape, sparse=True)
+    without = theorem_f.thresholds(
+        noisy,
+        inputs,
+        evaluator.constants(setting),
+        dataclasses.replace(found, deviation=-1e6),
+        1.0,
+        setting.sigmas,
+        sparse=True,
+        anchor=evaluator._anchor,
+    )
+    assert honest >= 1 - escape
+    margins = noisy.scores[:, 0] - noisy.scores[:, 1]
+    assert float((margins <= without[:, 1]).double().mean()) < 1 - escape
+
+
+def test_at_depth_it_promises_less_risk_than_theorem_e() -> None:
+    generator = _generator(4)
+    sizes = (20, *[12] * 8, 3)
+    prior = Layers.of(initial_chain(sizes, seed=1, start="identity", spread=0.2))
+    network = Layers.of(
+        [w + 1e-3 * torch.randn(w.shape, generator=generator).double() for w in prior.weights]
+    )
+    points = torch.rand(2000, 20, generator=generator)
+    points = points / points.norm(dim=1, keepdim=True)
+    values = points.double()
+    for matrix in network.weights[:-1]:
+        values = (values @ matrix.T).clamp(min=0)
+    labels = (values @ network.weights[-1].T).argmax(1)
+    examples = Examples(points, labels, ("a", "b", "c"), "points")
+    risks = {
+        theorem: certify_sparse(
+            network, prior, examples, theorem=theorem, subset=150, passes=1
+        ).risk_upper
+        for theorem in ("E", "F")
+    }
+    assert risks["F"] < 0.9 * risks["E"] <= 0.9
