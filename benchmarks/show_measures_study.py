@@ -33,8 +33,8 @@ def section(results: dict[str, dict[str, Any]]) -> str:
         "",
         f"After Jiang et al. 2020 and Dziugaite et al. 2020: {study['networks']:,} perceptrons on "
         f"{settings['data']} ({', '.join(axes)} varied), trained to a cross-entropy of "
-        f"{settings['stop_loss']:g}; {study['left_out']:,} never got there and are left out. Gaps "
-        f"from {100 * study['gap']['least']:.1f} to {100 * study['gap']['most']:.1f} points.",
+        f"{settings['stop_loss']:g}; left out because they never got there: "
+        f"{study['left_out']:,}. Gaps from {100 * study['gap']['least']:.1f} to {100 * study['gap']['most']:.1f} points.",
         "",
         f"Of {len(own)} measures {counts['predicts']} order networks as their gaps, overall and "
         "when one thing changes at a time, and are inverted for no hyper-parameter; "
@@ -90,8 +90,9 @@ def _time(times: dict[str, Any]) -> str:
     alone = times["per_minute_alone"]
     rate = "" if alone is None else f" ({alone:,.0f} per minute)"
     return (
-        f"On one GPU: {times['networks']:,} networks trained in {times['seconds']:.0f} s, "
+        f"On one NVIDIA H200: {times['networks']:,} networks trained in {times['seconds']:.0f} s, "
         f"{times['per_minute']:,.0f} per minute{faster}{rate} in the same run, by the time of a "
         f"step of {times['alone_networks']} networks spread over the grid. Measuring took "
-        f"{times['measuring_seconds']:.0f} s of processor time beside it."
+        f"{times['measuring_seconds']:.0f} s of processor time beside it; the statistics were "
+        "computed from the table of networks on another machine."
     )
