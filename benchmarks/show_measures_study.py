@@ -34,7 +34,8 @@ def section(results: dict[str, dict[str, Any]]) -> str:
         f"After Jiang et al. 2020 and Dziugaite et al. 2020: {study['networks']:,} perceptrons on "
         f"{settings['data']} ({', '.join(axes)} varied), trained to a cross-entropy of "
         f"{settings['stop_loss']:g}; left out because they never got there: "
-        f"{study['left_out']:,}. Gaps from {100 * study['gap']['least']:.1f} to {100 * study['gap']['most']:.1f} points.",
+        f"{study['left_out']:,}. Gaps from {100 * study['gap']['least']:.1f} to "
+        f"{100 * study['gap']['most']:.1f} points.",
         "",
         f"Of {len(own)} measures {counts['predicts']} order networks as their gaps, overall and "
         "when one thing changes at a time, and are inverted for no hyper-parameter; "
