@@ -22,6 +22,7 @@ from show_measures_study import section as measures_study
 from show_memorization import memorization
 from show_rescaling_cifar import section as rescaling_cifar
 from show_sparsity import section as sparsity
+from show_sparsity_conv import section as sparsity_conv
 from show_sweep import section as sweep
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -247,6 +248,7 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "rescaling-cpu": rescaling,
     "rescaling-cifar": rescaling_cifar,
     "sparsity-mnist": sparsity,
+    "sparsity-conv": sparsity_conv,
     "zhang-table-1": zhang.table_section,
     "zhang-figure-1": zhang.figure_section,
     "zhang-regularization": zhang.regularization_section,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -138,3 +139,102 @@ def test_labels_beyond_the_outputs(place, invoke):
     np.savez(place / "four.npz", inputs=inputs, labels=np.arange(200) % 4)
     done = invoke("sparsity", "--data", "four.npz", "--model", "my_model:build")
     assert done.code == exits.FAILED and "(2, 4)" in done.error
+
+
+@pytest.fixture
+def pictures(place):
+    """Images with a bright corner, and two convolutional networks for them."""
+    generator = np.random.default_rng(0)
+    labels = np.arange(300) % 3
+    inputs = 0.3 * generator.random((300, 1, 8, 8)).astype(np.float32)
+    for label, (row, column) in enumerate(((0, 0), (0, 4), (4, 0))):
+        inputs[labels == label, :, row : row + 4, column : column + 4] += 0.7
+    np.savez(place / "pictures.npz", inputs=inputs, labels=labels)
+    (place / "my_convolutions.py").write_text(CONVOLUTIONS)
+    sys.modules.pop("my_convolutions", None)
+    yield place
+    sys.modules.pop("my_convolutions", None)
+
+
+CONVOLUTIONS = """
+from torch import nn
+
+
+def strided():
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(27, 3)
+    )
+
+
+def normalized():
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 3)
+    )
+"""
+PICTURES = ["sparsity", "--data", "pictures.npz", "--epsilons", "0.001,0.01", "--model"]
+
+
+def test_a_convolutional_network_trained_here(pictures, invoke):
+    words = [*PICTURES, "cnn:3", "--steps", "40"]
+    done = invoke(*words, "--prior", "learned:0.3", "--out", "s")
+    assert done.code == exits.DONE, done.err
+    text = " ".join(done.out.split())
+    for expected in (
+        "of the hidden units are active", "blocks.0", "Theorem E, sparse", "Theorem E, dense",
+        "plain test: the prior itself", "not defined for convolutions", "No bounds from norms",
+    ):  # fmt: skip
+        assert expected in text, expected
+    assert "asked" not in text and "activity ratio 1" not in text
+    page = (pictures / "s/sparsity.html").read_text()
+    assert page.count("<svg") == 5 and "How firmly are units off?" not in page
+    assert "not defined for convolutions" in page and "noise of layer 2" in page
+    record = json.loads((pictures / "s/record.json").read_text())
+    assert record["radii"] == [] and record["sizes"] == [64, 192, 3] and not record["biases"]
+    assert record["examples"] == 210 and record["trained"]["pull"] == 10.0
+    again = invoke(
+        *PICTURES, "cnn:3", "--unit-norm", "--weights", "s/network.safetensors", "--json"
+    )
+    assert json.loads(again.out)["errors"] == record["trained"]["errors"]
+
+
+def test_own_convolutions_with_weights_and_prior(pictures, invoke):
+    build = import_function("my_convolutions:strided")
+    for name in ("prior", "w"):
+        save_file(build().state_dict(), f"{name}.safetensors")
+    words = [*PICTURES, "my_convolutions:strided", "--weights", "w.safetensors", "--json"]
+    record = json.loads(invoke(*words, "--prior", "prior.safetensors").out)
+    assert [entry["variant"] for entry in record["certificates"]] == ["sparse", "dense"]
+    assert record["biases"] and len(record["norm_bounds"]) == 3
+    for theorem in ("A", "D"):
+        refused = invoke(*words, "--prior", "zero", "--theorem", theorem)
+        assert refused.code == exits.USAGE and "linear layers only" in refused.error
+        assert refused.next.endswith("--theorem E")
+
+
+def test_an_l1_penalty_and_the_seed_of_convolutions(pictures, invoke):
+    words = [*PICTURES, "cnn:3", "--steps", "80", "--prior", "none", "--json"]
+    plain, same, sparse = (
+        json.loads(invoke(*words, "--activity", a).out) for a in ("0", "0", "0.02")
+    )
+    assert plain == same
+    assert sparse["activity"][0]["mean"] < plain["activity"][0]["mean"]
+
+
+def test_what_convolutions_are_refused(pictures, invoke):
+    for model, message in (
+        ("my_convolutions:normalized", "1 (aten"),
+        ("cnn:3,3,3,3", "pooling blocks are too many"),
+        ("alexnet", "sparsity certificate needs a plain chain"),
+    ):
+        done = invoke(*PICTURES, model, "--steps", "10")
+        assert done.code == exits.FAILED and message in done.error, done.err
+    flat = invoke("sparsity", "--data", "x.npz", "--model", "cnn:3")
+    assert flat.code == exits.FAILED and "use mlp" in flat.error
+
+
+def test_certify_sends_convolutions_here(pictures, invoke):
+    words = ["certify", "--mode", "sparsity", "--data", "pictures.npz", "--model", "cnn:3"]
+    done = invoke(*words, "--out", "run")
+    assert done.code == exits.FAILED
+    assert "mode sparsity covers perceptrons" in done.error
+    assert "`nonvacuous sparsity` certifies convolutional networks" in done.error

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from itertools import pairwise
 
 import pytest
 import torch
 from scipy.stats import norm
 
 from nonvacuous.data import Examples
-from nonvacuous.errors import InvalidCertificate
+from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.sparsity import theorem_f
 from nonvacuous.sparsity.certificate import certify_sparse
 from nonvacuous.sparsity.chains import initial_chain
 from nonvacuous.sparsity.constants import check_covering, constants, measured
 from nonvacuous.sparsity.evaluation import Evaluator
-from nonvacuous.sparsity.noise import clean_pass
+from nonvacuous.sparsity.noise import clean_pass, noisy_pass, read_inputs
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.weight_noise import point_inputs, random_layers, tied, true_noise
@@ -180,3 +181,19 @@ def test_at_depth_it_promises_less_risk_than_theorem_e() -> None:
         for theorem in ("E", "F")
     }
     assert risks["F"] < 0.9 * risks["E"] <= 0.9
+
+
+def test_weights_whose_squares_vanish_are_refused() -> None:
+    tiny = [torch.full((3, 4), 1e-70, dtype=torch.float64), torch.ones(2, 3)]
+    with pytest.raises(BadInput, match=r"1e-70 as its largest weight.*nonvacuous rescale"):
+        Layers.of(tiny)
+
+
+def test_activations_whose_squares_vanish_count_as_losses() -> None:
+    sizes = (4, 3, 3, 3, 2)
+    layers = Layers.of([torch.full((b, a), 1e-50, dtype=torch.float64) for a, b in pairwise(sizes)])
+    examples = Examples(torch.ones(100, 4), torch.zeros(100, dtype=torch.int64), ("a", "b"), "ones")
+    inputs = read_inputs(layers, layers, examples)
+    silent = [torch.zeros(100, size) for size in sizes[1:]]
+    passed = noisy_pass(layers, inputs, [1e-50] * 4, [part.double() for part in silent])
+    assert bool(torch.isnan(passed.scores).all())

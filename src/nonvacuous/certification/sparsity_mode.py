@@ -22,10 +22,11 @@ from nonvacuous.certification.twin import TRAINED_FRACTION, tested_twin
 from nonvacuous.data import Examples, Split, make_split
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.distributions.storage import load_tensors, save_tensors
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.chains import unit_norm
+from nonvacuous.sparsity.conv_reading import is_convolutional
 from nonvacuous.sparsity.training import ChainTraining, train_chain
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.training import Progress
@@ -79,6 +80,7 @@ def trained_candidate(
 
     The network may learn from all examples: the bound counts those of ``split.bound`` alone.
     """
+    _check_linear(model)
     start = frozen_copy(model, torch.device("cpu"))
     names = chain_names(start, examples)
     initial = tuple(dict(start.named_parameters())[name].detach() for name in names)
@@ -142,6 +144,7 @@ def given_candidate(
     model: nn.Module, examples: Examples, split: Split, *, prior: Prior
 ) -> SparseCandidate:
     """The user's network as it is, around a prior that has not seen the bound examples."""
+    _check_linear(model)
     module = frozen_copy(model, torch.device("cpu"))
     kind = "zero" if prior.kind == "zero-mean" else prior.kind
     parameters = dict(module.named_parameters())
@@ -274,6 +277,16 @@ def chain_names(module: nn.Module, examples: Examples) -> tuple[str, ...]:
             "yourself and give a prior"
         )
     return tuple(names[0] for names in layer_tensors(module, layers))
+
+
+def _check_linear(model: nn.Module) -> None:
+    """Convolutions have a theorem, but no run folder that could be verified."""
+    if is_convolutional(model):
+        raise NotYetSupported(
+            "the network has convolutions, and mode sparsity covers perceptrons. `nonvacuous "
+            "sparsity` certifies convolutional networks (nv.sparsity.certify_sparse_conv); "
+            "`certify --mode post-hoc` covers them too, for weights with noise"
+        )
 
 
 def _prior_training(settings: SparsitySettings) -> ChainTraining:

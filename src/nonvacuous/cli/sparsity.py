@@ -28,7 +28,7 @@ def sparsity(
     epsilons: str = "0.0001,0.0003,0.001,0.003,0.01,0.03,0.1",
     unit_norm: bool | None = None,
     theorem: Literal["E", "D", "A"] = "E",
-    pull: float = 0.1,
+    pull: float | None = None,
     activity: float = 0.0,
     steps: WholeNumber = 2000,
     confidence: float = 0.95,
@@ -45,8 +45,9 @@ def sparsity(
         digits, mnist, fashion-mnist, cifar10; a file.npz, file.parquet or folder of images; or
         package.module:function.
     model
-        mlp:WIDTHS, which is trained here unless --weights is given; or package.module:function,
-        called without arguments, returning linear layers with ReLU between them.
+        mlp:WIDTHS or cnn:CHANNELS, which are trained here unless --weights is given; or
+        package.module:function, called without arguments, returning linear layers or convolutions
+        with ReLU between them and pooling after it.
     weights
         Trained weights as safetensors.torch.save_file(model.state_dict(), path) writes them.
     prior
@@ -63,9 +64,10 @@ def sparsity(
         Scale every input to norm 1, as the theorems like it. On for a network trained here, off for
         weights that were trained elsewhere, where the inputs are taken as they are.
     theorem
-        Which certificate; docs/theory/sparsity.md proves all three.
+        Which certificate; docs/theory/sparsity.md proves all three. Convolutions have E.
     pull
-        How strongly training here is drawn to the prior (lambda of the paper).
+        How strongly training here is drawn to the prior (lambda of the paper). 10 for a
+        convolutional network with a learned prior, else 0.1.
     activity
         Weight of the l1 norm of the activations in training here; 0.01 gives a sparse network.
     steps
@@ -82,7 +84,7 @@ def sparsity(
     sizes = _epsilons(epsilons)
     failure_of(confidence)
     try:
-        for flag, value in (("--pull", pull), ("--activity", activity)):
+        for flag, value in (("--pull", pull or 0.0), ("--activity", activity)):
             checks.non_negative(flag, value)
         checks.count("--steps", steps, minimum=1)
         if examples is not None:

@@ -25,7 +25,7 @@ def write_page(record: dict[str, Any], shown: Shown, path: Path) -> Path:
     network = f"{record['model']} on {record['data']}"
     sections = [
         _activity(record),
-        _radii(record, shown),
+        *([_radii(record, shown)] if record["radii"] else []),
         _ratio(record),
         _stability(record, shown),
         _surely_off(record, shown),
@@ -75,8 +75,12 @@ def _activity(record: dict[str, Any]) -> Section:
         "How much of it is active?",
         paragraphs=(
             "A unit is active on an example when its pre-activation is above zero. “never” and "
-            "“always” count units over all examples; “asked” is how many units the radius below "
-            "asks to be inactive.",
+            "“always” count units over all examples"
+            + (
+                "; “asked” is how many units the radius below asks to be inactive."
+                if record["radii"]
+                else "; a convolution has a unit for every channel and position."
+            ),
         ),
         figures=(Figure(bars(names, shares, title="Active units", x_label="share of the layer")),),
         tables=(_table(activity_rows(record)),),
@@ -146,10 +150,13 @@ def _radii(record: dict[str, Any], shown: Shown) -> Section:
 def _ratio(record: dict[str, Any]) -> Section:
     entries = record["epsilons"]
     x = [entry["epsilon"] for entry in entries]
-    curve = Series(
-        "all weights", x, [e["mean_ratio"] for e in entries],
-        [e["ratio"][0] for e in entries], [e["ratio"][-1] for e in entries],
-    )  # fmt: skip
+    known = entries[0]["mean_ratio"] is not None
+    curves = [
+        Series(
+            "all weights", x, [e["mean_ratio"] for e in entries],
+            [e["ratio"][0] for e in entries], [e["ratio"][-1] for e in entries],
+        )
+    ] if known else []  # fmt: skip
     layers = [
         Series(
             f"off in {activity['name']}",
@@ -158,19 +165,22 @@ def _ratio(record: dict[str, Any]) -> Section:
         )
         for k, activity in enumerate(record["activity"])
     ]
+    ratio = (
+        " The activity ratio is the share of weights between the other units; its band holds 90 % "
+        "of the examples. Where it reaches 1, sparsity is of no use at that size of change."
+    )
     return Section(
         "What is left when the weights may move?",
         paragraphs=(
             "For each example the greedy sparsity s*(x, ε) counts the units that lie below zero "
-            f"by at least {record['level']:g} times what a change of relative size ε can do. The "
-            "activity ratio is the share of weights between the other units; its band holds 90 % "
-            "of the examples. Where it reaches 1, sparsity is of no use at that size of change.",
+            f"by at least {record['level']:g} times what a change of relative size ε can do."
+            + (ratio if known else ""),
         ),
         figures=(
             Figure(
                 lines(
-                    [curve, *layers],
-                    title="Effective activity ratio, and units surely off",
+                    [*curves, *layers],
+                    title=f"{'Effective activity ratio, and u' if known else 'U'}nits surely off",
                     x_label="how far the weights may move (ε)",
                     y_label="share",
                     log_x=True,

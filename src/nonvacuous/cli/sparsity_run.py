@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,65 +16,24 @@ from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.networks import build_network, check_fits, load_weights
 from nonvacuous.cli.sources import load_data
+from nonvacuous.cli.sparsity_conv import check_theorem, train_convolutional
 from nonvacuous.cli.sparsity_page import write_page
+from nonvacuous.cli.sparsity_request import Request, Subject
 from nonvacuous.cli.stopping import stoppable
 from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.files import write_atomically
 from nonvacuous.models import build
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.certificate import Theorem
 from nonvacuous.sparsity.chains import Chain, chain_errors, unit_norm
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.priors import make_prior
 from nonvacuous.sparsity.study import study
 from nonvacuous.sparsity.training import ChainTraining, train_chain
 from nonvacuous.sparsity.weights import Layers
 
 FILES = ("network.safetensors", "record.json", "sparsity.html")
-_LEARNED = "learned:0.2"
-
-
-@dataclass(frozen=True)
-class Request:
-    """The flags of the command."""
-
-    data: str
-    model: str
-    weights: Path | None
-    prior: str | None
-    data_dir: Path | None
-    examples: int | None
-    epsilons: tuple[float, ...]
-    unit_norm: bool | None
-    theorem: Theorem
-    pull: float
-    activity: float
-    steps: int
-    confidence: float
-    seed: int
-    out: Path | None
-
-    @property
-    def trains(self) -> bool:
-        """Whether the network is trained here."""
-        return self.model.partition(":")[0] == "mlp" and self.weights is None
-
-    @property
-    def scales_inputs(self) -> bool:
-        """Whether inputs are brought to norm 1."""
-        return self.trains if self.unit_norm is None else self.unit_norm
-
-
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """The network under study, its prior, and the examples that the bounds are about."""
-
-    layers: Layers
-    prior: Layers | None
-    prior_name: str
-    examples: Examples
-    module: nn.Module | None
-    trained: dict[str, Any] | None
 
 
 def run(request: Request) -> tuple[dict[str, Any], list[Path]]:
@@ -88,7 +47,7 @@ def run(request: Request) -> tuple[dict[str, Any], list[Path]]:
                       f"{request.seed}")  # fmt: skip
         subject = (_train if request.trains else _load)(request, train, narration)
         found = study(
-            subject.layers,
+            subject.network,
             subject.examples,
             epsilons=request.epsilons,
             prior=subject.prior,
@@ -123,21 +82,22 @@ def _prepared(train: Examples, request: Request) -> Examples:
                 next_command=again(replacing={"--examples": str(len(train))}),
             )
         train = train.subset(np.arange(request.examples))
-    return unit_norm(train) if request.scales_inputs else train
+    if not request.scales_inputs:
+        return train
+    scaled = unit_norm(train)
+    if request.kind == "mlp":
+        return scaled
+    return replace(scaled, inputs=scaled.inputs.reshape(train.inputs.shape))
 
 
 def _train(request: Request, train: Examples, narration: Narration) -> Subject:
     """A chain without biases, trained toward its prior."""
+    if request.kind == "cnn":
+        return train_convolutional(request, train, narration)
     # Building it once checks the widths, and gives the names under which it is saved.
     module = build(request.model, train.example_shape, train.classes, seed=request.seed)
     widths = [len(p) for name, p in module.named_parameters() if name.endswith("weight")][:-1]
-    wanted = request.prior or _LEARNED
-    if wanted.endswith(".safetensors"):
-        raise UsageError(
-            f"--prior {wanted}: a file goes with --weights. A network that is trained here gets "
-            "its prior here: zero, init or learned:0.2.",
-            next_command=again(replacing={"--prior": _LEARNED}),
-        )
+    wanted = request.trained_prior
     settings = ChainTraining(steps=request.steps, activity=request.activity)
     prior = make_prior(
         "zero" if wanted == "none" else wanted,
@@ -150,14 +110,14 @@ def _train(request: Request, train: Examples, narration: Narration) -> Subject:
     toward = ChainTraining(
         steps=request.steps,
         activity=request.activity,
-        pull=0.0 if wanted == "none" else request.pull,
+        pull=request.pull_toward(wanted),
     )
     trained = train_chain(
         prior.start, train, settings=toward, toward=prior.weights,
         seed=derived_seed(request.seed, "network"), progress=narration,
     )  # fmt: skip
     return Subject(
-        layers=_named(trained.weights, module),
+        network=_named(trained.weights, module),
         prior=None if wanted == "none" else _named(prior.weights, module),
         prior_name=wanted,
         examples=prior.bound,
@@ -176,16 +136,16 @@ def _load(request: Request, train: Examples, narration: Narration) -> Subject:
     """The user's network, or a built-in one with the user's weights."""
     module = build_network(request.model, train, seed=request.seed)
     check_fits(module, train, spec=request.model)
-    layers = Layers.from_module(module.eval(), train.inputs[:2])
-    initial = layers
     if request.weights is not None:
         load_weights(module, request.weights, flag="--weights", spec=request.model)
-        layers = Layers.from_module(module.eval(), train.inputs[:2])
     else:
         narration.say("no --weights: the network is studied as it was built")
+    network = read_network(module.eval(), train.inputs[:2])
+    if isinstance(network, ConvChain):
+        check_theorem(request)
     return Subject(
-        layers=layers,
-        prior=_given_prior(request, train, initial, layers),
+        network=network,
+        prior=_given_prior(request, train, network),
         prior_name=request.prior or "none",
         examples=train,
         module=None,
@@ -194,13 +154,13 @@ def _load(request: Request, train: Examples, narration: Narration) -> Subject:
 
 
 def _given_prior(
-    request: Request, train: Examples, initial: Layers, layers: Layers
-) -> Layers | None:
+    request: Request, train: Examples, network: Layers | ConvChain
+) -> Layers | ConvChain | None:
     name = request.prior or "none"
     if name == "none":
         return None
     if name == "zero":
-        return layers.zero()
+        return network.zero()
     if name.startswith(("learned", "init")):
         raise UsageError(
             f"--prior {name}: how these weights began and what they were trained on is not known "
@@ -209,7 +169,7 @@ def _given_prior(
         )
     other = build_network(request.model, train, seed=derived_seed(request.seed, "prior"))
     load_weights(other, Path(name), flag="--prior", spec=request.model)
-    return Layers.from_module(other.eval(), train.inputs[:2])
+    return read_network(other.eval(), train.inputs[:2])
 
 
 def _named(weights: Chain, module: nn.Module) -> Layers:

@@ -10,35 +10,43 @@ Row = tuple[str, ...]
 
 
 def activity_rows(record: dict[str, Any]) -> tuple[Row, list[Row]]:
-    """One line per hidden layer: how much of it is active, and its radius."""
-    headings: Row = ("layer", "units", "active", "5 to 95 %", "never", "always", "asked", "radius")
-    rows: list[Row] = []
-    for activity, radii in zip(record["activity"], record["radii"], strict=True):
-        middle = radii["radius"][2]
-        rows.append(
-            (
-                activity["name"],
-                f"{activity['units']:,}",
-                f"{activity['mean'] / activity['units']:.1%}",
-                f"{activity['active'][0]:.0f} to {activity['active'][-1]:.0f}",
-                f"{activity['never']:,}",
-                f"{activity['always']:,}",
-                f"{radii['sparsity']:,}",
-                "any" if middle is None else f"{middle:.2g}",
-            )
+    """One line per hidden layer: how much of it is active, and its radius where it has one."""
+    headings: Row = ("layer", "units", "active", "5 to 95 %", "never", "always")
+    rows: list[Row] = [
+        (
+            activity["name"],
+            f"{activity['units']:,}",
+            f"{activity['mean'] / activity['units']:.1%}",
+            f"{activity['active'][0]:.0f} to {activity['active'][-1]:.0f}",
+            f"{activity['never']:,}",
+            f"{activity['always']:,}",
         )
-    return headings, rows
+        for activity in record["activity"]
+    ]
+    if not record["radii"]:
+        return headings, rows
+    return (*headings, "asked", "radius"), [
+        (*row, f"{radii['sparsity']:,}", _radius(radii["radius"][2]))
+        for row, radii in zip(rows, record["radii"], strict=True)
+    ]
+
+
+def _radius(value: float | None) -> str:
+    return "any" if value is None else f"{value:.2g}"
 
 
 def epsilon_rows(record: dict[str, Any]) -> tuple[Row, list[Row]]:
     """One line per epsilon: what surely stays as it is when the weights move by it."""
     names = [entry["name"] for entry in record["activity"]]
-    headings = ("weights move by", "activity ratio", *(f"inactive in {name}" for name in names),
+    ratios = [entry["mean_ratio"] for entry in record["epsilons"]]
+    known = None not in ratios
+    headings = ("weights move by", *(("activity ratio",) if known else ()),
+                *(f"inactive in {name}" for name in names),
                 *(f"unstable in {name}" for name in names))  # fmt: skip
     rows = [
         (
             f"{entry['epsilon']:g}",
-            f"{entry['mean_ratio']:.1%}",
+            *((f"{entry['mean_ratio']:.1%}",) if known else ()),
             *(f"{layer['mean']:.1f}" for layer in entry["layers"]),
             *(f"{layer['unstable']:.1%}" for layer in entry["layers"]),
         )
@@ -99,11 +107,12 @@ def caveats(record: dict[str, Any]) -> list[str]:
         lines.append(certificate_verdict(record))
     else:
         lines.append("No certificate: it needs a prior chosen without these data (--prior zero).")
-    if record["seen_norm"]:
+    if record["seen_norm"] and record["norm_bounds"]:
         lines.append(
             f"Neyshabur and Golowich take for granted that no input is longer than "
             f"{record['input_norm']:.4g}, the longest seen."
         )
+    lines += record["notes"]
     return lines
 
 
@@ -154,9 +163,9 @@ def write_text(record: dict[str, Any]) -> None:
     console.print()
     for line in caveats(record):
         console.print(printable(line), soft_wrap=True)
+    asked = "asked: units to be inactive for the radius (95 % of the examples have so many); "
     console.print(
-        f"active: above zero on an average example; asked: units to be inactive for the radius "
-        f"(95 % of the examples have so many); unstable: sign in doubt at level "
-        f"{record['level']:g}. Seed {record['seed']}.",
+        f"active: above zero on an average example; {asked if record['radii'] else ''}unstable: "
+        f"sign in doubt at level {record['level']:g}. Seed {record['seed']}.",
         soft_wrap=True,
     )

@@ -5,6 +5,10 @@ from __future__ import annotations
 from nonvacuous.sparsity.babel import babel_norm, reduced_gram
 from nonvacuous.sparsity.certificate import SparsityCertificate, certify_sparse
 from nonvacuous.sparsity.constants import Charge
+from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_reading import read_network
+from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.findings import SparsityStudy
 from nonvacuous.sparsity.greedy import NormTables, greedy_sparsity
 from nonvacuous.sparsity.norms import row_norm, sparse_norm, spectral_norm
@@ -22,6 +26,8 @@ from nonvacuous.sparsity.weights import Layers
 
 __all__ = [
     "Charge",
+    "ConvChain",
+    "ConvTraining",
     "Layers",
     "LocalScales",
     "NormTables",
@@ -29,17 +35,20 @@ __all__ = [
     "SparsityStudy",
     "babel_norm",
     "certify_sparse",
+    "certify_sparse_conv",
     "greedy_sparsity",
     "growth",
     "inactive_sets",
     "local_radii",
     "local_scales",
     "output_shift",
+    "read_network",
     "reduced_gram",
     "row_norm",
     "sparse_norm",
     "spectral_norm",
     "stability_thresholds",
     "study",
+    "train_conv",
     "unit_stability",
 ]

@@ -200,6 +200,19 @@ class ConvChain:
             )
         )
 
+    def zero(self) -> ConvChain:
+        """The same chain with every number zero: a prior that has seen nothing."""
+        return self.with_layers(
+            [
+                replace(
+                    s.layer,
+                    weight=torch.zeros_like(s.layer.weight),
+                    bias=None if s.layer.bias is None else torch.zeros_like(s.layer.bias),
+                )
+                for s in self.stages
+            ]
+        )
+
     def squared_distances(self, other: ConvChain) -> tuple[float, ...]:
         """For each layer, squared distances over the squared share of noise that a number gets."""
         self.check_same_shape(other)
@@ -260,6 +273,12 @@ class ConvChain:
             raise BadInput(
                 f"the last layer {last.layer.name} must give one number for each class, not an "
                 f"image of shape {last.middle}; end the network in a linear layer"
+            )
+        if last.before != tuple(last.layer.weight.shape[1:]) or last.layer.padding != (0, 0):
+            # Then each output weight belongs to one unit of the last hidden layer.
+            raise BadInput(
+                f"the last layer {last.layer.name} must cover its input of shape {last.before} "
+                "once, without padding; end the network in a linear layer"
             )
         if self.classes < 2:
             raise BadInput(

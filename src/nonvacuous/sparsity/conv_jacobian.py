@@ -8,7 +8,6 @@ units can add is carried along as a radius (docs/theory/sparsity.md, 10).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -155,7 +154,8 @@ def _backward(stage: Stage, gradient: Tensor) -> Tensor:
     """From pre-activations to the layer's input: the transposed convolution."""
     layer = stage.layer
     images = gradient.reshape(-1, *stage.middle)
-    if stage.positions == 1 and math.prod(stage.before) == layer.matrix.shape[1]:
+    # A kernel as large as the image is a matrix, unless padding shifts the image under it.
+    if stage.before == tuple(layer.weight.shape[1:]) and layer.padding == (0, 0):
         found = images.flatten(1) @ layer.matrix
         return found.reshape(*gradient.shape[:2], -1)
     missing = [

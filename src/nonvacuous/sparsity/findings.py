@@ -77,11 +77,12 @@ class LayerAtEpsilon:
 class AtEpsilon:
     """Everything that depends on how far the weights may move.
 
-    ratio      the effective activity ratio: mean, and at SHARES of the examples
+    ratio      the effective activity ratio: mean, and at SHARES of the examples; None and nothing
+               for a convolutional network, whose weights belong to all positions at once
     """
 
     epsilon: float
-    mean_ratio: float
+    mean_ratio: float | None
     ratio: tuple[float, ...]
     layers: tuple[LayerAtEpsilon, ...]
 
@@ -129,12 +130,13 @@ class Shown:
 class SparsityStudy:
     """What was found about one network on one set of examples.
 
-    sizes          inputs, hidden widths, classes
+    sizes          inputs, units of each hidden layer, classes
     biases         whether biases were turned into weights on a constant
     errors         of the network on the examples
     input_norm     how long an input is taken to be at most
     seen_norm      whether that is only the longest one seen, and so an assumption
     failure        the failure probability of each bound on its own
+    radii          nothing for a convolutional network; ``notes`` say what else has no meaning there
     certificates   every term of the sparsity certificate, where a prior was given
     """
 
@@ -155,6 +157,7 @@ class SparsityStudy:
     held_out: tuple[HeldOut, ...]
     certificates: tuple[Any, ...]
     shown: Shown
+    notes: tuple[str, ...] = ()
 
     @property
     def answer(self) -> str:
@@ -163,12 +166,15 @@ class SparsityStudy:
         middle = self.epsilons[len(self.epsilons) // 2]
         shares = " and ".join(f"{entry.mean / entry.units:.0%}" for entry in self.activity)
         unstable = [entry.unstable for entry in middle.layers]
-        return (
-            f"On an average example {shares} of the hidden units are active, "
-            f"{first.mean_ratio:.0%} of the weights count when they may move by "
-            f"{first.epsilon:.4g}, and {max(unstable):.0%} of a layer's signs are in doubt when "
-            f"they may move by {middle.epsilon:.4g}."
-        )
+        words = [f"On an average example {shares} of the hidden units are active"]
+        if first.mean_ratio is not None:
+            words.append(
+                f"{first.mean_ratio:.0%} of the weights count when they may move by "
+                f"{first.epsilon:.4g}"
+            )
+        doubt = f"{max(unstable):.0%} of a layer's signs are in doubt when "
+        doubt += f"{'the weights' if len(words) == 1 else 'they'} may move by {middle.epsilon:.4g}"
+        return f"{', '.join(words)}, and {doubt}."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for JSON; the values behind the pictures are left out."""

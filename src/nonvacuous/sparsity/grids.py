@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
+from nonvacuous.errors import BadInput
 
 #: Steps of the grid for constants per factor of two.
 FINENESS = 64
@@ -34,6 +35,11 @@ def scalar(
     name: str, value: float, known: float, *, fineness: int = FINENESS
 ) -> tuple[float, Charge]:
     """The smallest grid value ``known`` * 2^(j / fineness) that is not below ``value``."""
+    if known <= 0.0:
+        raise BadInput(
+            f"{name}: it is 0 in the prior, so no grid reaches it (does the layer read padding "
+            "only?); give the prior a layer that reads its input"
+        )
     index = _index(value / known, fineness)
     while known * 2.0 ** (index / fineness) < value:
         index += 1

@@ -21,11 +21,14 @@ _NUMBERS = 2**22
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The greedy choice at one epsilon for every example, and how stable the units are."""
+    """The greedy choice at one epsilon for every example, and how stable the units are.
+
+    ratio   the effective activity ratio; None for convolutions, which have none
+    """
 
     epsilon: float
     sparsity: tuple[Tensor, ...]
-    ratio: Tensor
+    ratio: Tensor | None
     stability: tuple[LayerStability, ...]
 
 

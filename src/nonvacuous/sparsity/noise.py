@@ -23,6 +23,7 @@ from nonvacuous.sparsity.weights import Layers
 CHUNK = 2048
 #: Numbers of one tensor on an accelerator, which wants few and large steps: 128 MiB.
 _NUMBERS = 2**24
+_SMALLEST_SIZE = 1e-120
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +115,11 @@ def noisy_pass(
     for layer in range(1, len(layers.weights)):
         before.append(values)
         hidden = values.clamp(min=0)
-        scales.append(sigmas[layer] * _size(hidden, layers.biases[layer] is not None))
+        size = _size(hidden, layers.biases[layer] is not None)
+        # Squares of smaller numbers vanish in float64, and thresholds with them: NaN, a loss. (If
+        # nothing is active at all, every score is the same, which is a loss too.)
+        sound = (size > _SMALLEST_SIZE) | (hidden.amax(1) == 0)
+        scales.append(sigmas[layer] * size.where(sound, torch.nan))
         values = _affine(layers, layer, hidden) + scales[layer][:, None] * noise[layer]
     return NoisyPass(tuple(before), tuple(scales), values)
 

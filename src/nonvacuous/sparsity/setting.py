@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
+from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.theorem_e import TAILS, Tail
 from nonvacuous.sparsity.theorem_f import SIZES
@@ -95,6 +96,10 @@ class Setting:
 
 def kl_nats(squared_distances: tuple[float, ...], sigmas: tuple[float, ...]) -> float:
     """KL divergence of equal Gaussians around two networks: sum of |W_k - W0_k|^2 / 2 sigma_k^2."""
+    for sigma in sigmas:
+        # Beyond, squares vanish or overflow.
+        if not 1e-60 <= sigma <= 1e60:
+            raise BadInput(f"a noise scale of {sigma:.0e} lies outside 1e-60 to 1e60")
     terms = (d / (2.0 * s * s) for d, s in zip(squared_distances, sigmas, strict=True))
     return math.fsum(terms) * (1.0 + 1e-12)
 

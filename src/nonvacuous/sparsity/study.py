@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,23 +17,19 @@ from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse
 from nonvacuous.sparsity.chain_geometry import PlainChain
 from nonvacuous.sparsity.comparisons import norm_bounds
-from nonvacuous.sparsity.findings import (
-    SHARES,
-    AtEpsilon,
-    HeldOut,
-    LayerActivity,
-    LayerAtEpsilon,
-    LayerRadii,
-    Shown,
-    SparsityStudy,
-)
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_reading import read_network
+from nonvacuous.sparsity.conv_study import study_conv
+from nonvacuous.sparsity.findings import SHARES, HeldOut, LayerRadii, Shown, SparsityStudy
 from nonvacuous.sparsity.greedy import LEVEL
-from nonvacuous.sparsity.measuring import Choice, Measured, check_alive, measure, measure_radii
+from nonvacuous.sparsity.measuring import Measured, check_alive, measure, measure_radii
 from nonvacuous.sparsity.norms import sparse_norm
 from nonvacuous.sparsity.radii import LocalScales, local_scales
+from nonvacuous.sparsity.summaries import activity, at_epsilon, quantiles
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.training.progress import Progress
 
+_Network = TypeVar("_Network", Layers, ConvChain)
 EPSILONS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 #: Fewer examples say nothing about a distribution, and no bound is of use on them.
 FEWEST = 100
@@ -44,11 +40,11 @@ _BABEL = 2 * 10**8
 
 
 def study(
-    model: nn.Module | Layers,
+    model: nn.Module | Layers | ConvChain,
     examples: Any,
     *,
     epsilons: Sequence[float] = EPSILONS,
-    prior: nn.Module | Layers | None = None,
+    prior: nn.Module | Layers | ConvChain | None = None,
     held_out: Any = None,
     input_norm: float | None = None,
     level: float = LEVEL,
@@ -60,7 +56,9 @@ def study(
 ) -> SparsityStudy:
     """Measure the sparsity of a plain ReLU network on examples, and certify it if a prior is given.
 
-    model        linear layers with ReLU between them, biases or not; not changed
+    model        linear layers or convolutions with ReLU between them, biases or not, pooling after
+                 the ReLU; not changed. Where a number has no meaning for convolutions, the study
+                 says so in its ``notes``
     examples     those the bounds are about; they may have trained the model, not the prior
     epsilons     how far every layer may move, relative to its norms
     prior        a network of the same shape that was chosen without these examples: then every
@@ -71,23 +69,45 @@ def study(
     level        how many times the theorem's radius a unit must be away from zero to count; 3 is
                  what the published bound asks for, 1 what the sensitivity theorem does
     confidence   of each bound on its own
-    theorem      which certificate, "A", "D" or "E"; with its ``variants`` side by side
+    theorem      which certificate, "A", "D", "E" or "F" ("E" for convolutions); with its
+                 ``variants`` side by side
     seed         decides the noise of the certificate; nothing else here is random
     """
     sample = Examples.of(examples)
     failure = _failure(confidence)
     sizes = sorted(checks.grid_of("epsilons", epsilons))
     checks.positive("level", level)
-    layers = _layers(model, sample)
-    _check(layers, sample)
-    base = None if prior is None else _layers(prior, sample)
+    network = _network(model, sample)
+    _check(network, sample)
+    other = None if prior is None else _network(prior, sample)
+    if isinstance(network, ConvChain):
+        return study_conv(
+            network,
+            sample,
+            epsilons=sizes,
+            base=_alike(network, other),
+            held_out=held_out,
+            longest=_longest(sample.inputs.flatten(1).double().norm(dim=1), False, input_norm),
+            seen_norm=input_norm is None,
+            level=level,
+            confidence=confidence,
+            failure=failure,
+            theorem=theorem,
+            variants=variants,
+            seed=seed,
+            shown=_SHOWN,
+            progress=progress,
+        )
+    layers = network
+    layers.check_alive()
+    base = _alike(layers, other)
     if base is not None:
         layers.check_same_shape(base)
     chain = PlainChain.of(layers)
     inputs, labels = sample.inputs, sample.labels.cpu()
     measured = measure(chain, inputs, labels, epsilons=sizes, level=level, progress=progress)
     check_alive(measured, layers.names)
-    longest = _longest(measured, chain, input_norm)
+    longest = _longest(measured.norms, chain.constant, input_norm)
     scales, ways, asked = _asked(chain, measured, longest)
     found = measure_radii(chain, inputs, scales, progress=progress)
     names = layers.names[:-1]
@@ -107,13 +127,13 @@ def study(
         level=float(level),
         failure=failure,
         seed=seed,
-        activity=_activity(names, measured),
+        activity=activity(names, measured),
         radii=tuple(
             LayerRadii(
                 name=name,
                 sparsity=asked[k],
                 zero=float((found[k] == 0).double().mean()),
-                radius=_quantiles(found[k]),
+                radius=quantiles(found[k]),
                 row=scales.row[k],
                 joint=scales.joint[k],
                 way=ways[k],
@@ -121,7 +141,7 @@ def study(
             )
             for k, name in enumerate(names)
         ),
-        epsilons=tuple(_at_epsilon(names, choice) for choice in measured.choices),
+        epsilons=tuple(at_epsilon(names, choice) for choice in measured.choices),
         norm_bounds=norm_bounds(
             chain, reference, margins=measured.margins, input_norms=measured.norms,
             input_norm=longest, failure=failure,
@@ -139,36 +159,47 @@ def study(
     )  # fmt: skip
 
 
-def _layers(model: nn.Module | Layers, examples: Examples) -> Layers:
-    if isinstance(model, Layers):
+def _network(model: nn.Module | Layers | ConvChain, examples: Examples) -> Layers | ConvChain:
+    if isinstance(model, Layers | ConvChain):
         return model
     if not isinstance(model, nn.Module):
         raise BadInput(
-            f"the model must be a torch.nn.Module or Layers, not a {type(model).__name__}."
+            "the model must be a torch.nn.Module, Layers or a ConvChain, not a "
+            f"{type(model).__name__}."
         )
-    return Layers.from_module(model, examples.inputs[:2])
+    return read_network(model, examples.inputs[:2])
 
 
-def _check(layers: Layers, examples: Examples) -> None:
+def _alike(network: _Network, other: Layers | ConvChain | None) -> _Network | None:
+    """The prior as the same kind of network."""
+    if other is None or isinstance(other, type(network)):
+        return other
+    raise BadInput(
+        "of the network and its prior, one has convolutions and the other has none; a prior has "
+        "the shape of its network."
+    )
+
+
+def _check(network: Layers | ConvChain, examples: Examples) -> None:
     if len(examples) < FEWEST:
         raise BadInput(
             f"{examples.name} has {len(examples)} examples; a study of how activations are "
             f"distributed needs at least {FEWEST}. Bring more examples."
         )
     width = math.prod(examples.example_shape)
-    if layers.inputs != width:
+    inputs = network.inputs if isinstance(network, Layers) else math.prod(network.input_shape)
+    if inputs != width:
         raise BadInput(
-            f"layer {layers.names[0]} takes {layers.inputs} inputs, but an example of "
+            f"layer {network.names[0]} takes {inputs} inputs, but an example of "
             f"{examples.name} has {width}; bring data of the shape the network was built for."
         )
     highest = int(examples.labels.max())
-    if highest >= layers.classes:
+    if highest >= network.classes:
         raise BadInput(
-            f"{examples.name} has the label {highest}, but layer {layers.names[-1]} has only "
-            f"{layers.classes} outputs, for the labels 0 to {layers.classes - 1}; build the "
+            f"{examples.name} has the label {highest}, but layer {network.names[-1]} has only "
+            f"{network.classes} outputs, for the labels 0 to {network.classes - 1}; build the "
             "network for all classes, or map the labels."
         )
-    layers.check_alive()
 
 
 def _failure(confidence: float) -> float:
@@ -177,20 +208,20 @@ def _failure(confidence: float) -> float:
     return checks.failure_probability(round(1.0 - value, 12))
 
 
-def _longest(measured: Measured, chain: PlainChain, given: float | None) -> float:
+def _longest(norms: Tensor, constant: bool, given: float | None) -> float:
     """How long an input, the constant included, can be."""
-    seen = float(measured.norms.max())
+    seen = float(norms.max())
     if seen == 0.0:
         raise BadInput("every input is zero; nothing can be said about activations.")
     if given is None:
         return seen
     limit = checks.positive("input_norm", given)
-    if chain.constant:
+    if constant:
         limit = math.hypot(limit, 1.0)
     if seen > limit * (1 + 1e-9):
         raise BadInput(
             f"input_norm is {given:g}, but an input has the norm "
-            f"{math.sqrt(seen**2 - float(chain.constant)):g}; give a larger one, or scale the "
+            f"{math.sqrt(seen**2 - float(constant)):g}; give a larger one, or scale the "
             "inputs."
         )
     return limit
@@ -215,51 +246,6 @@ def _asked(
     )
     asked = tuple(len(w) - count for w, count in zip(weights[:-1], active, strict=True))
     return scales, ways, asked
-
-
-def _activity(names: Sequence[str], measured: Measured) -> tuple[LayerActivity, ...]:
-    examples = len(measured.norms)
-    return tuple(
-        LayerActivity(
-            name=name,
-            units=len(lit),
-            mean=float(active.double().mean()),
-            active=_quantiles(active),
-            never=int((lit == 0).sum()),
-            always=int((lit == examples).sum()),
-        )
-        for name, active, lit in zip(names, measured.active, measured.lit, strict=True)
-    )
-
-
-def _at_epsilon(names: Sequence[str], choice: Choice) -> AtEpsilon:
-    layers = []
-    for name, sparsity, stability in zip(names, choice.sparsity, choice.stability, strict=True):
-        active, inactive, unstable = stability.shares()
-        layers.append(
-            LayerAtEpsilon(
-                name=name,
-                mean=float(sparsity.double().mean()),
-                smallest=int(sparsity.min()),
-                sparsity=_quantiles(sparsity),
-                active=active,
-                inactive=inactive,
-                unstable=unstable,
-                kinds=stability.kinds(),
-            )
-        )
-    return AtEpsilon(
-        epsilon=choice.epsilon,
-        mean_ratio=float(choice.ratio.mean()),
-        ratio=_quantiles(choice.ratio),
-        layers=tuple(layers),
-    )
-
-
-def _quantiles(values: Tensor) -> tuple[float, ...]:
-    if bool(values.isinf().all()):
-        return (math.inf,) * len(SHARES)
-    return tuple(float(v) for v in np.quantile(values.double().numpy(), SHARES))
 
 
 def _held_out(

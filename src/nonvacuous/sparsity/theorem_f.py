@@ -103,7 +103,8 @@ def positive_gram(matrix: Tensor) -> Tensor:
     """The positive entries of W^T W: shifts of means are never negative, so only these add up."""
     gram = (matrix.T @ matrix).clamp(min=0)
     # More than rounding can have taken from any entry, put where it counts for all.
-    return gram + 1e-12 * float(matrix.square().sum()) * torch.eye(
+    room = max(1e-12, len(matrix) * 2.0**-52)
+    return gram + room * float(matrix.square().sum()) * torch.eye(
         len(gram), dtype=gram.dtype, device=gram.device
     )
 

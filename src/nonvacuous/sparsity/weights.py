@@ -25,6 +25,10 @@ _PASSES = frozenset({"alias", "clone", "contiguous", "detach", "dropout", "ident
 _RESHAPES = frozenset({"view", "reshape", "flatten", "_unsafe_view"})
 
 
+#: The largest weight of a layer is at least this, and at most one over it.
+_SMALLEST = 1e-60
+
+
 @dataclass(frozen=True, eq=False)
 class Layers:
     """Weights of a chain of linear layers with ReLU between them, in float64.
@@ -190,6 +194,14 @@ def _check_matrix(name: str, matrix: Tensor) -> None:
         raise BadInput(f"layer {name} is {matrix.dtype}; Layers.of makes float64 copies")
     if not bool(torch.isfinite(matrix).all()):
         raise BadInput(f"layer {name} holds NaN or infinity; train the network again")
+    largest = float(matrix.abs().max())
+    # Squares of what lies beyond would vanish or overflow, and a bound with them.
+    if largest and not _SMALLEST <= largest <= 1.0 / _SMALLEST:
+        raise BadInput(
+            f"layer {name} has {largest:.0e} as its largest weight; weights between "
+            f"{_SMALLEST:.0e} and {1.0 / _SMALLEST:.0e} can be certified. Rescale the layers: "
+            "nonvacuous rescale"
+        )
 
 
 def _read(graph: LayerGraph) -> Layers:
