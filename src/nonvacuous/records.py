@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Failure = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -197,6 +204,43 @@ class ChargeRecord(Record):
     nats: Nats
 
 
+#: Sides of images and kernels: what is larger is no image, and must not fill a memory.
+_Side = Annotated[int, Field(ge=1, le=4096)]
+_Pair = Annotated[tuple[_Side, ...], Field(min_length=2, max_length=2)]
+_Margins = Annotated[
+    tuple[Annotated[int, Field(ge=0, le=4096)], ...], Field(min_length=2, max_length=2)
+]
+
+
+class PoolingRecord(Record):
+    """What follows the ReLU of a convolution."""
+
+    kind: Literal["max", "average"]
+    kernel: _Pair
+    stride: _Pair
+    padding: _Margins
+    #: Averages: whether the padding counts among the numbers that are averaged.
+    counts_padding: bool
+
+
+class ConvolutionRecord(Record):
+    """How a layer of a convolutional network reads its input; heights before widths.
+
+    A linear layer is a convolution whose kernel covers its input once.
+    """
+
+    #: Outputs, channels, height and width.
+    kernel: Annotated[tuple[PositiveCount, ...], Field(min_length=4, max_length=4)]
+    stride: _Pair
+    padding: _Margins
+    dilation: _Pair
+    pooling: PoolingRecord | None
+    #: Places at which the kernel reads: all of them share one noise.
+    positions: PositiveCount
+    #: Noise of the bias: the layer's scale over the root of the positions; None without a bias.
+    bias_scale: Annotated[float, Field(gt=0.0)] | None
+
+
 class NoiseLayer(Record):
     """One layer of the certified network: its noise, and how far it is from the prior's."""
 
@@ -204,7 +248,18 @@ class NoiseLayer(Record):
     #: The tensors of the network that it is made of.
     tensors: Annotated[tuple[Text, ...], Field(min_length=1)]
     scale: Annotated[float, Field(gt=0.0)]
+    #: In a convolutional network a bias counts as often as the layer has positions.
     squared_distance: Nats
+    #: For convolutional networks alone; perceptrons do not have this field.
+    convolution: ConvolutionRecord | None = None
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Perceptrons are written as before there were convolutions."""
+        record: dict[str, Any] = handler(self)
+        if record.get("convolution", 0) is None:
+            del record["convolution"]
+        return record
 
 
 #: A whole number, a word, a switch, or whole numbers: what a setting is made of.
@@ -249,6 +304,22 @@ class SparsityRecord(Record):
     #: where the half of all examples has no finite one.
     threshold: float | None
     margin: float | None
+    #: For convolutional networks alone: channels, height and width of an input.
+    images: Annotated[tuple[PositiveCount, ...], Field(min_length=3, max_length=3)] | None = None
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> SparsityRecord:
+        if any((layer.convolution is None) != (self.images is None) for layer in self.layers):
+            raise ValueError("a convolutional network has images, and a kernel in every layer")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Perceptrons are written as before there were convolutions."""
+        record: dict[str, Any] = handler(self)
+        if record.get("images", 0) is None:
+            del record["images"]
+        return record
 
 
 class BoundRecord(Record):

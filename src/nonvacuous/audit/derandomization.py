@@ -9,20 +9,24 @@ import torch
 from torch import Tensor
 
 from nonvacuous.audit.complexity_checks import tolerance
+from nonvacuous.audit.convolutions import chain_from
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.records import ChargeRecord, ComplexityRecord, RiskRecord, SparsityRecord
 from nonvacuous.sparsity.constants import Charge
-from nonvacuous.sparsity.recount import frozen_setting
-from nonvacuous.sparsity.setting import Setting, total_nats
-from nonvacuous.sparsity.theorem_a import UniformSetting
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_recount import frozen_conv_setting
+from nonvacuous.sparsity.recount import AnySetting, Network, frozen_setting
+from nonvacuous.sparsity.setting import total_nats
 from nonvacuous.sparsity.weights import Layers
 
 _BATCH = 8192
 
 
-def setting_of(record: SparsityRecord) -> Setting | UniformSetting:
+def setting_of(record: SparsityRecord) -> AnySetting:
     """The frozen setting; :class:`BadInput` where the record names none that exists."""
+    if record.images is not None:
+        return frozen_conv_setting(record.theorem, record.variant, record.setting)
     return frozen_setting(record.theorem, record.setting)
 
 
@@ -107,8 +111,10 @@ def wrong_layer_distance(record: SparsityRecord, complexity: ComplexityRecord) -
     return None
 
 
-def layers_from(record: SparsityRecord, tensors: Mapping[str, Tensor]) -> Layers:
+def layers_from(record: SparsityRecord, tensors: Mapping[str, Tensor]) -> Network:
     """The network out of named tensors, as the theorems read it."""
+    if record.images is not None:
+        return chain_from(record, tensors)
     weights, biases = [], []
     for layer in record.layers:
         missing = [name for name in layer.tensors if name not in tensors]
@@ -123,6 +129,23 @@ def layers_from(record: SparsityRecord, tensors: Mapping[str, Tensor]) -> Layers
         weights.append(parts[0])
         biases.append(parts[1] if len(parts) == 2 else None)
     return Layers(tuple(weights), tuple(biases), tuple(layer.name for layer in record.layers))
+
+
+def squared_distances(network: Network, prior: Network) -> tuple[float, ...]:
+    """How far each layer is from the prior's; two networks of different kinds are refused."""
+    if isinstance(network, ConvChain) and isinstance(prior, ConvChain):
+        return network.squared_distances(prior)
+    if isinstance(network, Layers) and isinstance(prior, Layers):
+        return network.squared_distances(prior)
+    raise BadInput("of the network and its prior, one has convolutions and the other has none")
+
+
+def counts_constant(network: Network) -> bool:
+    """Whether the norm of an input counts the constant that meets the first bias.
+
+    In a convolutional network that constant stands in every patch, not in the input.
+    """
+    return isinstance(network, Layers) and network.biases[0] is not None
 
 
 def norm_range(examples: Examples, *, constant: bool) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from nonvacuous.records import (
     SparsityRecord,
 )
 from nonvacuous.risk import Loss
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.recount import Network
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class Evidence:
     data: DataRecord | None = None
     #: For mode "sparsity": its terms, and network and prior as its theorems read them.
     sparsity: SparsityRecord | None = None
-    layers: Layers | None = None
-    prior_layers: Layers | None = None
+    layers: Network | None = None
+    prior_layers: Network | None = None
 
     @property
     def bound_examples(self) -> int:

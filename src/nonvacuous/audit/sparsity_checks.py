@@ -11,40 +11,53 @@ import math
 
 import torch
 
+from nonvacuous.audit.convolutions import (
+    tensor_scales,
+    wrong_convolution,
+    wrong_sizes,
+    wrong_structure,
+)
 from nonvacuous.audit.derandomization import (
     charged_nats,
+    counts_constant,
     layer_of_tensor,
     layers_from,
     loss_upper_of,
     norm_range,
     odd_charge,
     setting_of,
+    squared_distances,
     wrong_layer_distance,
 )
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.network_checks import probes
 from nonvacuous.audit.registry import Outcome, check, holds, refuse
 from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
+from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.records import SparsityRecord
 from nonvacuous.sparsity.certificate import THEOREMS
 from nonvacuous.sparsity.constants import reference
-from nonvacuous.sparsity.evaluation import Evaluator
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_foretold import read_inputs as read_images
+from nonvacuous.sparsity.conv_reading import read_network
+from nonvacuous.sparsity.conv_setting import reference as conv_reference
 from nonvacuous.sparsity.noise import read_inputs
 from nonvacuous.sparsity.recount import (
+    AnyEvaluator,
+    Network,
     charges_of,
     evaluator_of,
     final_seed,
     recount,
     scales_of,
 )
-from nonvacuous.sparsity.theorem_a import UniformEvaluator
 from nonvacuous.sparsity.weights import Layers
 
 MODES = ("sparsity",)
 
 
-def terms(evidence: Evidence) -> tuple[SparsityRecord, Layers, Layers]:
+def terms(evidence: Evidence) -> tuple[SparsityRecord, Network, Network]:
     """The record, the network and the prior; :class:`BadInput` if one is missing."""
     found = (evidence.sparsity, evidence.layers, evidence.prior_layers)
     if found[0] is None or found[1] is None or found[2] is None:
@@ -57,19 +70,22 @@ def whole_network(evidence: Evidence) -> Outcome:
     record, layers, prior = terms(evidence)
     if record.theorem not in THEOREMS:
         return refuse(f"there is no Theorem {record.theorem!r}; there are {', '.join(THEOREMS)}.")
-    read = Layers.from_module(evidence.module, evidence.examples.inputs[:2])
+    read = read_network(evidence.module, evidence.examples.inputs[:2])
     if read.digest() != layers.digest() or record.network_digest != layers.digest():
         return refuse(
             "the layers that the theorem was applied to are not those of the network: a layer was "
-            "left out, or the weights changed. Read them with Layers.from_module."
+            "left out, or the weights changed. Read them with read_network."
         )
-    if len(record.layers) != len(layers.weights) or tuple(
+    if len(record.layers) != len(layers.names) or tuple(
         layer.name for layer in record.layers
     ) != tuple(layers.names):
         return refuse(
-            f"{len(record.layers)} layers are recorded; the network has {len(layers.weights)}: "
+            f"{len(record.layers)} layers are recorded; the network has {len(layers.names)}: "
             "what is left out is not paid for. Record every layer."
         )
+    odd = _odd_structure(record, read)
+    if odd is not None:
+        return refuse(f"{odd}. Record them with audit.convolutions.convolution_records.")
     where = layer_of_tensor(record)
     for name, parameter in evidence.module.named_parameters():
         if name not in where:
@@ -87,7 +103,7 @@ def whole_network(evidence: Evidence) -> Outcome:
             return refuse(
                 f"the means of the {who}'s Gaussian are not the {who}'s weights. Center it there."
             )
-    return holds(f"{len(layers.weights)} layers, read from the network again, with all weights.")
+    return holds(f"{len(layers.names)} layers, read from the network again, with all weights.")
 
 
 @check(rows=(2, 20), name="prior and posterior have the noise of the setting", modes=MODES)
@@ -98,6 +114,7 @@ def same_noise(evidence: Evidence) -> Outcome:
     if evidence.complexity.symmetries:
         return refuse("the KL of the theorem has no symmetries to forget; count it in full.")
     expected = scales_of(_evaluator(evidence), setting_of(record))
+    own = tensor_scales(record)
     for layer, scale in zip(record.layers, expected, strict=True):
         if layer.scale != scale:
             return refuse(
@@ -106,18 +123,21 @@ def same_noise(evidence: Evidence) -> Outcome:
             )
         for name in layer.tensors:
             for who, distribution in (("network", evidence.posterior), ("prior", evidence.prior)):
-                if not bool((distribution.scales[name] == scale).all()):
+                if not bool((distribution.scales[name] == own[name]).all()):
                     return refuse(
-                        f"the noise of {name!r} around the {who} is not {scale!r} everywhere: the "
-                        "theorem's KL is that of equal noise. Use one scale for each layer."
+                        f"the noise of {name!r} around the {who} is not {own[name]!r} everywhere: "
+                        "the theorem's KL is that of equal noise. Use one scale for each layer, "
+                        "and for the bias of a convolution that over the root of its positions."
                     )
-    for layer, distance in zip(record.layers, layers.squared_distances(prior), strict=True):
+    for layer, distance in zip(record.layers, squared_distances(layers, prior), strict=True):
         if not math.isclose(layer.squared_distance, distance, rel_tol=1e-9):
             return refuse(
                 f"layer {layer.name} is recorded at squared distance {layer.squared_distance!r} "
                 f"from the prior; it is at {distance!r}."
             )
-    wrong = wrong_layer_distance(record, evidence.complexity)
+    wrong = wrong_layer_distance(record, evidence.complexity) or wrong_sizes(
+        record, evidence.complexity
+    )
     if wrong is not None:
         return refuse(f"{wrong}.")
     return holds("one scale for each layer, the same around network and prior.")
@@ -195,7 +215,7 @@ def drawn_last(evidence: Evidence) -> Outcome:
 @check(rows=(18, 28), name="every threshold uses the example's own norm", modes=MODES)
 def own_norms(evidence: Evidence) -> Outcome:
     record, layers, prior = terms(evidence)
-    constant = layers.biases[0] is not None
+    constant = counts_constant(layers)
     bound_part = evidence.examples.subset(evidence.split.bound)
     expected = norm_range(bound_part, constant=constant)
     for word, claimed, value in (
@@ -208,7 +228,12 @@ def own_norms(evidence: Evidence) -> Outcome:
                 "norm read off the sample says nothing about new inputs. Use each example's own."
             )
     few = probes(evidence, 128)
-    if len(few) >= 100:
+    if len(few) >= 100 and isinstance(layers, ConvChain):
+        assert isinstance(prior, ConvChain)
+        if not _own_patches(layers, prior, few):
+            return refuse("what the thresholds know of the inputs is not that of the examples.")
+    elif len(few) >= 100:
+        assert isinstance(prior, Layers) and isinstance(layers, Layers)
         read = read_inputs(layers, reference(prior), few).norms.cpu()
         flat = few.inputs.flatten(1).double()
         own = torch.sqrt((flat * flat).sum(1) + (1.0 if constant else 0.0))
@@ -241,7 +266,31 @@ def losses_again(evidence: Evidence) -> Outcome:
     return holds(f"counted again from the recorded seed: {again.errors} in {again.trials}.")
 
 
-def _evaluator(evidence: Evidence, device: str = "cpu") -> Evaluator | UniformEvaluator:
+def _odd_structure(record: SparsityRecord, read: Network) -> str | None:
+    """What the record says of kernels, strides, pooling and positions, against the network."""
+    if isinstance(read, ConvChain) != (record.images is not None):
+        return "the record is that of a network of another kind"
+    if not isinstance(read, ConvChain):
+        return None
+    return wrong_convolution(record) or wrong_structure(record, read)
+
+
+def _own_patches(chain: ConvChain, prior: ConvChain, few: Examples) -> bool:
+    """Whether each example meets its own image, and a norm of its patches not below the truth."""
+    inputs = read_images(chain, conv_reference(prior), few)
+    if not torch.equal(inputs.images.flatten(1).cpu(), few.inputs.flatten(1).double().cpu()):
+        return False
+    first = chain.stages[0]
+    patches = first.layer.patches(inputs.images)
+    if first.layer.bias is not None:
+        share = torch.full_like(patches[:, :1], 1.0 / math.sqrt(first.positions))
+        patches = torch.cat([patches, share], dim=1)
+    # Singular values here; a power of the Gram matrix in the threshold.
+    largest = torch.linalg.svdvals(patches)[:, 0]
+    return bool((inputs.known[:, 0] >= largest * (1.0 - 1e-12)).all())
+
+
+def _evaluator(evidence: Evidence, device: str = "cpu") -> AnyEvaluator:
     record, layers, prior = terms(evidence)
     return evaluator_of(
         layers,

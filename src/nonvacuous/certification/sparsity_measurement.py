@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from nonvacuous.audit.arithmetic import bound_record, complexity_nats, line, sampled_risk, share
 from nonvacuous.audit.claim_checks import NOISY
+from nonvacuous.audit.convolutions import convolution_records, tensor_scales
 from nonvacuous.audit.derandomization import (
     charge_records,
     charged_nats,
+    counts_constant,
     loss_upper_of,
     norm_range,
     setting_of,
@@ -33,8 +35,9 @@ from nonvacuous.records import (
     SparsityRecord,
 )
 from nonvacuous.sparsity.certificate import SparsityCertificate, certify_sparse
-from nonvacuous.sparsity.recount import final_seed
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_reading import read_network
+from nonvacuous.sparsity.recount import Network, final_seed
 
 #: Theorem A draws no noise, so nothing is spent on sampling.
 _NOISELESS = "A"
@@ -44,8 +47,8 @@ _NOISELESS = "A"
 class SparseMeasurement:
     """The numbers of one certificate, before anybody has looked for mistakes in them."""
 
-    layers: Layers
-    prior_layers: Layers
+    layers: Network
+    prior_layers: Network
     prior: DiagonalGaussian
     posterior: DiagonalGaussian
     budget: BudgetRecord
@@ -63,8 +66,8 @@ def measure_sparse(
 ) -> SparseMeasurement:
     """Search a setting, freeze it, draw fresh noise, count, and write every term down."""
     example = job.examples.inputs[:2].cpu()
-    layers = Layers.from_module(candidate.module, example)
-    prior_layers = Layers.from_module(with_weights(candidate.module, candidate.center), example)
+    layers = read_network(candidate.module, example)
+    prior_layers = read_network(with_weights(candidate.module, candidate.center), example)
     tensors = layer_tensors(candidate.module, layers)
     budget = _budget(job, settings.theorem)
     bound_part = job.examples.subset(candidate.split.bound)
@@ -85,15 +88,22 @@ def measure_sparse(
         device=job.device,
         progress=job.progress,
     )
-    shortest, longest = norm_range(bound_part, constant=layers.biases[0] is not None)
+    shortest, longest = norm_range(bound_part, constant=counts_constant(layers))
     charges = charge_records(found.charges)
+    shapes = (
+        convolution_records(layers, found.scales)
+        if isinstance(layers, ConvChain)
+        else (None,) * len(tensors)
+    )
     record = SparsityRecord(
         theorem=found.theorem,
         variant=settings.variant,  # type: ignore[arg-type]
         layers=tuple(
-            NoiseLayer(name=name, tensors=own, scale=scale, squared_distance=distance)
-            for name, own, scale, distance in zip(
-                layers.names, tensors, found.scales, found.squared_distances, strict=True
+            NoiseLayer(
+                name=name, tensors=own, scale=scale, squared_distance=distance, convolution=shape
+            )
+            for name, own, scale, distance, shape in zip(
+                layers.names, tensors, found.scales, found.squared_distances, shapes, strict=True
             )
         ),
         network_digest=layers.digest(),
@@ -114,6 +124,7 @@ def measure_sparse(
         longest_input=longest,
         threshold=found.threshold if math.isfinite(found.threshold) else None,
         margin=found.margin if math.isfinite(found.margin) else None,
+        images=layers.input_shape if isinstance(layers, ConvChain) else None,
     )
     risk = _risk(job, record, found, sampling_failure)
     loss_upper = loss_upper_of(record.theorem, record.escape, risk)
@@ -179,7 +190,7 @@ def _noise(
     record: SparsityRecord, candidate: SparseCandidate
 ) -> tuple[DiagonalGaussian, DiagonalGaussian]:
     """Equal noise around network and prior, in float64: the KL of the theorem."""
-    scales = {name: layer.scale for layer in record.layers for name in layer.tensors}
+    scales = tensor_scales(record)
     network = {name: p.detach().double() for name, p in candidate.module.named_parameters()}
     center = {name: candidate.center[name].double() for name in network}
     return (

@@ -1,13 +1,14 @@
 """A fixed network and its prior for a certificate by derandomization: trained here, or given.
 
-Training here gives a plain ReLU chain without biases, drawn toward a prior that is zero, its own
-start, or learned on one part of the examples. How it is trained costs nothing: the theorems hold
-for all weights at once. A given network is taken as it is, with a prior that the user brings.
+Training here gives a plain ReLU chain, with or without convolutions, without biases, drawn toward a
+prior that is zero, its own start, or learned on one part of the examples. How it is trained costs
+nothing: the theorems hold for all weights at once. A given network is taken as it is, with a prior
+that the user brings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,21 +19,20 @@ from torch import Tensor, nn
 from nonvacuous.certification.candidate import frozen_copy, with_weights
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.certification.sparsity_settings import SparsitySettings, prior_kind
+from nonvacuous.certification.sparsity_training import Trainer, Weights
 from nonvacuous.certification.twin import TRAINED_FRACTION, tested_twin
 from nonvacuous.data import Examples, Split, make_split
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.distributions.storage import load_tensors, save_tensors
-from nonvacuous.errors import BadInput, NotYetSupported
+from nonvacuous.errors import BadInput
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.chains import unit_norm
-from nonvacuous.sparsity.conv_reading import is_convolutional
-from nonvacuous.sparsity.training import ChainTraining, train_chain
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_reading import is_convolutional, read_network
+from nonvacuous.sparsity.conv_recount import CONV_THEOREM
+from nonvacuous.sparsity.recount import Network
 from nonvacuous.training import Progress
-
-#: Step sizes that suit chains with inputs of norm 1.
-_PRIOR_RATE, _RATE, _BLIND_RATE = 0.5, 0.05, 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,56 +80,32 @@ def trained_candidate(
 
     The network may learn from all examples: the bound counts those of ``split.bound`` alone.
     """
-    _check_linear(model)
-    start = frozen_copy(model, torch.device("cpu"))
-    names = chain_names(start, examples)
-    initial = tuple(dict(start.named_parameters())[name].detach() for name in names)
+    trainer = _trainer(model, examples, settings, device, progress)
+    start, initial = trainer.start, trainer.initial
     kind, _ = prior_kind(settings.prior)
     draws: list[tuple[str, int]] = []
     center = initial
     if kind == "zero":
-        center = tuple(torch.zeros_like(matrix) for matrix in initial)
+        center = {name: torch.zeros_like(matrix) for name, matrix in initial.items()}
     elif kind == "learned":
         prior_seed = derived_seed(seed, "prior training")
         draws.append(("prior training", prior_seed))
         center = _stage(
             folder.file("sparsity-prior.checkpoint"),
-            names,
-            lambda: (
-                train_chain(
-                    initial,
-                    examples.subset(split.prior),
-                    settings=_prior_training(settings),
-                    seed=prior_seed,
-                    phase="prior",
-                    device=device,
-                    progress=progress,
-                ).weights
-            ),
+            lambda: trainer.prior(examples.subset(split.prior), seed=prior_seed),
         )
     network_seed = derived_seed(seed, "network training")
     draws.append(("network training", network_seed))
+    begin = center if kind == "learned" else initial
     weights = _stage(
         folder.file("sparsity-network.checkpoint"),
-        names,
-        lambda: (
-            train_chain(
-                center if kind == "learned" else initial,
-                examples,
-                settings=_network_training(settings, kind),
-                toward=center,
-                seed=network_seed,
-                phase="network",
-                device=device,
-                progress=progress,
-            ).weights
-        ),
+        lambda: trainer.network(begin, examples, kind=kind, toward=center, seed=network_seed),
     )
     learned = kind == "learned"
     return SparseCandidate(
-        module=with_weights(start, dict(zip(names, weights, strict=True))),
+        module=with_weights(start, weights),
         split=split,
-        center=dict(zip(names, center, strict=True)),
+        center=dict(center),
         kind=kind,
         description=_description(kind, len(split.prior)),
         saw=split.prior if learned else None,
@@ -144,7 +120,6 @@ def given_candidate(
     model: nn.Module, examples: Examples, split: Split, *, prior: Prior
 ) -> SparseCandidate:
     """The user's network as it is, around a prior that has not seen the bound examples."""
-    _check_linear(model)
     module = frozen_copy(model, torch.device("cpu"))
     kind = "zero" if prior.kind == "zero-mean" else prior.kind
     parameters = dict(module.named_parameters())
@@ -159,7 +134,7 @@ def given_candidate(
             )
         center = {name: prior.means[name].detach().cpu() for name in parameters}
     # Reading refuses, by name, whatever is not a plain chain.
-    Layers.from_module(with_weights(module, center), examples.inputs[:2])
+    read_network(with_weights(module, center), examples.inputs[:2])
     return SparseCandidate(
         module=module,
         split=split,
@@ -169,7 +144,7 @@ def given_candidate(
         saw=split.prior if kind == "learned" else None,
         saw_digest=prior.saw,
         start=with_weights(module, center) if kind == "initialization" else None,
-        # Layers covers every weight, and a buffer that took part would have been refused.
+        # The layers cover every weight, and a buffer that took part would have been refused.
         fixed_before=prior.fixed if prior.fixed is not None else dict(module.named_buffers()),
         draws=(),
     )
@@ -206,26 +181,13 @@ def sparse_twin(
         seed=twin_seed,
         content_hashes=examples.content_hashes(),
     )
-    start = frozen_copy(model, torch.device("cpu"))
-    names = chain_names(start, examples)
-    initial = tuple(dict(start.named_parameters())[name].detach() for name in names)
+    trainer = _trainer(model, examples, settings, device, progress)
     weights = _stage(
         folder.file("sparsity-twin.checkpoint"),
-        names,
-        lambda: (
-            train_chain(
-                initial,
-                examples.subset(split.prior),
-                settings=ChainTraining(steps=settings.steps, learning_rate=_PRIOR_RATE),
-                seed=twin_seed,
-                phase="held-out twin",
-                device=device,
-                progress=progress,
-            ).weights
-        ),
+        lambda: trainer.twin(examples.subset(split.prior), seed=twin_seed),
     )
     return tested_twin(
-        with_weights(start, dict(zip(names, weights, strict=True))),
+        with_weights(trainer.start, weights),
         examples.subset(split.bound),
         description=(
             f"the same architecture trained plainly on {len(split.prior)} of the examples and "
@@ -235,7 +197,7 @@ def sparse_twin(
     )
 
 
-def layer_tensors(module: nn.Module, layers: Layers) -> tuple[tuple[str, ...], ...]:
+def layer_tensors(module: nn.Module, layers: Network) -> tuple[tuple[str, ...], ...]:
     """The names of each layer's parameters: its weights, then its bias if it has one.
 
     By the layer's own name where it is the owner of its parameters, else by content.
@@ -245,7 +207,7 @@ def layer_tensors(module: nn.Module, layers: Layers) -> tuple[tuple[str, ...], .
 
     def find(value: Tensor, likely: str) -> str:
         for name in (likely, *parameters):
-            if name in parameters and name not in used and torch.equal(parameters[name], value):
+            if name in parameters and name not in used and _same(parameters[name], value):
                 used.add(name)
                 return name
         raise BadInput(
@@ -254,7 +216,7 @@ def layer_tensors(module: nn.Module, layers: Layers) -> tuple[tuple[str, ...], .
         )
 
     found = []
-    for name, weight, bias in zip(layers.names, layers.weights, layers.biases, strict=True):
+    for name, weight, bias in _numbers(layers):
         names = (find(weight, f"{name}.weight"),)
         found.append(names if bias is None else (*names, find(bias, f"{name}.bias")))
     left = [name for name in parameters if name not in used]
@@ -268,60 +230,59 @@ def layer_tensors(module: nn.Module, layers: Layers) -> tuple[tuple[str, ...], .
 
 def chain_names(module: nn.Module, examples: Examples) -> tuple[str, ...]:
     """The weights of a chain that can be trained here, first layer first."""
-    layers = Layers.from_module(module, examples.inputs[:2])
-    biased = [name for name, b in zip(layers.names, layers.biases, strict=True) if b is not None]
+    layers = read_network(module, examples.inputs[:2])
+    biased = [name for name, _, bias in _numbers(layers) if bias is not None]
     if biased:
         raise BadInput(
             f"layer {biased[0]} has a bias, and the networks that mode sparsity trains have none. "
-            "Build it without biases (bias=False; built-in: mlp:100/no-bias), or train it "
-            "yourself and give a prior"
+            "Build it without biases (bias=False; built-in: mlp:100/no-bias, cnn:16/no-bias), or "
+            "train it yourself and give a prior"
         )
     return tuple(names[0] for names in layer_tensors(module, layers))
 
 
-def _check_linear(model: nn.Module) -> None:
-    """Convolutions have a theorem, but no run folder that could be verified."""
-    if is_convolutional(model):
-        raise NotYetSupported(
-            "the network has convolutions, and mode sparsity covers perceptrons. `nonvacuous "
-            "sparsity` certifies convolutional networks (nv.sparsity.certify_sparse_conv); "
-            "`certify --mode post-hoc` covers them too, for weights with noise"
+def check_theorem(model: nn.Module, settings: SparsitySettings) -> None:
+    """Convolutional networks have one theorem; better said before they are trained."""
+    if is_convolutional(model) and settings.theorem != CONV_THEOREM:
+        raise BadInput(
+            f"theorem {settings.theorem} covers linear layers only; a convolutional network is "
+            f"certified by theorem {CONV_THEOREM}. Leave the theorem out"
         )
 
 
-def _prior_training(settings: SparsitySettings) -> ChainTraining:
-    noise = 0.08 if settings.noise is None else settings.noise
-    return ChainTraining(
-        steps=settings.prior_steps,
-        learning_rate=_PRIOR_RATE,
-        noise=noise,
-        activity=settings.activity,
-    )
+def _numbers(layers: Network) -> list[tuple[str, Tensor, Tensor | None]]:
+    """Name, weights and bias of each layer."""
+    if isinstance(layers, ConvChain):
+        parts = [stage.layer for stage in layers.stages]
+        return [(part.name, part.weight, part.bias) for part in parts]
+    return list(zip(layers.names, layers.weights, layers.biases, strict=True))
 
 
-def _network_training(settings: SparsitySettings, kind: str) -> ChainTraining:
-    learned = kind == "learned"
-    noise = (0.0 if learned else 0.2) if settings.noise is None else settings.noise
-    pull = (1.0 if learned else 0.003) if settings.pull is None else settings.pull
-    return ChainTraining(
-        steps=settings.steps,
-        learning_rate=_RATE if learned else _BLIND_RATE,
-        pull=pull,
-        noise=noise,
-        activity=settings.activity,
-    )
+def _same(parameter: Tensor, value: Tensor) -> bool:
+    """A linear layer of a convolutional chain is read as a kernel with the same numbers."""
+    flat = value.dim() == 4 and parameter.dim() == 2
+    return torch.equal(parameter, value.flatten(1) if flat else value)
 
 
-def _stage(
-    path: Path | None, names: Sequence[str], work: Callable[[], Sequence[Tensor]]
-) -> tuple[Tensor, ...]:
+def _trainer(
+    model: nn.Module,
+    examples: Examples,
+    settings: SparsitySettings,
+    device: torch.device,
+    progress: Progress | None,
+) -> Trainer:
+    start = frozen_copy(model, torch.device("cpu"))
+    names = chain_names(start, examples)
+    return Trainer(start, names, is_convolutional(start), settings, device, progress)
+
+
+def _stage(path: Path | None, work: Callable[[], Weights]) -> Weights:
     """The weights that this stage of a run made before it was stopped, or made now and kept."""
     if path is not None and path.exists():
-        kept = load_tensors(path, kind="weights", device="cpu")
-        return tuple(kept[name] for name in names)
-    made = tuple(matrix.detach().cpu() for matrix in work())
+        return dict(load_tensors(path, kind="weights", device="cpu"))
+    made = {name: matrix.detach().cpu() for name, matrix in work().items()}
     if path is not None:
-        save_tensors(path, dict(zip(names, made, strict=True)), kind="weights")
+        save_tensors(path, made, kind="weights")
     return made
 
 

@@ -14,6 +14,7 @@ from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.certification.sparsity_measurement import SparseMeasurement, measure_sparse
 from nonvacuous.certification.sparsity_mode import (
     SparseCandidate,
+    check_theorem,
     given_candidate,
     scaled,
     sparse_twin,
@@ -67,6 +68,7 @@ def sparse_run(
 
     ``recipe`` trains the held-out twin of a given network; without it there is no twin.
     """
+    check_theorem(model, settings)
     if prior is None:
         candidate = trained_candidate(
             model,

@@ -31,14 +31,16 @@ def _build_mlp(arguments: str, example_shape: tuple[int, ...], classes: int) -> 
 
 
 def _build_cnn(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
-    channels, _, hidden = (arguments or "32,64").partition("/")
-    if arguments.endswith("/"):
+    bias = not arguments.endswith(_NO_BIAS)
+    channels, _, hidden = (arguments or "32,64").removesuffix(_NO_BIAS).partition("/")
+    if arguments.removesuffix(_NO_BIAS).endswith("/"):
         raise BadInput(f"model cnn:{arguments}: no width follows the /; write cnn:32,64/128")
     return Cnn(
         example_shape,
         classes,
         channels=_sizes(channels, name="cnn"),
         hidden=_sizes(hidden, name="cnn") if hidden else (),
+        bias=bias,
     )
 
 
@@ -63,9 +65,10 @@ BUILDERS: dict[str, Builder] = {
     "inception": _build_inception,
     "alexnet": _build_alexnet,
 }
-"""Every architecture by name. mlp:600,600 has two hidden layers (mlp:600,600/no-bias: without
-biases); cnn:32,64/128 has two convolutional blocks and one hidden linear layer; inception (or
-inception:no-bn, without batch normalization) and alexnet are the small ones of Zhang et al. (2017).
+"""Every architecture by name. mlp:600,600 has two hidden layers; cnn:32,64/128 has two
+convolutional blocks and one hidden linear layer (mlp:600,600/no-bias and cnn:32,64/128/no-bias have
+no biases); inception (or inception:no-bn, without batch normalization) and alexnet are the small
+ones of Zhang et al. (2017).
 """
 
 
@@ -74,9 +77,9 @@ def build(
 ) -> nn.Module:
     """A freshly initialized network for inputs of this shape.
 
-    name            mlp:WIDTHS (mlp:WIDTHS/no-bias for a network without biases), cnn:CHANNELS or
-                    cnn:CHANNELS/WIDTHS, sizes separated by commas; inception, inception:no-bn or
-                    alexnet
+    name            mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, sizes separated by commas, each
+                    with /no-bias at the end for a network without biases; inception,
+                    inception:no-bn or alexnet
     example_shape   the shape of one input, such as (1, 28, 28) or (20,)
     seed            makes the initial weights reproducible and leaves torch's global random state
                     alone; without it they follow that state

@@ -14,6 +14,7 @@ class Cnn(nn.Module):
 
     channels   output channels of each block; every block halves height and width
     hidden     widths of linear layers with ReLU before the last one; none by default
+    bias       whether convolutions and linear layers have biases
     """
 
     def __init__(
@@ -23,6 +24,7 @@ class Cnn(nn.Module):
         *,
         channels: Sequence[int],
         hidden: Sequence[int] = (),
+        bias: bool = True,
     ) -> None:
         super().__init__()
         if len(example_shape) != 3:
@@ -39,15 +41,16 @@ class Cnn(nn.Module):
                     f"{example_shape[1]} x {example_shape[2]}: each halves the size, and nothing "
                     "is left; give fewer channel counts"
                 )
-            blocks += [nn.Conv2d(incoming, outgoing, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+            convolution = nn.Conv2d(incoming, outgoing, 3, padding=1, bias=bias)
+            blocks += [convolution, nn.ReLU(), nn.MaxPool2d(2)]
             incoming, height, width = outgoing, height // 2, width // 2
         self.blocks = nn.Sequential(*blocks)
         layers: list[nn.Module] = []
         features = incoming * height * width
         for size in hidden:
-            layers += [nn.Linear(features, size), nn.ReLU()]
+            layers += [nn.Linear(features, size, bias=bias), nn.ReLU()]
             features = size
-        layers.append(nn.Linear(features, classes))
+        layers.append(nn.Linear(features, classes, bias=bias))
         self.layers = nn.Sequential(*layers)
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -54,12 +54,29 @@ class ConvEvaluator:
         self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Losses (NaN counts as one), and the runner-up class's threshold and margin."""
+        margins, level, clear = self._compared(setting, inputs, noisy)
+        nearest = margins.argmin(1, keepdim=True)
+        return ~clear.all(1), level.gather(1, nearest)[:, 0], margins.gather(1, nearest)[:, 0]
+
+    def counted(
+        self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass, *, within: float
+    ) -> tuple[Tensor, Tensor]:
+        """Losses, and which of them rounding could turn: a class is this close to its threshold."""
+        margins, level, clear = self._compared(setting, inputs, noisy)
+        # At infinity nothing is close, though infinity is at most infinity.
+        near = (margins - level).abs() <= within * (margins.abs() + level.abs())
+        near = (near & margins.isfinite() & level.isfinite()).any(1)
+        return ~clear.all(1), near
+
+    def _compared(
+        self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Margins, thresholds and whether the one clears the other, (examples, classes)."""
         margins = pair_margins(noisy.scores, inputs.labels)
         level = self.thresholds(setting, inputs, noisy) * (1.0 + _RELATIVE)
         room = _ABSOLUTE * noisy.scores.abs().amax(1, keepdim=True)
         clear = (margins > level + room).scatter(1, inputs.labels[:, None], True)
-        nearest = margins.argmin(1, keepdim=True)
-        return ~clear.all(1), level.gather(1, nearest)[:, 0], margins.gather(1, nearest)[:, 0]
+        return margins, level, clear
 
     def losses(self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass) -> Tensor:
         """True where some class comes within its threshold of the label."""

@@ -7,7 +7,7 @@ networks; nothing is searched. Whoever writes certificates and whoever checks th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -17,6 +17,11 @@ from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certificate import THEOREMS
 from nonvacuous.sparsity.constants import Charge, reference
+from nonvacuous.sparsity.conv_certificate import check_covered
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_evaluation import ConvEvaluator
+from nonvacuous.sparsity.conv_recount import CLOSE, Recount, conv_evaluator, recount_conv
+from nonvacuous.sparsity.conv_setting import ConvSetting
 from nonvacuous.sparsity.evaluation import Evaluator
 from nonvacuous.sparsity.noise import clean_pass, fresh_passes, read_inputs
 from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, Setting
@@ -26,21 +31,10 @@ from nonvacuous.sparsity.theorem_f import SIZES
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.training.progress import Progress, Reporter
 
-#: A margin within this of its threshold, relative, may fall to the other side on another machine.
-_CLOSE = 1e-6
-
-
-@dataclass(frozen=True)
-class Recount:
-    """Losses counted again; ``close`` of the trials hang on rounding."""
-
-    errors: int
-    trials: int
-    close: int
-
-    def agrees_with(self, *, errors: int, trials: int) -> bool:
-        """The same counts, but for trials that another processor may round to the other side."""
-        return trials == self.trials and abs(errors - self.errors) <= self.close
+#: A network as its theorems read it, the theorems for it, and what they choose.
+Network = Layers | ConvChain
+AnyEvaluator = Evaluator | UniformEvaluator | ConvEvaluator
+AnySetting = Setting | UniformSetting | ConvSetting
 
 
 def frozen_setting(theorem: str, record: Mapping[str, Any]) -> Setting | UniformSetting:
@@ -60,30 +54,31 @@ def frozen_setting(theorem: str, record: Mapping[str, Any]) -> Setting | Uniform
     return setting
 
 
-def final_seed(seed: int, network_digest: str, setting: Setting | UniformSetting) -> int:
+def final_seed(seed: int, network_digest: str, setting: AnySetting) -> int:
     """The seed of the final noise: it does not exist before network and setting do."""
     return derived_seed(seed, "final", network_digest, setting)
 
 
 def evaluator_of(
-    layers: Layers,
-    prior: Layers,
+    layers: Network,
+    prior: Network,
     *,
     theorem: str,
     variant: str,
     choices: int = 1,
     device: torch.device | str = "cpu",
-) -> Evaluator | UniformEvaluator:
+) -> AnyEvaluator:
     """The theorem for this network and prior, ready to judge a setting."""
     sparse = variant == "sparse"
+    if isinstance(layers, ConvChain) or isinstance(prior, ConvChain):
+        chain, center = check_covered(layers, prior, theorem=theorem, gauge="given")
+        return conv_evaluator(chain, center, variant=variant, choices=choices, device=device)
     if theorem == "A":
         return UniformEvaluator(layers, prior, sparse=sparse, choices=choices, device=device)
     return Evaluator(layers, prior, theorem=theorem, sparse=sparse, choices=choices, device=device)
 
 
-def charges_of(
-    evaluator: Evaluator | UniformEvaluator, setting: Setting | UniformSetting
-) -> tuple[Charge, ...]:
+def charges_of(evaluator: AnyEvaluator, setting: AnySetting) -> tuple[Charge, ...]:
     """Every choice inside the loss with its price, from the network and the prior themselves.
 
     Measuring the constants and rounding them up on their grids is part of this, and so is the
@@ -92,25 +87,26 @@ def charges_of(
     if isinstance(evaluator, UniformEvaluator):
         assert isinstance(setting, UniformSetting)
         return evaluator.charges(setting)
+    if isinstance(evaluator, ConvEvaluator):
+        assert isinstance(setting, ConvSetting)
+        return evaluator.charges(setting)
     assert isinstance(setting, Setting)
     return evaluator.charges(setting)
 
 
-def scales_of(
-    evaluator: Evaluator | UniformEvaluator, setting: Setting | UniformSetting
-) -> tuple[float, ...]:
+def scales_of(evaluator: AnyEvaluator, setting: AnySetting) -> tuple[float, ...]:
     """The noise scale of each layer."""
     if isinstance(evaluator, UniformEvaluator):
         assert isinstance(setting, UniformSetting)
         return evaluator.scales(setting)
-    assert isinstance(setting, Setting)
+    assert not isinstance(setting, UniformSetting)
     return setting.sigmas
 
 
 def recount(
-    evaluator: Evaluator | UniformEvaluator,
-    prior: Layers,
-    setting: Setting | UniformSetting,
+    evaluator: AnyEvaluator,
+    prior: Network,
+    setting: AnySetting,
     examples: Examples,
     *,
     passes: int,
@@ -122,6 +118,12 @@ def recount(
     ``seed`` is that of the noise itself (:func:`final_seed`), so that another one gives fresh
     trials. Theorem A draws no noise: every example is looked at once.
     """
+    if isinstance(evaluator, ConvEvaluator):
+        assert isinstance(prior, ConvChain) and isinstance(setting, ConvSetting)
+        return recount_conv(
+            evaluator, prior, setting, examples, passes=passes, seed=seed, progress=progress
+        )
+    assert isinstance(prior, Layers)
     place = evaluator.placed.weights[0].device
     inputs = read_inputs(evaluator.layers.to(place), reference(prior).to(place), examples)
     if isinstance(evaluator, UniformEvaluator):
@@ -144,8 +146,10 @@ def recount(
 
 
 def _close(level: torch.Tensor, margin: torch.Tensor) -> int:
+    """Trials that hang on rounding; at infinity none does, though infinity is at most infinity."""
     size = level.abs() + margin.abs()
-    return int(((margin - level).abs() <= _CLOSE * size).sum())
+    near = (margin - level).abs() <= CLOSE * size
+    return int((near & level.isfinite() & margin.isfinite()).sum())
 
 
 def _check_types(theorem: str, values: Mapping[str, Any]) -> None:

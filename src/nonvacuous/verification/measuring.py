@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nonvacuous.audit.convolutions import wrong_structure
 from nonvacuous.audit.digests import fixed_tensors, tensors_digest
 from nonvacuous.audit.probing import Network, recount
 from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
@@ -22,7 +23,8 @@ from nonvacuous.models import BUILDERS, build
 from nonvacuous.risk import Loss, bounded_cross_entropy, estimate_risk, margin_loss, zero_one
 from nonvacuous.risk.estimate import RiskEstimate
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.training import Progress
 from nonvacuous.verification.counts import FALSE_ALARM, same_rate
 from nonvacuous.verification.findings import Collector, Disagreement, equal
@@ -130,11 +132,15 @@ def _check_sparse_network(
         module = with_weights(
             _network(certificate, contents, bound_part, model), contents.posterior.means
         )
-        read = Layers.from_module(module, bound_part.inputs[:2])
+        read = read_network(module, bound_part.inputs[:2])
         recorded = certificate.sparsity
         equal(recorded.network_digest, read.digest(), "sparsity.network_digest")
         names = tuple(layer.name for layer in recorded.layers)
         equal(names, tuple(read.names), "sparsity.layers")
+        if isinstance(read, ConvChain):
+            odd = wrong_structure(recorded, read)
+            if odd is not None:
+                raise Disagreement(f"{odd}.", "sparsity.layers")
         return f"{certificate.model.architecture}: {len(names)} layers and nothing else."
 
     findings.expect(_MODEL, "model", work)

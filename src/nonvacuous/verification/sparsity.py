@@ -8,6 +8,7 @@ import re
 import torch
 
 from nonvacuous.audit.arithmetic import SAMPLING_LINE, line
+from nonvacuous.audit.convolutions import tensor_scales, wrong_convolution, wrong_sizes
 from nonvacuous.audit.derandomization import (
     charge_records,
     charged_nats,
@@ -16,6 +17,7 @@ from nonvacuous.audit.derandomization import (
     norm_range,
     odd_charge,
     setting_of,
+    squared_distances,
     wrong_layer_distance,
 )
 from nonvacuous.bounds.sparsity import integer_nats
@@ -26,11 +28,16 @@ from nonvacuous.errors import BadInput
 from nonvacuous.records import ChargeRecord, SparsityRecord
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.constants import chosen_among
-from nonvacuous.sparsity.evaluation import Evaluator
-from nonvacuous.sparsity.recount import charges_of, evaluator_of, recount, scales_of
+from nonvacuous.sparsity.conv_setting import ConvSetting
+from nonvacuous.sparsity.recount import (
+    AnyEvaluator,
+    Network,
+    charges_of,
+    evaluator_of,
+    recount,
+    scales_of,
+)
 from nonvacuous.sparsity.setting import Setting
-from nonvacuous.sparsity.theorem_a import UniformEvaluator
-from nonvacuous.sparsity.weights import Layers
 from nonvacuous.training import Progress
 from nonvacuous.verification.counts import FALSE_ALARM, same_rate
 from nonvacuous.verification.findings import Collector, Disagreement, equal
@@ -56,10 +63,14 @@ def check_terms(certificate: Certificate) -> str:
     expected = loss_upper_of(record.theorem, record.escape, certificate.empirical)
     equal(record.loss_upper, expected, "sparsity.loss_upper")
     _check_charges(record, setting)
-    if isinstance(setting, Setting):
+    if isinstance(setting, Setting | ConvSetting):
         scales = tuple(layer.scale for layer in record.layers)
         equal(scales, setting.sigmas, "sparsity.layers")
-    wrong = wrong_layer_distance(record, complexity)
+    wrong = (
+        wrong_convolution(record)
+        or wrong_layer_distance(record, complexity)
+        or wrong_sizes(record, complexity)
+    )
     if wrong is not None:
         raise Disagreement(f"{wrong}.", "sparsity.layers")
     _check_trials(certificate, record)
@@ -80,7 +91,7 @@ def _check_charges(record: SparsityRecord, setting: object) -> None:
     if len(listed) != len(record.charges):
         raise Disagreement("a charge is listed twice.", "sparsity.charges")
     known = list(chosen_among(record.choices))
-    if isinstance(setting, Setting):
+    if isinstance(setting, Setting | ConvSetting):
         known += setting.charges(sparse=record.variant == "sparse")
     for expected in charge_records(known):
         equal(listed.get(expected.name), expected, "sparsity.charges")
@@ -141,16 +152,17 @@ def check_constants(
         setting = setting_of(record)
         evaluator = _evaluator(record, layers, center, device="cpu")
         scales = scales_of(evaluator, setting)
+        own = tensor_scales(record)
         for layer, scale in zip(record.layers, scales, strict=True):
             equal(layer.scale, scale, "sparsity.layers")
             for name in layer.tensors:
                 for who, distribution in (("network", posterior), ("prior", prior)):
-                    if not bool((distribution.scales[name] == scale).all()):
+                    if not bool((distribution.scales[name] == own[name]).all()):
                         raise Disagreement(
                             f"the noise of {name!r} around the {who} is not the layer's.",
                             "sparsity.layers",
                         )
-        distances = layers.squared_distances(center)
+        distances = squared_distances(layers, center)
         for layer, distance in zip(record.layers, distances, strict=True):
             if not math.isclose(layer.squared_distance, distance, rel_tol=1e-9):
                 raise Disagreement(
@@ -186,7 +198,8 @@ def check_losses(
     record = _record(certificate)
 
     def norms() -> str:
-        constant = len(record.layers[0].tensors) > 1
+        # In a convolutional network the constant stands in every patch, not in the input.
+        constant = record.images is None and len(record.layers[0].tensors) > 1
         shortest, longest = norm_range(bound_part, constant=constant)
         for field, claimed, found in (
             ("sparsity.shortest_input", record.shortest_input, shortest),
@@ -251,7 +264,7 @@ def _record(certificate: Certificate) -> SparsityRecord:
 
 def _both(
     record: SparsityRecord, prior: DiagonalGaussian, posterior: DiagonalGaussian
-) -> tuple[Layers, Layers]:
+) -> tuple[Network, Network]:
     layers = layers_from(record, posterior.means)
     equal(record.network_digest, layers.digest(), "sparsity.network_digest")
     named = {name for layer in record.layers for name in layer.tensors}
@@ -262,8 +275,8 @@ def _both(
 
 
 def _evaluator(
-    record: SparsityRecord, layers: Layers, center: Layers, *, device: str
-) -> Evaluator | UniformEvaluator:
+    record: SparsityRecord, layers: Network, center: Network, *, device: str
+) -> AnyEvaluator:
     return evaluator_of(
         layers,
         center,

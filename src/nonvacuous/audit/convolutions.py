@@ -1,0 +1,257 @@
+"""Convolutional networks in certificates: how a chain is written down, and read back from files.
+
+The shapes are worked out here in whole numbers, without the chain's own code, so that what a
+record says of them is checked by somebody else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nonvacuous.errors import BadInput, NotYetSupported
+from nonvacuous.records import (
+    ComplexityRecord,
+    ConvolutionRecord,
+    NoiseLayer,
+    PoolingRecord,
+    SparsityRecord,
+)
+from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, ImageShape, Pool
+
+#: Images of more numbers than this are not read from a file.
+_LARGEST = 2**26
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What a layer reads, where it reads it, and what is left of it after pooling."""
+
+    before: ImageShape
+    middle: ImageShape
+    after: ImageShape
+
+    @property
+    def positions(self) -> int:
+        return self.middle[1] * self.middle[2]
+
+
+def convolution_records(
+    chain: ConvChain, scales: tuple[float, ...]
+) -> tuple[ConvolutionRecord, ...]:
+    """How each layer of a chain is written down."""
+    return tuple(
+        ConvolutionRecord(
+            kernel=tuple(int(side) for side in stage.layer.weight.shape),
+            stride=stage.layer.stride,
+            padding=stage.layer.padding,
+            dilation=stage.layer.dilation,
+            pooling=_pooling_record(stage.pool),
+            positions=stage.positions,
+            bias_scale=None if stage.layer.bias is None else bias_scale(scale, stage.positions),
+        )
+        for stage, scale in zip(chain.stages, scales, strict=True)
+    )
+
+
+def bias_scale(scale: float, positions: int) -> float:
+    """A bias meets every position, so its noise is smaller by the root of their number."""
+    return scale / math.sqrt(positions)
+
+
+def tensor_scales(record: SparsityRecord) -> dict[str, float]:
+    """The noise of every tensor: its layer's, and for a bias of a convolution a part of it."""
+    found: dict[str, float] = {}
+    for layer in record.layers:
+        for place, name in enumerate(layer.tensors):
+            own = layer.convolution
+            smaller = place == 1 and own is not None
+            found[name] = bias_scale(layer.scale, own.positions) if smaller and own else layer.scale
+    return found
+
+
+def shapes_of(record: SparsityRecord) -> tuple[Shapes, ...]:
+    """The shapes along the way; :class:`BadInput` where the layers do not fit together."""
+    assert record.images is not None
+    found: list[Shapes] = []
+    before: ImageShape = (record.images[0], record.images[1], record.images[2])
+    for layer in record.layers:
+        own = _convolution(layer)
+        outputs, channels, high, wide = own.kernel
+        middle = (
+            outputs,
+            _side(before[1], high, own.stride[0], own.padding[0], own.dilation[0]),
+            _side(before[2], wide, own.stride[1], own.padding[1], own.dilation[1]),
+        )
+        after = middle
+        if own.pooling is not None:
+            pool = own.pooling
+            after = (
+                outputs,
+                _side(middle[1], pool.kernel[0], pool.stride[0], pool.padding[0]),
+                _side(middle[2], pool.kernel[1], pool.stride[1], pool.padding[1]),
+            )
+        if channels != before[0] or min(middle) < 1 or min(after) < 1:
+            raise BadInput(
+                f"layer {layer.name} with a kernel of shape {own.kernel} does not fit what it "
+                f"reads, {before}"
+            )
+        if max(math.prod(before), math.prod(middle), math.prod(own.kernel)) > _LARGEST:
+            raise BadInput(f"layer {layer.name} is too large to be read from a certificate")
+        found.append(Shapes(before, middle, after))
+        before = after
+    return tuple(found)
+
+
+def wrong_convolution(record: SparsityRecord) -> str | None:
+    """A layer whose own numbers contradict one another, in words."""
+    if record.images is None:
+        return None
+    shapes = shapes_of(record)
+    for layer, shape in zip(record.layers, shapes, strict=True):
+        own = _convolution(layer)
+        if len(layer.tensors) > 2:
+            return f"layer {layer.name} has more than weights and a bias"
+        if own.positions != shape.positions:
+            return (
+                f"layer {layer.name} is recorded with {own.positions} positions; it has "
+                f"{shape.positions}, and all of them share its noise"
+            )
+        biased = len(layer.tensors) == 2
+        expected = bias_scale(layer.scale, shape.positions) if biased else None
+        if own.bias_scale != expected:
+            return (
+                f"the bias of layer {layer.name} is recorded with noise {own.bias_scale!r}; at "
+                f"{shape.positions} positions it is {expected!r}"
+            )
+        pool = own.pooling
+        if pool is not None and pool.kind == "max" and (pool.padding != (0, 0)):
+            return f"layer {layer.name} pools a maximum with padding, which no theorem covers"
+    last, shape = _convolution(record.layers[-1]), shapes[-1]
+    if shape.positions != 1 or last.pooling is not None or last.kernel[1:] != shape.before:
+        return f"the last layer {record.layers[-1].name} does not cover its input once"
+    if last.padding != (0, 0):
+        return f"the last layer {record.layers[-1].name} has padding"
+    return None
+
+
+def wrong_sizes(record: SparsityRecord, complexity: ComplexityRecord) -> str | None:
+    """A tensor of the KL that has not as many numbers as its layer says, in words."""
+    sizes = {term.tensor: term.size for term in complexity.terms}
+    for layer in record.layers:
+        if layer.convolution is None:
+            continue
+        kernel = layer.convolution.kernel
+        for name, size in zip(layer.tensors, (math.prod(kernel), kernel[0]), strict=False):
+            if sizes.get(name) != size:
+                return f"{name!r} has {sizes.get(name)} numbers in the KL, and {size} in its layer"
+    return None
+
+
+def wrong_structure(record: SparsityRecord, chain: ConvChain) -> str | None:
+    """Where the record's layers are not those of the network that was read, in words."""
+    if record.images != chain.input_shape:
+        return f"the network reads images {chain.input_shape}, the record says {record.images}"
+    scales = tuple(layer.scale for layer in record.layers)
+    if len(scales) != len(chain.stages):
+        return f"the network has {len(chain.stages)} layers, the record {len(scales)}"
+    for layer, expected in zip(record.layers, convolution_records(chain, scales), strict=True):
+        if layer.convolution != expected:
+            return (
+                f"layer {layer.name} is recorded with another kernel, stride, padding, dilation, "
+                "pooling or bias than the network's"
+            )
+    return None
+
+
+def chain_from(record: SparsityRecord, tensors: Mapping[str, Tensor]) -> ConvChain:
+    """The network out of named tensors, as its theorem reads it."""
+    assert record.images is not None
+    wrong = wrong_convolution(record)
+    if wrong is not None:
+        raise BadInput(f"{wrong}.")
+    parts: list[tuple[ConvLayer, Pool]] = []
+    for layer, shape in zip(record.layers, shapes_of(record), strict=True):
+        own = _convolution(layer)
+        missing = [name for name in layer.tensors if name not in tensors]
+        if missing:
+            raise BadInput(f"there is no tensor {missing[0]!r} for layer {layer.name}")
+        given = [tensors[name].detach().to("cpu", torch.float64) for name in layer.tensors]
+        weight = _kernel(layer.name, given[0], own, shape)
+        if len(given) == 2 and tuple(given[1].shape) != own.kernel[:1]:
+            raise BadInput(f"the bias of layer {layer.name} has not one number for each output")
+        parts.append(
+            (
+                ConvLayer(
+                    layer.name,
+                    weight,
+                    given[1] if len(given) == 2 else None,
+                    _two(own.stride),
+                    _two(own.padding),
+                    _two(own.dilation),
+                ),
+                _pool(own.pooling),
+            )
+        )
+    return ConvChain.of((record.images[0], record.images[1], record.images[2]), parts)
+
+
+def _kernel(name: str, given: Tensor, own: ConvolutionRecord, shape: Shapes) -> Tensor:
+    if given.dim() == 2:
+        # A linear layer: it has no choice but to cover what it reads.
+        plain = own.stride == own.dilation == (1, 1) and own.padding == (0, 0)
+        if own.kernel[1:] != shape.before or not plain:
+            raise BadInput(f"layer {name} is linear, but is recorded as another convolution")
+        if tuple(given.shape) != (own.kernel[0], math.prod(shape.before)):
+            raise BadInput(f"layer {name} has weights of shape {tuple(given.shape)}")
+        return given.reshape(own.kernel)
+    if given.dim() != 4:
+        raise NotYetSupported(
+            f"layer {name} has weights of {given.dim()} dimensions; only matrices and kernels of "
+            "images can be read back from files"
+        )
+    if tuple(given.shape) != own.kernel:
+        raise BadInput(f"layer {name} has a kernel of shape {tuple(given.shape)}, not {own.kernel}")
+    return given
+
+
+def _convolution(layer: NoiseLayer) -> ConvolutionRecord:
+    if layer.convolution is None:
+        raise BadInput(f"layer {layer.name} of a convolutional network has no kernel")
+    return layer.convolution
+
+
+def _side(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
+    return (size + 2 * padding - (kernel - 1) * dilation - 1) // stride + 1
+
+
+def _pooling_record(pool: Pool) -> PoolingRecord | None:
+    if pool.kind == "none":
+        return None
+    return PoolingRecord(
+        kind=pool.kind,  # type: ignore[arg-type]
+        kernel=pool.kernel,
+        stride=pool.stride,
+        padding=pool.padding,
+        counts_padding=pool.count_include_pad,
+    )
+
+
+def _pool(record: PoolingRecord | None) -> Pool:
+    if record is None:
+        return Pool()
+    return Pool(
+        record.kind,
+        _two(record.kernel),
+        _two(record.stride),
+        _two(record.padding),
+        record.counts_padding,
+    )
+
+
+def _two(pair: tuple[int, ...]) -> tuple[int, int]:
+    return pair[0], pair[1]

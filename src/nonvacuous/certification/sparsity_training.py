@@ -1,0 +1,155 @@
+"""Training the networks of mode sparsity: weights by name in, weights by name out.
+
+A chain of linear layers is trained with the noise that its theorems put on it, a chain of
+convolutions with kernels of its own for every example. How either is trained costs nothing in a
+certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.certification.candidate import with_weights
+from nonvacuous.certification.sparsity_settings import SparsitySettings
+from nonvacuous.data import Examples
+from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
+from nonvacuous.sparsity.training import ChainTraining, train_chain
+from nonvacuous.training import Progress
+
+Weights = dict[str, Tensor]
+#: Step sizes that suit chains with inputs of norm 1.
+_PRIOR_RATE, _RATE, _BLIND_RATE = 0.5, 0.05, 0.3
+#: And convolutions: with one hidden layer, and with more.
+_CONV_RATES = (0.5, 0.15)
+#: A convolutional network that starts from a learned prior needs smaller steps.
+_NEAR = 0.4
+
+
+@dataclass(frozen=True, eq=False)
+class Trainer:
+    """How networks of one architecture are trained.
+
+    start          the network before any training
+    names          its weights, first layer first
+    convolutional  whether it has convolutions
+    """
+
+    start: nn.Module
+    names: tuple[str, ...]
+    convolutional: bool
+    settings: SparsitySettings
+    device: torch.device
+    progress: Progress | None
+
+    @property
+    def initial(self) -> Weights:
+        own = dict(self.start.named_parameters())
+        return {name: own[name].detach() for name in self.names}
+
+    def prior(self, examples: Examples, *, seed: int) -> Weights:
+        """A prior that is learned on examples which the bound leaves out."""
+        return self._run(
+            self.initial, examples, self._prior_training(), seed=seed, phase="prior", toward=None
+        )
+
+    def network(
+        self, begin: Weights, examples: Examples, *, kind: str, toward: Weights, seed: int
+    ) -> Weights:
+        """The network itself, drawn toward a prior of this kind."""
+        settings = self._network_training(kind)
+        return self._run(begin, examples, settings, seed=seed, phase="network", toward=toward)
+
+    def twin(self, examples: Examples, *, seed: int) -> Weights:
+        """The same architecture, trained for a plain test."""
+        settings: ChainTraining | ConvTraining
+        if self.convolutional:
+            settings = ConvTraining(
+                steps=self.settings.steps, learning_rate=self._conv_rate, noise=0.0
+            )
+        else:
+            settings = ChainTraining(steps=self.settings.steps, learning_rate=_PRIOR_RATE)
+        phase = "held-out twin"
+        return self._run(self.initial, examples, settings, seed=seed, phase=phase, toward=None)
+
+    @property
+    def _conv_rate(self) -> float:
+        return _CONV_RATES[len(self.names) > 2]
+
+    def _prior_training(self) -> ChainTraining | ConvTraining:
+        own = self.settings
+        if self.convolutional:
+            return ConvTraining(
+                steps=own.prior_steps,
+                learning_rate=self._conv_rate,
+                noise=ConvTraining.noise if own.noise is None else own.noise,
+                activity=own.activity,
+            )
+        return ChainTraining(
+            steps=own.prior_steps,
+            learning_rate=_PRIOR_RATE,
+            noise=0.08 if own.noise is None else own.noise,
+            activity=own.activity,
+        )
+
+    def _network_training(self, kind: str) -> ChainTraining | ConvTraining:
+        own, learned = self.settings, kind == "learned"
+        pull = (1.0 if learned else 0.003) if own.pull is None else own.pull
+        if self.convolutional:
+            rate = self._conv_rate * (_NEAR if learned else 1.0)
+            return ConvTraining(
+                steps=own.steps,
+                # A strong pull overshoots the prior at large steps.
+                learning_rate=min(rate, 0.5 / pull) if pull else rate,
+                pull=pull,
+                noise=ConvTraining.noise if own.noise is None else own.noise,
+                activity=own.activity,
+            )
+        noise = (0.0 if learned else 0.2) if own.noise is None else own.noise
+        return ChainTraining(
+            steps=own.steps,
+            learning_rate=_RATE if learned else _BLIND_RATE,
+            pull=pull,
+            noise=noise,
+            activity=own.activity,
+        )
+
+    def _run(
+        self,
+        begin: Weights,
+        examples: Examples,
+        settings: ChainTraining | ConvTraining,
+        *,
+        seed: int,
+        phase: str,
+        toward: Weights | None,
+    ) -> Weights:
+        if isinstance(settings, ConvTraining):
+            trained = train_conv(
+                self._module(begin).requires_grad_(True),
+                examples,
+                settings=settings,
+                toward=None if toward is None else self._module(toward),
+                seed=seed,
+                phase=phase,
+                progress=self.progress,
+            )
+            found = dict(trained.named_parameters())
+            return {name: found[name].detach().cpu() for name in self.names}
+        result = train_chain(
+            tuple(begin[name] for name in self.names),
+            examples,
+            settings=settings,
+            toward=None if toward is None else tuple(toward[name] for name in self.names),
+            seed=seed,
+            phase=phase,
+            device=self.device,
+            progress=self.progress,
+        )
+        return dict(zip(self.names, result.weights, strict=True))
+
+    def _module(self, weights: Mapping[str, Tensor]) -> nn.Module:
+        return with_weights(self.start, weights).to(self.device)
