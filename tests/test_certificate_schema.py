@@ -29,6 +29,7 @@ def problems(
     known = {"title", "description", "default", "$defs", "$ref", "anyOf", "type", "enum", "const"}
     known |= {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "pattern"}
     known |= {"properties", "required", "additionalProperties", "items", "minItems"}
+    known |= {"maxItems"}
     assert schema.keys() <= known, f"this checker does not know {schema.keys() - known}"
     found: list[str] = []
     if "$ref" in schema:
@@ -56,6 +57,7 @@ def problems(
         "exclusiveMaximum": lambda limit: value < limit,
         "minLength": lambda limit: len(value) >= limit,
         "minItems": lambda limit: len(value) >= limit,
+        "maxItems": lambda limit: len(value) <= limit,
         "pattern": lambda limit: re.search(limit, value) is not None,
         "required": lambda limit: set(limit) <= value.keys(),
     }

@@ -29,7 +29,7 @@ from nonvacuous.records import (
 )
 from nonvacuous.training import train
 from nonvacuous.verify import Verification
-from tests.audit import sparse_worlds, worlds
+from tests.audit import sparse_conv_worlds, sparse_worlds, worlds
 
 ARCHITECTURE = "mlp:8"
 KINDS = ("stochastic", "drawn", "holdout")
@@ -162,6 +162,8 @@ def make_run(folder: Path, kind: str = "stochastic", **changes: Any) -> Certific
         return post_hoc_run(folder)
     if kind == "sparsity":
         return sparse_worlds.run(folder)
+    if kind == "convolutional":
+        return sparse_conv_worlds.run(folder)
     return write_run(folder, evidence_of(kind), **changes)
 
 

@@ -56,6 +56,7 @@ KINDS_OF_DAMAGE = (flip_bit, change_digit, delete_bytes, insert_bytes, truncate)
         "stochastic",
         pytest.param("post-hoc", marks=pytest.mark.slow),
         pytest.param("sparsity", marks=pytest.mark.slow),
+        pytest.param("convolutional", marks=pytest.mark.slow),
         pytest.param("drawn", marks=pytest.mark.slow),
         pytest.param("holdout", marks=pytest.mark.slow),
     ],
@@ -130,7 +131,7 @@ def leaves(node: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | i
     return found
 
 
-@pytest.mark.parametrize("kind", ["stochastic", "post-hoc", "sparsity"])
+@pytest.mark.parametrize("kind", ["stochastic", "post-hoc", "sparsity", "convolutional"])
 def test_strange_values_anywhere_are_findings_and_never_tracebacks(
     tmp_path: Path, kind: str
 ) -> None:

@@ -97,6 +97,12 @@ def _check_charges(record: SparsityRecord, setting: object) -> None:
         equal(listed.get(expected.name), expected, "sparsity.charges")
     for charge in record.charges:
         _check_step(charge)
+    if isinstance(setting, ConvSetting):
+        chosen = {line.name for line in known}
+        for charge in record.charges:
+            # What is not part of the setting is a constant of the network, named on its grid.
+            if charge.name not in chosen and _STEP.fullmatch(charge.choice) is None:
+                raise Disagreement(f"{charge.name!r} is no choice of it.", "sparsity.charges")
 
 
 def _check_step(charge: ChargeRecord) -> None:

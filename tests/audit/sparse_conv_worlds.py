@@ -1,0 +1,110 @@
+"""Small honest sparsity certificates of convolutional networks, for tests to spoil."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from nonvacuous.audit.evidence import Evidence
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.assemble import sparsity_evidence
+from nonvacuous.certification.job import Job
+from nonvacuous.certification.run_folder import RunFolder
+from nonvacuous.certification.sparsity_measurement import measure_sparse
+from nonvacuous.certification.sparsity_mode import given_candidate
+from nonvacuous.certification.sparsity_settings import SparsitySettings
+from nonvacuous.certify import certify
+from nonvacuous.data import Examples, split_examples
+from nonvacuous.distributions.priors import learned
+from nonvacuous.models import build
+from nonvacuous.risk import zero_one
+from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
+
+ARCHITECTURE = "cnn:3/no-bias"
+QUICK = SparsitySettings(passes=1, search_examples=100, steps=60, prior_steps=60)
+
+
+def examples(count: int = 240, *, seed: int = 0) -> Examples:
+    """Three noisy patterns of 5 x 5 pixels, of norm about 1."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, 3, (count,), generator=generator)
+    patterns = torch.randn(3, 25, generator=torch.Generator().manual_seed(99))
+    inputs = patterns[labels] + 0.7 * torch.randn(count, 25, generator=generator)
+    inputs = inputs / inputs.norm(dim=1, keepdim=True)
+    return Examples(inputs.reshape(-1, 1, 5, 5), labels, ("a", "b", "c"), "patterns")
+
+
+def network(seed: int = 0) -> nn.Module:
+    """Biases, padding, stride, dilation, both kinds of pooling, one of them overlapping."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = nn.Sequential(
+            nn.Conv2d(1, 3, 2, stride=1, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(3, 4, 2, padding=1, dilation=2),
+            nn.ReLU(),
+            nn.AvgPool2d(2, stride=1),
+            nn.Flatten(),
+            nn.Linear(16, 3),
+        ).eval()
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            # Inputs are small, and large biases would silence whole channels.
+            parameter.mul_(0.1 if name.endswith("bias") else 1.0)
+    return module
+
+
+def near(module: nn.Module, step: float = 0.003) -> nn.Module:
+    """A network that has moved a little."""
+    other = network()
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for mine, theirs in zip(other.parameters(), module.parameters(), strict=True):
+            mine.copy_(theirs + step * torch.randn(theirs.shape, generator=generator))
+    return other
+
+
+def evidence(settings: SparsitySettings = QUICK) -> Evidence:
+    """Honest evidence: a network near its prior, which saw other examples than the bound counts."""
+    data = examples()
+    parts = split_examples(data, prior_fraction=0.3, seed=4)
+    settled = ConvTraining(steps=150, learning_rate=0.2, noise=0.0)
+    center = train_conv(network(), data.subset(parts.prior), settings=settled, seed=1)
+    candidate = given_candidate(
+        near(center), data, parts, prior=learned(center, indices=parts.prior)
+    )
+    job = Job(
+        mode="sparsity",
+        predictor="deterministic",
+        architecture="own",
+        examples=data,
+        test=None,
+        loss=zero_one,
+        failure=0.05,
+        attempts=1,
+        earlier=0,
+        trials=1,
+        seed=7,
+        device=torch.device("cpu"),
+        folder=RunFolder(None),
+        progress=None,
+        pretrained=False,
+    )
+    return sparsity_evidence(job, candidate, measure_sparse(job, candidate, settings))
+
+
+def run(folder: Path | None, **changes: Any) -> Certificate:
+    """A real run of a built-in network: prior, network, certificate and files."""
+    arguments: dict[str, Any] = {
+        "mode": "sparsity",
+        "sparsity": QUICK,
+        "architecture": ARCHITECTURE,
+        "folder": folder,
+        "seed": 3,
+    }
+    model = build(ARCHITECTURE, (1, 5, 5), 3, seed=0)
+    return certify(model, examples(), **{**arguments, **changes})
