@@ -84,10 +84,10 @@ def certify(
     mode             "posterior": train a randomized network for the best certificate (default
                      when no prior is given); "post-hoc": certify noise around the given weights
                      (default when a prior is given); "sparsity": certify one fixed network of
-                     linear layers and ReLU, not a randomized one, by the theorems of
-                     docs/theory/sparsity.md; without a prior the network is trained here;
-                     "holdout": ``train`` holds examples that the model never saw, and they are
-                     used as a plain test
+                     linear layers or convolutions with ReLU, not a randomized one, by the
+                     theorems of docs/theory/sparsity.md; without a prior the network is trained
+                     here; "holdout": ``train`` holds examples that the model never saw, and they
+                     are used as a plain test
     prior            for "post-hoc" and "sparsity": ``nv.priors.zero_mean(...)``,
                      ``at_initialization(...)`` or ``learned(...)`` (the latter with the ``split``
                      it belongs to); "sparsity" uses its center alone

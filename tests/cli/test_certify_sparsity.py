@@ -61,6 +61,10 @@ def test_an_own_network_with_a_prior_of_zero_or_its_start(place, invoke):
     ("words", "told"),
     [
         (["--model", "mlp:8"], "no-bias"),
+        (["--model", "cnn:8"], "cnn:8/no-bias"),
+        (["--model", "cnn"], "cnn:32,64/no-bias"),
+        (["--model", "cnn:8/16"], "cnn:8/16/no-bias"),
+        (["--model", "cnn:8/no-bias", "--theorem", "F"], "theorem E"),
         (["--prior", "magic"], "learned:0.2"),
         (["--prior", "learned:2"], "above 0 and below 1"),
         (["--weights", "w"], "--prior zero"),

@@ -9,6 +9,7 @@ import pytest
 from nonvacuous.certificate import Certificate
 from nonvacuous.comparison import compare
 from nonvacuous.report import html, view
+from tests.audit import sparse_conv_worlds
 from tests.audit.sparse_worlds import QUICK, run
 
 
@@ -51,3 +52,11 @@ def test_the_page_shows_noise_and_choices(certificate: Certificate) -> None:
     assert shown.badges[2].text == "Predictor: network itself"
     noisy = certificate.empirical.scheme == "fresh noise"
     assert ("Monte Carlo" in shown.confidence.after) == noisy
+
+
+def test_the_page_of_a_convolutional_network() -> None:
+    certificate = sparse_conv_worlds.run(None)
+    assert [step.key for step in compare(certificate).steps][-1] == "escape"
+    page = html.render(view.of(certificate, comparison=compare(certificate)))
+    assert "up to 25;" in page and "the distance of a bias counts" in page
+    assert "operator norm" not in page, "one hidden layer has none to name"

@@ -82,3 +82,13 @@ def test_settings_that_do_not_exist(change: dict[str, object]) -> None:
         frozen_setting("E", {**honest, **change})
     with pytest.raises(BadInput):
         frozen_setting("D", honest)
+
+
+def test_an_infinite_threshold_does_not_hang_on_rounding() -> None:
+    """A loss for sure is no tolerance: else a forged count could be smaller by all of them."""
+    from nonvacuous.sparsity.recount import _close
+
+    infinite = float("inf")
+    level = torch.tensor([infinite, 1.0, 1.0, 1.0, float("nan")], dtype=torch.float64)
+    margin = torch.tensor([1.0, 1.0, 2.0, infinite, 1.0], dtype=torch.float64)
+    assert _close(level, margin) == 1

@@ -235,7 +235,8 @@ def sparsity_certificate(
             else None,
         ),
         posterior=DistributionRecord(
-            description="Gaussian noise around the network's weights, one scale for each layer",
+            description="Gaussian noise around the network's weights, one scale for each layer"
+            + ("" if measured.record.images is None else ", smaller on biases of convolutions"),
             digest=measured.posterior.digest(),
         ),
     )

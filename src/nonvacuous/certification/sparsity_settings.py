@@ -18,7 +18,7 @@ LEARNED = "learned:0.2"
 class SparsitySettings:
     """How a certificate of mode "sparsity" is made; to be chosen before looking at results.
 
-    theorem          A, D, E or F of docs/theory/sparsity.md
+    theorem          A, D, E or F of docs/theory/sparsity.md; E for convolutional networks
     variant          sparse: use is made of units that stay inactive; dense: none is
     prior            for a network that is trained here: learned:FRACTION, initialization or zero
     passes           noisy networks drawn for each example
@@ -29,7 +29,8 @@ class SparsitySettings:
     pull             weight of the squared distance to the prior in training; None: 1 for a
                      learned prior, 0.003 for one that knows nothing
     noise            of the weights in training, so that the margin survives it; None: 0.08 for a
-                     learned prior and 0 from there on, 0.2 for a prior that knows nothing
+                     learned prior and 0 from there on, 0.2 for a prior that knows nothing, and
+                     0.03 throughout for convolutional networks
     activity         weight of the l1 norm of the activations in training
     """
 

@@ -86,7 +86,7 @@ def certify(
     data_dir
         Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
     model
-        mlp:WIDTHS (mlp:WIDTHS/no-bias without biases), cnn:CHANNELS or cnn:CHANNELS/WIDTHS; or
+        mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, with /no-bias at the end without biases; or
         package.module:function, called without arguments, returning a torch.nn.Module (the current
         folder is searched too). By default cnn:32,64 for images and mlp:256 for other inputs; in
         --mode sparsity mlp:100/no-bias.
@@ -105,8 +105,8 @@ def certify(
     mode
         posterior: train a randomized network for a good certificate (default). post-hoc: certify
         noise around given --weights (default with --weights). sparsity: certify one fixed network
-        of linear layers and ReLU, trained here or given. holdout: the plain test of --weights on
-        examples that they never saw.
+        of linear layers or convolutions with ReLU, trained here or given. holdout: the plain test
+        of --weights on examples that they never saw.
     predictor
         stochastic: weights are drawn afresh for each prediction. drawn: one network, drawn once.
         The modes sparsity and holdout are about the network itself.
@@ -144,6 +144,7 @@ def certify(
         Exit with code 3 if the certificate is above this, refused or vacuous: a gate for CI.
     theorem
         Which proof of docs/theory/sparsity.md; choose before looking, each is its own claim.
+        Convolutional networks have E.
     variant
         sparse makes use of units that stay inactive, dense does not.
     passes

@@ -161,6 +161,12 @@ class Request:
     def _check_sparsity(self) -> None:
         """A network that is trained here gets its prior here; a given one brings its own."""
         kind = self.sparse_prior[0]
+        if (self.model or "").startswith("cnn:") and self.sparsity.theorem != "E":
+            raise UsageError(
+                f"--theorem {self.sparsity.theorem}: it covers linear layers only; a convolutional "
+                "network is certified by theorem E.",
+                next_command=again(replacing={"--theorem": "E"}),
+            )
         if self.weights is None:
             if self.initial is not None or self.pretrained:
                 raise UsageError(
@@ -173,6 +179,13 @@ class Request:
                     f"--model {self.model} has biases, and the networks that --mode sparsity "
                     f"trains have none; write mlp:{widths}/no-bias.",
                     next_command=again(replacing={"--model": f"mlp:{widths}/no-bias"}),
+                )
+            if self.model is not None and re.fullmatch(r"cnn(:[0-9, ]*(/[0-9, ]+)?)?", self.model):
+                plain = f"cnn:{self.model.partition(':')[2] or '32,64'}/no-bias"
+                raise UsageError(
+                    f"--model {self.model} has biases, and the networks that --mode sparsity "
+                    f"trains have none; write {plain}.",
+                    next_command=again(replacing={"--model": plain}),
                 )
             return
         if kind == "learned" and self.prior is not None:

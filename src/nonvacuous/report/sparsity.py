@@ -70,7 +70,19 @@ def story(certificate: Certificate) -> tuple[str, ...]:
         f"An error of the network escapes the noise with chance at most {percent(record.escape)}, "
         "so the bound for the noise is divided by the rest."
     )
-    return (*_measured(certificate, record), missed)
+    return (*_measured(certificate, record), *_shared(record), missed)
+
+
+def _shared(record: SparsityRecord) -> tuple[str, ...]:
+    """What is different where a kernel reads at many positions."""
+    if record.images is None:
+        return ()
+    most = max(layer.convolution.positions for layer in record.layers if layer.convolution)
+    return (
+        f"A kernel's noise is the same at all of its positions, of which a layer has up to "
+        f"{whole(most)}; noise on a bias is smaller by the root of their number, so the distance "
+        "of a bias counts as often as its layer has positions.",
+    )
 
 
 def _measured(certificate: Certificate, record: SparsityRecord) -> tuple[str, ...]:
