@@ -27,6 +27,7 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.records import NoiseLayer, SparsityRecord
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
+from nonvacuous.sparsity.conv_recount import frozen_conv_setting
 
 from . import sparse_conv_worlds as worlds
 from .planting import assert_refused
@@ -255,6 +256,31 @@ def test_a_chain_is_written_and_read_back(honest: Evidence, chain: ConvChain) ->
         if len(layer.tensors) == 2:
             share = layer.scale / math.sqrt(stage.positions)
             assert scales[layer.tensors[1]] == pytest.approx(share, rel=1e-15)
+
+
+def test_images_turned_on_their_side_have_the_same_digest_and_are_found(honest: Evidence) -> None:
+    """Pooling drops the ninth row or column: the digest of the numbers cannot tell."""
+    weight = torch.ones(2, 1, 3, 3, dtype=torch.float64)
+    first = ConvLayer("0", weight, None, padding=(1, 1)), Pool("max", (2, 2), (2, 2))
+    output = torch.arange(64.0, dtype=torch.float64).reshape(2, 2, 4, 4)
+    parts = [first, (ConvLayer("output", output, None), Pool())]
+    tall, wide = ConvChain.of((1, 9, 8), parts), ConvChain.of((1, 8, 9), parts)
+    assert tall.digest() == wide.digest()
+    assert honest.sparsity is not None
+    record = record_of(tall, honest.sparsity)
+    assert wrong_structure(record, tall) is None
+    turned = record.model_copy(update={"images": (1, 8, 9)})
+    assert wrong_convolution(turned) is None
+    assert "images" in (wrong_structure(turned, tall) or "")
+
+
+def test_without_sparsity_there_is_no_share_of_norms_to_choose() -> None:
+    """It would be free, and every value would draw other noise."""
+    plain = {"first": 0, "steps": (0,), "escape": 1, "tail": "cap", "factor": 1, "blend": 4}
+    assert frozen_conv_setting("E", "dense", plain).blend == 4
+    assert frozen_conv_setting("E", "sparse", {**plain, "blend": 5}).blend == 5
+    with pytest.raises(BadInput, match="share of norms"):
+        frozen_conv_setting("E", "dense", {**plain, "blend": 5})
 
 
 def test_tensors_of_other_shapes_are_refused(honest: Evidence) -> None:

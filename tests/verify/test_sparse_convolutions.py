@@ -191,6 +191,7 @@ def mutated(value: Any, dice: random.Random) -> Any:
     return {key: value[key] for key in keys if key != dice.choice(keys)}
 
 
+@pytest.mark.slow
 def test_random_resealed_mutations_of_the_record_are_all_found(
     folder: Path, genuine: Certificate
 ) -> None:
