@@ -232,9 +232,15 @@ def test_what_convolutions_are_refused(pictures, invoke):
     assert flat.code == exits.FAILED and "use mlp" in flat.error
 
 
-def test_certify_sends_convolutions_here(pictures, invoke):
-    words = ["certify", "--mode", "sparsity", "--data", "pictures.npz", "--model", "cnn:3"]
-    done = invoke(*words, "--out", "run")
-    assert done.code == exits.FAILED
-    assert "mode sparsity covers perceptrons" in done.error
-    assert "`nonvacuous sparsity` certifies convolutional networks" in done.error
+def test_certify_covers_convolutions_too(pictures, invoke):
+    words = ["certify", "--mode", "sparsity", "--data", "pictures.npz", "--steps", "60"]
+    done = invoke(*words, "--passes", "1", "--model", "cnn:3/no-bias", "--out", "run")
+    assert done.code == exits.DONE, done.err
+    assert "A kernel&#39;s noise" in (pictures / "run" / "report.html").read_text()
+    checked = invoke("verify", "run", "--data", "pictures.npz")
+    assert checked.code == exits.DONE, checked.out
+    assert "counted again from the recorded seed" in checked.out
+    assert "cnn:3/no-bias: 2 layers and nothing else" in checked.out
+    refused = invoke(*words, "--model", "my_convolutions:normalized", "--out", "other")
+    assert refused.code == exits.FAILED and "needs a plain chain" in refused.error
+
