@@ -243,4 +243,3 @@ def test_certify_covers_convolutions_too(pictures, invoke):
     assert "cnn:3/no-bias: 2 layers and nothing else" in checked.out
     refused = invoke(*words, "--model", "my_convolutions:normalized", "--out", "other")
     assert refused.code == exits.FAILED and "needs a plain chain" in refused.error
-

@@ -27,7 +27,7 @@ class SparsitySettings:
     steps            of training the network toward its prior
     prior_steps      of training a learned prior on its part of the examples
     pull             weight of the squared distance to the prior in training; None: 1 for a
-                     learned prior, 0.003 for one that knows nothing
+                     learned prior (10 with convolutions), 0.003 for one that knows nothing
     noise            of the weights in training, so that the margin survives it; None: 0.08 for a
                      learned prior and 0 from there on, 0.2 for a prior that knows nothing, and
                      0.03 throughout for convolutional networks

@@ -27,6 +27,9 @@ _PRIOR_RATE, _RATE, _BLIND_RATE = 0.5, 0.05, 0.3
 _CONV_RATES = (0.5, 0.15)
 #: A convolutional network that starts from a learned prior needs smaller steps.
 _NEAR = 0.4
+#: How much the squared distance to a learned prior weighs: chains, and convolutions.
+_PULL, _CONV_PULL = 1.0, 10.0
+_BLIND_PULL = 0.003
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +100,8 @@ class Trainer:
 
     def _network_training(self, kind: str) -> ChainTraining | ConvTraining:
         own, learned = self.settings, kind == "learned"
-        pull = (1.0 if learned else 0.003) if own.pull is None else own.pull
+        near = _CONV_PULL if self.convolutional else _PULL
+        pull = (near if learned else _BLIND_PULL) if own.pull is None else own.pull
         if self.convolutional:
             rate = self._conv_rate * (_NEAR if learned else 1.0)
             return ConvTraining(
