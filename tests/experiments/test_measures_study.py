@@ -183,7 +183,7 @@ def test_statistics_are_computed_again_without_training(
     other = study.run(replace(TINY, per_root_n=False, draws=50), folder, resume=True)
     assert not any(entry.divided for entry in other.judged)
     assert other.records == result.records
-    with pytest.raises(BadInput, match="holds a study already"):
+    with pytest.raises(BadInput, match="holds a reproduction already"):
         study.run(TINY, folder)
     with pytest.raises(BadInput, match=r"other settings \(stop_loss\)"):
         study.run(replace(TINY, stop_loss=0.5), folder, resume=True)

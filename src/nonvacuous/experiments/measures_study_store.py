@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.errors import BadInput
+from nonvacuous.experiments.claiming import claim_folder
 from nonvacuous.experiments.measures_study_settings import JUDGING, StudySettings
 from nonvacuous.files import write_atomically
 
-SETTINGS, TABLE, TIMES = "settings.json", "networks.jsonl", "times.json"
+TABLE, TIMES = "networks.jsonl", "times.json"
 
 
 @dataclass(frozen=True)
@@ -116,28 +117,14 @@ class StudyStore:
 
         How networks are judged may change from one call to the next, how they are trained not.
         """
-        path, wanted = self.folder / SETTINGS, settings.to_dict()
-        if path.is_file() and not force:
-            if not resume:
-                raise BadInput(
-                    f"{self.folder} holds a study already: go on with it (resume), overwrite it "
-                    "(force), or name another folder"
-                )
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            changed = sorted(
-                name
-                for name in (wanted.keys() | stored.keys()) - JUDGING
-                if wanted.get(name) != stored.get(name)
-            )
-            if changed:
-                raise BadInput(
-                    f"{self.folder} holds a study with other settings ({', '.join(changed)}); name "
-                    "another folder, or overwrite it (force)"
-                )
-        if force:
-            for name in (TABLE, TIMES):
-                (self.folder / name).unlink(missing_ok=True)
-        self._write(SETTINGS, json.dumps(wanted, indent=2) + "\n")
+        claim_folder(
+            self.folder,
+            settings.to_dict(),
+            results=(TABLE, TIMES),
+            may_change=JUDGING,
+            resume=resume,
+            force=force,
+        )
 
     def records(self) -> tuple[NetworkRecord, ...]:
         """All networks of the table."""

@@ -6,7 +6,6 @@ ways to account for the same noise, then a real certificate for the same weights
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput
+from nonvacuous.experiments.claiming import claim_folder
 from nonvacuous.experiments.rescaling_columns import all_columns
 from nonvacuous.experiments.rescaling_results import (
     FigureResult,
@@ -34,7 +34,6 @@ from nonvacuous.experiments.rescaling_results import (
     PaperSetting,
 )
 from nonvacuous.experiments.rescaling_settings import RescalingSettings, network_name
-from nonvacuous.files import write_atomically
 from nonvacuous.models import build
 from nonvacuous.networks import ScaleGroups, capture, scale_groups
 from nonvacuous.rescaling import rescale
@@ -67,7 +66,14 @@ def run(
     place = Path(folder)
     dataset = load(settings.data, data_dir=data_dir)
     split = _split(dataset.train, settings)
-    _claim(place, settings, resume=resume, force=force)
+    claim_folder(
+        place,
+        # Which networks are asked for may differ from one call to the next: each has its own files.
+        {name: value for name, value in settings.to_dict().items() if name != "networks"},
+        results=("networks/*.json", "networks/*.safetensors", "networks/*.checkpoint"),
+        resume=resume,
+        force=force,
+    )
     results = []
     for number, widths in enumerate(settings.networks):
         work = _Work(settings, dataset, split, widths, place, torch.device(device), progress)
@@ -304,36 +310,6 @@ class _Work:
             test_error=tested[0].errors / tested[0].trials if tested else None,
             certificate=folder.relative_to(self.folder).as_posix(),
         )
-
-
-def _claim(folder: Path, settings: RescalingSettings, *, resume: bool, force: bool) -> None:
-    """Write the settings into the folder, or find the same ones there.
-
-    Which networks are asked for may differ from one call to the next: each has its own files.
-    """
-    wanted = {name: value for name, value in settings.to_dict().items() if name != "networks"}
-    path = folder / "settings.json"
-    if path.is_file() and not force:
-        if not resume:
-            raise BadInput(
-                f"{folder} holds a reproduction already: go on with it (resume), overwrite it "
-                "(force), or name another folder"
-            )
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        changed = sorted(n for n in wanted.keys() | stored.keys() if wanted.get(n) != stored.get(n))
-        if changed:
-            raise BadInput(
-                f"{folder} holds a reproduction with other settings ({', '.join(changed)}); name "
-                "another folder, or overwrite it (force)"
-            )
-        return
-    if force:
-        for old in (*folder.glob("networks/*.json"), *folder.glob("networks/*.safetensors")):
-            old.unlink()
-        for old in folder.glob("networks/*.checkpoint"):
-            old.unlink()
-    text = json.dumps(wanted, indent=2) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()))
 
 
 def _split(examples: Examples, settings: RescalingSettings) -> Split:

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from nonvacuous.data import Dataset, Examples, load, make_split
 from nonvacuous.distributions.storage import load_tensors, save_tensors
-from nonvacuous.errors import BadInput
+from nonvacuous.experiments.claiming import claim_folder, write_record
 from nonvacuous.experiments.sparsity_certificates import activity, certificates
 from nonvacuous.experiments.sparsity_results import CaseResult, SparsityResult
 from nonvacuous.experiments.sparsity_settings import Case, SparsitySettings
-from nonvacuous.files import write_atomically
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.chains import (
     Chain,
@@ -63,12 +61,18 @@ def run(
     dataset = Dataset(
         unit_norm(dataset.train), None if dataset.test is None else unit_norm(dataset.test)
     )
-    _claim(place, settings, resume=resume, force=force)
+    claim_folder(
+        place,
+        settings.to_dict(),
+        results=("cases/*.json", "priors/*.safetensors", "networks/*.safetensors"),
+        resume=resume,
+        force=force,
+    )
     study = _Study(settings, place, dataset, torch.device(device), progress)
     for done, case in enumerate(wanted, start=1):
         path = place / "cases" / f"{case.key}.json"
         if not path.is_file():
-            _write(path, study.compute(case).to_dict())
+            write_record(path, study.compute(case).to_dict())
         if progress is not None:
             progress("networks", done, len(wanted), _stored(path).told())
     paths = (place / "cases" / f"{case.key}.json" for case in settings.cases())
@@ -188,35 +192,3 @@ class _Study:
 
 def _stored(path: Path) -> CaseResult:
     return CaseResult.from_dict(json.loads(path.read_text(encoding="utf-8")))
-
-
-def _write(path: Path, record: Mapping[str, Any]) -> None:
-    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()))
-
-
-def _claim(folder: Path, settings: SparsitySettings, *, resume: bool, force: bool) -> None:
-    """Write the settings into the folder, or find the same ones there."""
-    path = folder / "settings.json"
-    wanted = json.loads(json.dumps(settings.to_dict()))
-    if path.is_file() and not force:
-        if not resume:
-            raise BadInput(
-                f"{folder} holds a reproduction already: go on with it (resume), overwrite it "
-                "(force), or name another folder"
-            )
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        changed = sorted(
-            name for name in wanted.keys() | stored.keys() if wanted.get(name) != stored.get(name)
-        )
-        if changed:
-            raise BadInput(
-                f"{folder} holds a reproduction with other settings ({', '.join(changed)}); name "
-                "another folder, or overwrite it (force)"
-            )
-        return
-    if force:
-        for kind in ("cases/*.json", "priors/*.safetensors", "networks/*.safetensors"):
-            for old in folder.glob(kind):
-                old.unlink()
-    _write(path, wanted)

@@ -17,6 +17,7 @@ import torch
 
 from nonvacuous.data import Dataset, load
 from nonvacuous.errors import BadInput
+from nonvacuous.experiments.claiming import claim_folder, write_record
 from nonvacuous.experiments.interpolation_study import (
     InterpolationStudy,
     Task,
@@ -25,7 +26,6 @@ from nonvacuous.experiments.interpolation_study import (
     run_study,
 )
 from nonvacuous.experiments.settings_files import SettingsFile
-from nonvacuous.files import write_atomically
 from nonvacuous.interpolation.bad import Judged, compare_interpolants
 from nonvacuous.interpolation.kernels import median_squared_distance
 from nonvacuous.training.progress import Progress
@@ -145,7 +145,15 @@ def run(
 ) -> KernelsResult:
     """Compute case by case; each one is kept as soon as it is done."""
     place = Path(folder)
-    _claim(place, settings, resume=resume, force=force)
+    claim_folder(
+        place,
+        settings.to_dict(),
+        results=("cases/*.json",),
+        # Which cases are asked for; each says itself how it was computed.
+        may_change={"cases"},
+        resume=resume,
+        force=force,
+    )
     loaded: dict[str, Dataset] = {}
 
     def dataset(name: str) -> Dataset:
@@ -157,9 +165,8 @@ def run(
     studies = []
     for number, case in enumerate(settings.cases):
         path = place / "cases" / f"{case.name}.json"
-        if path.is_file() and resume:
-            study = InterpolationStudy.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        else:
+        study = _stored(path, case)
+        if study is None:
             chosen = _first(dataset(case.data), settings.examples)
             task = Task(
                 features=case.features,
@@ -174,13 +181,13 @@ def run(
                 folder=place / "factor" / case.name if len(chosen.train) > 20_000 else None,
                 progress=progress,
             )
-            _write(path, study.to_dict())
+            write_record(path, {"case": asdict(case), "study": study.to_dict()})
         studies.append((case, study))
         if progress is not None:
             progress("cases", number + 1, len(settings.cases), told(case, study))
     bad = bad_interpolants(settings, dataset(settings.bad_data))
     result = KernelsResult(settings, tuple(studies), bad)
-    _write(place / "results.json", result.to_dict())
+    write_record(place / "results.json", result.to_dict())
     return result
 
 
@@ -212,6 +219,19 @@ def told(case: Case, study: InterpolationStudy) -> str:
     return f"{case.name}: test error {error:.2f} %{shown}, norm {first.norm:,.1f}"
 
 
+def _stored(path: Path, case: Case) -> InterpolationStudy | None:
+    """What was computed earlier for the same case."""
+    if not path.is_file():
+        return None
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if record.get("case") != asdict(case):
+        raise BadInput(
+            f"{path} holds the case {case.name!r} with other settings; remove it to compute it "
+            "anew, or name another folder"
+        )
+    return InterpolationStudy.from_dict(record["study"])
+
+
 def _first(dataset: Dataset, count: int | None) -> Dataset:
     if count is None or count >= len(dataset.train):
         return dataset
@@ -225,23 +245,3 @@ def _case(record: Mapping[str, Any], number: int) -> Case:
         raise BadInput(
             f"cases[{number}]: expected name, data, features, gamma and published; {error}"
         ) from error
-
-
-def _claim(folder: Path, settings: KernelsSettings, *, resume: bool, force: bool) -> None:
-    path = folder / "settings.json"
-    if path.is_file() and not force:
-        before = json.loads(path.read_text(encoding="utf-8"))
-        if not resume:
-            raise BadInput(f"{folder} holds a reproduction already; resume it or overwrite it")
-        now = settings.to_dict()
-        if any(before.get(name) != now[name] for name in now if name != "cases"):
-            raise BadInput(
-                f"{folder} was made with other settings; use the same, or name another folder"
-            )
-        return
-    _write(path, settings.to_dict())
-
-
-def _write(path: Path, record: dict[str, Any]) -> None:
-    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nonvacuous.errors import BadInput
+from nonvacuous.experiments.claiming import claim_folder, write_record
 from nonvacuous.experiments.zhang_cells import Cell, CellResult
 from nonvacuous.experiments.zhang_settings import ZhangSettings
-from nonvacuous.files import write_atomically
 
-SETTINGS = "settings.json"
 #: What the stored networks do not depend on, or hold a record of themselves.
 _MAY_CHANGE = {"networks", "solo_epochs", "method"}
 
@@ -66,33 +65,14 @@ class CellStore:
         Which networks are asked for may differ from one call to the next, and so may the recipe of
         a network that is not finished yet: see :meth:`find`.
         """
-        wanted = settings.to_dict()
-        path = self.folder / SETTINGS
-        if path.is_file() and not force:
-            if not resume:
-                raise BadInput(
-                    f"{self.folder} holds a reproduction already: go on with it (resume), "
-                    "overwrite it (force), or name another folder"
-                )
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            changed = sorted(
-                name
-                for name in (wanted.keys() | stored.keys()) - _MAY_CHANGE
-                if wanted.get(name) != stored.get(name)
-            )
-            if changed:
-                raise BadInput(
-                    f"{self.folder} holds a reproduction with other settings "
-                    f"({', '.join(changed)}); name another folder, or overwrite it (force)"
-                )
-        if force:
-            for old in (
-                *self.folder.glob("cells/*.json"),
-                *self.folder.glob("groups/*.json"),
-                *self.folder.glob("groups/*.checkpoint*"),
-            ):
-                old.unlink()
-        self._write(path, wanted)
+        claim_folder(
+            self.folder,
+            settings.to_dict(),
+            results=("cells/*.json", "groups/*.json", "groups/*.checkpoint*"),
+            may_change=_MAY_CHANGE,
+            resume=resume,
+            force=force,
+        )
 
     def find(self, cell: Cell, settings: ZhangSettings) -> CellResult | None:
         """The stored result of a network, if there is one.
@@ -113,7 +93,7 @@ class CellStore:
 
     def add(self, results: Sequence[CellResult], timing: GroupTiming, name: str) -> None:
         """Keep what one training gave."""
-        self._write(self.folder / "groups" / f"{name}.json", asdict(timing))
+        write_record(self.folder / "groups" / f"{name}.json", asdict(timing))
         for result in results:
             result.save(self._cell_file(result.cell))
         for old in self.folder.glob(f"groups/{name}.checkpoint*"):
@@ -132,7 +112,3 @@ class CellStore:
 
     def _cell_file(self, cell: Cell) -> Path:
         return self.folder / "cells" / f"{cell.key}.json"
-
-    def _write(self, path: Path, record: Mapping[str, Any]) -> None:
-        text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-        write_atomically(path, lambda stream: stream.write(text.encode()))

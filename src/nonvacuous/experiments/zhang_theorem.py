@@ -7,7 +7,6 @@ network evaluated unit by unit, and the test error after memorizing the true lab
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ import torch
 
 from nonvacuous.data import Dataset, Examples, load
 from nonvacuous.errors import BadInput
+from nonvacuous.experiments.claiming import claim_folder, write_record
 from nonvacuous.experiments.zhang_theorem_results import DepthResult, SizeResult, TheoremResult
 from nonvacuous.experiments.zhang_theorem_settings import TheoremSettings
-from nonvacuous.files import write_atomically
 from nonvacuous.memorization import Memorizer, check_lemma, memorize, random_labels
 from nonvacuous.training import Progress
 
@@ -49,7 +48,9 @@ def run(
             f"sizes: {max(sizes):,} examples are asked for, but {settings.data} has "
             f"{len(dataset.train):,}; change sizes"
         )
-    _claim(place, settings, resume=resume, force=force)
+    claim_folder(
+        place, settings.to_dict(), results=("entries/n*.json",), resume=resume, force=force
+    )
     depths: list[DepthResult] = []
     plain: list[SizeResult] = []
     total = len(sizes) * (len(settings.depths) + 1)
@@ -60,14 +61,14 @@ def run(
             entry = _stored(path)
             if entry is None:
                 entry = _at_depth(train, depth, settings, size == max(sizes), device, progress)
-                _write(path, entry)
+                write_record(path, entry)
             depths.append(DepthResult(**entry))
             _tell(progress, len(depths) + len(plain), total, depths[-1].told())
         path = place / "entries" / f"n{size}-labels.json"
         entry = _stored(path)
         if entry is None:
             entry = _labels(train, dataset, settings)
-            _write(path, entry)
+            write_record(path, entry)
         plain.append(SizeResult(**entry))
         _tell(progress, len(depths) + len(plain), total, plain[-1].told())
     return TheoremResult(settings, tuple(depths), tuple(plain))
@@ -152,31 +153,3 @@ def _stored(path: Path) -> dict[str, Any] | None:
         return None
     entry: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return entry
-
-
-def _write(path: Path, record: Mapping[str, Any]) -> None:
-    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()))
-
-
-def _claim(folder: Path, settings: TheoremSettings, *, resume: bool, force: bool) -> None:
-    """Write the settings into the folder, or find the same ones there."""
-    path = folder / "settings.json"
-    wanted = settings.to_dict()
-    if path.is_file() and not force:
-        if not resume:
-            raise BadInput(
-                f"{folder} holds a reproduction already: go on with it (resume), overwrite it "
-                "(force), or name another folder"
-            )
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        if stored != wanted:
-            changed = sorted(name for name in wanted if stored.get(name) != wanted[name])
-            raise BadInput(
-                f"{folder} holds a reproduction with other settings ({', '.join(changed)}); name "
-                "another folder, or overwrite it (force)"
-            )
-        return
-    for old in folder.glob("entries/n*.json"):
-        old.unlink()
-    _write(path, wanted)
