@@ -29,8 +29,8 @@ from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.chains import unit_norm
 from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_evaluation import CONV_THEOREM
 from nonvacuous.sparsity.conv_reading import is_convolutional, read_network
-from nonvacuous.sparsity.conv_recount import CONV_THEOREM
 from nonvacuous.sparsity.recount import Network
 from nonvacuous.training import Progress
 

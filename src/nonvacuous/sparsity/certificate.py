@@ -17,16 +17,11 @@ from nonvacuous.sparsity.constants import Charge, reference
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.evaluation import Evaluator
 from nonvacuous.sparsity.gauge import Gauge, gauged
-from nonvacuous.sparsity.noise import (
-    Inputs,
-    clean_pass,
-    fresh_passes,
-    network_errors,
-    read_inputs,
-)
+from nonvacuous.sparsity.judging import InputsT, Judge, PassT, SettingT, median
+from nonvacuous.sparsity.noise import Inputs, clean_pass, network_errors, read_inputs
 from nonvacuous.sparsity.search import search
 from nonvacuous.sparsity.search_uniform import search_uniform
-from nonvacuous.sparsity.setting import Setting, total_nats
+from nonvacuous.sparsity.setting import Scales, total_nats
 from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.training.progress import Progress, Reporter
@@ -222,9 +217,9 @@ def certify_sparse(
 
 
 def final_estimate(
-    evaluator: Evaluator,
-    setting: Setting,
-    inputs: Inputs,
+    evaluator: Judge[SettingT, InputsT, PassT],
+    setting: SettingT,
+    inputs: InputsT,
     *,
     failure: float,
     sampling_failure: float,
@@ -236,22 +231,22 @@ def final_estimate(
 
     The seed is derived from the network and the setting: it does not exist before they do.
     """
-    fresh = derived_seed(seed, "final", evaluator.layers.digest(), setting)
+    fresh = derived_seed(seed, "final", evaluator.digest(), setting)
     reporter = Reporter(progress, "fresh noise")
     trials = passes * len(inputs)
-    found, done = torch.zeros((), dtype=torch.int64, device=evaluator.device), 0
+    # Losses are added up where they are: a look at them would wait for the device.
+    counts: list[torch.Tensor] = []
     levels: list[torch.Tensor] = []
     margins: list[torch.Tensor] = []
-    for part, noisy in fresh_passes(
-        evaluator.placed, inputs, setting.sigmas, passes=passes, seed=fresh
-    ):
+    done = 0
+    for part, noisy in evaluator.fresh_passes(setting, inputs, passes=passes, seed=fresh):
         losses, level, margin = evaluator.judged(setting, part, noisy)
-        found = found + losses.sum()
-        done += len(part)
+        counts.append(losses.sum())
         levels.append(level)
         margins.append(margin)
+        done += len(part)
         reporter.report(done, trials, f"{done:,} noisy networks")
-    errors = int(found)
+    errors = int(torch.stack(counts).sum())
     reporter.report(trials, trials, f"{errors} of {trials}", always=True)
     loss_upper = sampling(errors=errors, trials=trials, failure=sampling_failure, identical=False)
     charges = evaluator.charges(setting)
@@ -271,11 +266,11 @@ def final_estimate(
         scales=setting.sigmas,
         squared_distances=evaluator.distances,
         charges=charges,
-        threshold=_median(levels),
-        margin=_median(margins),
-        network_errors=network_errors(evaluator.placed, inputs),
+        threshold=median(levels),
+        margin=median(margins),
+        network_errors=evaluator.network_errors(inputs),
         seed=seed,
-        details={"setting": _plain(setting)},
+        details={"setting": _plain(setting), **evaluator.details()},
     )
 
 
@@ -319,8 +314,8 @@ def uniform_certificate(
         scales=evaluator.scales(setting),
         squared_distances=evaluator.distances,
         charges=charges,
-        threshold=_median([level]),
-        margin=_median([margin]),
+        threshold=median([level]),
+        margin=median([margin]),
         network_errors=network_errors(evaluator.placed, inputs),
         seed=seed,
         details={
@@ -331,13 +326,9 @@ def uniform_certificate(
     )
 
 
-def _plain(setting: Setting | UniformSetting) -> dict[str, Any]:
+def _plain(setting: Scales | UniformSetting) -> dict[str, Any]:
     """A setting as it is written: lists, not tuples, so that it reads back as the same."""
     record = asdict(setting)
     return {
         key: list(value) if isinstance(value, tuple) else value for key, value in record.items()
     }
-
-
-def _median(pieces: list[torch.Tensor]) -> float:
-    return float(torch.cat(pieces).median())

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import torch
 from torch import Tensor, nn
 
 from nonvacuous.bounds import checks
-from nonvacuous.bounds.sampling import sampling
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.certificate import VARIANTS, SparsityCertificate, Variant
+from nonvacuous.sparsity.certificate import (
+    VARIANTS,
+    SparsityCertificate,
+    Variant,
+    final_estimate,
+)
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_evaluation import ConvEvaluator, median
+from nonvacuous.sparsity.conv_evaluation import CONV_THEOREM, ConvEvaluator
 from nonvacuous.sparsity.conv_foretold import read_inputs
-from nonvacuous.sparsity.conv_noise import ConvInputs, fresh_passes, network_errors
+from nonvacuous.sparsity.conv_noise import ConvInputs
 from nonvacuous.sparsity.conv_reading import conv_chain
 from nonvacuous.sparsity.conv_search import search
-from nonvacuous.sparsity.conv_setting import ConvSetting, reference
-from nonvacuous.sparsity.setting import total_nats
+from nonvacuous.sparsity.conv_setting import reference
 from nonvacuous.sparsity.weights import Layers
-from nonvacuous.training.progress import Progress, Reporter
+from nonvacuous.training.progress import Progress
 
 
 def certify_sparse_conv(
@@ -92,70 +92,6 @@ def certify_sparse_conv(
         )
 
 
-def final_estimate(
-    evaluator: ConvEvaluator,
-    setting: ConvSetting,
-    inputs: ConvInputs,
-    *,
-    failure: float,
-    sampling_failure: float,
-    passes: int,
-    seed: int,
-    progress: Progress | None = None,
-) -> SparsityCertificate:
-    """Draw fresh noise for a setting that is final, and turn the counts into the certificate.
-
-    The seed is derived from the network and the setting: it does not exist before they do.
-    """
-    chain = evaluator.chain
-    fresh = derived_seed(seed, "final", chain.digest(), setting)
-    reporter = Reporter(progress, "fresh noise")
-    trials = passes * len(inputs)
-    errors, done = 0, 0
-    levels: list[Tensor] = []
-    margins: list[Tensor] = []
-    for part, noisy in fresh_passes(chain, inputs, setting.sigmas, passes=passes, seed=fresh):
-        losses, level, margin = evaluator.judged(setting, part, noisy)
-        errors += int(losses.sum())
-        done += len(part)
-        levels.append(level)
-        margins.append(margin)
-        reporter.report(done, trials, f"{errors} of {done} within the threshold")
-    reporter.report(trials, trials, f"{errors} of {trials}", always=True)
-    loss_upper = sampling(errors=errors, trials=trials, failure=sampling_failure, identical=False)
-    charges = evaluator.charges(setting)
-    bounds = evaluator.bounds
-    return SparsityCertificate(
-        risk_upper=evaluator.bound(setting, loss_upper, examples=len(inputs), failure=failure),
-        theorem="E",
-        variant="sparse" if evaluator.sparse else "dense",
-        examples=len(inputs),
-        failure=failure,
-        sampling_failure=sampling_failure,
-        kl_nats=evaluator.kl(setting),
-        grid_nats=total_nats(charges),
-        escape=setting.escape_probability,
-        errors=errors,
-        trials=trials,
-        loss_upper=loss_upper,
-        scales=setting.sigmas,
-        squared_distances=evaluator.distances,
-        charges=charges,
-        threshold=median(levels),
-        margin=median(margins),
-        network_errors=network_errors(chain, inputs),
-        seed=seed,
-        details={
-            "setting": {**asdict(setting), "steps": list(setting.steps)},
-            "layers": list(chain.names),
-            "operator_norms": list(bounds.spectral),
-            "kernel_norms": list(bounds.rows),
-            "pooling_norms": list(bounds.pools),
-            "drift": bounds.drift,
-        },
-    )
-
-
 def check_covered(
     network: Layers | ConvChain, prior: Layers | ConvChain, *, theorem: str, gauge: str
 ) -> tuple[ConvChain, ConvChain]:
@@ -165,10 +101,10 @@ def check_covered(
             "of the network and its prior, one has convolutions and the other has none; build the "
             "prior as the network is built"
         )
-    if theorem != "E":
+    if theorem != CONV_THEOREM:
         raise BadInput(
             f"theorem {theorem} covers linear layers only; a convolutional network is certified "
-            'by theorem "E"'
+            f'by theorem "{CONV_THEOREM}"'
         )
     if gauge != "given":
         raise BadInput(

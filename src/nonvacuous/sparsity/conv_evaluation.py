@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Iterator
+from typing import Any
+
 from torch import Tensor
 
-from nonvacuous.bounds.sparsity import derandomized
 from nonvacuous.sparsity.constants import Charge, chosen_among
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, pair_margins
+from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, fresh_passes, network_errors
 from nonvacuous.sparsity.conv_setting import ConvSetting, network_bounds
 from nonvacuous.sparsity.conv_theorem import Anchor, thresholds
-from nonvacuous.sparsity.setting import kl_nats, total_nats
+from nonvacuous.sparsity.judging import Judge
 
-#: A margin this little above its threshold still counts as a loss: more than rounding can do.
-_RELATIVE, _ABSOLUTE = 1e-8, 1e-11
+#: The one proof for chains of convolutions.
+CONV_THEOREM = "E"
 
 
-class ConvEvaluator:
+class ConvEvaluator(Judge[ConvSetting, ConvInputs, ConvPass]):
     """One variant of the theorem for one network and prior; the network is measured once."""
 
     def __init__(
         self, chain: ConvChain, prior: ConvChain, *, sparse: bool, choices: int = 1
     ) -> None:
-        self.chain, self.sparse = chain, sparse
+        self.theorem, self.chain, self.sparse = CONV_THEOREM, chain, sparse
         self.distances = chain.squared_distances(prior)
         self.bounds, lines = network_bounds(chain, prior, sparse=sparse)
         self._charges = (*chosen_among(choices), *lines)
@@ -32,9 +33,6 @@ class ConvEvaluator:
     def charges(self, setting: ConvSetting) -> tuple[Charge, ...]:
         """Every choice inside the loss, by name."""
         return (*setting.charges(sparse=self.sparse), *self._charges)
-
-    def kl(self, setting: ConvSetting) -> float:
-        return kl_nats(self.distances, setting.sigmas)
 
     def thresholds(self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass) -> Tensor:
         """D(W', x) for every example and every class."""
@@ -50,52 +48,22 @@ class ConvEvaluator:
             sparse=self.sparse,
         )
 
-    def judged(
-        self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses (NaN counts as one), and the runner-up class's threshold and margin."""
-        margins, level, clear = self._compared(setting, inputs, noisy)
-        nearest = margins.argmin(1, keepdim=True)
-        return ~clear.all(1), level.gather(1, nearest)[:, 0], margins.gather(1, nearest)[:, 0]
+    def digest(self) -> str:
+        return self.chain.digest()
 
-    def counted(
-        self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass, *, within: float
-    ) -> tuple[Tensor, Tensor]:
-        """Losses, and which of them rounding could turn: a class is this close to its threshold."""
-        margins, level, clear = self._compared(setting, inputs, noisy)
-        # At infinity nothing is close, though infinity is at most infinity.
-        near = (margins - level).abs() <= within * (margins.abs() + level.abs())
-        near = (near & margins.isfinite() & level.isfinite()).any(1)
-        return ~clear.all(1), near
+    def fresh_passes(
+        self, setting: ConvSetting, inputs: ConvInputs, *, passes: int, seed: int
+    ) -> Iterator[tuple[ConvInputs, ConvPass]]:
+        return fresh_passes(self.chain, inputs, setting.sigmas, passes=passes, seed=seed)
 
-    def _compared(
-        self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Margins, thresholds and whether the one clears the other, (examples, classes)."""
-        margins = pair_margins(noisy.scores, inputs.labels)
-        level = self.thresholds(setting, inputs, noisy) * (1.0 + _RELATIVE)
-        room = _ABSOLUTE * noisy.scores.abs().amax(1, keepdim=True)
-        clear = (margins > level + room).scatter(1, inputs.labels[:, None], True)
-        return margins, level, clear
+    def network_errors(self, inputs: ConvInputs) -> int:
+        return network_errors(self.chain, inputs)
 
-    def losses(self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass) -> Tensor:
-        """True where some class comes within its threshold of the label."""
-        return self.judged(setting, inputs, noisy)[0]
-
-    def bound(
-        self, setting: ConvSetting, loss_upper: float, *, examples: int, failure: float
-    ) -> float:
-        """The certificate's number for this setting."""
-        return derandomized(
-            loss_upper=loss_upper,
-            escape=setting.escape_probability,
-            kl_nats=self.kl(setting),
-            grid_nats=total_nats(self.charges(setting)),
-            examples=examples,
-            failure=failure,
-        )
-
-
-def median(pieces: list[Tensor]) -> float:
-    """The median over everything in the pieces."""
-    return float(torch.cat(pieces).median())
+    def details(self) -> dict[str, Any]:
+        return {
+            "layers": list(self.chain.names),
+            "operator_norms": list(self.bounds.spectral),
+            "kernel_norms": list(self.bounds.rows),
+            "pooling_norms": list(self.bounds.pools),
+            "drift": self.bounds.drift,
+        }

@@ -9,7 +9,8 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_jacobian import pattern, slopes_of_margins
-from nonvacuous.sparsity.conv_noise import ConvInputs, pair_margins, patch_norm, pieces, with_bias
+from nonvacuous.sparsity.conv_noise import ConvInputs, patch_norm, pieces, with_bias
+from nonvacuous.sparsity.noise import pair_margins
 
 #: Classes near the label, for which the spread is computed from gradients.
 _RIVALS = 3

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage
+from nonvacuous.sparsity.noise import pair_margins
 
 #: Numbers in the largest tensor of one piece of the examples.
 _BUDGET = 2**23
@@ -181,12 +182,6 @@ def network_errors(chain: ConvChain, inputs: ConvInputs) -> int:
         margins = pair_margins(chain.scores(inputs.images[part]), inputs.labels[part])
         wrong += int((margins <= 0).any(1).sum())
     return wrong
-
-
-def pair_margins(scores: Tensor, labels: Tensor) -> Tensor:
-    """Score of the label minus every class's score, (examples, classes); infinite at the label."""
-    margins = scores.gather(1, labels[:, None]) - scores
-    return margins.scatter(1, labels[:, None], torch.inf)
 
 
 def with_bias(stage: Stage, patches: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_evaluation import ConvEvaluator
+from nonvacuous.sparsity.conv_evaluation import CONV_THEOREM, ConvEvaluator
 from nonvacuous.sparsity.conv_foretold import read_inputs
 from nonvacuous.sparsity.conv_noise import fresh_passes
 from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting, reference
@@ -21,8 +21,6 @@ from nonvacuous.training.progress import Progress, Reporter
 
 #: A margin within this of its threshold, relative, may fall to the other side on another machine.
 CLOSE = 1e-6
-#: The one proof for chains of convolutions.
-CONV_THEOREM = "E"
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from nonvacuous.sparsity.constants import Charge, scalar
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Stage
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
 from nonvacuous.sparsity.conv_theorem import TAILS, Anchor, ConvBounds, ConvTail
-from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE
+from nonvacuous.sparsity.setting import Scales
 
-_PER_DOUBLING = 4
 #: Steps per factor of two of the cap, and of the rate of the exponential tail.
 _TAIL_FINENESS = {"cap": 8, "exponential": 4}
 #: Steps per factor of two of the drift, which may be anything from the prior's size to nothing.
@@ -25,36 +24,17 @@ BLENDS = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 
 
 @dataclass(frozen=True)
-class ConvSetting:
-    """What is chosen.
+class ConvSetting(Scales):
+    """Choices for convolutions: noise scales, escape probability, and
 
-    first      the first layer's noise scale is 2^(first/4)
-    steps      log2 of the ratio of the other layers' scales to the layer before, times 4
-    escape     position in ESCAPES
     tail       "cap" or "exponential"
     factor     log2 of the tail's factor, in steps of the grid
     blend      with sparsity, position in BLENDS
     """
 
-    first: int
-    steps: tuple[int, ...]
-    escape: int
     tail: str = "cap"
     factor: int = 1
     blend: int = 4
-
-    @property
-    def sigmas(self) -> tuple[float, ...]:
-        """The noise scale of each layer."""
-        total, scales = self.first, [2.0 ** (self.first / _PER_DOUBLING)]
-        for step in self.steps:
-            total += step
-            scales.append(2.0 ** (total / _PER_DOUBLING))
-        return tuple(scales)
-
-    @property
-    def escape_probability(self) -> float:
-        return ESCAPES[self.escape]
 
     @property
     def tail_rule(self) -> ConvTail:
@@ -64,20 +44,10 @@ class ConvSetting:
 
     def charges(self, *, sparse: bool) -> tuple[Charge, ...]:
         """What naming these choices costs; constants of the network are charged elsewhere."""
-        steps = (
-            Charge(
-                f"noise scale of layer {layer}",
-                f"2^({step}/4) times layer {layer - 1}'s",
-                integer_nats(step),
-            )
-            for layer, step in enumerate(self.steps, start=2)
-        )
         text = f"2^({self.factor}/{_TAIL_FINENESS[self.tail]})"
         blend = Charge("tail: share of norms", f"{BLENDS[self.blend]:g}", choice_nats(len(BLENDS)))
         return (
-            Charge("noise scale of layer 1", f"2^({self.first}/4)", choice_nats(len(FIRST_SCALE))),
-            *steps,
-            Charge("escape probability", f"{self.escape_probability:g}", choice_nats(len(ESCAPES))),
+            *self.scale_charges(),
             Charge("tail: form", self.tail, choice_nats(len(TAILS))),
             Charge("tail: factor", text, integer_nats(self.factor)),
             *((blend,) if sparse else ()),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from nonvacuous.bounds.sparsity import derandomized
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity import theorem_d, theorem_e, theorem_f
 from nonvacuous.sparsity.constants import (
@@ -18,15 +18,13 @@ from nonvacuous.sparsity.constants import (
     constants,
     measured,
 )
-from nonvacuous.sparsity.noise import Inputs, NoisyPass, pair_margins
-from nonvacuous.sparsity.setting import Setting, kl_nats, total_nats
+from nonvacuous.sparsity.judging import Judge
+from nonvacuous.sparsity.noise import Inputs, NoisyPass, fresh_passes, network_errors
+from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.weights import Layers
 
-#: A margin this little above its threshold still counts as a loss: more than rounding can do.
-_RELATIVE, _ABSOLUTE = 1e-8, 1e-11
 
-
-class Evaluator:
+class Evaluator(Judge[Setting, Inputs, NoisyPass]):
     """One theorem in one variant, for one network and prior.
 
     The network is measured once, on the processor; settings differ in noise scales, escape
@@ -80,9 +78,6 @@ class Evaluator:
         own = setting.charges(sparse=self.sparse)
         return (*self._shared, *own, *self.constants(setting).charges)
 
-    def kl(self, setting: Setting) -> float:
-        return kl_nats(self.distances, setting.sigmas)
-
     def thresholds(self, setting: Setting, inputs: Inputs, noisy: NoisyPass) -> Tensor:
         """D(W', x) for every example and every class."""
         widths, escape = self.layers.widths, setting.escape_probability
@@ -113,32 +108,16 @@ class Evaluator:
             anchor=self._anchor if setting.anchored else None,
         )
 
-    def losses(self, setting: Setting, inputs: Inputs, noisy: NoisyPass) -> Tensor:
-        """True where some class comes within its threshold of the label; NaN counts as a loss."""
-        return self.judged(setting, inputs, noisy)[0]
+    def digest(self) -> str:
+        return self.layers.digest()
 
-    def judged(
-        self, setting: Setting, inputs: Inputs, noisy: NoisyPass
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The losses, and for the runner-up class its threshold and its margin."""
-        margins = pair_margins(noisy.scores, inputs.labels)
-        level = self.thresholds(setting, inputs, noisy) * (1.0 + _RELATIVE)
-        room = _ABSOLUTE * noisy.scores.abs().amax(1, keepdim=True)
-        clear = (margins > level + room).scatter(1, inputs.labels[:, None], True)
-        nearest = margins.argmin(1, keepdim=True)
-        level = level.expand_as(margins).gather(1, nearest)[:, 0]
-        return ~clear.all(1), level, margins.gather(1, nearest)[:, 0]
+    def fresh_passes(
+        self, setting: Setting, inputs: Inputs, *, passes: int, seed: int
+    ) -> Iterator[tuple[Inputs, NoisyPass]]:
+        return fresh_passes(self.placed, inputs, setting.sigmas, passes=passes, seed=seed)
 
-    def bound(self, setting: Setting, loss_upper: float, *, examples: int, failure: float) -> float:
-        """The certificate's number for this setting."""
-        return derandomized(
-            loss_upper=loss_upper,
-            escape=setting.escape_probability,
-            kl_nats=self.kl(setting),
-            grid_nats=total_nats(self.charges(setting)),
-            examples=examples,
-            failure=failure,
-        )
+    def network_errors(self, inputs: Inputs) -> int:
+        return network_errors(self.placed, inputs)
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.constants import Charge
+from nonvacuous.sparsity.grids import Charge
 from nonvacuous.sparsity.theorem_e import TAILS, Tail
 from nonvacuous.sparsity.theorem_f import SIZES
 
@@ -21,25 +21,17 @@ _TAIL_FINENESS = {"cap": 8, "exponential": 4, SIZES: 16}
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Choices of Theorem D, E or F.
+class Scales:
+    """What every theorem with noise chooses.
 
     first      the first layer's noise scale is 2^(first/4)
     steps      log2 of the ratio of the other layers' scales to the layer before, times 4
     escape     position in ESCAPES
-    tail       Theorem E: "cap" or "exponential"; Theorem F: "sizes"
-    factor     Theorems E and F: log2 of the tail's factor, in steps of the grid
-    anchored   E and F with sparsity only: whether mean shifts meet the prior's output weights
-    named      whether constants of the output layer are named for each pair of classes
     """
 
     first: int
     steps: tuple[int, ...]
     escape: int
-    tail: str | None = None
-    factor: int = 0
-    anchored: bool = False
-    named: bool = False
 
     @property
     def sigmas(self) -> tuple[float, ...]:
@@ -53,6 +45,37 @@ class Setting:
     @property
     def escape_probability(self) -> float:
         return ESCAPES[self.escape]
+
+    def scale_charges(self) -> tuple[Charge, ...]:
+        """What naming these three costs."""
+        return (
+            Charge("noise scale of layer 1", f"2^({self.first}/4)", choice_nats(len(FIRST_SCALE))),
+            *(
+                Charge(
+                    f"noise scale of layer {layer}",
+                    f"2^({step}/4) times layer {layer - 1}'s",
+                    integer_nats(step),
+                )
+                for layer, step in enumerate(self.steps, start=2)
+            ),
+            Charge("escape probability", f"{self.escape_probability:g}", choice_nats(len(ESCAPES))),
+        )
+
+
+@dataclass(frozen=True)
+class Setting(Scales):
+    """Choices of Theorem D, E or F: noise scales, escape probability, and
+
+    tail       Theorem E: "cap" or "exponential"; Theorem F: "sizes"
+    factor     Theorems E and F: log2 of the tail's factor, in steps of the grid
+    anchored   E and F with sparsity only: whether mean shifts meet the prior's output weights
+    named      whether constants of the output layer are named for each pair of classes
+    """
+
+    tail: str | None = None
+    factor: int = 0
+    anchored: bool = False
+    named: bool = False
 
     @property
     def tail_rule(self) -> Tail:
@@ -68,18 +91,7 @@ class Setting:
 
     def charges(self, *, sparse: bool) -> tuple[Charge, ...]:
         """What naming these choices costs; constants of the network are charged elsewhere."""
-        lines = [
-            Charge("noise scale of layer 1", f"2^({self.first}/4)", choice_nats(len(FIRST_SCALE))),
-            *(
-                Charge(
-                    f"noise scale of layer {layer}",
-                    f"2^({step}/4) times layer {layer - 1}'s",
-                    integer_nats(step),
-                )
-                for layer, step in enumerate(self.steps, start=2)
-            ),
-            Charge("escape probability", f"{self.escape_probability:g}", choice_nats(len(ESCAPES))),
-        ]
+        lines = list(self.scale_charges())
         if self.tail is not None:
             if self.tail in TAILS:
                 lines.append(Charge("tail: form", self.tail, choice_nats(len(TAILS))))

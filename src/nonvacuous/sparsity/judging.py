@@ -1,0 +1,131 @@
+"""What every theorem with noise does once it has thresholds: losses, KL, ledger and the number."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from nonvacuous.bounds.sparsity import derandomized
+from nonvacuous.sparsity.grids import Charge
+from nonvacuous.sparsity.noise import pair_margins
+from nonvacuous.sparsity.setting import Scales, kl_nats, total_nats
+
+#: A margin this little above its threshold still counts as a loss: more than rounding can do.
+_RELATIVE, _ABSOLUTE = 1e-8, 1e-11
+
+
+class Labeled(Protocol):
+    """Examples as a theorem reads them."""
+
+    @property
+    def labels(self) -> Tensor: ...
+
+    def __len__(self) -> int: ...
+
+
+class Scored(Protocol):
+    """One noisy network per example."""
+
+    @property
+    def scores(self) -> Tensor: ...
+
+
+SettingT = TypeVar("SettingT", bound=Scales)
+InputsT = TypeVar("InputsT", bound=Labeled)
+PassT = TypeVar("PassT", bound=Scored)
+
+
+class Judge(ABC, Generic[SettingT, InputsT, PassT]):
+    """One theorem in one variant, for one network and prior.
+
+    theorem     its letter
+    sparse      whether it makes use of inactive units
+    distances   squared distance of each layer from the prior, as the KL counts it
+    """
+
+    theorem: str
+    sparse: bool
+    distances: tuple[float, ...]
+
+    @abstractmethod
+    def charges(self, setting: SettingT) -> tuple[Charge, ...]:
+        """Every choice inside the loss, by name."""
+
+    @abstractmethod
+    def thresholds(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Tensor:
+        """D(W', x) for every example and every class."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Of the network, for the seed of the final noise."""
+
+    @abstractmethod
+    def fresh_passes(
+        self, setting: SettingT, inputs: InputsT, *, passes: int, seed: int
+    ) -> Iterator[tuple[InputsT, PassT]]:
+        """Independent noisy networks for every example, in pieces."""
+
+    @abstractmethod
+    def network_errors(self, inputs: InputsT) -> int:
+        """Errors of the network itself, ties included."""
+
+    def details(self) -> dict[str, Any]:
+        """More numbers of the theorem, by name."""
+        return {}
+
+    def kl(self, setting: SettingT) -> float:
+        return kl_nats(self.distances, setting.sigmas)
+
+    def bound(
+        self, setting: SettingT, loss_upper: float, *, examples: int, failure: float
+    ) -> float:
+        """The certificate's number for this setting."""
+        return derandomized(
+            loss_upper=loss_upper,
+            escape=setting.escape_probability,
+            kl_nats=self.kl(setting),
+            grid_nats=total_nats(self.charges(setting)),
+            examples=examples,
+            failure=failure,
+        )
+
+    def losses(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Tensor:
+        """True where some class comes within its threshold of the label; NaN counts as a loss."""
+        return ~self._compared(setting, inputs, noisy)[2].all(1)
+
+    def judged(
+        self, setting: SettingT, inputs: InputsT, noisy: PassT
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The losses, and for the runner-up class its threshold and its margin."""
+        margins, level, clear = self._compared(setting, inputs, noisy)
+        nearest = margins.argmin(1, keepdim=True)
+        return ~clear.all(1), level.gather(1, nearest)[:, 0], margins.gather(1, nearest)[:, 0]
+
+    def counted(
+        self, setting: SettingT, inputs: InputsT, noisy: PassT, *, within: float
+    ) -> tuple[Tensor, Tensor]:
+        """Losses, and which of them rounding could turn: a class is this close to its threshold."""
+        margins, level, clear = self._compared(setting, inputs, noisy)
+        # At infinity nothing is close, though infinity is at most infinity.
+        near = (margins - level).abs() <= within * (margins.abs() + level.abs())
+        near = (near & margins.isfinite() & level.isfinite()).any(1)
+        return ~clear.all(1), near
+
+    def _compared(
+        self, setting: SettingT, inputs: InputsT, noisy: PassT
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Margins, thresholds and whether the one clears the other, (examples, classes)."""
+        margins = pair_margins(noisy.scores, inputs.labels)
+        level = (self.thresholds(setting, inputs, noisy) * (1.0 + _RELATIVE)).expand_as(margins)
+        room = _ABSOLUTE * noisy.scores.abs().amax(1, keepdim=True)
+        clear = (margins > level + room).scatter(1, inputs.labels[:, None], True)
+        return margins, level, clear
+
+
+def median(pieces: list[Tensor]) -> float:
+    """The median over everything in the pieces."""
+    return float(torch.cat(pieces).median())
