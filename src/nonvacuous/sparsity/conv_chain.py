@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nonvacuous.errors import BadInput
+from nonvacuous.sparsity.weights import check_size
 
 Pair = tuple[int, int]
 ImageShape = tuple[int, int, int]
@@ -305,3 +306,4 @@ def _check_layer(layer: ConvLayer, shape: ImageShape) -> None:
             f"layer {layer.name} has weights of shape {tuple(layer.weight.shape)}, but its input "
             f"has {shape[0]} channels"
         )
+    check_size(layer.name, layer.weight)

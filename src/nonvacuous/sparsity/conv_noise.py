@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage
-from nonvacuous.sparsity.noise import pair_margins
+from nonvacuous.sparsity.noise import pair_margins, sound_size
 
 #: Numbers in the largest tensor of one piece of the examples.
 _BUDGET = 2**23
@@ -125,8 +125,15 @@ def noisy_pass(
                 tuple(before), tuple(units), tuple(whole), tuple(apart), tuple(met), values[:, :, 0]
             )
         before.append(values)
-        images = stage.pool(values.clamp(min=0).reshape(-1, *stage.middle))
+        images = _sound(stage.pool(values.clamp(min=0).reshape(-1, *stage.middle)))
     raise AssertionError("a chain ends in its last stage")
+
+
+def _sound(images: Tensor) -> Tensor:
+    """NaN, a loss, in images that are too small for float64 (see :func:`sound_size`)."""
+    flat = images.flatten(1)
+    size = sound_size(flat.square().sum(1).sqrt(), flat)
+    return images.where(size.isfinite()[:, None, None, None], torch.nan)
 
 
 def fresh_passes(

@@ -116,10 +116,7 @@ def noisy_pass(
         before.append(values)
         hidden = values.clamp(min=0)
         size = _size(hidden, layers.biases[layer] is not None)
-        # Squares of smaller numbers vanish in float64, and thresholds with them: NaN, a loss. (If
-        # nothing is active at all, every score is the same, which is a loss too.)
-        sound = (size > _SMALLEST_SIZE) | (hidden.amax(1) == 0)
-        scales.append(sigmas[layer] * size.where(sound, torch.nan))
+        scales.append(sigmas[layer] * sound_size(size, hidden))
         values = _affine(layers, layer, hidden) + scales[layer][:, None] * noise[layer]
     return NoisyPass(tuple(before), tuple(scales), values)
 
@@ -143,6 +140,15 @@ def clean_pass(layers: Layers, inputs: Inputs) -> tuple[tuple[Tensor, ...], Tens
         before.append(values)
         values = _affine(layers, layer, values.clamp(min=0))
     return tuple(before), values
+
+
+def sound_size(size: Tensor, hidden: Tensor) -> Tensor:
+    """The norms of activations, NaN (a loss) where they are too small for float64.
+
+    Squares of smaller numbers vanish, and thresholds with them. Where nothing is active at all,
+    every score is the same, which is a loss too.
+    """
+    return size.where((size > _SMALLEST_SIZE) | (hidden.amax(1) == 0), torch.nan)
 
 
 def pair_margins(scores: Tensor, labels: Tensor) -> Tensor:

@@ -194,8 +194,12 @@ def _check_matrix(name: str, matrix: Tensor) -> None:
         raise BadInput(f"layer {name} is {matrix.dtype}; Layers.of makes float64 copies")
     if not bool(torch.isfinite(matrix).all()):
         raise BadInput(f"layer {name} holds NaN or infinity; train the network again")
-    largest = float(matrix.abs().max())
-    # Squares of what lies beyond would vanish or overflow, and a bound with them.
+    check_size(name, matrix)
+
+
+def check_size(name: str, weights: Tensor) -> None:
+    """Refuse weights whose squares would vanish or overflow, and a bound with them."""
+    largest = float(weights.abs().max())
     if largest and not _SMALLEST <= largest <= 1.0 / _SMALLEST:
         raise BadInput(
             f"layer {name} has {largest:.0e} as its largest weight; weights between "
