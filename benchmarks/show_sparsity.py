@@ -100,13 +100,27 @@ def _cost(found: dict[str, Any]) -> list[str]:
 
 
 def _gpu(found: dict[str, Any]) -> list[str]:
-    shapes = [("case", found["case"]), *(("width", e) for e in found.get("width", ()))]
-    shapes += [("depth", entry) for entry in found.get("depth", ())]
-    told = ", ".join(
-        f"{e['hidden']} x {e['width']:,} (n = {e['examples']:,}): {e['seconds']:.1f} s"
-        for _, e in shapes
-    )
-    return [f"On a GPU, search and certificate, hidden layers x width: {told}."]
+    parts = [
+        "On a GPU (NVIDIA H200, float64), search and certificate of Theorem E (sparse), in seconds "
+        "of the clock with moving the examples:",
+        "",
+        *_table(
+            ["hidden layers", "width", "n", "seconds"],
+            [
+                [f"{e['hidden']}", f"{e['width']:,}", f"{e['examples']:,}", f"{e['seconds']:.2f}"]
+                for e in (*found.get("width", ()), *found.get("depth", ()), *found.get("size", ()))
+            ],
+        ),
+    ]
+    beside = found.get("beside", ())
+    for here, there in zip(beside[::2], beside[1::2], strict=True):
+        parts += [
+            "",
+            f"{here['hidden']} hidden layers of width {here['width']:,}, n = {here['examples']:,}, "
+            f"against {found['case']['threads']} threads of the processor beside it: "
+            f"{here['seconds'] / there['seconds']:.0f} times faster ({there['seconds']:.1f} s).",
+        ]
+    return parts
 
 
 def _promise(value: float | None) -> str:

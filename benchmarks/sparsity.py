@@ -7,8 +7,9 @@ python benchmarks/sparsity.py --device cuda --name sparsity-cuda
 The networks are random ones near a random prior: the cost depends on shapes, not on what a network
 has learned. Every case is the full search on a subset, then the certificate on all n examples, in
 processor seconds of one thread; two cores are not slower. On a GPU seconds of the clock count, with
-moving the examples there. Widths and depths are compared at fewer examples, as ratios against the
-same network of width 100 with two hidden layers.
+moving the examples there, and the same networks are certified on that machine's processor for a
+ratio. Widths and depths are compared at fewer examples, as ratios against the same network of width
+100 with two hidden layers.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ SMALLER = {"hidden": 2, "width": 100, "examples": 6_000, "subset": 600, "passes"
 GOAL = 10.0
 WIDTHS = (100, 200, 500, 1000, 2000)
 DEPTHS = (1, 2, 4, 9, 19)
+#: What a GPU is compared with the processor beside it on.
+BESIDE = (REFERENCE, REFERENCE | {"width": 1000, "subset": 1_000, "passes": 1})
+PARTS = ("case", "theorems", "width", "depth", "size", "beside")
 SIZES = (1_000, 3_000, 10_000, 30_000, 57_000)
 
 
@@ -115,7 +119,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--theorem", default="E")
     parser.add_argument("--variant", default="sparse")
-    parser.add_argument("--only", nargs="*", default=["case", "theorems", "width", "depth", "size"])
+    parser.add_argument("--only", nargs="*", default=PARTS)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--name", default="sparsity", help="of the result's file")
     arguments = parser.parse_args()
@@ -154,6 +158,12 @@ def main() -> int:
             measure(**REFERENCE, **(common | {"theorem": theorem, "variant": variant}))
             for theorem in ("A", "D", "E", "F")
             for variant in ("dense", "sparse")
+        ]
+    if arguments.device != "cpu" and "beside" in arguments.only:
+        result["beside"] = [
+            measure(**case, **(common | {"device": device}))
+            for case in BESIDE
+            for device in ("cpu", arguments.device)
         ]
     write_result(arguments.name, result, seed=arguments.seed)
     return 0
