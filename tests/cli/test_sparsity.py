@@ -31,11 +31,12 @@ def test_a_network_trained_here(place, invoke):
 
 
 def test_the_files_and_the_network_studied_again(place, invoke):
-    done = invoke(*QUICK, "--out", "s", "--json", "--prior", "learned:0.3")
+    done = invoke(*QUICK, "--out", "s", "--json", "--prior", "learned:0.3", "--theorem", "F")
     assert done.code == exits.DONE, done.err
     record = json.loads(done.out)
     assert record == json.loads((place / "s/record.json").read_text())
     assert record["prior"] == "learned:0.3" and record["trained"]["steps"] == 60
+    assert {entry["theorem"] for entry in record["certificates"]} == {"F"}
     assert record["examples"] < 240 and not record["seen_norm"] and not record["biases"]
     page = (place / "s/sparsity.html").read_text()
     assert page.count("<svg") == 6 and "<script" not in page
@@ -205,7 +206,7 @@ def test_own_convolutions_with_weights_and_prior(pictures, invoke):
     record = json.loads(invoke(*words, "--prior", "prior.safetensors").out)
     assert [entry["variant"] for entry in record["certificates"]] == ["sparse", "dense"]
     assert record["biases"] and len(record["norm_bounds"]) == 3
-    for theorem in ("A", "D"):
+    for theorem in ("A", "D", "F"):
         refused = invoke(*words, "--prior", "zero", "--theorem", theorem)
         assert refused.code == exits.USAGE and "linear layers only" in refused.error
         assert refused.next.endswith("--theorem E")

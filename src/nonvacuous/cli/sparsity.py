@@ -27,7 +27,7 @@ def sparsity(
     examples: OptionalWholeNumber = None,
     epsilons: str = "0.0001,0.0003,0.001,0.003,0.01,0.03,0.1",
     unit_norm: bool | None = None,
-    theorem: Literal["E", "D", "A"] = "E",
+    theorem: Literal["E", "F", "D", "A"] = "E",
     pull: float | None = None,
     activity: float = 0.0,
     steps: WholeNumber = 2000,
@@ -64,7 +64,7 @@ def sparsity(
         Scale every input to norm 1, as the theorems like it. On for a network trained here, off for
         weights that were trained elsewhere, where the inputs are taken as they are.
     theorem
-        Which certificate; docs/theory/sparsity.md proves all three. Convolutions have E.
+        Which certificate; docs/theory/sparsity.md proves them. F is for depth; convolutions have E.
     pull
         How strongly training here is drawn to the prior (lambda of the paper). 10 for a
         convolutional network with a learned prior, else 0.1.

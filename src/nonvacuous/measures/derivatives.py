@@ -39,6 +39,8 @@ def _by_torch(function: Callable[Arguments, Returned]) -> Callable[Arguments, Re
         try:
             with sdpa_kernel(SDPBackend.MATH):
                 return function(*args, **kwargs)
+        except torch.OutOfMemoryError:
+            raise  # a matter of the machine, not of the network
         except (NotImplementedError, RuntimeError) as error:
             first = str(error).strip().splitlines()[0]
             raise NotYetSupported(

@@ -90,6 +90,7 @@ def certify_condition(
             progress=progress,
         )
     except (NonvacuousError, NotImplementedError) as error:
+        # The second: an operator of the user's network for which PyTorch has no vectorized version.
         return ConditionCertificate(**fields, risk_upper=None, reason=str(error))
     if made.status == "refused":
         return ConditionCertificate(**fields, risk_upper=None, reason=made.lines()[3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import torch
@@ -26,7 +27,7 @@ from nonvacuous.training.many_recording import Recordings
 from nonvacuous.training.randomness import batch_edges
 
 
-class StackedTrainer:
+class StackedTrainer(ABC):
     """M networks whose parameters have a leading axis of length M.
 
     Subclasses say how outputs are computed; see `nonvacuous.training.many_trainer.Trainer`.
@@ -79,9 +80,9 @@ class StackedTrainer:
         self._train_tally = Tally.of(count, device)
         self._test_tallies = [Tally.of(1, device) for _ in jobs]
 
+    @abstractmethod
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         """Class scores (networks, batch, classes) of inputs (networks, batch, ...)."""
-        raise NotImplementedError
 
     @property
     def leaving_is_dear(self) -> bool:
