@@ -206,3 +206,20 @@ def test_points_of_a_history():
     assert result.reached(99.0).epoch == result.best.epoch == 4
     assert made_up(Cell("alexnet"), ((5, 9), (3, 9))).at_fit.epoch == 4
     assert CellResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+
+def test_random_labels_on_augmented_images_are_trained_longer(tmp_path, images):
+    settings = tiny(images).with_recipes(moved_epochs=3, moved_rate_decay=0.5)
+    cells = [
+        Cell("small", "random-labels", augmentation) for augmentation in ("none", "crop", "full")
+    ] + [Cell("small", "true", "crop")]
+    store = opened(tmp_path / "r", settings)
+    results = train_cells(cells, settings, store)
+    assert [result.cell for result in results] == cells
+    assert [result.history[-1].epoch for result in results] == [2, 3, 3, 2]
+    assert [result.training["rate_decay"] == 0.5 for result in results] == [
+        False, True, True, False
+    ]  # fmt: skip
+    assert sorted(timing.epochs for timing in store.timings()) == [2, 3]
+    assert train_cells(cells, settings, store) == results
+    assert settings.with_epochs(1).recipe(cells[1]).epochs == 1

@@ -53,7 +53,7 @@ def made_up(
         Point(2 * place, 20 * place, wrong / examples, wrong, None, None, test)
         for place, (wrong, test) in enumerate(errors, start=1)
     )
-    record = (settings or ZhangSettings()).training_record(cell.network)
+    record = (settings or ZhangSettings()).training_record(cell)
     return CellResult(
         cell, 10, examples, 0, examples, history, "epochs", record, "matrices", 1, 1.0, "cpu"
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nonvacuous.experiments.zhang_cells import network_title
+from nonvacuous.experiments.zhang_cells import Cell, network_title
 from nonvacuous.experiments.zhang_settings import ZhangSettings
 from nonvacuous.experiments.zhang_store import GroupTiming
 from nonvacuous.files import write_atomically
@@ -60,9 +60,14 @@ def yes_or_no(value: bool | None) -> str:
 
 def training_section(settings: ZhangSettings) -> Section:
     """How the networks were trained, and what the paper does not say about it."""
+    recipes = {network_title(name): recipe for name, recipe in settings.networks.items()}
+    for name, recipe in settings.networks.items():
+        moved = settings.recipe(Cell(name, "random-labels", "crop"))
+        if moved != recipe:
+            recipes[f"{network_title(name)}, random labels on augmented images"] = moved
     rows = tuple(
         (
-            network_title(name),
+            title,
             recipe.model,
             str(recipe.epochs),
             f"{recipe.learning_rate:g}",
@@ -70,7 +75,7 @@ def training_section(settings: ZhangSettings) -> Section:
             f"{recipe.weight_decay:g}",
             recipe.precision,
         )
-        for name, recipe in settings.networks.items()
+        for title, recipe in recipes.items()
     )
     crop = f", cut to the central {settings.crop} pixels" if settings.crop is not None else ""
     part = "all" if settings.examples is None else f"the first {settings.examples:,}"

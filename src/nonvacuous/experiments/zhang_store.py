@@ -82,7 +82,7 @@ class CellStore:
         path = self._cell_file(cell)
         if not path.is_file():
             return None
-        result, wanted = CellResult.load(path), settings.training_record(cell.network)
+        result, wanted = CellResult.load(path), settings.training_record(cell)
         changed = sorted(name for name in wanted if result.training.get(name) != wanted[name])
         if changed:
             raise BadInput(

@@ -49,10 +49,12 @@ def train_cells(
     missing = [cell for cell, result in found.items() if result is None]
     if missing:
         dataset = _dataset(settings, data_dir)
-        for network, recipe in settings.networks.items():
-            of_kind = [cell for cell in missing if cell.network == network]
+        # What is trained at once has one recipe.
+        kinds = dict.fromkeys((cell.network, settings.recipe(cell)) for cell in missing)
+        for network, recipe in kinds:
+            of_kind = [c for c in missing if (c.network, settings.recipe(c)) == (network, recipe)]
             for start in range(0, len(of_kind), recipe.together):
-                group = _Group(network, of_kind[start : start + recipe.together], settings, dataset)
+                group = _Group(of_kind[start : start + recipe.together], settings, dataset)
                 for result in group.train(store, torch.device(device), progress):
                     found[result.cell] = result
                     if progress is not None:
@@ -86,15 +88,13 @@ def _dataset(settings: ZhangSettings, data_dir: str | Path | None) -> Dataset:
 
 
 class _Group:
-    """Networks of one kind that are trained at once."""
+    """Networks of one kind and recipe that are trained at once."""
 
-    def __init__(
-        self, network: str, cells: Sequence[Cell], settings: ZhangSettings, dataset: Dataset
-    ) -> None:
-        self.network, self.cells, self.settings = network, tuple(cells), settings
-        self.recipe: Recipe = settings.networks[network]
+    def __init__(self, cells: Sequence[Cell], settings: ZhangSettings, dataset: Dataset) -> None:
+        self.network, self.cells, self.settings = cells[0].network, tuple(cells), settings
+        self.recipe: Recipe = settings.recipe(cells[0])
         self.dataset = dataset
-        self.seed = derived_seed(settings.seed, "randomization paper", network)
+        self.seed = derived_seed(settings.seed, "randomization paper", self.network)
         size = settings.crop
         channels = dataset.train.example_shape
         self.shape = (channels[0], size, size) if size is not None else channels
@@ -240,7 +240,7 @@ class _Group:
                 for record in entry.history
             ),
             stopped=entry.stopped,
-            training=self.settings.training_record(self.network),
+            training=self.settings.training_record(cell),
             method=timing.method,
             together=timing.networks,
             seconds=timing.seconds / timing.networks,
