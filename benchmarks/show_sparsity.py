@@ -100,6 +100,9 @@ def _cost(found: dict[str, Any]) -> list[str]:
 
 
 def _gpu(found: dict[str, Any]) -> list[str]:
+    # The shape that all grids share is shown once.
+    every = (*found.get("width", ()), *found.get("depth", ()), *found.get("size", ()))
+    shapes = {(e["hidden"], e["width"], e["examples"]): e["seconds"] for e in every}
     parts = [
         "On a GPU (NVIDIA H200, float64), search and certificate of Theorem E (sparse), in seconds "
         "of the clock with moving the examples:",
@@ -107,8 +110,8 @@ def _gpu(found: dict[str, Any]) -> list[str]:
         *_table(
             ["hidden layers", "width", "n", "seconds"],
             [
-                [f"{e['hidden']}", f"{e['width']:,}", f"{e['examples']:,}", f"{e['seconds']:.2f}"]
-                for e in (*found.get("width", ()), *found.get("depth", ()), *found.get("size", ()))
+                [f"{hidden}", f"{width:,}", f"{examples:,}", f"{seconds:.2f}"]
+                for (hidden, width, examples), seconds in shapes.items()
             ],
         ),
     ]
