@@ -10,18 +10,13 @@ from torch import nn
 
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.assemble import sparsity_evidence
-from nonvacuous.certification.job import Job
-from nonvacuous.certification.run_folder import RunFolder
-from nonvacuous.certification.sparsity_measurement import measure_sparse
-from nonvacuous.certification.sparsity_mode import given_candidate
 from nonvacuous.certification.sparsity_settings import SparsitySettings
 from nonvacuous.certify import certify
-from nonvacuous.data import Examples, split_examples
-from nonvacuous.distributions.priors import learned
+from nonvacuous.data import Examples
 from nonvacuous.models import build
-from nonvacuous.risk import zero_one
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
+
+from . import sparse_worlds
 
 ARCHITECTURE = "cnn:3/no-bias"
 QUICK = SparsitySettings(passes=1, search_examples=100, steps=60, prior_steps=60)
@@ -71,30 +66,10 @@ def near(module: nn.Module, step: float = 0.003) -> nn.Module:
 def evidence(settings: SparsitySettings = QUICK) -> Evidence:
     """Honest evidence: a network near its prior, which saw other examples than the bound counts."""
     data = examples()
-    parts = split_examples(data, prior_fraction=0.3, seed=4)
     settled = ConvTraining(steps=150, learning_rate=0.2, noise=0.0)
-    center = train_conv(network(), data.subset(parts.prior), settings=settled, seed=1)
-    candidate = given_candidate(
-        near(center), data, parts, prior=learned(center, indices=parts.prior)
-    )
-    job = Job(
-        mode="sparsity",
-        predictor="deterministic",
-        architecture="own",
-        examples=data,
-        test=None,
-        loss=zero_one,
-        failure=0.05,
-        attempts=1,
-        earlier=0,
-        trials=1,
-        seed=7,
-        device=torch.device("cpu"),
-        folder=RunFolder(None),
-        progress=None,
-        pretrained=False,
-    )
-    return sparsity_evidence(job, candidate, measure_sparse(job, candidate, settings))
+    seen = data.subset(sparse_worlds.split(data).prior)
+    center = train_conv(network(), seen, settings=settled, seed=1)
+    return sparse_worlds.evidence_of(near(center), center, data, settings)
 
 
 def run(folder: Path | None, **changes: Any) -> Certificate:

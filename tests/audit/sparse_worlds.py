@@ -52,16 +52,20 @@ def near(module: nn.Module, step: float = 0.01) -> nn.Module:
 
 def evidence(settings: SparsitySettings = QUICK) -> Evidence:
     """Honest evidence: a network near its prior, which saw other examples than the bound counts."""
-    data = examples()
-    parts = split(data)
     center = network()
-    candidate = given_candidate(
-        near(center), data, parts, prior=learned(center, indices=parts.prior)
-    )
+    return evidence_of(near(center), center, examples(), settings)
+
+
+def evidence_of(
+    module: nn.Module, center: nn.Module, data: Examples, settings: SparsitySettings
+) -> Evidence:
+    """What certifying a network with a prior at ``center`` leaves for the audit."""
+    parts = split(data)
+    candidate = given_candidate(module, data, parts, prior=learned(center, indices=parts.prior))
     job = Job(
         mode="sparsity",
         predictor="deterministic",
-        architecture=ARCHITECTURE,
+        architecture="own",
         examples=data,
         test=None,
         loss=zero_one,

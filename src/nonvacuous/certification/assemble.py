@@ -32,6 +32,7 @@ from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import Unsupported
 from nonvacuous.records import (
+    BoundRecord,
     BudgetRecord,
     ComplexityRecord,
     DataRecord,
@@ -55,21 +56,14 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
     complexity = _complexity(job, candidate)
     measure = measure_drawn if job.predictor == "drawn" else measure_stochastic
     measured = measure(job, candidate, posterior_digest, complexity)
-    data = _data_record(job.examples, candidate.split)
-    evidence = Evidence(
-        mode=job.mode,
-        predictor=job.predictor,
+    evidence = _evidence(
+        job,
+        candidate.module,
+        candidate.split,
         measured_predictor=measured.measured_predictor,
-        module=candidate.module,
-        examples=job.examples,
-        split=candidate.split,
-        loss=job.loss,
         bound=measured.bound,
         budget=_budget_record(measured.budget),
         risk=measured.risk,
-        seed=job.seed,
-        evaluation_transform=_preprocessing(job.examples),
-        risk_transform=_preprocessing(job.examples),
         searches=(*candidate.searches, *_symmetry_search(job)),
         prior=candidate.prior,
         posterior=candidate.posterior,
@@ -79,23 +73,16 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
         fixed_before=candidate.fixed_before,
         prior_saw=candidate.saw,
         draws=(*candidate.draws, ("freeze", 0), *measured.draws),
-        test_reads=("freeze", "report") if job.test is not None else ("freeze",),
-        test=job.test,
-        earlier_certificates=job.earlier,
-        attempts_paid=job.attempts,
         pretrained=job.pretrained,
         start=candidate.start,
         drawn=measured.drawn,
         prior_saw_digest=candidate.saw_digest,
-        risk_upper=recompute_bound(measured.bound),
-        confidence=1.0 - job.failure,
-        data=data,
     )
+    data = evidence.data
+    assert data is not None
     return _seal(
         job,
         evidence,
-        data=data,
-        module=candidate.module,
         twin=twin,
         prior=DistributionRecord(
             description=candidate.prior_description,
@@ -142,32 +129,17 @@ def holdout_certificate(job: Job, module: nn.Module, split: Split) -> Certificat
         seed=job.seed,
         risk_upper=errors / len(bound_part),
     )
-    data = _data_record(job.examples, split)
-    bound = bound_record("holdout", errors=errors, examples=len(bound_part), failure=failure)
-    evidence = Evidence(
-        mode=job.mode,
-        predictor=job.predictor,
+    evidence = _evidence(
+        job,
+        module,
+        split,
         measured_predictor="deterministic",
-        module=module,
-        examples=job.examples,
-        split=split,
-        loss=job.loss,
-        bound=bound,
+        bound=bound_record("holdout", errors=errors, examples=len(bound_part), failure=failure),
         budget=_budget_record(budget),
         risk=risk,
-        seed=job.seed,
-        evaluation_transform=_preprocessing(job.examples),
-        risk_transform=_preprocessing(job.examples),
         draws=(("freeze", 0),),
-        test_reads=("freeze", "report") if job.test is not None else ("freeze",),
-        test=job.test,
-        earlier_certificates=job.earlier,
-        attempts_paid=job.attempts,
-        risk_upper=recompute_bound(bound),
-        confidence=1.0 - job.failure,
-        data=data,
     )
-    return _seal(job, evidence, data=data, module=module, twin=None, prior=None, posterior=None)
+    return _seal(job, evidence, twin=None, prior=None, posterior=None)
 
 
 def sparsity_evidence(
@@ -175,20 +147,14 @@ def sparsity_evidence(
 ) -> Evidence:
     """The facts that a sparsity certificate is made from."""
     digest = measured.posterior.digest()
-    return Evidence(
-        mode=job.mode,
-        predictor=job.predictor,
+    return _evidence(
+        job,
+        candidate.module,
+        candidate.split,
         measured_predictor=measured.measured_predictor,
-        module=candidate.module,
-        examples=job.examples,
-        split=candidate.split,
-        loss=job.loss,
         bound=measured.bound,
         budget=measured.budget,
         risk=measured.risk,
-        seed=job.seed,
-        evaluation_transform=_preprocessing(job.examples),
-        risk_transform=_preprocessing(job.examples),
         searches=measured.searches,
         prior=measured.prior,
         posterior=measured.posterior,
@@ -198,16 +164,9 @@ def sparsity_evidence(
         fixed_before=candidate.fixed_before,
         prior_saw=candidate.saw,
         draws=measured.draws,
-        test_reads=("freeze", "report") if job.test is not None else ("freeze",),
-        test=job.test,
-        earlier_certificates=job.earlier,
-        attempts_paid=job.attempts,
         pretrained=job.pretrained,
         start=candidate.start,
         prior_saw_digest=candidate.saw_digest,
-        risk_upper=recompute_bound(measured.bound),
-        confidence=1.0 - job.failure,
-        data=_data_record(job.examples, candidate.split),
         sparsity=measured.record,
         layers=measured.layers,
         prior_layers=measured.prior_layers,
@@ -224,8 +183,6 @@ def sparsity_certificate(
     return _seal(
         job,
         evidence,
-        data=data,
-        module=candidate.module,
         twin=twin,
         prior=DistributionRecord(
             description=candidate.description,
@@ -239,6 +196,43 @@ def sparsity_certificate(
             + ("" if measured.record.images is None else ", smaller on biases of convolutions"),
             digest=measured.posterior.digest(),
         ),
+    )
+
+
+def _evidence(
+    job: Job,
+    module: nn.Module,
+    split: Split,
+    *,
+    measured_predictor: str,
+    bound: BoundRecord,
+    budget: BudgetRecord,
+    risk: RiskRecord,
+    **facts: Any,
+) -> Evidence:
+    """What every certificate is audited by, and the facts that only its own kind has."""
+    return Evidence(
+        mode=job.mode,
+        predictor=job.predictor,
+        measured_predictor=measured_predictor,
+        module=module,
+        examples=job.examples,
+        split=split,
+        loss=job.loss,
+        bound=bound,
+        budget=budget,
+        risk=risk,
+        seed=job.seed,
+        evaluation_transform=_preprocessing(job.examples),
+        risk_transform=_preprocessing(job.examples),
+        test_reads=("freeze", "report") if job.test is not None else ("freeze",),
+        test=job.test,
+        earlier_certificates=job.earlier,
+        attempts_paid=job.attempts,
+        risk_upper=recompute_bound(bound),
+        confidence=1.0 - job.failure,
+        data=_data_record(job.examples, split),
+        **facts,
     )
 
 
@@ -322,14 +316,14 @@ def _seal(
     job: Job,
     evidence: Evidence,
     *,
-    data: DataRecord,
-    module: nn.Module,
     twin: TwinRecord | None,
     prior: DistributionRecord | None,
     posterior: DistributionRecord | None,
     rescaling: RescalingFacts | None = None,
 ) -> Certificate:
     assumptions = audit.run(evidence)
+    module, data = evidence.module, evidence.data
+    assert data is not None
     random = () if evidence.posterior is None else evidence.posterior.names
     risk_upper = recompute_bound(evidence.bound)
     return Certificate.sealed(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from nonvacuous.data.examples import Examples
-from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_jacobian import pattern, slopes_of_margins
 from nonvacuous.sparsity.conv_noise import ConvInputs, patch_norm, pieces, with_bias
-from nonvacuous.sparsity.noise import pair_margins
+from nonvacuous.sparsity.noise import check_examples, pair_margins
 
 #: Classes near the label, for which the spread is computed from gradients.
 _RIVALS = 3
@@ -18,7 +19,13 @@ _RIVALS = 3
 
 def read_inputs(chain: ConvChain, reference: ConvChain, examples: Examples) -> ConvInputs:
     """The examples on the chain's device, in float64; refuse what does not fit."""
-    _check(chain, examples)
+    check_examples(
+        examples,
+        chain.names[0],
+        numbers=math.prod(chain.input_shape),
+        classes=chain.classes,
+        shape=f"images of shape {chain.input_shape}",
+    )
     images = chain.images(examples.inputs)
     labels = examples.labels.to(images.device, torch.int64)
     with torch.no_grad():
@@ -47,24 +54,3 @@ def foretold(chain: ConvChain, images: Tensor, labels: Tensor) -> tuple[Tensor, 
     starts = chain.output[labels][:, None] - chain.output[rivals]
     sizes, _ = slopes_of_margins(chain, patterns, patches, starts, None)
     return torch.stack(columns, dim=1), rivals, torch.stack(sizes, dim=2)
-
-
-def _check(chain: ConvChain, examples: Examples) -> None:
-    entries = examples.inputs[0].numel() if len(examples) else 0
-    expected = chain.input_shape[0] * chain.input_shape[1] * chain.input_shape[2]
-    if len(examples) and entries != expected:
-        raise BadInput(
-            f"the examples have {entries} numbers each, but layer {chain.names[0]} takes images "
-            f"of shape {chain.input_shape}"
-        )
-    if len(examples) < 100:
-        raise BadInput(
-            f"{len(examples)} examples are too few for a certificate that says anything; give at "
-            "least 100 that the prior has not seen"
-        )
-    low, high = int(examples.labels.min()), int(examples.labels.max())
-    if low < 0 or high >= chain.classes:
-        raise BadInput(
-            f"the labels run from {low} to {high}, but the network has classes 0 to "
-            f"{chain.classes - 1}; check that network and data belong together"
-        )

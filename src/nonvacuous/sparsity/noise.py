@@ -68,7 +68,7 @@ class NoisyPass:
 
 def read_inputs(layers: Layers, known: Layers, examples: Examples) -> Inputs:
     """Run both networks over the examples in pieces; refuse what does not fit."""
-    _check(layers, examples)
+    check_examples(examples, layers.names[0], numbers=layers.inputs, classes=layers.classes)
     device = layers.weights[0].device
     first, norms, sizes = [], [], []
     with torch.no_grad():
@@ -81,6 +81,31 @@ def read_inputs(layers: Layers, known: Layers, examples: Examples) -> Inputs:
     inputs = Inputs(torch.cat(first), torch.cat(norms), torch.cat(sizes), labels)
     _check_active(layers, inputs)
     return inputs
+
+
+def check_examples(
+    examples: Examples, first: str, *, numbers: int, classes: int, shape: str = ""
+) -> None:
+    """Refuse examples that do not fit a network, or are too few.
+
+    first      the layer that reads them, which takes so many ``numbers``: images of a ``shape``
+    """
+    entries = examples.inputs[0].numel() if len(examples) else 0
+    if len(examples) and entries != numbers:
+        raise BadInput(
+            f"the examples have {entries} numbers each, but layer {first} takes {shape or numbers}"
+        )
+    if len(examples) < 100:
+        raise BadInput(
+            f"{len(examples)} examples are too few for a certificate that says anything; give at "
+            "least 100 that the prior has not seen"
+        )
+    low, high = int(examples.labels.min()), int(examples.labels.max())
+    if low < 0 or high >= classes:
+        raise BadInput(
+            f"the labels run from {low} to {high}, but the network has classes 0 to "
+            f"{classes - 1}; check that network and data belong together"
+        )
 
 
 def pieces(layers: Layers, examples: int) -> Iterator[slice]:
@@ -185,26 +210,6 @@ def _sizes(known: Layers, flat: Tensor) -> Tensor:
         if layer < known.hidden:
             flat = _affine(known, layer, flat).clamp(min=0)
     return torch.stack(columns, dim=1)
-
-
-def _check(layers: Layers, examples: Examples) -> None:
-    entries = examples.inputs[0].numel() if len(examples) else 0
-    if len(examples) and entries != layers.inputs:
-        raise BadInput(
-            f"the examples have {entries} numbers each, but layer {layers.names[0]} takes "
-            f"{layers.inputs}"
-        )
-    if len(examples) < 100:
-        raise BadInput(
-            f"{len(examples)} examples are too few for a certificate that says anything; give at "
-            "least 100 that the prior has not seen"
-        )
-    low, high = int(examples.labels.min()), int(examples.labels.max())
-    if low < 0 or high >= layers.classes:
-        raise BadInput(
-            f"the labels run from {low} to {high}, but the network has classes 0 to "
-            f"{layers.classes - 1}; check that network and data belong together"
-        )
 
 
 def _check_active(layers: Layers, inputs: Inputs) -> None:
