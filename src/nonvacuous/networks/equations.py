@@ -31,14 +31,28 @@ class Equations:
         return labels
 
     def resolve(self, label: int) -> Combination:
-        """A label as a combination of free labels."""
-        known = self._solved.get(label)
-        if known is None:
+        """A label as a combination of free labels.
+
+        Labels that stand between are resolved on the way: chains as long as a layer is wide would
+        otherwise be walked again for each of its units.
+        """
+        if label not in self._solved:
             return {label: 1}
-        while any(other in self._solved for other in known):
-            known = self._substituted(label, known)
-            self._solved[label] = known
-        return known
+        waiting = [label]
+        while waiting:
+            known = self._solved[waiting[-1]]
+            solved = [other for other in known if other in self._solved]
+            later = [other for other in solved if not self._is_resolved(other)]
+            if later:
+                waiting.extend(later)
+                continue
+            if solved:
+                self._solved[waiting[-1]] = self._substituted(waiting[-1], known)
+            waiting.pop()
+        return self._solved[label]
+
+    def _is_resolved(self, label: int) -> bool:
+        return not any(other in self._solved for other in self._solved[label])
 
     def reason(self, label: int) -> str:
         """Why a label is pinned, as far as a reason was given."""
