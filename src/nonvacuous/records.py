@@ -293,7 +293,7 @@ class SparsityRecord(Record):
     #: Upper end of the mean noisy loss: what the bound starts from.
     loss_upper: Probability
     #: The kind of device that drew the noise: others draw other numbers from the same seed.
-    device: Text
+    device: Literal["cpu", "cuda"]
     #: Where the prior is centered, and the part of all examples that shaped it.
     prior: Literal["zero", "initialization", "learned"]
     prior_fraction: Probability

@@ -192,6 +192,8 @@ def test_row_28_a_norm_read_off_the_sample(honest: Evidence) -> None:
 
 def test_the_seed_is_that_of_the_frozen_setting(honest: Evidence) -> None:
     assert honest.sparsity is not None and honest.layers is not None
-    setting = frozen_setting(honest.sparsity.theorem, honest.sparsity.setting)
+    setting = frozen_setting(
+        honest.sparsity.theorem, honest.sparsity.variant, honest.sparsity.setting
+    )
     assert honest.risk.seed == final_seed(7, honest.layers.digest(), setting)
     assert torch.equal(honest.layers.weights[0].float(), next(honest.module.parameters()))

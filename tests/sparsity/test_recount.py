@@ -18,6 +18,7 @@ from nonvacuous.sparsity.recount import (
     recount,
     scales_of,
 )
+from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.weight_noise import random_layers
 
@@ -39,7 +40,7 @@ def test_the_same_counts_charges_and_scales(theorem: str, variant: str) -> None:
         network, prior, examples, theorem=theorem, variant=variant, passes=2, subset=100, seed=4
     )  # type: ignore[arg-type]
     record = json.loads(json.dumps(made.details["setting"]))
-    setting = frozen_setting(theorem, record)
+    setting = frozen_setting(theorem, variant, record)
     evaluator = evaluator_of(network, prior, theorem=theorem, variant=variant)
     assert charges_of(evaluator, setting) == made.charges
     assert scales_of(evaluator, setting) == made.scales
@@ -77,11 +78,45 @@ def test_settings_that_do_not_exist(change: dict[str, object]) -> None:
         "anchored": True,
         "named": False,
     }
-    frozen_setting("E", honest)
+    frozen_setting("E", "sparse", honest)
     with pytest.raises(BadInput):
-        frozen_setting("E", {**honest, **change})
+        frozen_setting("E", "sparse", {**honest, **change})
     with pytest.raises(BadInput):
-        frozen_setting("D", honest)
+        frozen_setting("D", "sparse", honest)
+
+
+def test_choices_that_cost_nothing_must_be_none() -> None:
+    """Each would draw other noise for free, or be asked for without being paid."""
+    plain = {"first": -8, "steps": [0], "escape": 5, "tail": None, "factor": 0, "anchored": False,
+             "named": False}  # fmt: skip
+    frozen_setting("D", "sparse", plain)
+    for change in ({"factor": 3}, {"anchored": True}):
+        with pytest.raises(BadInput, match="Theorem D"):
+            frozen_setting("D", "sparse", {**plain, **change})
+    tailed = {**plain, "tail": "cap", "factor": 2}
+    frozen_setting("E", "dense", tailed)
+    with pytest.raises(BadInput, match="Theorem E, dense"):
+        frozen_setting("E", "dense", {**tailed, "anchored": True})
+    uniform = {"first": -8, "steps": [0], "escape": 5, "inactive": [0, 0]}
+    frozen_setting("A", "dense", uniform)
+    frozen_setting("A", "sparse", {**uniform, "inactive": [3, 2]})
+    with pytest.raises(BadInput, match="asks for some"):
+        frozen_setting("A", "dense", {**uniform, "inactive": [3, 0]})
+    with pytest.raises(BadInput, match="less than no"):
+        frozen_setting("A", "sparse", {**uniform, "inactive": [-1, 0]})
+
+
+def test_as_many_inactive_units_as_there_are_is_no_choice() -> None:
+    network, prior, _ = problem()
+    evaluator = evaluator_of(network, prior, theorem="A", variant="sparse")
+    width = network.widths[0]
+    rest = (0,) * (len(network.widths) - 1)
+    steps = (0,) * len(network.widths)
+    for count in (-1, width):
+        setting = UniformSetting((count, *rest), -8, steps, 5)
+        with pytest.raises(BadInput, match="inactive units are asked"):
+            charges_of(evaluator, setting)
+    charges_of(evaluator, UniformSetting((width - 1, *rest), -8, steps, 5))
 
 
 def test_an_infinite_threshold_does_not_hang_on_rounding() -> None:

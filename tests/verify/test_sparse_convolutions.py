@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from nonvacuous.audit.derandomization import layers_from, setting_of
@@ -149,9 +150,10 @@ def test_consistent_forgeries_meet_tensors_and_examples(folder: Path, genuine: C
 
 
 def test_noise_of_another_kind_of_device_is_compared_by_rate(
-    folder: Path, genuine: Certificate
+    folder: Path, genuine: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = consistent(genuine, device="meta")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    elsewhere = consistent(genuine, device="cuda")
     elsewhere.save(folder / "certificate.json")
     result = verified(folder)
     assert result.passed, str(result)

@@ -13,6 +13,7 @@ from nonvacuous.audit.arithmetic import line as ledger_line
 from nonvacuous.audit.arithmetic import recompute_bound, sampled_risk, share, statement_of
 from nonvacuous.audit.derandomization import charged_nats
 from nonvacuous.certificate import Certificate
+from nonvacuous.verification.counts import same_rate
 from nonvacuous.verify import Verification, verify
 from tests.audit import sparse_worlds
 
@@ -192,16 +193,34 @@ def test_consistent_forged_counts_are_counted_again(folder: Path) -> None:
     assert "counted again from the recorded seed" in result.failures[0].detail
 
 
-def test_noise_of_another_kind_of_device_is_compared_by_rate(folder: Path) -> None:
+def test_noise_of_another_kind_of_device_is_compared_by_rate(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     genuine = Certificate.load(folder / "certificate.json")
-    elsewhere = consistent(genuine, device="meta")
+    elsewhere = consistent(genuine, device="cuda")
     elsewhere.save(folder / "certificate.json")
     result = verified(folder)
     assert result.passed, str(result)
     assert any("with fresh noise" in f.detail for f in result.findings)
-    risk = genuine.empirical.model_copy(update={"errors": genuine.empirical.trials})
+    honest = genuine.empirical
+    assert honest.errors is not None
+    risk = honest.model_copy(update={"errors": honest.trials})
     consistent(elsewhere, empirical=risk).save(folder / "certificate.json")
     assert failed_fields(verified(folder)) == ["empirical.errors"]
+    # As few as one draw could have by luck; many draws show that it was none.
+    often = (64 * honest.errors, 64 * honest.trials)
+    few = next(e for e in range(honest.trials) if same_rate(e, honest.trials, *often) > 1e-4)
+    assert few < honest.errors
+    risk = honest.model_copy(update={"errors": few})
+    consistent(elsewhere, empirical=risk).save(folder / "certificate.json")
+    assert failed_fields(verified(folder)) == ["sparsity.loss_upper"]
+
+
+def test_a_device_that_nobody_has(folder: Path) -> None:
+    genuine = Certificate.load(folder / "certificate.json")
+    consistent(genuine, device="abacus").save(folder / "certificate.json")
+    assert not verified(folder).passed
 
 
 def test_norms_of_other_inputs(folder: Path) -> None:

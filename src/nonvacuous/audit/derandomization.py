@@ -27,7 +27,7 @@ def setting_of(record: SparsityRecord) -> AnySetting:
     """The frozen setting; :class:`BadInput` where the record names none that exists."""
     if record.images is not None:
         return frozen_conv_setting(record.theorem, record.variant, record.setting)
-    return frozen_setting(record.theorem, record.setting)
+    return frozen_setting(record.theorem, record.variant, record.setting)
 
 
 def loss_upper_of(theorem: str, escape: float, risk: RiskRecord) -> float:

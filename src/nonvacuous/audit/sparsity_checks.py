@@ -42,6 +42,7 @@ from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_foretold import read_inputs as read_images
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.conv_setting import reference as conv_reference
+from nonvacuous.sparsity.faithful import misread
 from nonvacuous.sparsity.noise import read_inputs
 from nonvacuous.sparsity.recount import (
     AnyEvaluator,
@@ -86,6 +87,9 @@ def whole_network(evidence: Evidence) -> Outcome:
     odd = _odd_structure(record, read)
     if odd is not None:
         return refuse(f"{odd}. Record them with audit.convolutions.convolution_records.")
+    found = misread(evidence.module, read, evidence.examples.subset(evidence.split.bound))
+    if found is not None:
+        return refuse(f"{found}. The theorem is about the layers; the promise is for the module.")
     where = layer_of_tensor(record)
     for name, parameter in evidence.module.named_parameters():
         if name not in where:
@@ -103,7 +107,10 @@ def whole_network(evidence: Evidence) -> Outcome:
             return refuse(
                 f"the means of the {who}'s Gaussian are not the {who}'s weights. Center it there."
             )
-    return holds(f"{len(layers.names)} layers, read from the network again, with all weights.")
+    return holds(
+        f"{len(layers.names)} layers, read from the network again, with all weights; the network "
+        "predicts the bound examples as they do."
+    )
 
 
 @check(rows=(2, 20), name="prior and posterior have the noise of the setting", modes=MODES)

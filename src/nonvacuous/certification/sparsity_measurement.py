@@ -117,7 +117,7 @@ def measure_sparse(
         choices=1,
         passes=0 if noiseless else settings.passes,
         loss_upper=1.0,
-        device=job.device.type,
+        device="cuda" if job.device.type == "cuda" else "cpu",
         prior=candidate.kind,  # type: ignore[arg-type]
         prior_fraction=len(candidate.split.prior) / len(candidate.split),
         shortest_input=shortest,

@@ -27,7 +27,7 @@ from nonvacuous.models import build
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.chains import Chain, chain_errors, unit_norm
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_reading import read_network
+from nonvacuous.sparsity.faithful import read_faithfully
 from nonvacuous.sparsity.priors import make_prior
 from nonvacuous.sparsity.study import study
 from nonvacuous.sparsity.training import ChainTraining, train_chain
@@ -140,7 +140,7 @@ def _load(request: Request, train: Examples, narration: Narration) -> Subject:
         load_weights(module, request.weights, flag="--weights", spec=request.model)
     else:
         narration.say("no --weights: the network is studied as it was built")
-    network = read_network(module.eval(), train.inputs[:2])
+    network = read_faithfully(module.eval(), train)
     if isinstance(network, ConvChain):
         check_theorem(request)
     return Subject(
@@ -169,7 +169,7 @@ def _given_prior(
         )
     other = build_network(request.model, train, seed=derived_seed(request.seed, "prior"))
     load_weights(other, Path(name), flag="--prior", spec=request.model)
-    return read_network(other.eval(), train.inputs[:2])
+    return read_faithfully(other.eval(), train)
 
 
 def _named(weights: Chain, module: nn.Module) -> Layers:

@@ -37,7 +37,9 @@ AnyEvaluator = Evaluator | UniformEvaluator | ConvEvaluator
 AnySetting = Setting | UniformSetting | ConvSetting
 
 
-def frozen_setting(theorem: str, record: Mapping[str, Any]) -> Setting | UniformSetting:
+def frozen_setting(
+    theorem: str, variant: str, record: Mapping[str, Any]
+) -> Setting | UniformSetting:
     """The setting that a record names; positions outside the grids are refused."""
     if theorem not in THEOREMS:
         raise BadInput(f"there is no Theorem {theorem!r}; there are {', '.join(THEOREMS)}")
@@ -51,7 +53,24 @@ def frozen_setting(theorem: str, record: Mapping[str, Any]) -> Setting | Uniform
     setting = kind(**values)
     if setting.first not in FIRST_SCALE or setting.escape not in range(len(ESCAPES)):
         raise BadInput("the setting names a noise scale or an escape probability off its grid")
+    _check_free(theorem, variant, setting)
     return setting
+
+
+def _check_free(theorem: str, variant: str, setting: Setting | UniformSetting) -> None:
+    """A choice that costs nothing must be none: it would draw other noise, or ask for less."""
+    if isinstance(setting, UniformSetting):
+        if min(setting.inactive, default=0) < 0:
+            raise BadInput("the setting asks for less than no inactive unit")
+        if variant != "sparse" and any(setting.inactive):
+            raise BadInput("a setting without the use of inactive units asks for some")
+        return
+    if theorem == "D" and setting.factor:
+        raise BadInput("Theorem D has no tail, and the setting names a factor of it")
+    if setting.anchored and (theorem == "D" or variant != "sparse"):
+        raise BadInput(
+            f"Theorem {theorem}, {variant}, has no mean shifts that meet the prior's weights"
+        )
 
 
 def final_seed(seed: int, network_digest: str, setting: AnySetting) -> int:

@@ -18,8 +18,8 @@ from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse
 from nonvacuous.sparsity.chain_geometry import PlainChain
 from nonvacuous.sparsity.comparisons import norm_bounds
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.conv_study import study_conv
+from nonvacuous.sparsity.faithful import read_faithfully
 from nonvacuous.sparsity.findings import SHARES, HeldOut, LayerRadii, Shown, SparsityStudy
 from nonvacuous.sparsity.greedy import LEVEL
 from nonvacuous.sparsity.measuring import Measured, check_alive, measure, measure_radii
@@ -167,7 +167,7 @@ def _network(model: nn.Module | Layers | ConvChain, examples: Examples) -> Layer
             "the model must be a torch.nn.Module, Layers or a ConvChain, not a "
             f"{type(model).__name__}."
         )
-    return read_network(model, examples.inputs[:2])
+    return read_faithfully(model, examples)
 
 
 def _alike(network: _Network, other: Layers | ConvChain | None) -> _Network | None:

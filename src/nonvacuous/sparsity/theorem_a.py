@@ -19,6 +19,7 @@ from nonvacuous.bounds.sparsity import (
     integer_nats,
     row_noise_quantile,
 )
+from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.constants import Charge, chosen_among, reference, scalar
 from nonvacuous.sparsity.noise import Inputs, clean_pass, pair_margins
 from nonvacuous.sparsity.norms import frobenius_norm, row_norm, spectral_norm
@@ -141,6 +142,11 @@ class UniformEvaluator:
             for layer, (count, width) in enumerate(
                 zip(setting.inactive, self.layers.widths, strict=True), start=1
             ):
+                if count not in range(width):
+                    raise BadInput(
+                        f"{count} inactive units are asked of layer {layer}, which has {width}; at "
+                        f"most {width - 1} are among the choices that are paid for"
+                    )
                 lines.append(
                     Charge(f"inactive units of layer {layer}", str(count), choice_nats(width))
                 )

@@ -25,6 +25,7 @@ from nonvacuous.risk.estimate import RiskEstimate
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
+from nonvacuous.sparsity.faithful import misread
 from nonvacuous.training import Progress
 from nonvacuous.verification.counts import FALSE_ALARM, same_rate
 from nonvacuous.verification.findings import Collector, Disagreement, equal
@@ -141,7 +142,13 @@ def _check_sparse_network(
             odd = wrong_structure(recorded, read)
             if odd is not None:
                 raise Disagreement(f"{odd}.", "sparsity.layers")
-        return f"{certificate.model.architecture}: {len(names)} layers and nothing else."
+        found = misread(module, read, bound_part)
+        if found is not None:
+            raise Disagreement(f"{found}.", "sparsity.layers")
+        return (
+            f"{certificate.model.architecture}: {len(names)} layers and nothing else; it predicts "
+            "the examples as they do."
+        )
 
     findings.expect(_MODEL, "model", work)
 
