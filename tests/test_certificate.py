@@ -218,6 +218,8 @@ def test_the_text_has_four_lines(mode, assumption, risk, twin):
     assert "1437" in confidence
     assert ("KL" in terms) == (mode != "holdout")
     assert assumption.name in caveats
+    assert ("was found false" in caveats) == (assumption is BROKEN)
+    assert ("is in doubt" in caveats) == (assumption is DOUBT)
     assert certificate.guessing == 0.9
 
 

@@ -213,7 +213,10 @@ class Certificate(Record):
     def _caveats(self) -> str:
         troubled = [a for a in self.assumptions if a.effect != "none"]
         if troubled:
-            return "because " + "; ".join(f"{a.name}: {a.detail}" for a in troubled)
+            found = {"refused": "was found false", "conditional": "is in doubt"}
+            return "because " + "; ".join(
+                f"“{a.name}” {found[a.effect]}: {a.detail}" for a in troubled
+            )
         unchecked = [a.name for a in self.assumptions if a.status != "checked"]
         return "rests on (not checked here): " + (", ".join(unchecked) or "nothing")
 

@@ -104,3 +104,12 @@ def test_axes_that_never_change_are_left_out() -> None:
 def test_refused(gaps: list[float], axes: dict[str, list[int]], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         Trials.of(gaps, axes)
+
+
+def test_an_interval_ends_where_its_statistic_does():
+    draws = np.linspace(-1.5, 1.5, 301)
+    whole, share = Estimate.of(0.5, draws), Estimate.of(0.5, draws, least=0.0)
+    assert (whole.low, whole.high) == (-1.0, 1.0)
+    assert (share.low, share.high) == (0.0, 1.0)
+    inner = Estimate.of(0.5, draws / 10.0)
+    assert -0.15 < inner.low < -0.13 and 0.13 < inner.high < 0.15

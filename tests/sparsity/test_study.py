@@ -139,6 +139,14 @@ def test_a_prior_brings_certificate_and_plain_test():
     assert study(network, blobs(), prior=zero, variants=["dense"]).held_out == ()
 
 
+@pytest.mark.parametrize("theorem", ["A", "E"])
+def test_each_certificate_holds_with_the_confidence_asked_for(theorem):
+    prior = module(bias=False, seed=1)
+    found = study(module(bias=False), blobs(), prior=prior, confidence=0.9, theorem=theorem)
+    for made in found.certificates:
+        assert made.confidence == pytest.approx(0.9, abs=1e-12)
+
+
 def test_the_longest_input_is_an_assumption_unless_given():
     network, examples = module(bias=False), blobs()
     longest = float(examples.inputs.double().norm(dim=1).max())

@@ -98,12 +98,7 @@ def caveats(record: dict[str, Any]) -> list[str]:
     """What the numbers rest on."""
     lines = []
     if record["certificates"]:
-        first = record["certificates"][0]
-        why = " (its noise may mislead too)" if first["sampling_failure"] else ""
-        lines.append(
-            f"Each bound holds on its own: a theorem's with confidence {first['confidence']:.2f}"
-            f"{why}, the others with {record['confidence']:g}."
-        )
+        lines.append(f"Each bound holds on its own, with confidence {record['confidence']:g}.")
         lines.append(certificate_verdict(record))
     else:
         lines.append("No certificate: it needs a prior chosen without these data (--prior zero).")

@@ -32,10 +32,16 @@ class Estimate:
     high: float
 
     @classmethod
-    def of(cls, value: float, draws: Numbers, *, confidence: float = 0.95) -> Estimate:
-        """The central share ``confidence`` of the draws around a value."""
+    def of(
+        cls, value: float, draws: Numbers, *, least: float = -1.0, confidence: float = 0.95
+    ) -> Estimate:
+        """The central share ``confidence`` of the draws around a value.
+
+        It ends where the statistic does, at ``least`` and 1: weights of few pairs may be negative,
+        and a draw then lies beyond.
+        """
         tail = 50.0 * (1.0 - confidence)
-        low, high = np.percentile(draws, [tail, 100.0 - tail])
+        low, high = np.percentile(draws, [tail, 100.0 - tail]).clip(least, 1.0)
         return cls(float(value), float(low), float(high))
 
     def to_dict(self) -> dict[str, float]:

@@ -208,10 +208,10 @@ class Court:
         axis, before, after = found.kinds[place]
         levels = self.trials.values[axis]
         return (
-            Estimate.of(whole, drawn),
+            Estimate.of(whole, drawn, least=0.0),
             tuple(float(q) for q in np.quantile(environment_errors(errors, found), QUANTILES)),
             (axis, levels[before], levels[after]),
-            Estimate.of(by_kind[place], drawn_kinds[:, place]),
+            Estimate.of(by_kind[place], drawn_kinds[:, place], least=0.0),
         )
 
     def _information(self, measure: Numbers) -> tuple[Estimate, tuple[str, ...]]:
@@ -225,4 +225,4 @@ class Court:
             least_information(normalized_information(measure, gaps, few, row), few)[0]
             for row in self.weights[: self.information_draws]
         ]
-        return Estimate.of(value, np.array(drawn)), given
+        return Estimate.of(value, np.array(drawn), least=0.0), given

@@ -28,6 +28,8 @@ from nonvacuous.training.progress import Progress, Reporter
 
 Theorem = Literal["A", "D", "E", "F"]
 Variant = Literal["sparse", "dense"]
+#: What the Monte-Carlo estimate gets where one failure probability covers it too.
+_SAMPLING_SHARE = 0.2
 THEOREMS, VARIANTS = ("A", "D", "E", "F"), ("sparse", "dense")
 
 
@@ -214,6 +216,15 @@ def certify_sparse(
         seed=seed,
         progress=progress,
     )
+
+
+def divided(failure: float, theorem: str) -> tuple[float, float]:
+    """``confidence`` and ``sampling_failure`` of a certificate that may fail with ``failure``.
+
+    Theorem A draws no noise, and leaves the second unused.
+    """
+    share = 0.0 if theorem == "A" else _SAMPLING_SHARE
+    return 1.0 - (1.0 - share) * failure, _SAMPLING_SHARE * failure
 
 
 def final_estimate(

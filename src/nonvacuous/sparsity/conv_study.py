@@ -12,7 +12,7 @@ import torch
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import NotYetSupported
-from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse
+from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse, divided
 from nonvacuous.sparsity.chain_geometry import PlainChain
 from nonvacuous.sparsity.comparisons import norm_bounds
 from nonvacuous.sparsity.conv_chain import ConvChain
@@ -43,7 +43,6 @@ def study_conv(
     longest: float,
     seen_norm: bool,
     level: float,
-    confidence: float,
     failure: float,
     theorem: Theorem,
     variants: Sequence[Variant],
@@ -67,6 +66,7 @@ def study_conv(
         np.linspace(0, len(sample) - 1, min(shown, len(sample))).round().astype(np.int64)
     )
     bounds, why_not = _norm_bounds(chain, base, measured, longest=longest, failure=failure)
+    confidence, sampling_failure = divided(failure, theorem)
     return SparsityStudy(
         data=sample.name,
         examples=len(sample),
@@ -96,11 +96,12 @@ def study_conv(
                 sample,
                 theorem=theorem,
                 variant=variant,
-                confidence=confidence,
                 subset=_SUBSET,
                 passes=_PASSES,
                 seed=seed,
                 progress=progress,
+                confidence=confidence,
+                sampling_failure=sampling_failure,
             )
             for variant in variants
         ),

@@ -14,7 +14,7 @@ from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse
+from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse, divided
 from nonvacuous.sparsity.chain_geometry import PlainChain
 from nonvacuous.sparsity.comparisons import norm_bounds
 from nonvacuous.sparsity.conv_chain import ConvChain
@@ -90,7 +90,6 @@ def study(
             longest=_longest(sample.inputs.flatten(1).double().norm(dim=1), False, input_norm),
             seen_norm=input_norm is None,
             level=level,
-            confidence=confidence,
             failure=failure,
             theorem=theorem,
             variants=variants,
@@ -148,7 +147,7 @@ def study(
         ),
         held_out=_held_out(layers, base, sample, held_out, failure),
         certificates=_certificates(
-            layers, base, sample, theorem=theorem, variants=variants, confidence=confidence,
+            layers, base, sample, theorem=theorem, variants=variants, failure=failure,
             seed=seed, progress=progress,
         ),
         shown=Shown(
@@ -275,16 +274,17 @@ def _certificates(
     *,
     theorem: Theorem,
     variants: Sequence[Variant],
-    confidence: float,
+    failure: float,
     seed: int,
     progress: Progress | None,
 ) -> tuple[Any, ...]:
     if base is None:
         return ()
+    confidence, sampling_failure = divided(failure, theorem)
     return tuple(
         certify_sparse(
             layers, base, examples, theorem=theorem, variant=variant, confidence=confidence,
-            seed=seed, progress=progress,
+            sampling_failure=sampling_failure, seed=seed, progress=progress,
         )
         for variant in variants
     )  # fmt: skip
