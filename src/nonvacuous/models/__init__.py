@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.models.alexnet import SmallAlexNet
 from nonvacuous.models.cnn import Cnn
 from nonvacuous.models.inception import SmallInception
 from nonvacuous.models.mlp import Mlp
+from nonvacuous.models.resnet import SmallResNet
 
-__all__ = ["BUILDERS", "Cnn", "Mlp", "SmallAlexNet", "SmallInception", "build"]
+__all__ = ["BUILDERS", "Cnn", "Mlp", "SmallAlexNet", "SmallInception", "SmallResNet", "build"]
 
 Builder = Callable[[str, tuple[int, ...], int], nn.Module]
 _NO_BIAS = "/no-bias"
@@ -34,7 +35,7 @@ def _build_cnn(arguments: str, example_shape: tuple[int, ...], classes: int) -> 
     bias = not arguments.endswith(_NO_BIAS)
     channels, _, hidden = (arguments or "32,64").removesuffix(_NO_BIAS).partition("/")
     if arguments.removesuffix(_NO_BIAS).endswith("/"):
-        raise BadInput(f"model cnn:{arguments}: no width follows the /; write cnn:32,64/128")
+        raise Unrecognized(f"model cnn:{arguments}: no width follows the /; write cnn:32,64/128")
     return Cnn(
         example_shape,
         classes,
@@ -46,7 +47,7 @@ def _build_cnn(arguments: str, example_shape: tuple[int, ...], classes: int) -> 
 
 def _build_inception(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
     if arguments not in ("", "no-bn"):
-        raise BadInput(
+        raise Unrecognized(
             f"model inception:{arguments}: write inception, or inception:no-bn to leave out batch "
             "normalization"
         )
@@ -55,8 +56,23 @@ def _build_inception(arguments: str, example_shape: tuple[int, ...], classes: in
 
 def _build_alexnet(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
     if arguments:
-        raise BadInput(f"model alexnet:{arguments}: it has no variants; write alexnet")
+        raise Unrecognized(f"model alexnet:{arguments}: it has no variants; write alexnet")
     return SmallAlexNet(example_shape, classes)
+
+
+def _build_resnet(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+    depth, _, variant = (arguments or "20").partition("/")
+    if not (depth.isascii() and depth.isdigit()) or int(depth) < 8 or int(depth) % 6 != 2:
+        raise BadInput(
+            f"model resnet:{arguments}: it has 8, 14, 20, 26, ... layers (six more with each block "
+            "of its stages); write resnet:20"
+        )
+    if variant not in ("", "no-bn"):
+        raise BadInput(
+            f"model resnet:{arguments}: write resnet:{depth}, or resnet:{depth}/no-bn to leave out "
+            "batch normalization"
+        )
+    return SmallResNet(example_shape, classes, depth=int(depth), batch_norm=not variant)
 
 
 BUILDERS: dict[str, Builder] = {
@@ -64,11 +80,12 @@ BUILDERS: dict[str, Builder] = {
     "cnn": _build_cnn,
     "inception": _build_inception,
     "alexnet": _build_alexnet,
+    "resnet": _build_resnet,
 }
 """Every architecture by name. mlp:600,600 has two hidden layers; cnn:32,64/128 has two
 convolutional blocks and one hidden linear layer (mlp:600,600/no-bias and cnn:32,64/128/no-bias have
 no biases); inception (or inception:no-bn, without batch normalization) and alexnet are the small
-ones of Zhang et al. (2017).
+ones of Zhang et al. (2017); resnet:20 (or resnet:20/no-bn) is the one of He et al. (2016).
 """
 
 
@@ -79,14 +96,14 @@ def build(
 
     name            mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, sizes separated by commas, each
                     with /no-bias at the end for a network without biases; inception,
-                    inception:no-bn or alexnet
+                    inception:no-bn, alexnet, resnet:DEPTH or resnet:DEPTH/no-bn
     example_shape   the shape of one input, such as (1, 28, 28) or (20,)
     seed            makes the initial weights reproducible and leaves torch's global random state
                     alone; without it they follow that state
     """
     kind, _, arguments = name.partition(":")
     if kind not in BUILDERS:
-        raise BadInput(
+        raise Unrecognized(
             f"there is no model {name!r}; known are {', '.join(BUILDERS)}, for instance "
             "mlp:600,600 or cnn:32,64 (for your own use package.module:function)"
         )
@@ -111,7 +128,12 @@ def _is_positive_integer(value: object) -> bool:
 def _sizes(text: str, *, name: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
-        raise BadInput(
+        if "bias" in text.lower():
+            raise Unrecognized(
+                f"model {name}: {text!r}: a network without biases is written with {_NO_BIAS} at "
+                f"the end, such as {name}:64,32{_NO_BIAS}"
+            )
+        raise Unrecognized(
             f"model {name}: {text!r} is not a list of sizes; write whole numbers separated by "
             f"commas, such as {name}:64,32"
         )

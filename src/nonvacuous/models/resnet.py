@@ -1,0 +1,93 @@
+"""The residual networks of He et al. (2016) for small images, with and without batch normalization.
+
+On inputs of shape (3, 32, 32) and 10 classes those with 20, 32, 56 and 110 layers have 269,722,
+464,154, 853,018 and 1,727,962 parameters with batch normalization: shortcuts have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from nonvacuous.models.images import image_shape
+
+_STAGES = (16, 32, 64)
+
+
+def _convolution(incoming: int, outgoing: int, *, stride: int, bias: bool) -> nn.Conv2d:
+    layer = nn.Conv2d(incoming, outgoing, 3, stride=stride, padding=1, bias=bias)
+    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+class Residual(nn.Module):
+    """Two convolutions, the input added to what comes out, ReLU.
+
+    Where the maps shrink, the shortcut takes every second pixel and fills new channels with zeros.
+
+    damping   without batch normalization: scales the first convolution's initial weights, so that
+              the signal does not grow with the number of blocks (Zhang, Dauphin, Ma 2019)
+    """
+
+    def __init__(
+        self, incoming: int, outgoing: int, *, stride: int, batch_norm: bool, damping: float
+    ) -> None:
+        super().__init__()
+        self.stride, self.added = stride, outgoing - incoming
+        self.first = _convolution(incoming, outgoing, stride=stride, bias=not batch_norm)
+        self.first_norm = nn.BatchNorm2d(outgoing) if batch_norm else nn.Identity()
+        self.second = _convolution(outgoing, outgoing, stride=1, bias=not batch_norm)
+        self.second_norm = nn.BatchNorm2d(outgoing) if batch_norm else nn.Identity()
+        if not batch_norm:
+            with torch.no_grad():
+                self.first.weight.mul_(damping)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Maps of the same height and width, or half of them (rounded up)."""
+        hidden = self.first_norm(self.first(inputs)).relu()
+        shortcut = inputs[:, :, :: self.stride, :: self.stride] if self.stride > 1 else inputs
+        if self.added:
+            shortcut = pad(shortcut, (0, 0, 0, 0, self.added // 2, self.added - self.added // 2))
+        total: Tensor = self.second_norm(self.second(hidden)) + shortcut
+        return total.relu()
+
+
+class SmallResNet(nn.Module):
+    """Convolution, three stages of residual blocks with 16, 32 and 64 channels, mean, linear.
+
+    depth        number of layers with weights: 8, 14, 20, 26, ... (six for each block of a stage,
+                 and two)
+    batch_norm   normalize every convolution's output; otherwise the convolutions have biases
+    """
+
+    def __init__(
+        self, example_shape: Sequence[int], classes: int, *, depth: int, batch_norm: bool = True
+    ) -> None:
+        super().__init__()
+        channels, _, _ = image_shape("resnet", example_shape)
+        blocks = (depth - 2) // 6
+        self.first = _convolution(channels, _STAGES[0], stride=1, bias=not batch_norm)
+        self.norm = nn.BatchNorm2d(_STAGES[0]) if batch_norm else nn.Identity()
+        damping = (len(_STAGES) * blocks) ** -0.5
+        layers: list[nn.Module] = []
+        channels = _STAGES[0]
+        for stage, wide in enumerate(_STAGES):
+            for block in range(blocks):
+                stride = 2 if stage and not block else 1
+                layers.append(
+                    Residual(channels, wide, stride=stride, batch_norm=batch_norm, damping=damping)
+                )
+                channels = wide
+        self.blocks = nn.Sequential(*layers)
+        self.output = nn.Linear(channels, classes)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Class scores of shape (examples, classes)."""
+        values = self.norm(self.first(inputs)).relu()
+        scores: Tensor = self.output(self.blocks(values).mean(dim=(2, 3)))
+        return scores
