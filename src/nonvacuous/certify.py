@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from nonvacuous.audit.attempts import earlier_attempts, record_attempt
-from nonvacuous.audit.digests import content_digest, fixed_tensors, tensors_digest
+from nonvacuous.audit.attempts import Attempt, earlier_attempts, record_attempt
+from nonvacuous.audit.digests import all_examples_digest, content_digest, tensors_digest
 from nonvacuous.audit.symmetries import SYMMETRIES
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
@@ -23,15 +23,15 @@ from nonvacuous.certification.job import Job
 from nonvacuous.certification.post_hoc_mode import POSTERIOR_SCALES, post_hoc_candidate
 from nonvacuous.certification.posterior_mode import posterior_candidate
 from nonvacuous.certification.recipe import Recipe
-from nonvacuous.certification.run_folder import RunFolder, to_toml
+from nonvacuous.certification.run_folder import RunFolder, given_back_if_refused, to_toml
+from nonvacuous.certification.saving import save_candidate, save_network
 from nonvacuous.certification.sparsity_run import sparse_examples, sparse_run, sparse_settings
 from nonvacuous.certification.sparsity_settings import SparsitySettings, prior_kind
 from nonvacuous.certification.twin import tested_twin, trained_twin
 from nonvacuous.data import Examples, Split, check_examples, split_examples
-from nonvacuous.data.files import write_npz
+from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
-from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.records import TwinRecord
 from nonvacuous.risk import Loss, zero_one
@@ -42,6 +42,7 @@ Mode = Literal["posterior", "post-hoc", "sparsity", "holdout"]
 Quotient = Literal["translation", "permutation"]
 
 
+@given_back_if_refused
 def certify(
     model: nn.Module,
     train: Any,
@@ -109,8 +110,9 @@ def certify(
                      mode; a posterior that was trained on a bound has next to nothing to gain
     sparsity         for "sparsity": theorem, prior and training, see
                      :class:`~nonvacuous.certification.sparsity_settings.SparsitySettings`
-    attempts         how many certificates will be computed on these bound examples: reporting the
-                     best of them is honest only if the confidence is shared among them
+    attempts         how many certificates will be computed on these examples, with whatever
+                     settings, seeds and splits: reporting the best of them is honest only if the
+                     confidence is shared among them
     pretrained       declare that the starting weights were trained on other, independent data
     twin             also compute what a plain held-out test would promise on the same data
     folder           a run folder: everything needed to check, resume and report the certificate
@@ -122,6 +124,7 @@ def certify(
     forgotten = _quotients(quotients, settings)
     examples = Examples.of(train)
     check_examples(examples)
+    given = examples  # before any preprocessing here: the same data in all modes
     tested = None if test is None else Examples.of(test)
     sparse = sparse_settings(sparsity, settings.mode, loss)
     if sparse is not None:
@@ -168,6 +171,9 @@ def certify(
     }
     if sparse is not None:
         configuration["sparsity"] = sparse.to_dict()
+    attributes = attribute_tensors(model)
+    if attributes:  # what no list of weights has
+        configuration["attributes"] = tensors_digest(attributes)
     run.open(configuration, resume=resume, force=force)
     finished = run.existing("certificate.json")
     if finished is not None:
@@ -175,10 +181,13 @@ def certify(
         return Certificate.load(finished)
     events_file = run.file("events.jsonl")
     events = None if events_file is None else EventLog(events_file)
-    bound_digest = content_digest(examples, split.bound)
-    config_digest = hashlib.sha256(to_toml(configuration).encode()).hexdigest()
+    attempt = Attempt(
+        examples=all_examples_digest(given),
+        bound=content_digest(examples, split.bound),
+        config=hashlib.sha256(to_toml(configuration).encode()).hexdigest(),
+    )
     ledger = None if run.path is None else run.path.resolve().parent
-    earlier = 0 if ledger is None else earlier_attempts(ledger, bound_digest, config_digest)
+    earlier = 0 if ledger is None else earlier_attempts(ledger, attempt)
     job = Job(
         mode=settings.mode,
         predictor="deterministic" if settings.mode in ("holdout", "sparsity") else predictor,
@@ -202,7 +211,7 @@ def certify(
         split.save(split_file)
     if settings.mode == "holdout":
         module = frozen_copy(model, place)
-        _save_network(run, module)
+        save_network(run, module)
         certificate = holdout_certificate(job, module, split)
     elif sparse is not None:
         certificate = sparse_run(job, model, split, prior, sparse, recipe if twin else None)
@@ -237,11 +246,11 @@ def certify(
                 device=place,
                 progress=progress,
             )
-        _save_candidate(run, candidate)
+        save_candidate(run, candidate)
         beside = _twin(job, model, prior, candidate, recipe) if twin else None
         certificate = random_certificate(job, candidate, beside)
     if ledger is not None:
-        record_attempt(ledger, bound_digest, config_digest)
+        record_attempt(ledger, attempt)
     certificate_file = run.file("certificate.json")
     if certificate_file is not None:
         certificate.save(certificate_file)
@@ -346,26 +355,6 @@ def _device(device: torch.device | str | None, model: nn.Module) -> torch.device
     if place.type == "cuda" and not torch.cuda.is_available():
         raise BadInput("device cuda was asked for, but torch sees no CUDA device; use device cpu")
     return place
-
-
-def _save_network(run: RunFolder, module: nn.Module) -> None:
-    path = run.file("network.safetensors")
-    if path is not None:
-        save_tensors(path, fixed_tensors(module), kind="network")
-
-
-def _save_candidate(run: RunFolder, candidate: Candidate) -> None:
-    for name, distribution in (("prior", candidate.prior), ("posterior", candidate.posterior)):
-        path = run.file(f"{name}.safetensors")
-        if path is not None:
-            distribution.save(path)
-    path = run.file("log_scales.npz")
-    if path is not None and candidate.rescaling is not None:
-        write_npz(path, {"log_scales": candidate.rescaling.log_scales})
-    path = run.file("network.safetensors")
-    fixed = fixed_tensors(candidate.module, candidate.posterior.names)
-    if path is not None and fixed:
-        save_tensors(path, fixed, kind="network")
 
 
 def _twin(

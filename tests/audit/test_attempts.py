@@ -8,44 +8,80 @@ from pathlib import Path
 
 import pytest
 
-from nonvacuous.audit.attempts import FILE_NAME, earlier_attempts, record_attempt
+from nonvacuous.audit.attempts import FILE_NAME, Attempt, earlier_attempts, record_attempt
 from nonvacuous.errors import BadInput
 
-BOUND, OTHER = "b" * 64, "c" * 64
+DATA, BOUND, OTHER = "a" * 64, "b" * 64, "c" * 64
+
+
+def attempt(config: str, *, examples: str = DATA, bound: str = BOUND) -> Attempt:
+    return Attempt(examples=examples, bound=bound, config=config)
 
 
 def test_other_settings_count_and_the_same_do_not(tmp_path: Path) -> None:
-    assert earlier_attempts(tmp_path, BOUND, "one") == 0
-    record_attempt(tmp_path, BOUND, "one")
-    assert earlier_attempts(tmp_path, BOUND, "one") == 0
-    assert earlier_attempts(tmp_path, BOUND, "two") == 1
-    record_attempt(tmp_path, BOUND, "two")
-    record_attempt(tmp_path, BOUND, "two")
-    assert earlier_attempts(tmp_path, BOUND, "three") == 2
+    assert earlier_attempts(tmp_path, attempt("one")) == 0
+    record_attempt(tmp_path, attempt("one"))
+    assert earlier_attempts(tmp_path, attempt("one")) == 0
+    assert earlier_attempts(tmp_path, attempt("two")) == 1
+    record_attempt(tmp_path, attempt("two"))
+    record_attempt(tmp_path, attempt("two"))
+    assert earlier_attempts(tmp_path, attempt("three")) == 2
 
 
-def test_other_bound_examples_do_not_count(tmp_path: Path) -> None:
-    record_attempt(tmp_path, BOUND, "one")
-    assert earlier_attempts(tmp_path, OTHER, "two") == 0
+def test_other_examples_do_not_count(tmp_path: Path) -> None:
+    record_attempt(tmp_path, attempt("one"))
+    assert earlier_attempts(tmp_path, attempt("two", examples=OTHER, bound=OTHER)) == 0
+
+
+def test_another_split_of_the_same_examples_counts(tmp_path: Path) -> None:
+    for number in range(3):
+        other = attempt(f"seed {number}", bound=f"{number}" * 64)
+        assert earlier_attempts(tmp_path, other) == number
+        record_attempt(tmp_path, other)
+
+
+def test_a_part_of_the_examples_with_the_same_bound_part_counts(tmp_path: Path) -> None:
+    record_attempt(tmp_path, attempt("one"))
+    assert earlier_attempts(tmp_path, attempt("two", examples=OTHER)) == 1
+
+
+def test_lines_of_older_versions_count_for_their_bound_examples(tmp_path: Path) -> None:
+    old = [{"bound": BOUND, "config": "one"}, {"bound": OTHER, "config": "two"}]
+    text = "".join(f"\n{json.dumps(entry)}\n" for entry in old)
+    (tmp_path / FILE_NAME).write_text(text, encoding="utf-8")
+    assert earlier_attempts(tmp_path, attempt("three")) == 1
+    assert earlier_attempts(tmp_path, attempt("three", bound="d" * 64)) == 0
+    assert earlier_attempts(tmp_path, attempt("one")) == 0, "the same settings are no other ones"
+    # Recorded again, the old attempt is seen by other splits too, and still counts once.
+    record_attempt(tmp_path, attempt("one"))
+    assert earlier_attempts(tmp_path, attempt("three")) == 1
+    assert earlier_attempts(tmp_path, attempt("three", bound="d" * 64)) == 1
+
+
+def test_older_versions_can_read_new_lines(tmp_path: Path) -> None:
+    record_attempt(tmp_path, attempt("one"))
+    (line,) = (tmp_path / FILE_NAME).read_text(encoding="utf-8").split("\n")[1:-1]
+    entry = json.loads(line)
+    assert (entry["bound"], entry["config"]) == (BOUND, "one")
 
 
 def test_a_resumed_run_finds_the_number_it_had(tmp_path: Path) -> None:
     for config in ("one", "two", "three"):
-        record_attempt(tmp_path, BOUND, config)
-    assert [earlier_attempts(tmp_path, BOUND, c) for c in ("one", "two", "three")] == [0, 1, 2]
+        record_attempt(tmp_path, attempt(config))
+    assert [earlier_attempts(tmp_path, attempt(c)) for c in ("one", "two", "three")] == [0, 1, 2]
 
 
 def test_the_same_settings_are_written_once(tmp_path: Path) -> None:
     for _ in range(3):
-        record_attempt(tmp_path, BOUND, "one")
+        record_attempt(tmp_path, attempt("one"))
     lines = (tmp_path / FILE_NAME).read_text(encoding="utf-8").split()
     assert len([line for line in lines if "config" in line]) == 1
 
 
 def test_earlier_lines_are_never_rewritten(tmp_path: Path) -> None:
-    record_attempt(tmp_path, BOUND, "one")
+    record_attempt(tmp_path, attempt("one"))
     before = (tmp_path / FILE_NAME).read_bytes()
-    record_attempt(tmp_path, BOUND, "two")
+    record_attempt(tmp_path, attempt("two"))
     assert (tmp_path / FILE_NAME).read_bytes().startswith(before)
 
 
@@ -62,26 +98,26 @@ def test_earlier_lines_are_never_rewritten(tmp_path: Path) -> None:
     ],
 )
 def test_a_torn_line_hides_nothing(tmp_path: Path, torn: bytes) -> None:
-    record_attempt(tmp_path, BOUND, "one")
+    record_attempt(tmp_path, attempt("one"))
     with open(tmp_path / FILE_NAME, "ab") as stream:
         stream.write(torn)  # no line break: the power failed here
-    record_attempt(tmp_path, BOUND, "two")
-    assert earlier_attempts(tmp_path, BOUND, "three") == 2
+    record_attempt(tmp_path, attempt("two"))
+    assert earlier_attempts(tmp_path, attempt("three")) == 2
 
 
 def test_a_cut_at_any_place_loses_at_most_the_last_line(tmp_path: Path) -> None:
     for config in ("one", "two", "three"):
-        record_attempt(tmp_path, BOUND, config)
+        record_attempt(tmp_path, attempt(config))
     content = (tmp_path / FILE_NAME).read_bytes()
     for length in range(len(content)):
         (tmp_path / FILE_NAME).write_bytes(content[:length])
         whole = content[:length].count(b"}")
-        assert earlier_attempts(tmp_path, BOUND, "four") == whole
+        assert earlier_attempts(tmp_path, attempt("four")) == whole
 
 
 def _record_many(folder: str, worker: int, count: int) -> None:
     for number in range(count):
-        record_attempt(folder, BOUND, f"{worker}-{number}")
+        record_attempt(folder, attempt(f"{worker}-{number}"))
 
 
 def test_processes_do_not_lose_one_anothers_lines(tmp_path: Path) -> None:
@@ -95,21 +131,21 @@ def test_processes_do_not_lose_one_anothers_lines(tmp_path: Path) -> None:
     for worker in workers:
         worker.join()
     assert all(worker.exitcode == 0 for worker in workers)
-    assert earlier_attempts(tmp_path, BOUND, "another") == 100
+    assert earlier_attempts(tmp_path, attempt("another")) == 100
     for line in (tmp_path / FILE_NAME).read_text(encoding="utf-8").splitlines():
         assert not line or json.loads(line)["bound"] == BOUND
 
 
 def test_the_folder_is_made_and_bad_digests_are_refused(tmp_path: Path) -> None:
-    record_attempt(tmp_path / "runs", BOUND, "one")
-    assert earlier_attempts(tmp_path / "runs", BOUND, "two") == 1
-    with pytest.raises(BadInput, match="bound_digest"):
-        record_attempt(tmp_path, "", "one")
-    with pytest.raises(BadInput, match="config_digest"):
-        earlier_attempts(tmp_path, BOUND, None)  # type: ignore[arg-type]
+    record_attempt(tmp_path / "runs", attempt("one"))
+    assert earlier_attempts(tmp_path / "runs", attempt("two")) == 1
+    with pytest.raises(BadInput, match="bound digest"):
+        attempt("one", bound="")
+    with pytest.raises(BadInput, match="config digest"):
+        attempt(None)  # type: ignore[arg-type]
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(BadInput, match="Cannot"):
-        record_attempt(tmp_path / "file", BOUND, "one")
+        record_attempt(tmp_path / "file", attempt("one"))

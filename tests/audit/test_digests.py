@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous.audit.digests import (
+    all_examples_digest,
     content_digest,
     example_set,
     file_digest,
@@ -64,6 +65,30 @@ def test_fixed_tensors_are_all_that_is_not_random() -> None:
     names = [name for name, _ in module.named_parameters()]
     assert list(fixed_tensors(module, names)) == ["center"]
     assert set(fixed_tensors(module)) == {*names, "center"}
+
+
+def test_attributes_are_fixed_and_change_the_digest_of_nobody_else() -> None:
+    module = worlds.WithBuffer()
+    digest = tensors_digest(fixed_tensors(module))
+    assert digest == tensors_digest(dict(module.state_dict()))
+    module.layers[0].table = np.zeros(3)
+    fixed = fixed_tensors(module)
+    assert "layers.0.table" in fixed and tensors_digest(fixed) != digest
+    before = tensors_digest(fixed)
+    module.layers[0].table[1] = 1.0
+    assert tensors_digest(fixed_tensors(module)) != before
+
+
+def test_all_examples_have_one_digest_in_any_order() -> None:
+    data = worlds.examples()
+    digest = all_examples_digest(data)
+    assert all_examples_digest(data.subset(np.arange(120)[::-1])) == digest
+    assert all_examples_digest(data.subset(np.arange(119))) != digest
+    doubled = data.subset(np.append(np.arange(120), 5))
+    assert all_examples_digest(doubled) != digest
+    labels = (data.labels + 1) % 3
+    relabeled = Examples(data.inputs, labels, data.class_names, data.name)
+    assert all_examples_digest(relabeled) != digest
 
 
 def test_a_tensor_digest_sees_names_dtypes_shapes_and_bits() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,67 @@ def test_row_04_buffers_learned_on_the_bound_examples() -> None:
     assert_refused(changed(evidence, module=learned), name, "'center'")
     assert_refused(changed(evidence, fixed_before=None), name, "nobody recorded")
     assert_refused(changed(evidence, fixed_before={}), name, "'center'")
+
+
+class WithAttribute(nn.Module):
+    """The same network with its statistics in a plain attribute, a list, or another object."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = place
+        self.layers = worlds.network()
+        self.center: Any = torch.zeros(4)
+        if place == "list":
+            self.center = [self.center]
+        if place == "array":
+            self.center = self.center.numpy()
+        if place == "object":
+            self.center = SimpleNamespace(value=self.center)
+        self.eval()
+
+    def value(self) -> Tensor:
+        found = {
+            "attribute": lambda: self.center,
+            "list": lambda: self.center[0],
+            "array": lambda: torch.from_numpy(self.center),
+            "object": lambda: self.center.value,
+        }[self.place]()
+        assert isinstance(found, Tensor)
+        return found
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores: Tensor = self.layers(inputs - self.value())
+        return scores
+
+
+@pytest.mark.parametrize("place", ["attribute", "list", "array"])
+def test_row_04_attributes_learned_on_the_bound_examples(place: str) -> None:
+    name = "what is not random was fixed before the bound examples"
+    evidence = worlds.stochastic(module=WithAttribute(place))
+    assert found(evidence, name).status == "checked", "nobody learned anything"
+    learned = copy.deepcopy(evidence.module)
+    learned.value().add_(0.25)
+    assert_refused(changed(evidence, module=learned), name, "'center", "an attribute")
+    assert_refused(changed(evidence, fixed_before=None), name, "nobody recorded")
+    assert_refused(changed(evidence, fixed_before={}), name, "'center", "register it as a buffer")
+
+
+def test_row_04_tensors_that_no_list_has() -> None:
+    name = "what is not random was fixed before the bound examples"
+    evidence = worlds.stochastic(module=WithAttribute("object"))
+    assert_refused(evidence, name, "shape (4,)", "Register it as a buffer")
+
+
+def test_row_04_attributes_updated_while_predicting() -> None:
+    class Remembering(WithAttribute):
+        def forward(self, inputs: Tensor) -> Tensor:
+            self.value().add_(1e-12)
+            return super().forward(inputs)
+
+    honest = worlds.stochastic(module=WithAttribute("attribute"))
+    evidence = changed(honest, module=Remembering("attribute"))
+    assert_refused(evidence, "predicting leaves the network unchanged", "'center'")
+    assert float(evidence.module.value().abs().max()) == 0.0, "the audit changed it"
 
 
 def test_row_04_buffers_updated_while_predicting() -> None:

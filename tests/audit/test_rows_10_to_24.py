@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from torch import Tensor, nn
 
 from nonvacuous.audit.arithmetic import bound_record, recompute_bound
@@ -248,6 +249,36 @@ def test_row_23_copies_in_the_test_set_are_mentioned(honest: Evidence) -> None:
     name = "no example has a copy in another part of the data"
     copied = found(changed(honest, test=honest.examples.subset(honest.split.bound[:5])), name)
     assert copied.effect == "none" and "5 of 5 test inputs are copies" in copied.detail
+
+
+def copied_inside(honest: Evidence, count: int) -> Evidence:
+    """So many bound examples with the input of the first one."""
+    inputs = honest.examples.inputs.clone()
+    bound = honest.split.bound
+    inputs[torch.from_numpy(bound[1 : 1 + count].copy())] = inputs[int(bound[0])].clone()
+    data = Examples(inputs, honest.examples.labels, ("a", "b", "c"), "world")
+    return changed(honest, examples=data, data=worlds.data_record(data, honest.split))
+
+
+def test_row_23_copies_inside_the_bound_part() -> None:
+    name = "examples are independent and identically distributed"
+    count = 300
+    # A third of the examples is the prior's, a twelfth is held out.
+    honest = worlds.stochastic(data=worlds.examples(count), parts=worlds.split(count))
+    n = honest.bound_examples
+    few = n // 100
+    assert few >= 1
+    for copies in (0, few):
+        noted = found(copied_inside(honest, copies), name)
+        assert (noted.status, noted.effect) == ("not checkable", "none")
+        assert (f"{copies} bound examples repeat" in noted.detail) is (copies > 0)
+    assert_conditional(
+        copied_inside(honest, few + 1),
+        name,
+        f"{few + 1} of the {n} bound examples",
+        f"only {n - few - 1} different inputs",
+        "Drop the copies",
+    )
 
 
 def test_row_24_best_of_many_seeds(honest: Evidence) -> None:

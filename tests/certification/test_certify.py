@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -296,6 +297,81 @@ def test_batch_statistics_learned_on_the_bound_examples_are_refused(digits: Data
     assert "not random" in reasons(certificate)
 
 
+class Memorizing(nn.Module):
+    """One weight, and a table of examples in plain attributes: the label of the nearest one."""
+
+    def __init__(self, inputs: torch.Tensor, labels: torch.Tensor) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(1))
+        self.table = {"inputs": inputs.flatten(1), "labels": labels.numpy().copy()}
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        apart = torch.cdist(inputs.flatten(1), self.table["inputs"])
+        votes = nn.functional.one_hot(torch.from_numpy(self.table["labels"]), 10)
+        return self.gain * (torch.relu(1.0 - apart) @ votes.to(apart.dtype))
+
+
+@pytest.mark.parametrize(
+    ("center", "predictor"), [("zero", "stochastic"), ("initialization", "drawn")]
+)
+def test_examples_kept_as_attributes_are_refused(
+    digits: Dataset, center: str, predictor: Literal["stochastic", "drawn"]
+) -> None:
+    data = digits.train.subset(np.arange(300))
+    start = Memorizing(torch.zeros_like(data.inputs), torch.zeros_like(data.labels)).eval()
+    fitted = Memorizing(data.inputs, data.labels).eval()
+    prior = nv.priors.zero_mean() if center == "zero" else nv.priors.at_initialization(start)
+    certificate = nv.certify(
+        fitted,
+        data,
+        prior=prior,
+        predictor=predictor,
+        posterior_scales=NOISE,
+        trials=500,
+        twin=False,
+        rescaling=False,
+    )
+    assert certificate.status == "refused"
+    assert "not random" in reasons(certificate)
+
+
+class Centering(nn.Module):
+    """Subtracts a number that was fixed long ago and is kept as a plain attribute."""
+
+    def __init__(self, network: nn.Module, center: float) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(network)
+        self.centers = [torch.full((1, 8, 8), center)]
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.network(inputs - self.centers[0])
+        return scores
+
+
+def test_attributes_that_no_example_shaped_are_part_of_the_certificate(
+    digits: Dataset, initial: nn.Module, trained: nn.Module, tmp_path: Path
+) -> None:
+    network, start = Centering(trained, 0.125).eval(), Centering(initial, 0.125).eval()
+    arguments = {"trials": 500, "twin": False, "posterior_scales": NOISE}
+    bare = nv.certify(
+        trained, digits.train, prior=nv.priors.at_initialization(initial), **arguments
+    )
+    arguments["prior"] = nv.priors.at_initialization(start)
+    made = nv.certify(network, digits.train, folder=tmp_path / "a" / "run", **arguments)
+    assert made.status == "valid", str(made)
+    assert made.model.fixed_digest != bare.model.fixed_digest
+    # The stored tensors say what the network was; another center is put right by them.
+    for center in (0.125, 0.25):
+        model = Centering(trained, center).eval()
+        nv.verify(tmp_path / "a" / "run", data=digits.train, model=model).raise_if_failed()
+    plain = nv.verify(tmp_path / "a" / "run", data=digits.train, model=trained)
+    assert not plain.passed
+    # Another center is another network, and no way to go on with this run.
+    with pytest.raises(BadInput, match="attributes"):
+        other = Centering(trained, 0.25).eval()
+        nv.certify(other, digits.train, folder=tmp_path / "a" / "run", resume=True, **arguments)
+
+
 def test_one_drawn_network(digits: Dataset, tmp_path: Path) -> None:
     certificate = nv.certify(
         small(digits),
@@ -354,6 +430,35 @@ def test_several_certificates_on_the_same_examples(digits: Dataset, tmp_path: Pa
     paid = run("third", seed=2, attempts=3)
     assert paid.status == "valid"
     assert paid.budget.entries[0].name == "other certificates"
+
+
+def test_the_best_of_several_seeds_is_a_search(digits: Dataset, tmp_path: Path) -> None:
+    def run(name: str, data: Examples, **settings: object) -> nv.Certificate:
+        arguments = {"trials": 500, "recipe": QUICK, "twin": False, **settings}
+        return nv.certify(small(digits), data, folder=tmp_path / name, **arguments)
+
+    data = digits.train
+    first = run("first", data)
+    assert first.status == "valid"
+    # Another seed makes another split, and so do another fraction and another order.
+    other = run("second", data, seed=1)
+    assert other.data.bound.content_digest != first.data.bound.content_digest
+    turned = data.subset(np.arange(len(data))[::-1])
+    whole = {"mode": "holdout", "recipe": None}  # all examples, as a plain test
+    for certificate in (
+        other,
+        run("third", data, prior_fraction=0.3),
+        run("fourth", turned),
+        run("fifth", data, **whole),
+    ):
+        assert certificate.status == "conditional"
+        assert reasons(certificate) == "earlier certificates on these examples are paid for"
+    # A run that is resumed, or done again, is the same attempt; paid attempts are valid.
+    assert run("first", data, resume=True) == first
+    assert run("first", data, force=True).status == "valid"
+    assert run("sixth", data, seed=2, attempts=6).status == "valid"
+    assert run("apart/run", data, seed=3).status == "valid", "another folder, another memory"
+    assert run("seventh", data.subset(np.arange(1000)), seed=3).status == "valid", "other examples"
 
 
 def test_a_learned_prior_of_the_users_own(digits: Dataset, initial: nn.Module) -> None:

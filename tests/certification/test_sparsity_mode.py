@@ -175,6 +175,61 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path: Path, phase: str) -> 
         assert (whole / name).read_bytes() == (stopped / name).read_bytes(), name
 
 
+def stopped_before_the_network(folder: Path, **changes: Any) -> bytes:
+    """A run that was stopped with its prior learned; returns the prior's checkpoint."""
+
+    def stopping(name: str, done: int, total: int, message: str) -> None:
+        if name == "network":
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(folder, progress=stopping, **changes)
+    return (folder / "sparsity-prior.checkpoint").read_bytes()
+
+
+def test_a_new_run_does_not_go_on_from_what_another_left(tmp_path: Path) -> None:
+    run(tmp_path / "clean" / "run", seed=4)
+    used = tmp_path / "used" / "run"
+    stopped_before_the_network(used, seed=3)
+    with pytest.raises(BadInput, match="other settings"):
+        run(used, seed=4, resume=True)
+    (used / "config.toml").unlink()
+    run(used, seed=4)
+    for name in ("prior.safetensors", "weights.safetensors", "certificate.json"):
+        assert (used / name).read_bytes() == (tmp_path / "clean" / "run" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"seed": 4}, "seed was"),
+        ({"sparsity": replace(QUICK, prior_steps=61)}, "settings was"),
+        ({"sparsity": replace(QUICK, prior="learned:0.4")}, "examples was"),
+    ],
+)
+def test_a_prior_of_another_run_is_refused(
+    tmp_path: Path, changes: dict[str, Any], what: str
+) -> None:
+    # It saw other examples, some of them bound examples of this run.
+    other = stopped_before_the_network(tmp_path / "other" / "run", **changes)
+    here = tmp_path / "here" / "run"
+    own = stopped_before_the_network(here)
+    assert own != other
+    (here / "sparsity-prior.checkpoint").write_bytes(other)
+    with pytest.raises(BadInput, match="belongs to another run") as error:
+        run(here, resume=True)
+    assert what in str(error.value)
+    assert not (here / "certificate.json").exists()
+
+
+def test_a_damaged_prior_is_refused(tmp_path: Path) -> None:
+    content = bytearray(stopped_before_the_network(tmp_path / "run"))
+    content[-1] ^= 1
+    (tmp_path / "run" / "sparsity-prior.checkpoint").write_bytes(content)
+    with pytest.raises(BadInput, match="checksum"):
+        run(tmp_path / "run", resume=True)
+
+
 def test_a_second_certificate_on_the_same_examples_is_conditional(tmp_path: Path) -> None:
     assert run(tmp_path / "one").status == "valid"
     other = replace(QUICK, variant="dense")

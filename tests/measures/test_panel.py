@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -147,25 +149,70 @@ def test_scores_beyond_floats_are_said_to_be() -> None:
     json.dumps(found.to_dict(), allow_nan=False)
 
 
-def test_no_bound_over_the_weights_covers_other_numbers() -> None:
-    """A buffer may hold the training data themselves."""
+BOUNDS = ("occam-bound", "balanced-occam-bound", "kl-certificate", "rescaled-kl-certificate")
+SHIFT = torch.ones(4)
 
-    class Shifted(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.last = nn.Linear(4, 3)
+
+class Shifted(nn.Module):
+    """Adds numbers that are no parameters; they may be the training data themselves."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, 3)
+        self.place = place
+        if place == "buffer":
             self.register_buffer("shift", torch.ones(4))
+        if place == "integers":
+            self.register_buffer("shift", torch.ones(4, dtype=torch.int32))
+        if place == "attribute":
+            self.shift = torch.ones(4)
+        if place == "array":
+            self.shift = {"values": np.ones(4)}
+        if place == "normalization":
+            self.norm = nn.BatchNorm1d(4)
 
-        def forward(self, x: Tensor) -> Tensor:
-            return self.last(x + self.shift)
+    def forward(self, x: Tensor) -> Tensor:
+        if self.place == "normalization":
+            scores: Tensor = self.last(self.norm(x))
+            return scores
+        shift = SHIFT if self.place == "global" else self.shift
+        if self.place == "array":
+            shift = torch.from_numpy(shift["values"])
+        return self.last(x + shift)
 
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("buffer", "shift is a buffer"),
+        ("integers", "shift is a buffer"),
+        ("attribute", "shift is an attribute"),
+        ("array", "shift['values'] is an attribute"),
+        ("global", "shape (4,)"),
+    ],
+)
+def test_no_bound_over_the_weights_covers_other_numbers(place: str, reason: str) -> None:
     _, _, examples = made("mlp")
-    bounds = ["occam-bound", "balanced-occam-bound", "kl-certificate", "rescaled-kl-certificate"]
-    found = panel(Shifted(), examples, only=[*bounds, "frobenius-sum"])
+    found = panel(Shifted(place), examples, only=[*BOUNDS, "frobenius-sum"])
     assert isinstance(found["frobenius-sum"], Value)
-    for name in bounds:
+    for name in BOUNDS:
         result = found[name]
-        assert isinstance(result, Undefined) and "shift is a buffer" in result.reason
+        assert isinstance(result, Undefined) and reason in result.reason
+
+
+def test_the_batches_that_normalization_counted_shape_nothing() -> None:
+    _, _, examples = made("mlp")
+    module = Shifted("normalization").eval()
+    found = panel(module, examples, only=list(BOUNDS))
+    assert all(isinstance(found[name], Value) for name in BOUNDS)
+    subject = Subject.of(module, examples)
+    assert subject.uncovered is None
+    # Where folding left a counter: only that of a normalization is known to shape nothing.
+    for layer, covered in ((nn.BatchNorm1d(4, affine=False, track_running_stats=False), True),
+                           (nn.Identity(), False)):  # fmt: skip
+        layer.register_buffer("num_batches_tracked", torch.tensor(5))
+        counting = nn.Sequential(layer, nn.Linear(4, 3)).double().eval()
+        assert (replace(subject, module=counting).uncovered is None) is covered
 
 
 def test_an_attack_goes_on_from_its_file(tmp_path: Path) -> None:

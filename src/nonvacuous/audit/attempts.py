@@ -1,8 +1,9 @@
-"""The memory of a folder of runs: which settings were certified on which bound examples.
+"""The memory of a folder of runs: which settings were certified on which examples.
 
 Reporting the best of several certificates on the same examples is a search. It can only be charged
 if somebody remembers how many there were: one line per attempt in ``attempts.jsonl``, which is
-only ever appended to.
+only ever appended to. What counts are the examples that were given, not the part of them that
+enters the bound: another seed makes another split, and the best of several splits is a search too.
 """
 
 from __future__ import annotations
@@ -11,28 +12,57 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nonvacuous.errors import BadInput
 
 FILE_NAME = "attempts.jsonl"
 
 
-def record_attempt(folder: str | Path, bound_digest: str, config_digest: str) -> None:
-    """Append one line, durably. Settings that are recorded already are not written again.
+@dataclass(frozen=True)
+class Attempt:
+    """One certificate.
 
-    folder          the folder that holds the run folders
-    bound_digest    content digest of the bound examples
-    config_digest   digest of the settings: the same settings again (a resumed run) are the same
-                    attempt
+    examples   digest of all examples that were given, in whatever order; empty in lines of older
+               versions, which knew the bound examples only
+    bound      content digest of the bound examples
+    config     digest of the settings, with the seed: the same settings again (a resumed run) are
+               the same attempt
     """
-    _check(bound_digest, config_digest)
+
+    examples: str
+    bound: str
+    config: str
+
+    def __post_init__(self) -> None:
+        for name in ("examples", "bound", "config"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or (not value and name != "examples"):
+                raise BadInput(f"the {name} digest must be hexadecimal, got {value!r}.")
+
+    def rivals(self, other: Attempt) -> bool:
+        """Whether whoever sees both certificates could pick the better one."""
+        return self.bound == other.bound or (
+            bool(self.examples) and self.examples == other.examples
+        )
+
+
+def record_attempt(folder: str | Path, attempt: Attempt) -> None:
+    """Append one line, durably, to the memory of the folder that holds the run folders.
+
+    Settings that are recorded already are not written again, unless by an older version, without
+    the digest of all examples.
+    """
     path = Path(folder) / FILE_NAME
-    if any(entry == (bound_digest, config_digest) for entry in _entries(path)):
+    if attempt in _entries(path):
         return
     # The line break in front ends a line that a crash may have left unfinished. One write of an
     # append-only descriptor keeps the lines of several processes apart.
-    line = json.dumps({"bound": bound_digest, "config": config_digest})
+    line = json.dumps(
+        {"examples": attempt.examples, "bound": attempt.bound, "config": attempt.config}
+    )
     content = f"\n{line}\n".encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,25 +86,24 @@ def record_attempt(folder: str | Path, bound_digest: str, config_digest: str) ->
             os.close(parent)
 
 
-def earlier_attempts(folder: str | Path, bound_digest: str, config_digest: str) -> int:
-    """How many other settings were certified on these bound examples before these ones.
+def earlier_attempts(folder: str | Path, attempt: Attempt) -> int:
+    """How many other settings were certified on these examples before these ones.
 
     Settings that are in the file already are counted as of their first line, so that a run which
     is resumed later, after others, finds the number it had at first.
     """
-    _check(bound_digest, config_digest)
     earlier: set[str] = set()
-    for bound, config in _entries(Path(folder) / FILE_NAME):
-        if bound != bound_digest:
+    for entry in _entries(Path(folder) / FILE_NAME):
+        if not entry.rivals(attempt):
             continue
-        if config == config_digest:
+        if entry.config == attempt.config:
             break
-        earlier.add(config)
+        earlier.add(entry.config)
     return len(earlier)
 
 
-def _entries(path: Path) -> Iterator[tuple[str, str]]:
-    """The (bound, config) pairs in their order; blank, torn and foreign lines are passed over."""
+def _entries(path: Path) -> Iterator[Attempt]:
+    """All attempts in their order; blank, torn and foreign lines are passed over."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -83,15 +112,8 @@ def _entries(path: Path) -> Iterator[tuple[str, str]]:
         raise BadInput(f"Cannot read {path}: {error.strerror}.") from error
     for line in content.split(b"\n"):
         try:
-            entry = json.loads(line)
-            pair = entry["bound"], entry["config"]
-        except (ValueError, TypeError, KeyError, RecursionError):
+            entry: Any = json.loads(line)
+            found = Attempt(entry.get("examples", ""), entry["bound"], entry["config"])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadInput):
             continue
-        if all(isinstance(part, str) for part in pair):
-            yield pair
-
-
-def _check(bound_digest: str, config_digest: str) -> None:
-    for name, value in (("bound_digest", bound_digest), ("config_digest", config_digest)):
-        if not isinstance(value, str) or not value:
-            raise BadInput(f"{name} must be a digest in hexadecimal, got {value!r}.")
+        yield found

@@ -12,8 +12,19 @@ from nonvacuous.audit.arithmetic import complexity_nats, total_nats
 from nonvacuous.audit.digests import fixed_tensors
 from nonvacuous.audit.drawing import draw_network
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.registry import PRIOR_MODES, RANDOM_MODES, Outcome, check, holds, refuse
+from nonvacuous.audit.foreign import foreign_tensor
+from nonvacuous.audit.probing import mean_network, probes
+from nonvacuous.audit.registry import (
+    PRIOR_MODES,
+    RANDOM_MODES,
+    Outcome,
+    asserted,
+    check,
+    holds,
+    refuse,
+)
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.records import ComplexityRecord, KlTerm
 
@@ -130,29 +141,53 @@ def every_term(evidence: Evidence) -> Outcome:
 @check(rows=(2, 4), name="what is not random was fixed before the bound examples")
 def fixed_parts(evidence: Evidence) -> Outcome:
     if evidence.mode not in PRIOR_MODES:
-        return holds("the whole network was fixed before it met the examples it is tested on.")
+        return asserted(
+            "the whole network was made without the examples that it is tested on, as stated by "
+            "the one who gave it."
+        )
     posterior, _, _ = parts(evidence)
+    foreign = foreign_tensor(mean_network(evidence), probes(evidence).inputs)
+    if foreign is not None:
+        return refuse(
+            f"predicting uses {foreign}, and it belongs to no parameter, buffer or attribute of "
+            "the network (a global variable, a closure, another object, or numbers computed "
+            "outside of torch): it may come from the bound examples, and nothing pays for it. "
+            "Register it as a buffer of the network before the prior is made."
+        )
     now = fixed_tensors(evidence.module, posterior.names)
     if not now:
         return holds("the network has no buffers and no parameter outside the posterior.")
+    attributes = attribute_tensors(evidence.module)
     before = evidence.fixed_before
     if before is None:
         return refuse(
             f"the network has tensors outside the posterior (the first is {next(iter(now))!r}), "
-            "and nobody recorded them before the bound examples were seen: batch statistics "
-            "learned there would not be paid for. Record them when the prior is made, or use a "
-            "network without them."
+            "and nobody recorded them before the bound examples were seen: batch statistics or "
+            "tables learned there would not be paid for. Record them when the prior is made (a "
+            "prior at the initialization does), or use a network without them."
         )
     for name, tensor in now.items():
         if name not in before:
-            return refuse(f"{name!r} was not recorded before the bound examples were seen.")
+            return refuse(
+                f"{name!r} was not recorded before the bound examples were seen."
+                + (_UNREGISTERED if name in attributes else "")
+            )
         if not _same(tensor, before[name]):
             return refuse(
                 f"{name!r} is neither random nor what it was before the bound examples were seen "
-                "(batch statistics that were updated, or a layer trained outside the posterior), "
-                "so the KL does not pay for it. Freeze it at its earlier value."
+                "(batch statistics that were updated, a layer trained outside the posterior, or "
+                "data kept as an attribute), so the KL does not pay for it. Freeze it at its "
+                "earlier value."
             )
     return holds(f"{len(now)} tensors outside the posterior are equal to their earlier values.")
+
+
+#: What to do about a tensor in a plain attribute.
+_UNREGISTERED = (
+    " It is kept as a plain attribute of the network. If no example shaped it, register it as a "
+    "buffer (register_buffer; layers in a list: nn.ModuleList) and build the prior from the "
+    "network as it was before training."
+)
 
 
 @check(rows=(2, 16), name="all weights are finite")

@@ -23,6 +23,9 @@ from nonvacuous.audit.registry import (
 #: classes. With few of them luck is likely: of two clusters, any line between them tells half.
 KNOWING = 1.0 / 3.0
 MANY_CLASSES = 5
+#: Data sets that were collected with care hold next to no copies; from this part of the bound
+#: examples on, counting each as a draw of its own is in doubt.
+MANY_REPEATS = 0.01
 #: Names that verification asks for.
 SEEN = "the prior saw no bound example"
 COPIES = "no example has a copy in another part of the data"
@@ -173,7 +176,16 @@ def no_groups(evidence: Evidence) -> Outcome:
 @check(rows=(23,), name="examples are independent and identically distributed")
 def independent(evidence: Evidence) -> Outcome:
     hashes = evidence.examples.input_hashes()[evidence.split.bound]
-    repeats = len(hashes) - len(np.unique(hashes))
+    repeats, count = len(hashes) - len(np.unique(hashes)), len(hashes)
+    if repeats > MANY_REPEATS * count:
+        return doubtful(
+            f"{repeats} of the {count} bound examples ({repeats / count:.1%}) repeat the input of "
+            f"another one: there are only {count - repeats} different inputs, and the theorem "
+            f"counts {count} independent draws. Drop the copies (Examples.input_hashes tells "
+            "them) and certify again; if they are records of one group (one patient, one "
+            "document), keep one example of each. The promise holds only if every repeat was "
+            "drawn independently, as where inputs take few values."
+        )
     note = f" {repeats} bound examples repeat the input of another one." if repeats else ""
     return unknowable(
         "every promise here is about draws from the one distribution that the bound examples were "

@@ -13,11 +13,13 @@ from nonvacuous.data import Examples
 from nonvacuous.data.files import sha256_of_file
 from nonvacuous.data.hashing import hash_of_hashes
 from nonvacuous.data.splits import index_digest
+from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.records import ExampleSet
 
 __all__ = [
+    "all_examples_digest",
     "array_digest",
     "content_digest",
     "example_set",
@@ -54,6 +56,11 @@ def content_digest(examples: Examples, indices: Sequence[int] | np.ndarray) -> s
     return hash_of_hashes(examples.content_hashes()[chosen])
 
 
+def all_examples_digest(examples: Examples) -> str:
+    """SHA-256 over the content of all examples, in whatever order they come."""
+    return hash_of_hashes(np.sort(examples.content_hashes()))
+
+
 def example_set(examples: Examples, indices: Sequence[int] | np.ndarray) -> ExampleSet:
     """The record of some examples: how many, which, and what they hold. Not for an empty set."""
     chosen = sorted_indices(indices)
@@ -69,14 +76,16 @@ def example_set(examples: Examples, indices: Sequence[int] | np.ndarray) -> Exam
 
 
 def fixed_tensors(module: nn.Module, random: Iterable[str] = ()) -> dict[str, Tensor]:
-    """All that is not random in the network: buffers, and parameters not named in ``random``."""
+    """All that is not random in the network: buffers, tensors and arrays that it keeps as plain
+    attributes, and parameters not named in ``random``. They share memory with the network's."""
     names = set(random)
     fixed = {
         name: parameter.detach()
         for name, parameter in module.named_parameters()
         if name not in names
     }
-    return fixed | {name: buffer.detach() for name, buffer in module.named_buffers()}
+    fixed |= {name: buffer.detach() for name, buffer in module.named_buffers()}
+    return fixed | attribute_tensors(module)
 
 
 def array_digest(values: np.ndarray) -> str:

@@ -63,8 +63,9 @@ class Evidence:
     #: Digest of the posterior when the KL was computed, and when the risk was sampled.
     posterior_at_kl: str | None = None
     posterior_at_risk: str | None = None
-    #: Buffers and parameters outside the posterior, as they were before the bound examples were
-    #: seen: those of the prior's network, not those of the network that was trained.
+    #: Buffers, tensors in plain attributes and parameters outside the posterior, as they were
+    #: before the bound examples were seen: those of the prior's network, not those of the network
+    #: that was trained.
     fixed_before: Mapping[str, torch.Tensor] | None = None
     #: Indices (into ``examples``) that the prior was fitted on, as the prior itself records them.
     prior_saw: np.ndarray | None = None
@@ -75,9 +76,9 @@ class Evidence:
     #: What touched the test examples, in order; "freeze" as above.
     test_reads: tuple[str, ...] = ()
     test: Examples | None = None
-    #: Certificates computed earlier on the same bound examples with other settings.
+    #: Certificates computed earlier on the same examples with other settings, seeds or splits.
     earlier_certificates: int = 0
-    #: The number of certificates on this bound set that the budget was divided by.
+    #: The number of certificates on these examples that the budget was divided by.
     attempts_paid: int = 1
     #: True if examples may be dependent (groups, time), as declared by the user; None if not said.
     groups_declared: bool | None = None

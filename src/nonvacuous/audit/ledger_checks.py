@@ -127,14 +127,14 @@ def attempts_paid(evidence: Evidence) -> Outcome:
             )
     if earlier + 1 > paid:
         return doubtful(
-            f"certificates computed before on these bound examples: {earlier}; certificates paid "
-            f"for, this one included: {paid}. Choosing the best of them is a search. The promise "
-            "holds if this one was decided on without looking at the others; otherwise compute it "
-            f"with attempts={earlier + 1}, or on fresh examples."
+            f"certificates computed before on these examples: {earlier}; certificates paid for, "
+            f"this one included: {paid}. Choosing the best of them, be it the best seed, is a "
+            "search. The promise holds if this one was decided on without looking at the others; "
+            f"otherwise compute it with attempts={earlier + 1}, or on fresh examples."
         )
     if earlier:
         return holds(f"{earlier} earlier certificates, {paid} paid for.")
-    return asserted("no other certificate on these bound examples is on record.")
+    return asserted("no other certificate on these examples is on record.")
 
 
 @check(rows=(7, 24), name="architecture and settings were chosen before looking")

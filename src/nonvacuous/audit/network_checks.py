@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from nonvacuous.audit.drawing import draw_network
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.probing import Network, batch_dependence, overwritten, recount, undisturbed
+from nonvacuous.audit.probing import (
+    Network,
+    batch_dependence,
+    overwritten,
+    recount,
+    undisturbed,
+)
+from nonvacuous.audit.probing import mean_network as mean_network
+from nonvacuous.audit.probing import probes as probes
 from nonvacuous.audit.registry import RANDOM_MODES, Outcome, check, holds, refuse
-from nonvacuous.data import Examples
-
-#: How many bound examples the network is probed with.
-PROBES = 16
-
-
-def mean_network(evidence: Evidence) -> Network:
-    """The network with the posterior's mean weights, or as it is where there is no posterior."""
-    # In mode sparsity the module is the certified network itself, to the last bit.
-    posterior = None if evidence.mode == "sparsity" else evidence.posterior
-    return Network.of(evidence.module, None if posterior is None else posterior.mean_weights())
-
-
-def probes(evidence: Evidence, count: int = PROBES) -> Examples:
-    """Some bound examples, spread over all of them."""
-    bound = evidence.split.bound
-    positions = np.unique(np.linspace(0, len(bound) - 1, min(count, len(bound))).round())
-    return evidence.examples.subset(bound[positions.astype(np.int64)])
 
 
 @check(rows=(5,), name="the network is in evaluation mode")

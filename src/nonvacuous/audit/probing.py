@@ -7,15 +7,21 @@ import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from nonvacuous.audit.evidence import Evidence
 from nonvacuous.data import Examples
+from nonvacuous.distributions.attributes import attribute_tensors
+from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, NonvacuousError
 from nonvacuous.risk import Loss
 
 _BATCH = 2048
+#: How many bound examples the network is probed with.
+PROBES = 16
 
 
 @contextlib.contextmanager
@@ -78,6 +84,20 @@ class Network:
         return outputs, changed
 
 
+def mean_network(evidence: Evidence) -> Network:
+    """The network with the posterior's mean weights, or as it is where there is no posterior."""
+    # In mode sparsity the module is the certified network itself, to the last bit.
+    posterior = None if evidence.mode == "sparsity" else evidence.posterior
+    return Network.of(evidence.module, None if posterior is None else posterior.mean_weights())
+
+
+def probes(evidence: Evidence, count: int = PROBES) -> Examples:
+    """Some bound examples, spread over all of them."""
+    bound = evidence.split.bound
+    positions = np.unique(np.linspace(0, len(bound) - 1, min(count, len(bound))).round())
+    return evidence.examples.subset(bound[positions.astype(np.int64)])
+
+
 def batch_dependence(network: Network, inputs: Tensor) -> str | None:
     """How the prediction for an example depends on its company, or None if it does not."""
     with undisturbed(network.device):
@@ -92,9 +112,16 @@ def batch_dependence(network: Network, inputs: Tensor) -> str | None:
 
 
 def overwritten(network: Network, inputs: Tensor) -> list[str]:
-    """Buffers and parameters that predicting changes."""
+    """Buffers, parameters and tensors in plain attributes that predicting changes."""
+    kept = {name: tensor.clone() for name, tensor in attribute_tensors(network.module).items()}
     with undisturbed(network.device):
-        return network.run(inputs)[1]
+        changed = network.run(inputs)[1]
+    # What predicting adds is a cache; what it changes is a memory.
+    after = attribute_tensors(network.module)
+    for name, tensor in kept.items():
+        if name in after and tensors_digest({"": tensor}) != tensors_digest({"": after[name]}):
+            changed.append(name)
+    return changed
 
 
 def _compare(network: Network, inputs: Tensor, *, tolerance: float) -> str | None:

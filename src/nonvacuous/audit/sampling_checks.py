@@ -9,7 +9,6 @@ from nonvacuous.audit.registry import (
     PRIOR_MODES,
     RANDOM_MODES,
     Outcome,
-    asserted,
     check,
     holds,
     refuse,
@@ -169,5 +168,5 @@ def sampling_paid(evidence: Evidence) -> Outcome:
             f"ledger give {expected!r}. Use audit.arithmetic.sampled_risk."
         )
     if once:
-        return asserted("nothing was sampled: every bound example was looked at once.")
+        return holds("nothing was sampled: every bound example was looked at once.")
     return holds(f"the ledger pays {failure:.3g} for it.")

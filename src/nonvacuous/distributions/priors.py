@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.errors import BadInput
@@ -61,8 +62,9 @@ class Prior:
     means: Mapping[str, Tensor] | None = None
     saw: str | None = None
     per_tensor: bool = False
-    #: Buffers (such as batch-norm statistics) of the network that the means come from: a network
-    #: whose own buffers differ has learned them from data that no KL accounts for.
+    #: Buffers (such as batch-norm statistics) of the network that the means come from, and tensors
+    #: that it keeps as plain attributes: a network whose own ones differ has learned them from
+    #: data that no KL accounts for.
     fixed: Mapping[str, Tensor] | None = None
 
     def __post_init__(self) -> None:
@@ -219,7 +221,7 @@ def at_initialization(
         grid=chosen,
         means=means,
         per_tensor=per_tensor,
-        fixed=_buffers(initial),
+        fixed=_fixed(initial),
     )
 
 
@@ -244,7 +246,7 @@ def learned(
         means=means,
         saw=saw,
         per_tensor=per_tensor,
-        fixed=_buffers(trained),
+        fixed=_fixed(trained),
     )
 
 
@@ -260,9 +262,9 @@ def indices_digest(indices: Indices) -> str:
     return hashlib.sha256(np.unique(raw).astype("<i8").tobytes()).hexdigest()
 
 
-def _buffers(module: nn.Module) -> Mapping[str, Tensor]:
-    copies = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
-    return MappingProxyType(copies)
+def _fixed(module: nn.Module) -> Mapping[str, Tensor]:
+    found = dict(module.named_buffers()) | attribute_tensors(module)
+    return MappingProxyType({name: tensor.detach().clone() for name, tensor in found.items()})
 
 
 def _energy(means: Tensor, scales: Tensor, prior_means: Tensor) -> float:

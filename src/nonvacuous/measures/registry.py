@@ -169,7 +169,7 @@ def _words(argument: str, given: Iterable[str] | None) -> frozenset[str]:
         families = sorted({measure.family for measure in MEASURES.values()})
         raise BadInput(
             f"there is no measure or family {word!r}"
-            + (f"; did you mean {close[0]!r}?" if close else "")
+            + (f"; did you mean {close[0]!r}?" if close else ".")
             + f" Families: {', '.join(families)}; or cheap, expensive"
         )
     return words

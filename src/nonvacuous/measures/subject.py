@@ -10,9 +10,13 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
+from nonvacuous.audit.foreign import foreign_tensor
+from nonvacuous.audit.probing import Network
 from nonvacuous.data.examples import Examples
+from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.measures.layers import Layer, layers_of
 from nonvacuous.networks import LayerGraph, ScaleGroups, capture, fold_batch_norm, scale_groups
@@ -148,19 +152,23 @@ class Subject:
         assert self.initial is not None
         return layers_of(self.graph, self.initial)
 
-    @property
+    @cached_property
     def uncovered(self) -> str | None:
         """Why no bound over the weights covers the network; None where one does.
 
         Numbers that are no parameters may come from the data, and neither prior nor code pays for
-        them.
+        them: buffers of whatever type, tensors and arrays in plain attributes, and tensors that
+        the network finds elsewhere.
         """
-        names = [n for n, b in self.module.named_buffers() if b.is_floating_point() and b.numel()]
-        if not names:
+        what = _beside_the_weights(self.module)
+        if what is None:
+            what = foreign_tensor(Network.of(self.module), self.example)
+            what = None if what is None else f"{what} belongs to no part of the network"
+        if what is None:
             return None
         return (
-            f"{names[0]} is a buffer: its numbers may come from the data, and a bound over the "
-            "weights does not pay for them"
+            f"{what}: its numbers may come from the data, and a bound over the weights does not "
+            "pay for them"
         )
 
     def _check_scores(self) -> None:
@@ -205,6 +213,23 @@ def _architecture(module: nn.Module) -> tuple[object, ...]:
     )
     tensors = (*module.named_parameters(), *module.named_buffers())
     return layers, tuple((name, tuple(tensor.shape)) for name, tensor in tensors)
+
+
+def _beside_the_weights(module: nn.Module) -> str | None:
+    """The first numbers of a network that are no parameters and may shape what it computes."""
+    # Batch normalization counts batches in training and does not look at the count afterwards.
+    counters = {
+        f"{name}.num_batches_tracked".lstrip(".")
+        for name, part in module.named_modules()
+        if isinstance(part, _NormBase)
+    }
+    for name, buffer in module.named_buffers():
+        if buffer.numel() and name not in counters:
+            return f"{name} is a buffer"
+    for name, tensor in attribute_tensors(module).items():
+        if tensor.numel():
+            return f"{name} is an attribute that holds numbers"
+    return None
 
 
 def _prepared(model: nn.Module, example: Tensor) -> nn.Module:
