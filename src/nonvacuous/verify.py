@@ -45,7 +45,9 @@ def verify(
     seed          of the fresh trials; by default one derived for this purpose
 
     The result lists one finding for every question; ``raise_if_failed()`` turns the first failure
-    into an :class:`~nonvacuous.errors.InvalidCertificate`. A sound certificate fails the fresh
+    into an :class:`~nonvacuous.errors.InvalidCertificate`. ``passed`` says that nothing which was
+    checked is wrong; ``verified`` that everything was checked which ties the number to network,
+    prior and data, and that takes the run folder and the data. A sound certificate fails the fresh
     trials with probability at most 0.000002; everything else is exact.
     """
     wanted = TRIALS if trials is None else checks.count("trials", trials, minimum=1)

@@ -27,7 +27,7 @@ def test_a_folder_and_its_data(run, invoke):
     assert done.code == exits.DONE, done.out
     assert "FAILED" not in done.out
     assert "the risk holds in fresh trials" in done.out
-    assert "VERIFIED" in done.out.splitlines()[-2]
+    assert done.out.splitlines()[-2].startswith("VERIFIED: ")
     assert done.out.splitlines()[-1].startswith("VALID: ")
 
 
@@ -37,6 +37,9 @@ def test_without_data_it_says_what_was_not_checked_and_how_to(run, invoke):
     unchecked = [line for line in done.out.splitlines() if line.startswith("not checked")]
     assert any("no data were given" in line for line in unchecked)
     assert done.next == "nonvacuous verify r --data SOURCE"
+    verdict, says = done.out.splitlines()[-2:]
+    assert verdict.startswith("CONSISTENT, not verified: ") and verdict.endswith("give the data.")
+    assert says.startswith("The certificate says: VALID")
 
 
 def test_a_certificate_beside_its_run_is_checked_with_it(run, place, invoke):
@@ -46,6 +49,9 @@ def test_a_certificate_beside_its_run_is_checked_with_it(run, place, invoke):
     alone = invoke("verify", "mine.json")
     assert alone.code == exits.DONE
     assert "no run folder was given" in alone.out
+    assert alone.out.splitlines()[-2].startswith("CONSISTENT, not verified: ")
+    assert alone.out.splitlines()[-2].endswith("give the run folder and the data.")
+    assert alone.next == "nonvacuous verify mine.json RUN_FOLDER --data SOURCE"
     both = invoke("verify", "mine.json", "r")
     assert "split.npz is untouched" in both.out
 
@@ -84,6 +90,21 @@ def test_changed_evidence_is_named(run, invoke):
     assert "artifacts.posterior.safetensors" in done.error
 
 
+def test_removed_evidence_fails(run, invoke):
+    (run / "prior.safetensors").unlink()
+    done = invoke("verify", "r", "--data", "x.npz")
+    assert done.code == exits.VERIFICATION_FAILED
+    assert "prior.safetensors" in done.error
+
+
+def test_json_says_whether_the_evidence_was_seen(run, invoke):
+    alone = json.loads(invoke("verify", "r", "--json").out)
+    assert alone["passed"] is True and alone["verified"] is False
+    assert any(finding["needed"] for finding in alone["findings"])
+    full = json.loads(invoke("verify", "r", "--data", "x.npz", "--trials", "500", "--json").out)
+    assert full["passed"] is True and full["verified"] is True
+
+
 def test_other_data_fail(run, invoke):
     inputs, labels = blobs(seed=1)
     np.savez("other.npz", inputs=inputs, labels=labels)
@@ -99,6 +120,7 @@ def test_an_own_model_is_only_imported_when_named(place, invoke, quick):
     unnamed = invoke("verify", "r", "--data", "x.npz")
     assert unnamed.code == exits.DONE
     assert "ever imported" in unnamed.out
+    assert "CONSISTENT, not verified" in unnamed.out and "give the network." in unnamed.out
     assert unnamed.next == "nonvacuous verify r --data x.npz --model MODULE:FUNCTION"
 
 
@@ -143,14 +165,14 @@ def test_data_that_are_not_here_are_told(place, invoke, quick):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["absent"], exits.FAILED, "no file absent"),
-        (["."], exits.FAILED, "no file certificate.json"),
+        (["absent"], exits.USAGE, "no file absent"),
+        (["."], exits.USAGE, "no file certificate.json"),
         (["unfinished"], exits.FAILED, "not finished"),
-        (["r", "absent"], exits.FAILED, "no folder absent"),
+        (["r", "absent"], exits.USAGE, "no folder absent"),
         (["r", "--trials", "0"], exits.USAGE, "--trials"),
         (["r", "--seed", "-1"], exits.USAGE, "--seed"),
         (["r", "--model", "mlp:8"], exits.USAGE, "--data"),
-        (["r", "--data", "absent.npz"], exits.FAILED, "absent.npz"),
+        (["r", "--data", "absent.npz"], exits.USAGE, "absent.npz"),
         ([], exits.USAGE, "CERTIFICATE"),
     ],
 )

@@ -12,7 +12,6 @@ from torch import nn
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.randomization import StudySettings, study
-from nonvacuous.randomization.capacity_numbers import perceptron_widths
 from nonvacuous.randomization.outcomes import Outcome
 from nonvacuous.randomization.regularization import switch_batch_norm
 from tests.randomization.study_worlds import SMALL, build, clouds
@@ -169,12 +168,6 @@ def test_batch_normalization_is_put_in_and_taken_out():
     inputs = torch.randn(4, 12)
     assert torch.equal(back.eval()(inputs), module(inputs))
     assert switch_batch_norm(nn.Linear(3, 2))[0] is None
-
-
-def test_widths_of_perceptrons_only():
-    assert perceptron_widths(build()) == (32,)
-    assert perceptron_widths(nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 2))) is None
-    assert perceptron_widths(nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU())) is None
 
 
 def test_a_study_goes_on_where_it_was_killed(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import nn
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Examples
 from nonvacuous.errors import InvalidCertificate
+from nonvacuous.risk import zero_one
 from nonvacuous.verify import verify
 from tests.audit import worlds
 
@@ -45,9 +47,73 @@ def test_tensors_are_compared_even_where_no_file_is_listed(run: Path) -> None:
     genuine = Certificate.load(run / "certificate.json")
     stripped = resealed(genuine, artifacts={})
     stripped.save(run / "certificate.json")
-    assert verify(run).passed
+    assert failed_fields(verify(run)) == ["artifacts"]
     (run / "prior.safetensors").write_bytes((run / "posterior.safetensors").read_bytes())
-    assert failed_fields(verify(run)) == ["prior.digest"]
+    assert failed_fields(verify(run)) == ["artifacts", "prior.digest"]
+
+
+ALWAYS = {
+    "stochastic": ["split.npz", "prior.safetensors", "posterior.safetensors"],
+    "drawn": ["split.npz", "prior.safetensors", "posterior.safetensors", "drawn.safetensors"],
+    "holdout": ["split.npz", "network.safetensors"],
+    "sparsity": ["split.npz", "prior.safetensors", "posterior.safetensors", "weights.safetensors"],
+    "post-hoc": ["split.npz", "prior.safetensors", "posterior.safetensors", "log_scales.npz"],
+}
+
+
+@pytest.mark.parametrize("kind", ALWAYS)
+def test_evidence_that_was_removed_is_a_failure(tmp_path: Path, kind: str) -> None:
+    genuine = make_run(tmp_path / "run", kind)
+    for name in ALWAYS[kind]:
+        content = (tmp_path / "run" / name).read_bytes()
+        (tmp_path / "run" / name).unlink()
+        # Listed or not: a file that every run of this kind writes has to be there.
+        for listed in (
+            genuine.artifacts,
+            {file: digest for file, digest in genuine.artifacts.items() if file != name},
+            {},
+        ):
+            resealed(genuine, artifacts=listed).save(tmp_path / "run" / "certificate.json")
+            result = verify(tmp_path / "run")
+            assert not result.passed and not result.verified, name
+            named = [f for f in result.failures if f.field.startswith("artifacts")]
+            assert any(name in finding.detail for finding in named), str(result)
+        (tmp_path / "run" / name).write_bytes(content)
+    genuine.save(tmp_path / "run" / "certificate.json")
+    assert verify(tmp_path / "run").passed
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "post-hoc"])
+def test_verified_is_said_only_where_the_evidence_was_seen(tmp_path: Path, kind: str) -> None:
+    run = tmp_path / "run"
+    certificate, data = make_run(run, kind), worlds.examples()
+    alone = verify(certificate)
+    assert alone.passed and not alone.verified
+    assert alone.wanted == ("the run folder", "the data")
+    assert "consistent, not verified" in str(alone)
+    assert "give the run folder and the data" in str(alone)
+    files = verify(run)
+    assert files.passed and not files.verified and files.wanted == ("the data",)
+    examples = verify(certificate, data=data)
+    assert examples.passed and not examples.verified
+    assert "the run folder" in examples.wanted
+    full = verify(run, data=data, trials=500)
+    assert full.passed and full.verified and full.wanted == ()
+    assert ": verified: " in str(full)
+
+
+def test_a_network_that_is_not_at_hand_leaves_it_unverified(tmp_path: Path) -> None:
+    write_run(tmp_path, evidence_of("stochastic"), architecture="own:build")
+    result = verify(tmp_path, data=worlds.examples())
+    assert result.passed and not result.verified and result.wanted == ("the network",)
+    assert verify(tmp_path, data=worlds.examples(), model=network(), trials=500).verified
+
+
+def test_a_loss_that_is_not_built_in_leaves_it_unverified(tmp_path: Path) -> None:
+    own = replace(zero_one, name="my own")
+    write_run(tmp_path, worlds.stochastic(module=network(), loss=own))
+    result = verify(tmp_path, data=worlds.examples())
+    assert result.passed and not result.verified and result.wanted == ()
 
 
 def test_a_certificate_that_lists_too_few_files(run: Path) -> None:

@@ -73,6 +73,7 @@ def test_an_honest_run_verifies_in_full(tmp_path: Path, theorem: str) -> None:
     assert "every constant in the loss covers the network" in asked
     assert "the noisy losses are those recorded" in asked
     assert "the network is the one certified" in asked
+    assert result.verified and "verified" in str(result).splitlines()[0]
 
 
 def test_the_file_alone_verifies(folder: Path) -> None:
@@ -172,14 +173,51 @@ def charge_of_zero(step: int = 0) -> float:
     return integer_nats(step)
 
 
-def test_a_constant_left_out_meets_the_tensors(folder: Path) -> None:
+def test_a_constant_left_out_is_missed_from_the_file_alone(folder: Path) -> None:
     genuine = Certificate.load(folder / "certificate.json")
     assert genuine.sparsity is not None
-    rest = tuple(c for c in genuine.sparsity.charges if not c.choice.startswith("reference x"))
+    charges = genuine.sparsity.charges
+    for left_out in charges:
+        rest = tuple(charge for charge in charges if charge is not left_out)
+        assert failed_fields(verify(consistent(genuine, charges=rest))) == ["sparsity.charges"]
+    rest = tuple(c for c in charges if not c.choice.startswith("reference x"))
     forged = consistent(genuine, charges=rest)
-    assert verify(forged).passed, "on paper it is consistent"
+    assert "nobody paid" in verify(forged).failures[0].detail
     forged.save(folder / "certificate.json")
-    assert failed_fields(verify(folder)) == ["sparsity.charges"]
+    assert failed_fields(verify(folder)) == ["sparsity.charges"] * 2
+
+
+def test_a_line_too_many_is_found_from_the_file_alone(honest: Path) -> None:
+    genuine = Certificate.load(honest / "certificate.json")
+    assert genuine.sparsity is not None
+    more = genuine.sparsity.charges[-1].model_copy(update={"name": "row norm of nothing"})
+    result = verify(consistent(genuine, charges=(*genuine.sparsity.charges, more)))
+    assert failed_fields(result) == ["sparsity.charges"]
+    assert "no choice of this theorem" in result.failures[0].detail
+
+
+def test_nothing_is_left_to_compare_with(folder: Path) -> None:
+    """No KL, no constants, no files: consistent with itself, and with nothing else."""
+    genuine = Certificate.load(folder / "certificate.json")
+    record, complexity = genuine.sparsity, genuine.complexity
+    assert record is not None and complexity is not None
+    terms = tuple(term.model_copy(update={"nats": 0.0}) for term in complexity.terms)
+    near = tuple(layer.model_copy(update={"squared_distance": 0.0}) for layer in record.layers)
+    free = resealed(
+        genuine,
+        artifacts={},
+        complexity=complexity.model_copy(update={"terms": terms, "kl_nats": 0.0}),
+        bound=genuine.bound.model_copy(update={"inputs": {**genuine.bound.inputs, "kl_nats": 0.0}}),
+    )
+    for charges in (record.charges, record.charges[:4]):
+        forged = consistent(free, layers=near, charges=charges)
+        assert forged.risk_upper < genuine.risk_upper
+        forged.save(folder / "certificate.json")
+        for name in ("prior", "posterior", "weights"):
+            (folder / f"{name}.safetensors").unlink(missing_ok=True)
+        result = verified(folder)
+        assert "artifacts" in failed_fields(result) and not result.verified
+    assert "sparsity.charges" in failed_fields(result)
 
 
 def test_consistent_forged_counts_are_counted_again(folder: Path) -> None:

@@ -42,6 +42,7 @@ def test_an_honest_run_passes_in_full(tmp_path: Path, kind: str) -> None:
 def test_the_public_name(run: Path) -> None:
     assert nv.verify is verify
     assert nv.verify(run / "certificate.json", run).passed
+    assert not nv.verify(run / "certificate.json", run).verified
 
 
 def test_a_folder_may_stand_for_its_certificate(run: Path) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from nonvacuous.data.files import sha256_of_file
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, NonvacuousError
 from nonvacuous.files import write_atomically
 
 #: The files that a certificate rests on; it records the digest of each that exists.
@@ -23,6 +25,57 @@ EVIDENCE = (
     "weights.safetensors",
     "log_scales.npz",
 )
+
+
+#: What a run writes before it computes anything.
+_CLAIM = ("config.toml", "split.npz", "events.jsonl")
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class FolderTaken(BadInput):
+    """The folder holds another run: it is neither overwritten nor gone on with unasked."""
+
+
+def given_back_if_refused(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """A function with a ``folder`` leaves no claim on it when it refuses before any result.
+
+    Otherwise the corrected call would find the folder taken by a run that never was. A run that
+    has computed something keeps its folder, and so has one that was there before.
+    """
+
+    @functools.wraps(function)
+    def guarded(*arguments: _P.args, **settings: _P.kwargs) -> _T:
+        folder = settings.get("folder")
+        if not isinstance(folder, str | Path):
+            return function(*arguments, **settings)
+        path = Path(folder)
+        was_there, was_claimed = path.is_dir(), (path / "config.toml").exists()
+        try:
+            return function(*arguments, **settings)
+        except NonvacuousError:
+            if not was_claimed or settings.get("force"):
+                _give_back(path, keep=was_there)
+            raise
+
+    return guarded
+
+
+def _give_back(folder: Path, *, keep: bool) -> None:
+    """Remove a claim that nothing was computed for, and the folder unless it was there before."""
+    if not folder.is_dir():
+        return
+    events = folder / "events.jsonl"
+    begun = events.is_file() and events.stat().st_size > 0
+    shown = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
+    if begun or any(name not in _CLAIM for name in shown):
+        return
+    for name in shown:
+        (folder / name).unlink()
+    if not keep:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 class RunFolder:
@@ -47,19 +100,19 @@ class RunFolder:
         stored = self.existing("config.toml")
         if stored is not None and not force:
             if not resume:
-                raise BadInput(
+                raise FolderTaken(
                     f"{self.path} holds a run already. Go on with it (resume), overwrite it "
                     "(force), or name another folder."
                 )
             if stored.read_text(encoding="utf-8") != text:
                 changed = _changed_keys(stored, text)
-                raise BadInput(
+                raise FolderTaken(
                     f"{self.path} holds a run with other settings ({changed}). Resume it with the "
-                    "settings in its config.toml, or name another folder."
+                    "settings in its config.toml, overwrite it (force), or name another folder."
                 )
             return
         if stored is None and self.existing("certificate.json") is not None and not force:
-            raise BadInput(
+            raise FolderTaken(
                 f"{self.path} holds a certificate but not the settings it was made with. Name "
                 "another folder, or overwrite it (force)."
             )
@@ -68,11 +121,12 @@ class RunFolder:
             # The certificate goes first: what is left after a kill must not look finished.
             for name in ("certificate.json", "report.html", "events.jsonl", *EVIDENCE):
                 (self.path / name).unlink(missing_ok=True)
-            self.drop_checkpoints()
+        # Those of a run with other settings may have seen what this one must not.
+        self.drop_checkpoints()
         write_atomically(self.path / "config.toml", lambda stream: stream.write(text.encode()))
 
     def drop_checkpoints(self) -> None:
-        """A finished run needs none."""
+        """A finished run needs none, and a new one must not go on from another's."""
         if self.path is not None:
             for checkpoint in self.path.glob("*.checkpoint"):
                 checkpoint.unlink()

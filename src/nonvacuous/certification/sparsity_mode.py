@@ -8,9 +8,8 @@ that the user brings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,11 +18,12 @@ from torch import Tensor, nn
 from nonvacuous.certification.candidate import frozen_copy, with_weights
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.certification.sparsity_settings import SparsitySettings, prior_kind
-from nonvacuous.certification.sparsity_training import Trainer, Weights
+from nonvacuous.certification.sparsity_stages import kept, origin
+from nonvacuous.certification.sparsity_training import Trainer
 from nonvacuous.certification.twin import TRAINED_FRACTION, tested_twin
 from nonvacuous.data import Examples, Split, make_split
 from nonvacuous.distributions.priors import Prior
-from nonvacuous.distributions.storage import load_tensors, save_tensors
+from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
@@ -90,16 +90,23 @@ def trained_candidate(
     elif kind == "learned":
         prior_seed = derived_seed(seed, "prior training")
         draws.append(("prior training", prior_seed))
-        center = _stage(
+        shaping = examples.subset(split.prior)
+        center = kept(
             folder.file("sparsity-prior.checkpoint"),
-            lambda: trainer.prior(examples.subset(split.prior), seed=prior_seed),
+            lambda: trainer.prior(shaping, seed=prior_seed),
+            lambda: origin(trainer, "prior", shaping, seed=prior_seed),
         )
     network_seed = derived_seed(seed, "network training")
     draws.append(("network training", network_seed))
     begin = center if kind == "learned" else initial
-    weights = _stage(
+    weights = kept(
         folder.file("sparsity-network.checkpoint"),
         lambda: trainer.network(begin, examples, kind=kind, toward=center, seed=network_seed),
+        lambda: {
+            **origin(trainer, "network", examples, seed=network_seed),
+            "begin": tensors_digest(begin),
+            "toward": tensors_digest(center),
+        },
     )
     learned = kind == "learned"
     return SparseCandidate(
@@ -182,9 +189,11 @@ def sparse_twin(
         content_hashes=examples.content_hashes(),
     )
     trainer = _trainer(model, examples, settings, device, progress)
-    weights = _stage(
+    shown = examples.subset(split.prior)
+    weights = kept(
         folder.file("sparsity-twin.checkpoint"),
-        lambda: trainer.twin(examples.subset(split.prior), seed=twin_seed),
+        lambda: trainer.twin(shown, seed=twin_seed),
+        lambda: origin(trainer, "held-out twin", shown, seed=twin_seed),
     )
     return tested_twin(
         with_weights(trainer.start, weights),
@@ -274,16 +283,6 @@ def _trainer(
     start = frozen_copy(model, torch.device("cpu"))
     names = chain_names(start, examples)
     return Trainer(start, names, is_convolutional(start), settings, device, progress)
-
-
-def _stage(path: Path | None, work: Callable[[], Weights]) -> Weights:
-    """The weights that this stage of a run made before it was stopped, or made now and kept."""
-    if path is not None and path.exists():
-        return dict(load_tensors(path, kind="weights", device="cpu"))
-    made = {name: matrix.detach().cpu() for name, matrix in work().items()}
-    if path is not None:
-        save_tensors(path, made, kind="weights")
-    return made
 
 
 def _description(kind: str, prior_examples: int) -> str:

@@ -28,6 +28,7 @@ from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.records import TwinRecord
 from nonvacuous.risk import Loss, zero_one
+from nonvacuous.sparsity.noise import FEWEST
 
 
 def sparse_settings(
@@ -69,6 +70,12 @@ def sparse_run(
     ``recipe`` trains the held-out twin of a given network; without it there is no twin.
     """
     check_theorem(model, settings)
+    if len(split.bound) < FEWEST:
+        raise BadInput(
+            f"{job.examples.name}: {len(split.bound)} of {len(job.examples)} examples are left for "
+            f"the bound; a sparsity certificate needs at least {FEWEST} that the prior has not "
+            "seen. Bring more examples, or take a prior that needs none"
+        )
     if prior is None:
         candidate = trained_candidate(
             model,

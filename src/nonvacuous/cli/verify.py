@@ -121,14 +121,16 @@ def _places(certificate: Path, run_folder: Path | None) -> tuple[Path, Path | No
             # Written by a run beside its evidence; alone it would be checked half.
             folder = certificate.parent if holds_run(certificate.parent) else None
     if not path.is_file():
-        unfinished = holds_run(path.parent)
-        raise CommandError(
-            f"there is no file {path}"
-            + (": the run in this folder is not finished." if unfinished else "; check the path."),
-            next_command="nonvacuous certify --help" if unfinished else "nonvacuous verify --help",
+        if holds_run(path.parent):
+            raise CommandError(
+                f"there is no file {path}: the run in this folder is not finished.",
+                next_command="nonvacuous certify --help",
+            )
+        raise UsageError(
+            f"there is no file {path}; check the path.", next_command="nonvacuous verify --help"
         )
     if run_folder is not None and not run_folder.is_dir():
-        raise CommandError(f"there is no folder {run_folder}; check the path.")
+        raise UsageError(f"there is no folder {run_folder}; check the path.")
     return path, folder
 
 
@@ -192,8 +194,10 @@ def _advise(verification: Verification, certificate: Certificate) -> None:
     from nonvacuous.cli.networks import is_built_in
 
     fields = {finding.field for finding in verification.unchecked}
-    missing = ["--data", "SOURCE"] if "data" in fields else []
-    if "model" in fields or (missing and not is_built_in(certificate.model.architecture)):
+    missing = ["RUN_FOLDER"] if "artifacts" in fields else []
+    if "data" in fields:
+        missing += ["--data", "SOURCE"]
+    if "model" in fields or ("data" in fields and not is_built_in(certificate.model.architecture)):
         missing += ["--model", "MODULE:FUNCTION"]
     if missing:
         write_next(again(*missing))
@@ -213,6 +217,7 @@ def _record(verification: Verification) -> dict[str, Any]:
     return {
         "source": verification.source,
         "passed": verification.passed,
+        "verified": verification.verified,
         "status": verification.status,
         "checked": len(verification.findings) - len(verification.unchecked),
         "failed": [finding.field for finding in verification.failures],
@@ -228,16 +233,20 @@ def _write_text(verification: Verification, certificate: Certificate | None) -> 
     for finding in verification.findings:
         console.print(_line(finding), soft_wrap=True)
     checked = len(verification.findings) - len(verification.unchecked)
-    verdict = (
-        f"VERIFIED: {checked} checks passed"
-        if verification.passed
-        else f"NOT VERIFIED: {len(verification.failures)} of {checked} checks failed"
-    )
+    if not verification.passed:
+        verdict = f"NOT VERIFIED: {len(verification.failures)} of {checked} checks failed"
+    elif verification.verified:
+        verdict = f"VERIFIED: {checked} checks passed"
+    else:
+        verdict = f"CONSISTENT, not verified: {checked} checks passed"
     if verification.unchecked:
         verdict += f", {len(verification.unchecked)} could not be made"
+    if verification.passed and verification.wanted:
+        verdict += f"; give {' and '.join(verification.wanted)}"
     console.print(f"{verdict}.", soft_wrap=True)
     if verification.passed and certificate is not None:
-        console.print(certificate.lines()[0], soft_wrap=True)
+        says = "" if verification.verified else "The certificate says: "
+        console.print(f"{says}{certificate.lines()[0]}", soft_wrap=True)
 
 
 def _line(finding: Finding) -> Text:

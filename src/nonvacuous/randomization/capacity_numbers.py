@@ -5,22 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
-from torch import nn
+from torch import Tensor, nn
 
 from nonvacuous.bounds.capacity import vc_lower, vc_upper
 from nonvacuous.bounds.memorization_capacity import memorization_sizes, memorization_verdict
 from nonvacuous.data import Examples
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.networks import capture, fold_batch_norm
+from nonvacuous.randomization.capacity_reading import perceptron_widths
 from nonvacuous.randomization.intervals import over_networks
 from nonvacuous.randomization.outcomes import Outcome
 from nonvacuous.randomization.rademacher import rademacher_estimate
 from nonvacuous.randomization.results import Capacity, Rademacher
 from nonvacuous.randomization.settings import StudySettings
 from nonvacuous.rescaling.structure import score_difference
-
-#: Layers that compute nothing when a network is measured, or only change the shape.
-_SILENT = (nn.Flatten, nn.Dropout, nn.Identity)
 
 
 def rademacher_of(signs: Sequence[Outcome], *, settings: StudySettings) -> Rademacher | None:
@@ -65,57 +63,43 @@ def capacity_of(module: nn.Module, examples: Examples) -> Capacity:
             "4⌈√n/2⌉ each: any distinct inputs",
         ),
     ]
-    widths = perceptron_widths(module)
-    if widths is None:
-        return Capacity((*lines, _vc_of_any(module, examples)))
-    found = memorization_verdict(examples=count, inputs=inputs, widths=widths)
-    reason = (found.any_distinct or found.general_position or ("",))[0]
-    return Capacity(
-        (
-            *lines,
-            ("this network, by theorem", found.verdict, reason),
-            (
-                "VC dimension",
-                f"{vc_lower(inputs=inputs, widths=widths):,} to {found.vc_upper:,}",
-                _vc_told(found.vc_upper, count),
-            ),
-        )
-    )
+    fixed, example = copy.deepcopy(module).cpu().eval(), examples.inputs[:2].cpu().clone()
+    widths, verdict = _by_theorem(fixed, example, count=count)
+    return Capacity((*lines, verdict, _vc(fixed, example, widths, count=count)))
 
 
-def _vc_of_any(module: nn.Module, examples: Examples) -> tuple[str, str, str]:
-    """From above only, where convolutions, poolings or skips are counted on the captured graph."""
-    example = examples.inputs[:2].clone()
+def _by_theorem(
+    module: nn.Module, example: Tensor, *, count: int
+) -> tuple[tuple[int, ...] | None, tuple[str, str, str]]:
+    """The widths of a perceptron and what is known of it; of others nothing, and why."""
+    what = "this network, by theorem"
     try:
-        fixed = copy.deepcopy(module).eval()
-        layers = score_difference(capture(fold_batch_norm(fixed, example), example))
+        widths = perceptron_widths(capture(module, example))
+        found = memorization_verdict(examples=count, inputs=example[0].numel(), widths=widths)
+    except NonvacuousError as error:
+        return None, (what, "no theorem here covers it", str(error).splitlines()[0])
+    reason = (found.any_distinct or found.general_position or ("",))[0]
+    return widths, (what, found.verdict, reason)
+
+
+def _vc(
+    module: nn.Module, example: Tensor, widths: tuple[int, ...] | None, *, count: int
+) -> tuple[str, str, str]:
+    """From above, counted on the captured graph; of a perceptron from below as well."""
+    try:
+        layers = score_difference(capture(fold_batch_norm(module, example), example))
+        upper = vc_upper(
+            parameters=[own for own, _ in layers], comparisons=[signs for _, signs in layers]
+        )
     except NonvacuousError as error:
         return ("VC dimension", "not counted", str(error).splitlines()[0])
-    upper = vc_upper(
-        parameters=[own for own, _ in layers], comparisons=[signs for _, signs in layers]
-    )
-    return ("VC dimension", f"at most {upper:,}", _vc_told(upper, len(examples)))
+    ends = f"at most {upper:,}"
+    if widths is not None:
+        ends = f"{vc_lower(inputs=example[0].numel(), widths=widths):,} to {upper:,}"
+    return ("VC dimension", ends, _vc_told(upper, count))
 
 
 def _vc_told(upper: int, count: int) -> str:
     if upper > count:
         return f"the same for true and random labels; a bound needs far more than n = {count:,}"
     return f"below n = {count:,}: here it does say something"
-
-
-def perceptron_widths(module: nn.Module) -> tuple[int, ...] | None:
-    """The widths of the hidden layers, or None where the network is not a plain perceptron."""
-    layers = [
-        layer
-        for layer in module.modules()
-        if not any(True for _ in layer.children()) and not isinstance(layer, _SILENT)
-    ]
-    linear, between = layers[::2], layers[1::2]
-    plain = (
-        len(layers) % 2 == 1
-        and all(isinstance(layer, nn.Linear) and layer.bias is not None for layer in linear)
-        and all(isinstance(layer, nn.ReLU) for layer in between)
-    )
-    if not plain:
-        return None
-    return tuple(layer.out_features for layer in linear[:-1] if isinstance(layer, nn.Linear))

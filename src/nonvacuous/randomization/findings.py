@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nonvacuous.certificate import rounded_up
 from nonvacuous.randomization.certificates import ConditionCertificate
 from nonvacuous.randomization.results import (
     ConditionResult,
@@ -168,16 +169,20 @@ def _learning(permutations: Permutations | None, failure: float) -> Finding | No
         return Finding(
             "it learns",
             "good",
-            f"The test error with true labels is lower than with {count} permutations of them: "
+            f"The test error with true labels is lower than with {_permutations(count)} of them: "
             f"p = {p_value:.3g}{smallest}.",
         )
     return Finding(
         "learning is not shown",
         "note",
-        f"Against {count} permutations of the labels the test error with true labels has "
+        f"Against {_permutations(count)} of the labels the test error with true labels has "
         f"p = {p_value:.3g}{smallest}: "
         + ("train more of them." if lowest else "no better than labels dealt at random."),
     )
+
+
+def _permutations(count: int) -> str:
+    return f"{count} permutation{'' if count == 1 else 's'}"
 
 
 def _rademacher(found: Rademacher | None) -> Finding | None:
@@ -195,9 +200,10 @@ def _certificates(certificates: Sequence[ConditionCertificate]) -> list[Finding]
                 Finding(
                     f"a false certificate: {entry.condition}",
                     "problem",
-                    f"The certificate promises an error of at most {entry.risk_upper:.3f} on "
-                    f"{entry.condition}, where nobody can err less than {entry.floor:.3f}. One in "
-                    f"{1 / (1 - entry.confidence):.0f} may be false by bad luck; repeat it with "
+                    "The certificate promises an error of at most "
+                    f"{rounded_up(entry.risk_upper)} on {entry.condition}, where nobody can err "
+                    f"less than {entry.floor:.3f}. One in {1 / (1 - entry.confidence):.0f} may be "
+                    "false by bad luck; repeat it with "
                     "another seed, and report it if it comes again.",
                 )
             )
@@ -220,9 +226,9 @@ def _certificates(certificates: Sequence[ConditionCertificate]) -> list[Finding]
             Finding(
                 "the certificate tells them apart",
                 "good",
-                f"The same bound promises an error of at most {true.risk_upper:.3f} on true labels "
-                f"and nothing on random ones ({random.risk_upper:.3f}, guessing errs "
-                f"{random.guessing:.3f}).",
+                f"The same bound promises an error of at most {rounded_up(true.risk_upper)} on "
+                f"true labels and nothing on random ones ({rounded_up(random.risk_upper)}, "
+                f"guessing errs {random.guessing:.3f}).",
             )
         )
     elif true.risk_upper >= true.guessing:

@@ -19,6 +19,8 @@ class Finding:
     detail: str
     #: Where in the certificate (or which file) the answer lies, such as ``complexity.kl_nats``.
     field: str
+    #: Not asked, although the promise hangs on the answer.
+    needed: bool = False
 
     def __str__(self) -> str:
         return f"{_MARKS[self.passed]:>11}  {self.name}: {self.detail}"
@@ -35,8 +37,23 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """True when nothing that was checked is wrong."""
+        """True when nothing that was checked is wrong; see ``verified``."""
         return not self.failures
+
+    @property
+    def verified(self) -> bool:
+        """True when nothing is wrong and nothing is missing that ties the number to its evidence.
+
+        A certificate can be consistent in itself, and false: files, network and data decide.
+        """
+        return self.passed and not any(finding.needed for finding in self.findings)
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """What to give for the questions that were not asked although the promise hangs on them."""
+        fields = {finding.field for finding in self.findings if finding.needed}
+        things = {"artifacts": "the run folder", "data": "the data", "model": "the network"}
+        return tuple(thing for field, thing in things.items() if field in fields)
 
     @property
     def failures(self) -> tuple[Finding, ...]:
@@ -60,10 +77,14 @@ class Verification:
         checked = len(self.findings) - len(self.unchecked)
         if self.failures:
             verdict = f"NOT VERIFIED: {len(self.failures)} of {checked} checks failed"
-        else:
+        elif self.verified:
             verdict = f"verified: {checked} checks passed"
+        else:
+            verdict = f"consistent, not verified: {checked} checks passed"
         if self.unchecked:
             verdict += f", {len(self.unchecked)} not made"
+        if self.passed and self.wanted:
+            verdict += f"; give {' and '.join(self.wanted)}"
         if self.status not in (None, "valid"):
             verdict += f"; the certificate calls itself {self.status}"
         return "\n".join([f"{self.source}: {verdict}.", *map(str, self.findings)])
@@ -102,9 +123,9 @@ class Collector:
             return True
         return False
 
-    def skip(self, name: str, field: str, why: str) -> None:
-        """Note that a question was not asked."""
-        self._findings.append(Finding(name, None, why, field))
+    def skip(self, name: str, field: str, why: str, *, needed: bool = True) -> None:
+        """Note that a question was not asked; it was ``needed`` unless the caller knows better."""
+        self._findings.append(Finding(name, None, why, field, needed))
 
 
 def equal(claimed: object, recomputed: object, field: str) -> None:

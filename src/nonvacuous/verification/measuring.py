@@ -31,6 +31,7 @@ from nonvacuous.verification.counts import FALSE_ALARM, same_rate
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 from nonvacuous.verification.run_folder import Contents
 from nonvacuous.verification.sparsity import check_losses
+from nonvacuous.verification.starting import check_start
 from nonvacuous.verification.symmetries import check_symmetries, skip_symmetries
 
 #: Pairs of a draw and an example for the fresh estimate.
@@ -53,6 +54,14 @@ def check_risk(
     progress: Progress | None,
 ) -> None:
     """Rebuild the network and measure it again. Only built-in architectures are built by name."""
+    check_start(
+        certificate,
+        contents.prior,
+        bound_part,
+        findings,
+        network=lambda: _network(certificate, contents, bound_part, model),
+        absent=_not_at_hand(certificate, model),
+    )
     if certificate.sparsity is not None:
         check_losses(
             certificate,
@@ -178,7 +187,7 @@ def _network(
 ) -> nn.Module:
     module = _module(certificate, examples, model)
     fixed = contents.fixed or {}
-    own = dict(module.named_parameters()) | dict(module.named_buffers())
+    own = fixed_tensors(module)
     with torch.no_grad():
         for name, tensor in fixed.items():
             if name not in own or own[name].shape != tensor.shape:

@@ -71,7 +71,7 @@ def check_numbers(certificate: Certificate, findings: Collector) -> None:
     for name, field, question in questions:
         reason = _not_asked(certificate, field)
         if reason is not None:
-            findings.skip(name, field, reason)
+            findings.skip(name, field, reason, needed=False)
         else:
             findings.expect(name, field, lambda question=question: question(certificate))  # type: ignore[misc]
 

@@ -81,9 +81,10 @@ def check_seal(reading: Reading, findings: Collector) -> None:
         return "the file is byte for byte what the library writes."
 
     if reading.content is None:
-        findings.skip("the file is untouched", "certificate", "no file was given.")
+        findings.skip("the file is untouched", "certificate", "no file was given.", needed=False)
     elif not intact:
-        findings.skip("the file is untouched", "certificate", "its content was changed already.")
+        why = "its content was changed already."
+        findings.skip("the file is untouched", "certificate", why, needed=False)
     else:
         findings.expect("the file is untouched", "certificate", canonical)
 

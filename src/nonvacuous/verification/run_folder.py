@@ -138,7 +138,8 @@ def _no_folder(folder: Path) -> str:
 def _check_same_certificate(certificate: Certificate, folder: Path, findings: Collector) -> None:
     name, path = "the folder is this certificate's", folder / "certificate.json"
     if not path.is_file():
-        findings.skip(name, "certificate", "the folder has no certificate.json.")
+        why = "the folder has no certificate.json."
+        findings.skip(name, "certificate", why, needed=False)
         return
 
     def work() -> str:
@@ -153,21 +154,9 @@ def _check_same_certificate(certificate: Certificate, folder: Path, findings: Co
 def _check_artifacts(
     certificate: Certificate, folder: Path, findings: Collector, contents: Contents
 ) -> None:
-    if not certificate.artifacts:
-        findings.skip(
-            "the files are untouched", "artifacts", "the certificate lists no files of a run."
-        )
-        return
-
     def complete() -> str:
-        needed = [SPLIT]
-        if certificate.posterior is not None:
-            needed += [PRIOR, POSTERIOR]
-        if certificate.predictor == "drawn":
-            needed.append(DRAWN)
-        if certificate.mode == "sparsity":
-            needed.append(WEIGHTS)
-        missing = [name for name in needed if name not in certificate.artifacts]
+        # Files that are neither listed nor there would leave nothing to compare with.
+        missing = [name for name in _needed(certificate) if name not in certificate.artifacts]
         if missing:
             raise Disagreement(f"the certificate does not list {', '.join(missing)}.")
         return f"{len(certificate.artifacts)} files are listed."
@@ -181,6 +170,22 @@ def _check_artifacts(
             lambda n=name, d=digest: _untouched(folder, n, d),  # type: ignore[misc]
         ):
             contents.intact.add(name)
+
+
+def _needed(certificate: Certificate) -> list[str]:
+    """The files that every run of this kind writes: without them nothing ties the number down."""
+    needed = [SPLIT]
+    if certificate.posterior is not None:
+        needed += [PRIOR, POSTERIOR]
+    if certificate.predictor == "drawn":
+        needed.append(DRAWN)
+    if certificate.mode == "sparsity":
+        needed.append(WEIGHTS)
+    if certificate.rescaling is not None:
+        needed.append(LOG_SCALES)
+    if certificate.model.fixed_digest != tensors_digest({}):
+        needed.append(NETWORK)
+    return needed
 
 
 def _untouched(folder: Path, name: str, digest: str) -> str:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 
 import torch
 
 from nonvacuous.audit.arithmetic import SAMPLING_LINE, line
 from nonvacuous.audit.convolutions import tensor_scales, wrong_convolution, wrong_sizes
 from nonvacuous.audit.derandomization import (
-    charge_records,
-    charged_nats,
     layers_from,
     loss_upper_of,
     norm_range,
@@ -21,14 +18,12 @@ from nonvacuous.audit.derandomization import (
     wrong_layer_distance,
 )
 from nonvacuous.bounds import holdout_lower
-from nonvacuous.bounds.sparsity import integer_nats
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
-from nonvacuous.records import ChargeRecord, SparsityRecord
+from nonvacuous.records import SparsityRecord
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.constants import chosen_among
 from nonvacuous.sparsity.conv_setting import ConvSetting
 from nonvacuous.sparsity.recount import (
     AnyEvaluator,
@@ -40,6 +35,7 @@ from nonvacuous.sparsity.recount import (
 )
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.training import Progress
+from nonvacuous.verification.charges import check_charges
 from nonvacuous.verification.counts import FALSE_ALARM, same_rate
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 
@@ -48,7 +44,6 @@ _NORMS = "every threshold uses the example's own norm"
 _LOSSES = "the noisy losses are those recorded"
 #: Trials where the recorded noise cannot be drawn again, and passes over the examples at most.
 _FRESH_TRIALS, _MOST_PASSES = 200_000, 64
-_STEP = re.compile(r"reference x 2\^\((-?[0-9]{1,9})/[0-9]+\)")
 
 
 # ------------------------------------------------------------------------------ the file alone
@@ -65,7 +60,7 @@ def check_terms(certificate: Certificate) -> str:
     equal(record.escape, setting.escape_probability, "sparsity.escape")
     expected = loss_upper_of(record.theorem, record.escape, certificate.empirical)
     equal(record.loss_upper, expected, "sparsity.loss_upper")
-    _check_charges(record, setting)
+    check_charges(record, setting, complexity, classes=certificate.data.classes)
     if isinstance(setting, Setting | ConvSetting):
         scales = tuple(layer.scale for layer in record.layers)
         equal(scales, setting.sigmas, "sparsity.layers")
@@ -86,33 +81,6 @@ def check_terms(certificate: Certificate) -> str:
         f"Theorem {record.theorem}, {record.variant}: {len(record.charges)} charges sum to "
         f"{record.grid_nats:.6g} nats; the noise misses an error with chance {record.escape:g}."
     )
-
-
-def _check_charges(record: SparsityRecord, setting: object) -> None:
-    equal(record.grid_nats, charged_nats(record.charges), "sparsity.grid_nats")
-    listed = {charge.name: charge for charge in record.charges}
-    if len(listed) != len(record.charges):
-        raise Disagreement("a charge is listed twice.", "sparsity.charges")
-    known = list(chosen_among(record.choices))
-    if isinstance(setting, Setting | ConvSetting):
-        known += setting.charges(sparse=record.variant == "sparse")
-    for expected in charge_records(known):
-        equal(listed.get(expected.name), expected, "sparsity.charges")
-    for charge in record.charges:
-        _check_step(charge)
-    if isinstance(setting, ConvSetting):
-        chosen = {line.name for line in known}
-        for charge in record.charges:
-            # What is not part of the setting is a constant of the network, named on its grid.
-            if charge.name not in chosen and _STEP.fullmatch(charge.choice) is None:
-                raise Disagreement(f"{charge.name!r} is no choice of it.", "sparsity.charges")
-
-
-def _check_step(charge: ChargeRecord) -> None:
-    """A constant that is named as a step of its grid costs what that step costs."""
-    step = _STEP.fullmatch(charge.choice)
-    if step is not None:
-        equal(charge.nats, integer_nats(int(step[1])), "sparsity.charges")
 
 
 def _check_trials(certificate: Certificate, record: SparsityRecord) -> None:

@@ -35,7 +35,8 @@ def skip_symmetries(certificate: Certificate, findings: Collector, why: str) -> 
     if certificate.complexity is not None and certificate.complexity.symmetries:
         findings.skip(_SAVINGS, "complexity.symmetries", why)
     if certificate.rescaling is not None and certificate.rescaling.columns:
-        findings.skip(_COLUMNS, "rescaling.columns", why)
+        # Comparisons: the promise does not use them.
+        findings.skip(_COLUMNS, "rescaling.columns", why, needed=False)
 
 
 def check_symmetries(
@@ -78,9 +79,8 @@ def check_symmetries(
     if rescaling is None or not rescaling.columns:
         return
     if contents.log_scales is None or not _scales(contents.settings):
-        findings.skip(
-            _COLUMNS, "rescaling.columns", "the scales and settings of the run are not at hand."
-        )
+        why = "the scales and settings of the run are not at hand."
+        findings.skip(_COLUMNS, "rescaling.columns", why, needed=False)
         return
     findings.expect(
         _COLUMNS,

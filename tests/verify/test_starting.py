@@ -1,0 +1,171 @@
+"""A prior that is said to have seen nothing and knows the examples: found with the data at hand."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from nonvacuous.audit import data_checks, expected_names
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.sparsity_settings import SparsitySettings
+from nonvacuous.certify import certify
+from nonvacuous.data import Examples
+from nonvacuous.distributions.grids import ScaleGrid
+from nonvacuous.distributions.priors import Prior, at_initialization, zero_mean
+from nonvacuous.models import build
+from nonvacuous.training import train
+from nonvacuous.verification.starting import AUDITED
+from nonvacuous.verify import Finding, Verification, verify
+
+from .runs import failed_fields
+
+ARCHITECTURE = "mlp:60"
+QUESTION = "the prior does not know the bound examples"
+
+
+def random_labels(classes: int = 6) -> Examples:
+    """Nothing can be learned here: whoever errs seldom has seen these very examples."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(120, 20, generator=generator)
+    labels = torch.randint(0, classes, (120,), generator=generator)
+    return Examples(inputs, labels, tuple("abcdefgh"[:classes]), "noise")
+
+
+def fresh(data: Examples, seed: int = 0) -> nn.Module:
+    return build(ARCHITECTURE, data.example_shape, data.classes, seed=seed).eval()
+
+
+def memorizing(data: Examples) -> nn.Module:
+    return train(fresh(data), data, epochs=60, batch_size=20, learning_rate=0.2).module
+
+
+def certified(
+    folder: Path, mode: str, module: nn.Module, prior: Prior, data: Examples, **more: Any
+) -> Certificate:
+    kind = {
+        "sparsity": {"sparsity": SparsitySettings(passes=1, search_examples=50)},
+        "post-hoc": {"trials": 200, "posterior_scales": ScaleGrid((0.01,)), "rescaling": False},
+    }[mode]
+    named = {"twin": False, "architecture": ARCHITECTURE, "folder": folder, **kind, **more}
+    return certify(module, data, mode=mode, prior=prior, **named)  # type: ignore[arg-type]
+
+
+def finding(result: Verification) -> Finding:
+    (found,) = (f for f in result.findings if f.name == QUESTION)
+    return found
+
+
+def test_the_audit_knows_the_question() -> None:
+    assert AUDITED in expected_names(mode="post-hoc", predictor="stochastic")
+
+
+@pytest.mark.parametrize("mode", ["sparsity", "post-hoc"])
+def test_the_memorizing_network_as_its_own_prior(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    data = random_labels()
+    module = memorizing(data)
+    with monkeypatch.context() as forger:
+        forger.setattr(data_checks, "KNOWING", 0.0)
+        prior = at_initialization(copy.deepcopy(module))
+        certificate = certified(tmp_path / "run", mode, module, prior, data)
+    assert certificate.status == "valid" and certificate.risk_upper < 0.3, "the forgery is good"
+    assert verify(tmp_path / "run").passed, "it takes the data to see"
+    result = verify(tmp_path / "run", data=data, trials=200)
+    assert failed_fields(result) == ["prior"]
+    assert "saw none of them" in finding(result).detail
+
+
+@pytest.mark.parametrize("mode", ["sparsity", "post-hoc"])
+def test_an_honest_initialization_passes_and_is_recognized(tmp_path: Path, mode: str) -> None:
+    data = random_labels()
+    start = fresh(data, seed=4)
+    module = copy.deepcopy(start)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.mul_(1.01)
+    for seed, told in ((4, "starts from at seed 4"), (5, "err on")):
+        folder = tmp_path / f"{mode}{seed}" / "run"
+        certified(folder, mode, module, at_initialization(start), data, seed=seed)
+        result = verify(folder, data=data, trials=200)
+        assert result.verified, str(result)
+        assert told in finding(result).detail
+        assert ("seed" in finding(result).detail) == (seed == 4)
+
+
+def test_declared_or_refused_it_is_the_certificate_s_own_word(tmp_path: Path) -> None:
+    data = random_labels()
+    module = memorizing(data)
+    prior = at_initialization(copy.deepcopy(module))
+    declared = certified(tmp_path / "a" / "run", "post-hoc", module, prior, data, pretrained=True)
+    assert declared.status == "valid"
+    result = verify(tmp_path / "a" / "run", data=data, trials=200)
+    assert result.passed and finding(result).passed is None
+    assert "as declared by the user" in finding(result).detail
+    refused = certified(tmp_path / "b" / "run", "post-hoc", module, prior, data)
+    assert refused.status == "refused"
+    result = verify(tmp_path / "b" / "run", data=data, trials=200)
+    assert result.passed and "itself says" in finding(result).detail
+
+
+def test_a_prior_of_zero_knows_nothing(tmp_path: Path) -> None:
+    data = random_labels()
+    certified(tmp_path / "run", "post-hoc", memorizing(data), zero_mean(), data)
+    result = verify(tmp_path / "run", data=data, trials=200)
+    assert result.verified and "zero" in finding(result).detail
+
+
+def test_few_classes_leave_room_for_luck(tmp_path: Path) -> None:
+    data = random_labels(3)
+    start = fresh(data, seed=4)
+    for seed in (4, 5):
+        folder = tmp_path / str(seed) / "run"
+        certified(folder, "post-hoc", start, at_initialization(start), data, seed=seed)
+        result = verify(folder, data=data, trials=200)
+        assert result.passed
+        # Weights that a seed gives again were fitted to nothing; of others nobody can tell.
+        assert finding(result).passed is (True if seed == 4 else None)
+
+
+def test_a_prior_that_cannot_be_tried_leaves_it_unverified(tmp_path: Path) -> None:
+    data = random_labels()
+    start = fresh(data)
+    folder = tmp_path / "run"
+    certificate = certified(
+        folder, "post-hoc", start, at_initialization(start), data, architecture="own"
+    )
+    result = verify(folder, data=data)
+    assert result.passed and not result.verified and finding(result).needed
+    assert finding(verify(certificate, data=data)).detail == "the prior is not at hand."
+    assert verify(folder, data=data, model=start, trials=200).verified
+
+
+def test_a_posterior_trained_from_a_start_that_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = random_labels()
+    module = memorizing(data)
+    common: dict[str, Any] = {"mode": "posterior", "prior_fraction": 0.0, "twin": False}
+    with monkeypatch.context() as forger:
+        forger.setattr(data_checks, "KNOWING", 0.0)
+        certify(
+            module,
+            data,
+            trials=200,
+            architecture=ARCHITECTURE,
+            folder=tmp_path / "run",
+            recipe=quick(),
+            **common,
+        )
+    assert failed_fields(verify(tmp_path / "run", data=data, trials=200)) == ["prior"]
+
+
+def quick() -> Any:
+    from nonvacuous.certification.recipe import PosteriorRecipe, Recipe
+
+    return Recipe(posterior=PosteriorRecipe(epochs=1))
