@@ -69,15 +69,18 @@ def some_runs() -> list[Run]:
     return [*runs, Run("broken", Path("runs/broken"), "failed", {"width": 3}, error="no luck")]
 
 
-def column(seen: Visit, number: int) -> list[str]:
-    texts = seen.page.locator(f"table.runs tbody tr > *:nth-child({number})").all_inner_texts()
+MAIN, REST = "table.runs:not(.flow)", "table.flow"
+
+
+def column(seen: Visit, number: int, table: str = MAIN) -> list[str]:
+    texts = seen.page.locator(f"{table} tbody tr > *:nth-child({number})").all_inner_texts()
     return [text.splitlines()[0].strip() for text in texts]
 
 
 def test_it_opens_from_a_file_and_sorts_in_silence(visit_file: Open, tmp_path: Path) -> None:
     site = write_site(some_runs(), tmp_path, title="a sweep")
     seen = visit_file(site.index)
-    heading = seen.page.locator("table.runs thead th", has_text="Certificate")
+    heading = seen.page.locator(f"{MAIN} thead th", has_text="Certificate")
     button = heading.get_by_role("button")
     button.click()
     assert heading.get_attribute("aria-sort") == "ascending"
@@ -86,11 +89,13 @@ def test_it_opens_from_a_file_and_sorts_in_silence(visit_file: Open, tmp_path: P
     assert heading.get_attribute("aria-sort") == "descending"
     # What has no number comes last in either direction.
     assert column(seen, 1) == ["run2", "run0", "run3", "run1", "run4", "broken"]
-    seen.page.get_by_role("button", name="width").click()
-    assert heading.get_attribute("aria-sort") is None
-    assert column(seen, 1) == ["run0", "run1", "broken", "run2", "run3", "run4"]
     seen.page.get_by_role("button", name="Run").click()
+    assert heading.get_attribute("aria-sort") is None
     assert column(seen, 1)[0] == "broken"
+    # What does not decide lies behind the table, and sorts by itself.
+    seen.page.get_by_text("Everything else about these runs").click()
+    seen.page.get_by_role("button", name="width").click()
+    assert column(seen, 1, REST) == ["run0", "run1", "broken", "run2", "run3", "run4"]
     assert seen.console == []
     assert seen.requests == [site.index.as_uri()]
 
@@ -102,14 +107,14 @@ def test_keys_reach_the_buttons(visit_file: Open, tmp_path: Path) -> None:
     assert column(seen, 1)[0] == "run4"
 
 
-def test_the_first_screen_says_what_is_best_and_what_that_is_worth(
-    visit_file: Open, tmp_path: Path
-) -> None:
+def test_the_first_screen_counts_and_picks_nothing(visit_file: Open, tmp_path: Path) -> None:
     page = visit_file(write_site(some_runs(), tmp_path, title="a sweep").index).page
-    assert "fewer than 42 in 10,000 new examples" in page.locator("h1").inner_text()
-    assert "run4" in page.locator("h1").inner_text()
-    for text in ("6 runs", "5 certificates", "4 non-vacuous", "1 failed", "is a search"):
-        assert page.get_by_text(text).first.is_visible()
+    assert page.locator("h1").inner_text() == "5 certificates: 5 valid, none refused."
+    for text in ("6 runs", "4 non-vacuous", "1 failed", "Picking the smallest is a search"):
+        box = page.get_by_text(text).first.bounding_box()
+        assert box is not None and box["y"] + box["height"] <= 800, text
+    size = "e => parseFloat(getComputedStyle(e).fontSize)"
+    assert page.get_by_text("Picking the smallest").evaluate(size) >= 16
     assert page.get_by_text("no luck").is_visible()
 
 
@@ -144,14 +149,76 @@ def test_it_can_be_read_without_scripts(visit_file: Open, tmp_path: Path) -> Non
     site = write_site(some_runs(), tmp_path, title="a sweep")
     page = visit_file(site.index, java_script_enabled=False).page
     assert page.get_by_role("button").count() == 0
-    assert page.locator("table.runs tbody tr").count() == 6
+    assert page.locator(f"{MAIN} tbody tr").count() == 6
     assert page.get_by_text("25.0%").first.is_visible()
     assert page.get_by_role("link", name="run1").is_visible()
 
 
-def test_a_telephone_scrolls_the_table_and_not_the_page(visit_file: Open, tmp_path: Path) -> None:
-    page = visit_file(write_site(some_runs(), tmp_path, title="a sweep").index, width=390).page
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+# What a reader could not see: everything that ends beyond the edge of the page.
+OUTSIDE = """() => [...document.querySelectorAll('main *')]
+  .filter(e => e.checkVisibility() && !e.closest('.behind')
+    && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map(e => e.tagName + ' ' + e.textContent.slice(0, 40))"""
+
+
+def long_runs() -> list[Run]:
+    """Names as sweeps give them, and more settings than a page has room for."""
+    settings = {f"setting_number_{number}": number for number in range(12)}
+    runs = [
+        certified(
+            f"experiment/model=mlp-{width},learning_rate=0.01,seed={width}-bc7f09b5d75f",
+            risk,
+            **{name: value + width for name, value in settings.items()},
+        )
+        for width, risk in enumerate(RISKS)
+    ]
+    return [*runs, Run("broken", Path("runs/broken"), "failed", {"width": 3}, error="no luck")]
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1000, "dark"), (800, "light"), (390, "dark")]
+)
+def test_nothing_that_decides_lies_off_the_screen(
+    visit_file: Open, tmp_path: Path, width: int, scheme: str
+) -> None:
+    site = write_site(long_runs(), tmp_path, title="a sweep")
+    page = visit_file(site.index, width=width, color_scheme=scheme).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(OUTSIDE) == []
+    for text, count in (("≤ 25.0%", 1), ("valid", 5), ("≤ 5.01%", 5), ("2.50%", 5), ("failed", 1)):
+        found = page.locator(MAIN).get_by_text(text, exact=True).locator("visible=true")
+        assert found.count() == count, text
+
+
+def test_a_telephone_shows_cards_with_numbers_and_whole_strips(
+    visit_file: Open, tmp_path: Path
+) -> None:
+    page = visit_file(write_site(long_runs(), tmp_path, title="a sweep").index, width=390).page
+    strips = page.evaluate(
+        f"""() => [...document.querySelectorAll('{MAIN} svg.strip .ruled')].map(e => {{
+          const r = e.getBoundingClientRect(); return [r.left, r.right]; }})"""
+    )
+    assert len(strips) == 5
+    assert all(left >= 0 and right <= 390 and right - left > 150 for left, right in strips)
+    # Names of numbers stand beside them, and the headings are what one sorts by.
+    label = "e => getComputedStyle(e, '::before').content"
+    cell = page.locator(f"{MAIN} td[data-label='Held-out twin']").first
+    assert cell.evaluate(label) == '"Held-out twin"'
+    page.get_by_role("button", name="Certificate").click()
+    first = page.locator(f"{MAIN} tbody tr").first
+    assert "≤ 0.420%" in first.inner_text()
+
+
+def test_paper_has_every_column(visit_file: Open, tmp_path: Path) -> None:
+    """As wide as what an A4 page leaves between its margins."""
+    site = write_site(long_runs(), tmp_path, title="a sweep")
+    page = visit_file(site.index, width=695).page
+    page.get_by_text("Everything else about these runs").click()
+    page.emulate_media(media="print")
+    outside = OUTSIDE.replace("&& !e.closest('.behind')", "")
+    assert page.evaluate(outside) == []
+    headings = page.locator(f"{MAIN} thead th").locator("visible=true").all_inner_texts()
+    assert headings == ["Run", "Certificate", "Status", "Held-out twin", "Test error"]
 
 
 def test_hostile_names_are_only_text(visit_file: Open, tmp_path: Path) -> None:
@@ -174,9 +241,10 @@ def test_hostile_names_are_only_text(visit_file: Open, tmp_path: Path) -> None:
     assert seen.page.locator("img, b, iframe").count() == 0
     assert seen.page.locator("script").count() == 1
     assert seen.page.get_by_text("<script>alert(1)</script>").first.is_visible()
+    seen.page.get_by_text("Everything else about these runs").click()
     for button in seen.page.get_by_role("button").all():
         button.click()
-    assert seen.page.locator("table.runs tbody tr").count() == len(samples.HOSTILE)
+    assert seen.page.locator(f"{MAIN} tbody tr").count() == len(samples.HOSTILE)
     assert seen.console == []
     assert seen.requests == [site.index.as_uri()]
     for page in site.pages:
@@ -222,8 +290,10 @@ def test_five_hundred_runs(visit_file: Open, tmp_path: Path) -> None:
     runs = [certified(f"run{n:03}", 0.05 + n / 1000, width=(n * 7919) % 500) for n in range(500)]
     site = write_site(runs, tmp_path, title="many")
     seen = visit_file(site.index)
-    assert seen.page.locator("table.runs tbody tr").count() == 500
+    assert seen.page.locator(f"{MAIN} tbody tr").count() == 500
+    seen.page.get_by_text("Everything else about these runs").click()
     seen.page.get_by_role("button", name="width").click()
-    widths = [int(text) for text in column(seen, 8)]
+    headings = seen.page.locator(f"{REST} thead th").all_inner_texts()
+    widths = [int(text) for text in column(seen, 1 + headings.index("width"), REST)]
     assert widths == list(range(500))
     assert seen.console == []

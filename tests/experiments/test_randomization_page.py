@@ -21,13 +21,40 @@ def result():
 
 
 def test_the_answer_comes_first(result):
-    assert lead(result).startswith("It learns")
+    many = replace(result, permutations=Permutations(0.1, (0.6,) * 19))
+    assert lead(many).startswith("It learns")
     problem = Finding("the test set has leaked", "problem", "...")
     assert lead(replace(result, findings=(problem,))) == (
         "Something is wrong: the test set has leaked."
     )
     unlucky = replace(result, permutations=Permutations(0.5, (0.4, 0.5, 0.6)))
     assert lead(unlucky).startswith("No sign of learning")
+
+
+def test_the_headline_does_not_say_more_than_the_test(result):
+    """Three permutations cannot give p below 0.25, however well the network does."""
+    assert result.permutations.is_smallest and result.permutations.p_value == 0.25
+    assert lead(result).startswith("Whether it learns is not shown")
+    assert "(p = 0.25; 19 could)" in lead(result)
+    one = replace(result, permutations=Permutations(0.1, (0.6,)))
+    assert "with 1 permutation of the labels" in lead(one)
+    text = render(page_of(one, figures(one), command="x"))
+    assert "1 more network was trained" in text and "1 permutation cannot give" in text
+
+
+def test_without_permutations_the_interval_decides(result):
+    alone = replace(result, permutations=None)
+    assert alone.condition("true").test_error.high < alone.guessing
+    assert lead(alone).startswith("It learns")
+    few = replace(
+        alone,
+        conditions=tuple(
+            replace(entry, test_error=replace(entry.test_error, high=1.0))
+            for entry in alone.conditions
+        ),
+    )
+    assert lead(few).startswith("Whether it learns is not shown")
+    assert "no permutations were trained" in lead(few)
 
 
 def test_every_question_has_its_section(result):

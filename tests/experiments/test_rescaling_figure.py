@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from nonvacuous.certificate import Certificate
+from nonvacuous.certificate import Certificate, rounded_up
 from nonvacuous.errors import BadInput
 from nonvacuous.experiments import rescaling_figure
 from nonvacuous.experiments.rescaling_cifar import CnnSettings, cnn_table, run_cnn
@@ -147,7 +147,7 @@ def test_pages(result: FigureResult, tmp_path: Path) -> None:
     text = table(result)
     for entry in result.networks:
         assert f"| {entry.name} |" in text
-        assert f"{entry.ours.risk_upper:.4f}" in text
+        assert rounded_up(entry.ours.risk_upper) in text
     assert "weight decay" in text and "not known" in text
     drawing = figure(result)
     assert drawing == figure(result)

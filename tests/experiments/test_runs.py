@@ -15,6 +15,7 @@ from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.experiments.runs import columns_of, figures_of, read_runs
 from nonvacuous.experiments.runs_filter import ordered, select
 from nonvacuous.experiments.sweep_lock import Claim, Lock
+from nonvacuous.records import Observation
 from tests.certificates import BROKEN, sealed
 
 CELL = {"format": "nonvacuous-cell/1", "settings": {"width": 8}, "seed": 4, "seconds": 1.5}
@@ -89,6 +90,19 @@ def test_a_refused_certificate_promises_no_number() -> None:
     assert figures["risk_upper"] is None and figures["twin"] is None
     assert figures["status"] == "refused" and figures["vacuous"]
     assert figures["test_error"] == 9 / 360
+
+
+def test_the_test_error_is_that_of_the_certified_predictor() -> None:
+    mean = Observation(
+        name="the network with the mean weights on the test examples", errors=1, trials=100
+    )
+    own = Observation(name="the randomized network on the test examples", errors=7, trials=100)
+    figures = figures_of(sealed(observed=(mean, own)))
+    assert (figures["test_error"], figures["tested"]) == (0.07, "randomized network")
+    figures = figures_of(sealed(observed=(mean,)))
+    assert (figures["test_error"], figures["tested"]) == (0.01, "mean weights")
+    figures = figures_of(sealed(observed=()))
+    assert (figures["test_error"], figures["tested"]) == (None, None)
 
 
 ROWS: list[dict[str, Any]] = [

@@ -178,11 +178,27 @@ def test_sparsity_is_judged_plainly():
     text = does_sparsity_help(result)
     assert "ordinary: hurts (+20.0% in Theorem E" in text
     assert "l1-sparse: helps (-20.0% in Theorem E" in text
-    assert page(result, command="x").lead.startswith("Yes: 0.4000")
+    assert page(result, command="x").lead.startswith("Yes: 0.4001")
 
 
 def test_promises_are_rounded_up():
     assert promise(0.12341) == "0.1235" and promise(0.5) == "0.5000" and promise(None) == "-"
+    # The float above a number of four decimals is above it, however little.
+    assert promise(math.nextafter(0.5, 1.0)) == "0.5001"
+
+
+def test_the_narration_rounds_up_too():
+    told = replace(made_up(Case(1, 5, "zero", 1.0, "plain"), E_dense=0.40001), twin=0.08001).told()
+    assert "certificate 0.4001 by" in told and "held-out twin 0.0801" in told
+
+
+def test_the_caption_speaks_of_every_theorem():
+    settings = SparsitySettings()
+    text = str(
+        page(SparsityResult(settings, (made_up(settings.cases()[0], E_dense=0.4),)), command="x")
+    )
+    assert all(theorem in "ADEF" for theorem in settings.theorems)
+    assert "D, E and F: see" in text
 
 
 def test_default_settings_are_those_in_the_file():

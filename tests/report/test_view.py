@@ -10,6 +10,7 @@ import pytest
 from nonvacuous.certificate import Certificate
 from nonvacuous.comparison import compare
 from nonvacuous.records import (
+    Assumption,
     LossRecord,
     Observation,
     RescalingRecord,
@@ -143,6 +144,51 @@ def test_the_scale_marks_the_test_error_as_no_part_of_the_promise() -> None:
     assert marks["guessing"].value == pytest.approx(0.9)
 
 
+MEAN = Observation(
+    name="the network with the mean weights on the test examples", errors=91, trials=10_000
+)
+RANDOMIZED = Observation(
+    name="the randomized network on the test examples", errors=117, trials=10_000
+)
+
+
+@pytest.mark.parametrize("observed", [(MEAN, RANDOMIZED), (RANDOMIZED, MEAN)])
+def test_both_errors_on_the_scale_are_the_certified_predictors(
+    observed: tuple[Observation, ...],
+) -> None:
+    marks = {mark.kind: mark for mark in view_of(samples.build(observed=observed)).marks}
+    assert (marks["test"].name, marks["test"].text) == ("Test error", "1.17%")
+
+
+@pytest.mark.parametrize(
+    ("predictor", "name"),
+    [
+        ("stochastic", "Test error, mean weights"),
+        ("drawn", "Test error, mean weights"),
+    ],
+)
+def test_the_test_error_of_another_predictor_says_whose_it_is(predictor: str, name: str) -> None:
+    certificate = samples.build(observed=(MEAN,)).model_copy(update={"predictor": predictor})
+    marks = {mark.kind: mark for mark in view.marks_of(certificate)}
+    assert (marks["test"].name, marks["test"].text) == (name, "0.910%")
+
+
+def test_the_network_itself_is_the_certified_one_where_it_is() -> None:
+    plain = Observation(name="the network on the test examples", errors=5, trials=100)
+    certificate = samples.holdout().model_copy(update={"observed": (MEAN, plain)})
+    marks = {mark.kind: mark for mark in view.marks_of(certificate)}
+    assert (marks["test"].name, marks["test"].text) == ("Test error", "5.00%")
+
+
+def test_another_predictor_above_the_promise_is_not_held_against_it() -> None:
+    above = MEAN.model_copy(update={"errors": 900})
+    told = view_of(samples.build(observed=(above, RANDOMIZED))).verdict
+    assert "test error of the mean weights lies above the promise, which is about the rand" in told
+    assert "unlucky few" not in told
+    own = RANDOMIZED.model_copy(update={"errors": 900})
+    assert "unlucky few" in view_of(samples.build(observed=(MEAN, own))).verdict
+
+
 def test_only_test_examples_count_as_test_examples() -> None:
     observed = (Observation(name="the latest contest", errors=1, trials=10),)
     marks = view_of(samples.build(observed=observed)).marks
@@ -159,6 +205,18 @@ def test_what_it_rests_on_starts_with_what_must_be_believed() -> None:
     ]
     assert sum(len(group.entries) for group in groups) == len(samples.refused().assumptions)
     assert view_of(samples.conditional()).grounds[0].entries[0].effect == "conditional"
+
+
+def test_nobody_has_to_believe_in_sampling_where_nothing_was_sampled() -> None:
+    paid = Assumption(
+        name="the sampling error is paid for",
+        status="asserted",
+        detail="nothing was sampled: every bound example was looked at once.",
+    )
+    for certificate, shown in ((samples.holdout(), False), (samples.posterior(), True)):
+        changed = certificate.model_copy(update={"assumptions": (*certificate.assumptions, paid)})
+        entries = [entry for group in view_of(changed).grounds for entry in group.entries]
+        assert (paid.detail.capitalize() in [e.detail for e in entries]) == shown
 
 
 def test_layers_come_worst_first_and_long_lists_are_summed_up() -> None:
@@ -222,15 +280,32 @@ def test_the_story_says_who_earns_what() -> None:
     assert found.rescaling == pytest.approx(220) and found.symmetries == pytest.approx(90)
     story = " ".join(view_of(certificate).rescaling_story)
     assert "the complexity would be 9,400 nats. The certificate pays 1,003" in story
-    assert "8,397 nats (89.3%) less" in story
-    assert "Choosing the prior's scale earns 8,087 nats (96.3%)" in story
-    assert "rescaling the network earns 220.0 nats (2.62%)" in story
-    assert "and the order of the units earns 90.0 nats (1.07%)" in story
+    # Two kinds of shares: each says what it is a share of.
+    assert "a saving of 8,397 nats, 89.3% of that complexity." in story
+    assert "Choosing the prior's scale earns 8,087 nats (96.3% of the saving)" in story
+    assert "rescaling the network earns 220.0 nats (2.62% of the saving)" in story
+    assert "and the order of the units earns 90.0 nats (1.07% of the saving)" in story
     assert "rescaling alone would earn 6,800 nats: most of" in story
     assert "is not a bound" in story
     line = rescaling.told(certificate)
-    assert "\n" not in line and "the prior's scale 8,087 nats (96.3%)" in line
+    assert "\n" not in line
+    assert "Saved by the prior's scale 8,087 nats (96.3% of the saving), rescaling 220" in line
     assert rescaling.told(samples.posterior()) == ""
+
+
+def test_what_costs_is_not_said_to_save() -> None:
+    certificate = samples.vacuous(kl_nats=1_000.0)
+    record = certificate.rescaling
+    assert record is not None
+    columns = tuple(
+        column.model_copy(update={"kl_nats": 9_400.0}) if column.way == "best scale" else column
+        for column in record.columns
+    )
+    forged = record.model_copy(update={"columns": columns})
+    line = rescaling.told(certificate.model_copy(update={"rescaling": forged}))
+    assert "Saved by rescaling 8,310 nats" in line
+    assert line.endswith("; the prior's scale costs 3.18 nats.")
+    assert "-" not in line.partition("Saved by")[2]
 
 
 def test_one_prior_scale_for_each_tensor_is_the_priors_doing() -> None:

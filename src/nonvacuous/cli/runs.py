@@ -14,11 +14,11 @@ from cyclopts import Parameter
 
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
-from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
+from nonvacuous.cli.output import narration_console, write_json, write_next
 from nonvacuous.errors import BadInput
 
 #: What a terminal has room for, where a run has them; then the settings in which runs differ.
-_SHOWN = ("name", "state", "status", "risk_upper", "twin", "test_error", "empirical_risk")
+_SHOWN = ("name", "state", "status", "risk_upper", "twin", "test_error")
 _MORE_COLUMNS = 6
 _SEVERAL = Parameter(consume_multiple=False, negative=(), show_default=False)
 
@@ -68,7 +68,7 @@ def runs(
         raise UsageError("--reverse turns the order of --sort around: give both.")
     if limit is not None and limit < 0:
         raise UsageError("--limit is 0 or more.")
-    from nonvacuous.experiments.runs import read_runs
+    from nonvacuous.experiments.runs import columns_of, read_runs
     from nonvacuous.experiments.runs_filter import ordered, select
 
     rows: Sequence[Mapping[str, Any]]
@@ -79,6 +79,7 @@ def runs(
             name for run in everything if run.certificate is None for name in run.figures
         )
         rows = [run.row() for run in everything]
+        names = columns_of(rows)
         if not rows:
             raise CommandError(f"{folder} holds no run.", next_command="nonvacuous sweep --help")
         found = len(rows)
@@ -102,7 +103,7 @@ def runs(
         raise CommandError(
             str(error), next_command=shlex.join(["nonvacuous", "runs", str(folder), "--json"])
         ) from error
-    _write(rows, shown, folder, csv=csv, json=json)
+    _write(rows, shown, folder, csv=csv, json=json, known=None if sql is None else names)
     if not (csv or json or sql):
         narration_console().print(f"{len(rows):,} of {found:,} runs", soft_wrap=True)
         write_next(shlex.join(["nonvacuous", "report", str(folder)]))
@@ -126,13 +127,28 @@ def _columns(
     if asked is not None:
         return [known(name.strip(), names) for name in asked.split(",") if name.strip()]
     told = [name for name in _SHOWN if any(row.get(name) is not None for row in rows)]
+    if all(row.get("state") == "done" and row.get("status") for row in rows) and rows:
+        told.remove("state")  # the status of a certificate says it
+    if any(_of_another(row) for row in rows):
+        told.insert(told.index("test_error") + 1, "tested")
     differing = [
         name
         for name in interesting
         if name not in told and len({repr(row.get(name)) for row in rows}) > 1
     ]
-    failed = ["error"] if any(row.get("error") for row in rows) else []
-    return [*told, *differing[:_MORE_COLUMNS], *failed]
+    last = [
+        name
+        for name in ("empirical_risk", "error")
+        if name not in differing and any(row.get(name) is not None for row in rows)
+    ]
+    return [*told, *differing[:_MORE_COLUMNS], *last]
+
+
+def _of_another(row: Mapping[str, Any]) -> bool:
+    """Whether the test error is that of another predictor than the certified one."""
+    from nonvacuous.report.measured import SHORT
+
+    return row.get("tested") not in (None, SHORT.get(str(row.get("predictor"))))
 
 
 def _write(
@@ -142,6 +158,7 @@ def _write(
     *,
     csv: bool,
     json: bool,
+    known: Sequence[str] | None,
 ) -> None:
     if json:
         chosen = [{name: row.get(name) for name in columns if name in row} for row in rows]
@@ -153,7 +170,15 @@ def _write(
         writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
         sys.stdout.write(text.getvalue())
     else:
-        _print_table(rows, columns)
+        from nonvacuous.cli.runs_table import print_table
+
+        left_out = print_table(rows, columns, known=known)
+        if left_out:
+            narration_console().print(
+                f"No room for {', '.join(left_out)}: --csv and --json have every column, "
+                "--columns chooses, and a wider terminal or a file shows more.",
+                soft_wrap=True,
+            )
 
 
 def _cell(value: Any) -> Any:
@@ -161,40 +186,3 @@ def _cell(value: Any) -> Any:
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return f"'{value}"
     return "" if value is None else value
-
-
-def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    from nonvacuous.report.terminal import printable
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        values = [row.get(name) for row in rows]
-        numeric = all(isinstance(v, int | float) or v is None for v in values)
-        table.add_column(
-            Text(printable(name)), justify="right" if numeric else "left", overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*(Text(printable(_shown(name, row.get(name)))) for name in columns))
-    console = result_console()
-    if not console.is_terminal:
-        # A file or a pipe has no width: lines are as long as they must be.
-        console.width = 10_000
-    console.print(table)
-
-
-def _shown(name: str, value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        if name in ("risk_upper", "twin"):
-            from nonvacuous.certificate import rounded_up
-
-            return rounded_up(value)
-        return f"{value:.4g}"
-    return str(value)

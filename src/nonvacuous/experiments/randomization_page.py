@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from nonvacuous.experiments.randomization_sections import (
 from nonvacuous.files import write_atomically
 from nonvacuous.randomization.results import Study
 from nonvacuous.report.study import StudyPage, write_study
+from nonvacuous.report.wording import plural
 
 PAGE = "study.html"
 RECORD = "study.json"
@@ -79,11 +81,15 @@ def lead(study: Study) -> str:
         first = study.problems[0]
         return f"Something is wrong: {first.name}."
     true, random = study.condition("true"), study.condition("random-labels")
-    permuted = study.permutations
-    learned = permuted is None or permuted.is_smallest or permuted.p_value <= study.settings.failure
     error = f"{100 * true.test_error.value:.1f} %"
     memorized = f"{100 * (1 - random.train_error.value):.0f} %"
-    if true.test_error.low >= study.guessing or not learned:
+    doubt = _doubt(study)
+    if doubt:
+        return (
+            f"Whether it learns is not shown: with true labels the network errs on {error} of the "
+            f"test examples, {doubt}; it fits {memorized} of random labels."
+        )
+    if not _learned(study):
         return (
             f"No sign of learning: with true labels the network errs on {error} of the test "
             f"examples, which random labels do as well; it fits {memorized} of random labels."
@@ -99,11 +105,38 @@ def lead(study: Study) -> str:
     )
 
 
+def _learned(study: Study) -> bool:
+    """The verdict of the permutation test; where none was made, of the interval."""
+    error, permuted = study.condition("true").test_error, study.permutations
+    if permuted is None:
+        return error.high < study.guessing
+    return error.low < study.guessing and permuted.p_value <= study.settings.failure
+
+
+def _doubt(study: Study) -> str:
+    """Why the numbers look like learning and do not show it; empty where that is not so."""
+    error, permuted = study.condition("true").test_error, study.permutations
+    if _learned(study) or error.low >= study.guessing:
+        return ""
+    if permuted is None:
+        return "and guessing lies within what is known of that error; no permutations were trained"
+    if not permuted.is_smallest:
+        return ""
+    count = len(permuted.permuted)
+    enough = next(n for n in itertools.count(count) if 1 / (n + 1) <= study.settings.failure)
+    return (
+        f"fewer than with {plural(count, 'permutation')} of the labels, but so few networks cannot "
+        f"tell (p = {permuted.p_value:.3g}; {enough} could)"
+    )
+
+
 def _badges(study: Study) -> tuple[str, ...]:
-    badges = [f"{len(study.problems)} problems found" if study.problems else "no leak found"]
+    badges = [
+        f"{plural(len(study.problems), 'problem')} found" if study.problems else "no leak found"
+    ]
     if study.configuration is not None:
         badges.append(f"one configuration {study.configuration[:12]} in all conditions")
     if study.permutations is not None:
         badges.append(f"permutation p = {study.permutations.p_value:.3g}")
-    badges.append(f"{study.settings.seeds} seeds")
+    badges.append(plural(study.settings.seeds, "seed"))
     return tuple(badges)

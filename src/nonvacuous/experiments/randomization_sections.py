@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from nonvacuous.certificate import rounded_up
 from nonvacuous.experiments.randomization_figures import half_corrupted
 from nonvacuous.randomization.results import ConditionResult, Study
 from nonvacuous.report.study import Figure, Section, Table
+from nonvacuous.report.wording import plural
 
 _MISSING = "–"
 
@@ -108,11 +110,12 @@ def learning_section(study: Study, drawn: dict[str, str]) -> Section | None:
     return Section(
         "Could the test error be luck?",
         paragraphs=(
-            f"{len(found.permuted)} more networks were trained on the same labels dealt out at "
-            f"random. With true labels the test error is {100 * found.observed:.1f} %, with "
+            f"{plural(len(found.permuted), 'more network')} "
+            f"{'was' if len(found.permuted) == 1 else 'were'} trained on the same labels dealt out "
+            f"at random. With true labels the test error is {100 * found.observed:.1f} %, with "
             f"permuted ones {100 * min(found.permuted):.1f} % at best. p = {found.p_value:.3g}: "
             "how often permuted labels do at least as well, counting the true ones as one of the "
-            f"permutations; {len(found.permuted)} of them cannot give less than "
+            f"permutations; {plural(len(found.permuted), 'permutation')} cannot give less than "
             f"{1 / (1 + len(found.permuted)):.3g}.",
         ),
         figures=_pictures(drawn, ("permutations", "Where true labels stand among permuted ones.")),
@@ -175,7 +178,7 @@ def certificates_section(study: Study, drawn: dict[str, str]) -> Section | None:
     rows = tuple(
         (
             entry.condition,
-            _MISSING if entry.risk_upper is None else f"{entry.risk_upper:.3f}",
+            _MISSING if entry.risk_upper is None else rounded_up(entry.risk_upper),
             f"{entry.floor:.3f}",
             entry.verdict if not entry.reason else f"{entry.verdict}: {entry.reason}",
         )

@@ -16,7 +16,7 @@ from torch import nn
 
 from nonvacuous.audit.arithmetic import recompute_bound, total_nats
 from nonvacuous.bounds import sampling
-from nonvacuous.certificate import Certificate
+from nonvacuous.certificate import Certificate, rounded_up
 from nonvacuous.certification.recipe import PlainRecipe, Recipe
 from nonvacuous.certify import certify
 from nonvacuous.data import Dataset, Examples, Split, load
@@ -36,6 +36,7 @@ from nonvacuous.experiments.rescaling_results import (
 from nonvacuous.experiments.rescaling_settings import RescalingSettings, network_name
 from nonvacuous.models import build
 from nonvacuous.networks import ScaleGroups, capture, scale_groups
+from nonvacuous.report.measured import errors_on_test
 from nonvacuous.rescaling import rescale
 from nonvacuous.rescaling.columns import Accounting
 from nonvacuous.risk import RiskEstimate, estimate_risk
@@ -90,7 +91,7 @@ def told(result: NetworkResult) -> str:
     """One line about a network."""
     shown = result.published
     ratio = f"KL ratio {result.paper.kl_ratio:.2f}"
-    ours = f"certificate {result.ours.risk_upper:.4f}"
+    ours = f"certificate {rounded_up(result.ours.risk_upper)}"
     if shown is not None:
         ratio += f" (published {shown.kl_ratio:.2f})"
         ours += f" (published {shown.bound:.2f}, rescaled {shown.rescaled:.2f})"
@@ -291,7 +292,7 @@ class _Work:
         assert certificate.empirical.errors is not None
         tensors = total_nats(complexity.terms)
         twin = certificate.held_out_twin
-        tested = [entry for entry in certificate.observed if "test" in entry.name]
+        tested = next(iter(errors_on_test(certificate)), None)
         return OurSetting(
             risk_upper=certificate.risk_upper,
             kl_nats=complexity.kl_nats,
@@ -307,7 +308,7 @@ class _Work:
             is_vacuous=certificate.is_vacuous,
             posterior=posterior.description,
             held_out_twin=None if twin is None else twin.risk_upper,
-            test_error=tested[0].errors / tested[0].trials if tested else None,
+            test_error=tested.rate if tested is not None else None,
             certificate=folder.relative_to(self.folder).as_posix(),
         )
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nonvacuous.certificate import rounded_up
 from nonvacuous.experiments.published import RESCALING_PAPER
 from nonvacuous.experiments.rescaling_results import FigureResult, NetworkResult
 from nonvacuous.files import write_atomically
@@ -96,10 +97,10 @@ def _cells(entry: NetworkResult) -> list[str]:
         _MISSING if entry.ratio_error is None else f"{entry.ratio_error:+.0%}",
         f"{paper.bound:.2f} → {paper.rescaled:.2f}",
         _MISSING if shown is None else f"{shown.bound:.2f} → {shown.rescaled:.2f}",
-        f"{ours.risk_upper:.4f}{vacuous}{status}",
+        f"{rounded_up(ours.risk_upper)}{vacuous}{status}",
         _MISSING if entry.bound_fraction is None else f"{entry.bound_fraction:.0%}",
-        f"{ours.tensor_risk_upper:.4f}",
-        _MISSING if ours.held_out_twin is None else f"{ours.held_out_twin:.4f}",
+        rounded_up(ours.tensor_risk_upper),
+        _MISSING if ours.held_out_twin is None else rounded_up(ours.held_out_twin),
         _MISSING if ours.test_error is None else f"{ours.test_error:.4f}",
     ]
 

@@ -13,6 +13,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput, NonvacuousError
 from nonvacuous.experiments.sweep_lock import is_held
 from nonvacuous.experiments.sweep_records import CELLS, ERROR, RESULT, SWEEP, ending, read_record
+from nonvacuous.report.measured import errors_on_test
 
 CERTIFICATE = "certificate.json"
 #: Run folders lie at most this many folders below the one that is read.
@@ -59,7 +60,7 @@ class Run:
 
 def figures_of(certificate: Certificate) -> dict[str, Any]:
     """The numbers of a certificate that runs are compared by. A refused one promises nothing."""
-    tests = [o for o in certificate.observed if "test" in o.name.lower()]
+    test = next(iter(errors_on_test(certificate)), None)
     twin, complexity = certificate.held_out_twin, certificate.complexity
     refused = certificate.status == "refused"
     return {
@@ -67,7 +68,9 @@ def figures_of(certificate: Certificate) -> dict[str, Any]:
         "risk_upper": None if refused else certificate.risk_upper,
         "vacuous": certificate.is_vacuous,
         "empirical_risk": certificate.empirical.mean,
-        "test_error": tests[0].errors / tests[0].trials if tests else None,
+        "test_error": None if test is None else test.rate,
+        # The certified predictor's where it was tested; else of the one that is named here.
+        "tested": None if test is None else test.whose,
         "twin": None if twin is None or refused else twin.risk_upper,
         "guessing": certificate.guessing,
         "kl_nats": None if complexity is None else complexity.kl_nats,

@@ -62,7 +62,7 @@ def known(name: str, names: Sequence[str]) -> str:
     if not names:
         return name
     close = difflib.get_close_matches(name.replace("-", "_"), names, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    hint = f"; did you mean {close[0]}?" if close else "."
     raise BadInput(f"there is no column {name!r}{hint} The columns are: {', '.join(names)}.")
 
 

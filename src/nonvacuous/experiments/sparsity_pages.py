@@ -25,7 +25,7 @@ from nonvacuous.report.plots import Series, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
 
 _CAPTION = (
-    "Theorem A: the paper's construction with explicit constants. D and E: see "
+    "Theorem A: the paper's construction with explicit constants. D, E and F: see "
     "docs/theory/sparsity.md. "
     "All certificates and twins here hold at once, at the confidence above. held-out twin: the "
     "learned prior itself, tested on the other examples. prototype: its best number for a network "

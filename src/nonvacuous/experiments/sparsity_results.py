@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from nonvacuous.certificate import rounded_up
 from nonvacuous.experiments.sparsity_published import GOALS, PROTOTYPE, Prototype
 from nonvacuous.experiments.sparsity_settings import VARIANTS, Case, SparsitySettings
 
@@ -91,8 +92,9 @@ class CaseResult:
 
     def told(self) -> str:
         """One line."""
-        twin = "" if self.twin is None else f", held-out twin {self.twin:.4f}"
-        return f"{self.case.told()}: certificate {self.best:.4f} by Theorem {self.best_by}{twin}"
+        twin = "" if self.twin is None else f", held-out twin {rounded_up(self.twin)}"
+        best = rounded_up(self.best)
+        return f"{self.case.told()}: certificate {best} by Theorem {self.best_by}{twin}"
 
 
 @dataclass(frozen=True)

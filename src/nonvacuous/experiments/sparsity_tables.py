@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
+from nonvacuous.certificate import rounded_up
 from nonvacuous.experiments.sparsity_results import CaseResult, SparsityGain, SparsityResult
 from nonvacuous.experiments.sparsity_settings import VARIANTS
 from nonvacuous.report.study import Table
@@ -12,7 +12,7 @@ from nonvacuous.report.study import Table
 
 def promise(value: float | None) -> str:
     """A bound, rounded up: what is printed must be true as printed."""
-    return "-" if value is None else f"{math.ceil(value * 10_000 - 1e-9) / 10_000:.4f}"
+    return "-" if value is None else rounded_up(value)
 
 
 def certificate_table(result: SparsityResult, cases: Sequence[CaseResult], caption: str) -> Table:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.records import Observation
+from nonvacuous.report.measured import PREDICTOR, errors_on_test
 from nonvacuous.report.wording import (
     capital,
     clean,
@@ -19,12 +18,7 @@ from nonvacuous.report.wording import (
     whole,
 )
 
-#: The predictor in few words, and in full.
-PREDICTOR = {
-    "stochastic": "the randomized network",
-    "drawn": "one network drawn at random",
-    "deterministic": "the network itself",
-}
+#: The predictor in full.
 PREDICTOR_IN_FULL = {
     "stochastic": "the randomized network, which draws its weights from the posterior afresh for "
     "each input",
@@ -133,11 +127,16 @@ def verdict(certificate: Certificate) -> str:
     if certificate.status == "refused":
         return "There is no number to judge. What was measured is shown, and promises nothing."
     parts = [_against_guessing(certificate), _against_twin(certificate)]
-    tests = [o for o in certificate.observed if is_test(o)]
-    if tests and any(o.errors / o.trials > certificate.risk_upper for o in tests):
+    above = [e for e in errors_on_test(certificate) if e.rate > certificate.risk_upper]
+    if above and above[0].own:
         parts.append(
             "The measured test error lies above the promise: either the sample was one of the "
             "unlucky few, or the test examples are not drawn like the others."
+        )
+    elif above:
+        parts.append(
+            f"The measured test error of the {above[0].whose} lies above the promise, which is "
+            f"about {PREDICTOR[certificate.predictor]}."
         )
     return " ".join(part for part in parts if part)
 
@@ -174,11 +173,6 @@ def _against_twin(certificate: Certificate) -> str:
     ratio = certificate.risk_upper / twin.risk_upper
     ratio = math.ceil(ratio) if ratio > 10 else math.ceil(100 * ratio) / 100
     return f"{told}: the certificate is {ratio:g} times as large."
-
-
-def is_test(observation: Observation) -> bool:
-    """Whether it was measured on test examples, by its name."""
-    return re.search(r"\btest", observation.name, flags=re.IGNORECASE) is not None
 
 
 def limits(certificate: Certificate) -> tuple[str, ...]:

@@ -61,9 +61,9 @@ class Earned:
     forgotten: tuple[str, ...]
 
     def share(self, amount: float) -> str:
-        """A part of the whole difference in percent; nothing where there is no difference."""
+        """A part of the whole saving in percent; nothing where nothing is saved."""
         whole = self.before - self.after
-        return f" ({round_percent(amount / whole)})" if whole > 0 else ""
+        return f" ({round_percent(amount / whole)} of the saving)" if whole > 0 else ""
 
 
 def rows(certificate: Certificate) -> tuple[Row, ...]:
@@ -140,11 +140,12 @@ def story(certificate: Certificate) -> tuple[str, ...]:
     name = found.fixed_scale[:1].lower() + found.fixed_scale[1:]
     sentences = [
         f"With {name} fixed in advance and the weights as they were given, the complexity would be "
-        f"{nats(found.before)} nats. The certificate pays {nats(found.after)}, "
+        f"{nats(found.before)} nats. The certificate pays {nats(found.after)}"
         + (
-            f"which is {nats(less)} nats ({round_percent(less / found.before)}) less."
+            f": a saving of {nats(less)} nats, {round_percent(less / found.before)} of that "
+            "complexity."
             if less > 0
-            else "which is no less."
+            else ", which is no less."
         )
     ]
     clauses = [f"rescaling the network {_earns(found, found.rescaling)}"]
@@ -174,14 +175,19 @@ def told(certificate: Certificate) -> str:
     if found is None:
         return ""
     name = found.fixed_scale[:1].lower() + found.fixed_scale[1:]
-    parts = [f"rescaling {_amount(found, found.rescaling)}"]
+    parts = [("rescaling", found.rescaling)]
     if found.prior_scale is not None:
-        parts.insert(0, f"the prior's scale {_amount(found, found.prior_scale)}")
+        parts.insert(0, ("the prior's scale", found.prior_scale))
     if found.forgotten:
-        parts.append(f"further symmetries {_amount(found, found.symmetries)}")
+        parts.append(("further symmetries", found.symmetries))
+    saved = [f"{who} {_amount(found, amount)}" for who, amount in parts if amount >= 0]
+    spent = [f"{who} costs {nats(-amount)} nats" for who, amount in parts if amount < 0]
+    sentences = [f"Saved by {', '.join(saved)}"] if saved else []
+    if spent:
+        sentences.append("; ".join(spent))
     return (
         f"Complexity {nats(found.after)} nats; {nats(found.before)} with {name} and the weights "
-        f"as given. Saved by {', '.join(parts)}."
+        f"as given. {'; '.join(sentences)}."
     )
 
 

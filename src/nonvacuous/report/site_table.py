@@ -1,40 +1,32 @@
-"""The table of a site in words: which columns, which marks, and what is said about them."""
+"""The table of a site in words: its rows with their marks, and what is said about them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nonvacuous.experiments.runs import Run
 from nonvacuous.report import view
+from nonvacuous.report.measured import SHORT
+from nonvacuous.report.site_columns import Column, columns
 from nonvacuous.report.view import Mark
-from nonvacuous.report.wording import (
-    clean,
-    frequency,
-    nats,
-    percent,
-    percent_up,
-    plural,
-    shortened,
-    whole,
-)
+from nonvacuous.report.wording import clean, nats, percent, percent_up, plural, shortened, whole
 
-#: What certificates are compared by: column, title.
-_CERTIFIED = (
-    ("risk_upper", "Certificate"),
-    ("twin", "Held-out twin"),
-    ("test_error", "Test error"),
-    ("empirical_risk", "Training error"),
-    ("kl_nats", "KL, nats"),
-)
-_PERCENT = ("test_error", "empirical_risk", "guessing")
+_PERCENT = ("test_error", "training_error", "guessing")
 _PERCENT_UP = ("risk_upper", "twin")
-#: Settings in which runs differ, and results of runs without a certificate: at most so many each.
-_MOST = 8
+#: What only a certificate may say: a function's result of this name is shown as its own.
+_PROMISED = ("status", "vacuous", *_PERCENT_UP)
 _LETTERS = 60
-#: Columns that are there in any case, or that the name and the status say better.
-_KNOWN = ("name", "state", "status", "seed", "seconds", "error")
+_ICONS = {
+    "valid": "check",
+    "conditional": "triangle",
+    "refused": "cross",
+    "failed": "cross",
+    "invalid": "cross",
+    "done": "check",
+}
 _LEGEND = (
     Mark("training", "Training error", 0.0, ""),
     Mark("test", "Test error", 0.0, "", "not part of the promise"),
@@ -45,20 +37,12 @@ _LEGEND = (
 
 
 @dataclass(frozen=True)
-class Column:
-    """``kind``: name, strip, number or text; all but the strip can be sorted by."""
-
-    name: str
-    title: str
-    kind: str
-
-
-@dataclass(frozen=True)
 class Entry:
     """What is shown, and what is sorted by; no key: there is nothing."""
 
     text: str
     key: float | int | str | None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,6 +52,7 @@ class Row:
     name: str
     link: str | None
     error: str
+    icon: str
     promised: float | None
     marks: tuple[Mark, ...]
     told: str
@@ -89,71 +74,114 @@ class Row:
         words = "; ".join(f"{mark.name} {mark.text}" for mark in ordered)
         told = f"On a scale from 0% to 100%: {words}."
         error = shortened(clean(run.error), 300)
-        return cls(clean(run.name), link, error, promised, ordered, told, entries or {})
+        status = run.state if run.certificate is None else run.certificate.status
+        icon = _ICONS.get(status, "circle")
+        return cls(clean(run.name), link, error, icon, promised, ordered, told, entries or {})
 
 
 @dataclass(frozen=True)
 class Table:
-    """Everything that the page says."""
+    """Everything that the page says. ``columns`` are in the table, ``behind`` in the one after."""
 
     title: str
     question: str
     lead: str
+    caution: str
     badges: tuple[str, ...]
-    notes: tuple[str, ...]
+    same: str
     legend: tuple[Mark, ...]
     columns: tuple[Column, ...]
+    behind: tuple[Column, ...]
+    left_out: str
     rows: tuple[Row, ...]
 
 
 def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table:
     """The table of these runs; ``links`` leads from names to pages."""
     certified = [run for run in runs if run.certificate is not None]
-    plain = [run.row() for run in runs]
-    for row in plain:
-        row["status"] = row.get("status") or row["state"]
-    columns = _columns(runs, plain)
+    marks = [view.marks_of(run.certificate) if run.certificate is not None else () for run in runs]
+    plain = [_values(run, own) for run, own in zip(runs, marks, strict=True)]
+    chosen = columns(runs, plain)
     rows = tuple(
         Row.of(
             run,
-            marks=view.marks_of(run.certificate) if run.certificate is not None else (),
+            marks=own,
             link=links.get(run.name),
-            entries={c.name: _entry(c.name, row.get(c.name)) for c in columns},
+            entries={c.name: _entry(c.name, row) for c in (*chosen.shown, *chosen.behind)},
         )
-        for run, row in zip(runs, plain, strict=True)
+        for run, row, own in zip(runs, plain, marks, strict=True)
     )
-    notes = []
-    if len(certified) > 1:
-        notes.append(
-            "Picking the best of several certificates is a search. What the pick promises holds "
-            "where the ledger of its failure probability pays for all of them; the page of each "
-            "certificate shows its ledger."
-        )
     return Table(
         title=clean(title),
-        question="What is promised?" if certified else "What was found?",
+        question="What is compared?" if certified else "What was found?",
         lead=_lead(runs, certified),
+        caution=_caution(certified),
         badges=_badges(runs, certified),
-        notes=tuple(notes),
+        same=_same(chosen.same, plain, runs),
         legend=_LEGEND if certified else (),
-        columns=columns,
+        columns=chosen.shown,
+        behind=chosen.behind,
+        left_out=f"{plural(chosen.left_out, 'more column')}: nonvacuous runs --csv has them all."
+        if chosen.left_out
+        else "",
         rows=rows,
     )
 
 
+def _values(run: Run, marks: Sequence[Mark]) -> dict[str, Any]:
+    """A run's row. Only a certificate fills the columns of promises."""
+    row = run.row()
+    if run.certificate is None:
+        row = {f"result_{k}" if k in _PROMISED else k: value for k, value in row.items()}
+        row["status"] = run.state
+        return row
+    # What a bound starts from is not always the network's own error: the strip shows the latter.
+    row["training_error"] = next((m.value for m in marks if m.kind == "training"), None)
+    return row
+
+
+def _promises(certified: Sequence[Run]) -> list[Run]:
+    return [run for run in certified if run.figures["risk_upper"] is not None]
+
+
 def _lead(runs: Sequence[Run], certified: Sequence[Run]) -> str:
-    promises = [run for run in certified if run.figures["risk_upper"] is not None]
-    if not promises:
+    """How many there are of what. No certificate is picked: that would have to be paid for."""
+    if not _promises(certified):
         return f"{plural(len(runs), 'run')}, and none of them promises anything."
-    best = min(promises, key=lambda run: run.figures["risk_upper"])
-    assert best.certificate is not None
-    name = shortened(clean(best.name), _LETTERS)
-    of = f"the smallest of {plural(len(promises), 'certificate')} is that of {name}"
-    if best.certificate.is_vacuous:
-        return f"No certificate is better than guessing: {of}."
-    if best.certificate.loss.name != "zero-one":
-        return f"A mean loss of at most {percent_up(best.figures['risk_upper'])}: {of}."
-    return f"Wrong on {frequency(best.figures['risk_upper'])} new examples: {of}."
+    counts = Counter(run.certificate.status for run in certified if run.certificate is not None)
+    told = [
+        f"{whole(counts[status]) if counts[status] else 'none'} {status}"
+        for status in ("valid", "conditional", "refused")
+        if counts[status] or status != "conditional"
+    ]
+    return f"{plural(len(certified), 'certificate')}: {', '.join(told)}."
+
+
+def _caution(certified: Sequence[Run]) -> str:
+    promises = _promises(certified)
+    if len(promises) < 2:
+        return ""
+    data = len({run.figures["data"] for run in promises})
+    about = f", and they are about {plural(data, 'data set')}" if data > 1 else ""
+    each = "Each" if len(promises) == len(certified) else "Each that was not refused"
+    return (
+        f"{each} is a promise by itself{about}. Picking the smallest is a search, and needs "
+        "paying for it: what the pick promises holds only where the ledger of its failure "
+        "probability pays for all that it was picked from. The page of each certificate shows "
+        "its ledger."
+    )
+
+
+def _same(shared: Sequence[Column], rows: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> str:
+    if not shared:
+        return ""
+    certified = [run.certificate is not None for run in runs]
+    which = "certificates" if any(certified) and not all(certified) else "runs"
+    told = []
+    for column in shared:
+        row = next(row for row in rows if row.get(column.name) is not None)
+        told.append(f"{column.title.lower()} {_entry(column.name, row).text}")
+    return f"The same in all {which}: {'; '.join(told)}."
 
 
 def _badges(runs: Sequence[Run], certified: Sequence[Run]) -> tuple[str, ...]:
@@ -169,54 +197,31 @@ def _badges(runs: Sequence[Run], certified: Sequence[Run]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def _columns(runs: Sequence[Run], rows: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
-    certified = any(run.certificate is not None for run in runs)
-    columns = [Column("name", "Run", "name")]
-    if certified:
-        columns.append(Column("strip", "0 to 100%", "strip"))
-        columns += [Column(name, text, "number") for name, text in _CERTIFIED]
-    asked = dict.fromkeys(name for run in runs for name in run.settings)
-    found = dict.fromkeys(
-        name
-        for run, row in zip(runs, rows, strict=True)
-        if run.certificate is None
-        for name in row
-        if name not in asked and name not in _KNOWN
-    )
-    for names in (_differing([*asked, "seed"], rows)[:_MOST], list(found)[:_MOST]):
-        columns += [Column(name, clean(name), _kind(name, rows)) for name in names]
-    columns.append(Column("seconds", "Seconds", "number"))
-    columns.append(Column("status", "Status", "text"))
-    return tuple(columns)
-
-
-def _differing(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The settings in which runs differ; those that most runs have come first."""
-    found = [name for name in names if len({repr(row.get(name)) for row in rows}) > 1]
-    return sorted(found, key=lambda name: sum(row.get(name) is None for row in rows))
-
-
-def _kind(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    values = [row.get(name) for row in rows if row.get(name) is not None]
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-    return "number" if numbers and values else "text"
-
-
-def _entry(name: str, value: Any) -> Entry:
+def _entry(name: str, row: Mapping[str, Any]) -> Entry:
+    value = row.get(name)
     if value is None:
         return Entry("", None)
     if isinstance(value, bool):
         return Entry("yes" if value else "no", "yes" if value else "no")
     if isinstance(value, int | float):
-        return Entry(_number(name, value), repr(value))
+        return Entry(_number(name, value), repr(value), _note(name, row))
     text = clean(value if isinstance(value, str) else str(value))
     return Entry(shortened(text, _LETTERS), text)
 
 
+def _note(name: str, row: Mapping[str, Any]) -> str:
+    """What a number must not be read without."""
+    if name == "risk_upper" and row.get("vacuous"):
+        return "no better than guessing"
+    other = row.get("tested") not in (None, SHORT.get(str(row.get("predictor"))))
+    return str(row["tested"]) if name == "test_error" and other else ""
+
+
 def _number(name: str, value: float) -> str:
     if name in _PERCENT_UP:
-        return percent_up(value)
-    if name in _PERCENT:
+        return f"≤ {percent_up(value)}"
+    # A function may call something a test error that is no frequency.
+    if name in _PERCENT and 0.0 <= value <= 1.0:
         return percent(value)
     if name == "kl_nats":
         return nats(value)

@@ -12,6 +12,12 @@ from nonvacuous import __version__
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
 
+#: Entries with more letters than this are sentences; on a narrow screen, entries with no more
+#: than this, heading included, stand two by two.
+_SENTENCE, _BRIEF = 40, 20
+#: More columns than this are set smaller.
+_MANY = 8
+
 
 @dataclass(frozen=True)
 class Table:
@@ -35,6 +41,23 @@ class Table:
             return self.numeric[column]
         entries = [row[column] for row in self.rows if row[column] not in ("", "-")]
         return column > 0 and all(entry.lstrip("+-<>≤≥~± ")[:1].isdigit() for entry in entries)
+
+    def is_long(self, column: int) -> bool:
+        """Whether a column holds sentences, which need room."""
+        return any(len(row[column]) > _SENTENCE for row in self.rows)
+
+    @property
+    def shape(self) -> str:
+        """What a narrow screen makes of it: two columns stay side by side, more become cards."""
+        if len(self.headings) < 3:
+            return "pair"
+        brief = all(
+            len(heading) + len(entry) <= _BRIEF
+            for row in self.rows
+            for heading, entry in zip(self.headings[1:], row[1:], strict=True)
+        )
+        many = len(self.headings) > _MANY
+        return f"cards{' brief' if brief else ''}{' many' if many else ''}"
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,9 @@ COLORS = {
     "guessing": "#6a4c93",
 }
 _ROLES = {color: role for role, color in COLORS.items()}
+#: Inches beside what reaches over the edge: the page's font may be a little wider than ours.
+_MARGIN = 0.15
+_TRIES = 3
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 _HEX = re.compile(r"#[0-9a-f]{6}\b")
@@ -158,10 +161,28 @@ class Sheet:
 
 def element(figure: Figure, *, name: str, title: str, description: str) -> str:
     """A matplotlib figure as an ``<svg>`` element of a page; ``name`` keeps its ids its own."""
+    _widen(figure)
     target = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": f"nonvacuous {name}"}):
         figure.savefig(target, format="svg", dpi=72, transparent=True)
     return _for_a_page(target.getvalue(), name, title, description)
+
+
+def _widen(figure: Figure) -> None:
+    """Make room for a legend that is wider than the picture it stands on."""
+    if figure.get_layout_engine() is None:
+        return
+    canvas = FigureCanvasAgg(figure)
+    for _ in range(_TRIES):
+        with warnings.catch_warnings():
+            # Where the legend leaves no room for the axes, the next width will.
+            warnings.filterwarnings("ignore", message="constrained_layout not applied")
+            figure.draw_without_rendering()
+        width, height = figure.get_size_inches()
+        outside = figure.get_tightbbox(canvas.get_renderer()).x1 - width
+        if outside <= 0:
+            return
+        figure.set_size_inches(width + outside + _MARGIN, height)
 
 
 @contextmanager

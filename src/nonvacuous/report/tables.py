@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nonvacuous.certificate import Certificate
+from nonvacuous.records import Assumption
 from nonvacuous.report.wording import capital, clean, nats, percent, percent_up, plural, whole
 
 if TYPE_CHECKING:
@@ -179,7 +180,9 @@ def grounds(certificate: Certificate) -> tuple[Grounds, ...]:
     """What it rests on, by how much is known about it; within a group, what has an effect first."""
     groups = []
     for status, (label, remark) in _GROUNDS.items():
-        members = [a for a in certificate.assumptions if a.status == status]
+        members = [
+            a for a in certificate.assumptions if a.status == status and not _idle(certificate, a)
+        ]
         members.sort(key=lambda a: a.effect == "none")
         entries = tuple(
             Ground(capital(clean(a.name)), capital(clean(a.detail)), a.effect) for a in members
@@ -187,6 +190,15 @@ def grounds(certificate: Certificate) -> tuple[Grounds, ...]:
         if entries:
             groups.append(Grounds(status, label, remark, entries))
     return tuple(groups)
+
+
+def _idle(certificate: Certificate, assumption: Assumption) -> bool:
+    """Whether there is nothing to believe: no sampling error where nothing was sampled."""
+    return (
+        assumption.name == "the sampling error is paid for"
+        and assumption.status == "asserted"
+        and certificate.empirical.scheme == "every example once"
+    )
 
 
 def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Bar, ...]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from nonvacuous.certificate import Certificate
 from nonvacuous.report import promise, random_labels, rescaling, sparsity, tables
 from nonvacuous.report.curves import Curve, curves
-from nonvacuous.report.promise import PREDICTOR, Sentence
+from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
+from nonvacuous.report.promise import Sentence
 from nonvacuous.report.wording import (
     capital,
     clean,
@@ -187,16 +188,16 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
     rate = certificate.empirical.mean
     held_out = certificate.mode == "holdout"
     name = "Error counted" if held_out else "Training error"
-    counted = [o for o in certificate.observed if not promise.is_test(o)]
+    counted = [o for o in certificate.observed if not is_test(o)]
     if certificate.sparsity is not None and counted:
         # What the bound starts from is the loss of noise; this is the network's own.
         rate = counted[0].errors / counted[0].trials
     marks = [Mark("training", name, rate, percent(rate))]
-    tests = [o for o in certificate.observed if promise.is_test(o)]
-    for observation in tests[:1]:
-        error = observation.errors / observation.trials
+    for error in errors_on_test(certificate)[:1]:
+        # Both errors are the certified predictor's where it was tested; else the mark says whose.
+        name = "Test error" if error.own else f"Test error, {error.whose}"
         note = "not part of the promise"
-        marks.append(Mark("test", "Test error", error, percent(error), note))
+        marks.append(Mark("test", name, error.rate, percent(error.rate), note))
     if certificate.status != "refused":
         twin = certificate.held_out_twin
         if twin is not None:

@@ -1,0 +1,67 @@
+"""Which measured test error stands beside a promise: that of the predictor that is promised about.
+
+A certificate may record several: of the randomized network, of the network with the mean weights.
+They are told apart by their names, which say whose error it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.records import Observation
+
+#: The predictor in few words.
+PREDICTOR = {
+    "stochastic": "the randomized network",
+    "drawn": "one network drawn at random",
+    "deterministic": "the network itself",
+}
+#: The predictor in fewer words still, as beside a number.
+SHORT = {
+    "stochastic": "randomized network",
+    "drawn": "drawn network",
+    "deterministic": "network itself",
+    "mean": "mean weights",
+}
+#: Words in the name of an observation, and the predictor that they mean.
+_NAMED = {
+    "mean weights": "mean",
+    "randomized": "stochastic",
+    "drawn": "drawn",
+    "network": "deterministic",
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured test error. ``own``: of the very predictor that the promise is about."""
+
+    errors: int
+    trials: int
+    #: Whose error it is, in few words.
+    whose: str
+    own: bool
+
+    @property
+    def rate(self) -> float:
+        return self.errors / self.trials
+
+
+def errors_on_test(certificate: Certificate) -> tuple[Measured, ...]:
+    """Every test error on record, that of the certified predictor first."""
+    found = [_read(o, certificate.predictor) for o in certificate.observed if is_test(o)]
+    return tuple(sorted(found, key=lambda error: not error.own))
+
+
+def is_test(observation: Observation) -> bool:
+    """Whether it was measured on test examples, by its name."""
+    return re.search(r"\btest", observation.name, flags=re.IGNORECASE) is not None
+
+
+def _read(observation: Observation, predictor: str) -> Measured:
+    name = observation.name.lower()
+    # A name that tells of no predictor is taken to be about the one there is.
+    kind = next((kind for words, kind in _NAMED.items() if words in name), predictor)
+    return Measured(observation.errors, observation.trials, SHORT[kind], kind == predictor)

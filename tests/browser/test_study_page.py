@@ -1,0 +1,132 @@
+"""The page of a study in a real browser: tables and pictures fit screens, telephones and paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nonvacuous.report import plots
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+OUTSIDE = """() => [...document.querySelectorAll('main *')]
+  .filter(e => e.checkVisibility()
+    && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map(e => e.tagName + ' ' + e.textContent.slice(0, 40))"""
+SENTENCE = "the same for true and for random labels; a bound needs far more than n = 1,437"
+THEOREMS = tuple(f"{theorem} {kind}" for theorem in "ADEF" for kind in ("dense", "sparse"))
+WIDE = Table(
+    ("network", "test error", "held-out twin", *THEOREMS, "best", "prototype"),
+    tuple((f"2x20, 30 %, λ {row}, robust", *(["0.3405"] * 12)) for row in range(5)),
+    caption="A long caption. " * 30 + "Its end.",
+)
+WORDS = Table(
+    ("number", "value", "meaning"),
+    (("VC dimension", "4,096 to 2,368,683", SENTENCE), ("this network", "memorizes", SENTENCE)),
+    numeric=(False, True, False),
+)
+PAIR = Table(("training data", "what was done to it"), (("random-labels", SENTENCE),))
+LABELS = ("over all pairs and then some (Kendall)", "one hyper-parameter at a time (granulated)")
+
+Open = Callable[..., "Page"]
+
+
+def study(tables: tuple[Table, ...] = (WIDE, WORDS, PAIR)) -> StudyPage:
+    series = [plots.Series(label, [0.0, 1.0], [0.0, 1.0]) for label in LABELS]
+    picture = plots.lines(series, title="Curves", x_label="x", y_label="y")
+    section = Section("What classical capacity says", figures=(Figure(picture),), tables=tables)
+    return StudyPage(title="t", lead="An answer.", sections=(section,))
+
+
+@pytest.fixture
+def visit(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+    contexts = []
+
+    def open_page(*, width: int, page: StudyPage | None = None, **options: Any) -> Page:
+        file = write_study(page or study(), tmp_path / "study.html")
+        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+        contexts.append(context)
+        opened = context.new_page()
+        opened.goto(file.as_uri())
+        return opened
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 1000, 390])
+def test_no_column_caption_or_legend_lies_outside(visit: Open, width: int) -> None:
+    page = visit(width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if width != 1000:
+        assert page.evaluate(OUTSIDE) == []
+    caption = page.locator(".caption").bounding_box()
+    assert caption is not None and caption["x"] + caption["width"] <= width
+
+
+def test_a_telephone_shows_rows_as_cards_without_blank_screens(visit: Open) -> None:
+    page = visit(width=390)
+    heights = page.evaluate(
+        "() => [...document.querySelectorAll('.cards tr')]"
+        ".map(e => e.getBoundingClientRect().height).filter(h => h)"
+    )
+    assert len(heights) == 7 and max(heights) < 260
+    label = "e => getComputedStyle(e, '::before').content"
+    assert page.locator("td[data-label='meaning']").first.evaluate(label) == '"meaning"'
+    # A word is not broken to make room for a sentence.
+    name = page.get_by_role("rowheader", name="random-labels").bounding_box()
+    assert name is not None and name["width"] > 70
+
+
+def test_numbers_stay_whole_on_paper(visit: Open) -> None:
+    page = visit(width=695)
+    page.emulate_media(media="print")
+    assert page.evaluate(OUTSIDE) == []
+    lines = page.evaluate(
+        "() => [...document.querySelectorAll('td.number bdi')].map(e => e.getClientRects().length)"
+    )
+    assert set(lines) == {1}
+
+
+def test_a_table_that_must_scroll_says_so_and_can_be_reached_by_keys(visit: Open) -> None:
+    headings = tuple(f"heading-{number}" for number in range(24))
+    wide = Table(headings, (tuple(f"0.12345678{number}" for number in range(24)),))
+    page = visit(width=1280, page=study((wide,)))
+    scroller = page.locator(".wide")
+    assert scroller.evaluate("e => e.scrollWidth > e.clientWidth")
+    assert "gradient" in scroller.evaluate("e => getComputedStyle(e).backgroundImage")
+    scroller.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(400)
+    assert scroller.evaluate("e => e.scrollLeft") > 0
+
+
+def test_a_long_legend_stays_within_its_picture(visit: Open) -> None:
+    """Drawn on top of the axes, where nothing makes room for it."""
+    from matplotlib.figure import Figure as Drawing
+
+    from nonvacuous.report.svg import element, plain_settings
+
+    with plain_settings():
+        drawing = Drawing(figsize=(7, 4), dpi=72, layout="constrained")
+        axes = drawing.add_subplot()
+        for label in LABELS:
+            axes.plot([0, 1], [0, 1], label=label)
+        axes.legend(ncols=2, fontsize=14, loc="lower left", bbox_to_anchor=(0.0, 1.0))
+        svg = element(drawing, name="a", title="t", description="d")
+    section = Section("a", figures=(Figure(svg),))
+    page = visit(width=1280, page=StudyPage(title="t", lead="l", sections=(section,)))
+    over = page.evaluate(
+        """() => { const frame = document.querySelector('svg').getBoundingClientRect();
+          return [...document.querySelectorAll('svg text')]
+            .map(e => e.getBoundingClientRect().right - frame.right); }"""
+    )
+    assert max(over) <= 0
