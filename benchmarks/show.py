@@ -31,8 +31,9 @@ PAGE = ROOT / "docs" / "results.md"
 INTRODUCTION = """# Measured results
 
 Every figure is the output of a script in `benchmarks/`, kept with its commit, machine, seed,
-versions and command in `benchmarks/results/`. Speed is a ratio against a stated baseline in the
-same run; absolute times are from one GPU only. `python benchmarks/show.py` writes this page.
+versions and command in `benchmarks/results/`. Claims about speed are ratios against a stated
+baseline in the same run. Absolute times, on one GPU or on the processor of that run, say what one
+machine needed and are no claim about another. `python benchmarks/show.py` writes this page.
 """
 
 

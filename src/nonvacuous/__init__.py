@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nonvacuous import sparsity as sparsity
     from nonvacuous.bounds import ConfidenceBudget as ConfidenceBudget
     from nonvacuous.certificate import Certificate as Certificate
+    from nonvacuous.certification.sparsity_settings import SparsitySettings as SparsitySettings
     from nonvacuous.certify import certify as certify
     from nonvacuous.distributions import DiagonalGaussian as DiagonalGaussian
     from nonvacuous.distributions import priors as priors
@@ -53,6 +54,7 @@ _EXPORTS = {
     "DiagonalGaussian": "nonvacuous.distributions:DiagonalGaussian",
     "LayerGraph": "nonvacuous.networks:LayerGraph",
     "ScaleGroups": "nonvacuous.networks:ScaleGroups",
+    "SparsitySettings": "nonvacuous.certification.sparsity_settings:SparsitySettings",
     "bounds": "nonvacuous.bounds",
     "capture": "nonvacuous.networks:capture",
     "certify": "nonvacuous.certify:certify",

@@ -14,6 +14,10 @@ class BadInput(NonvacuousError, ValueError):
     """An argument, a file or a data set is not what it must be."""
 
 
+class Unrecognized(BadInput):
+    """A name, a path or a specification stands for nothing here: it was not meant like this."""
+
+
 class Overspent(BadInput):
     """More failure probability was asked for than the confidence budget holds."""
 

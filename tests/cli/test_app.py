@@ -94,7 +94,7 @@ def test_library_errors_become_one_message(monkeypatch, capsys, error, code):
     captured = capsys.readouterr()
     assert captured.out == ""
     message, following = captured.err.strip().splitlines()
-    assert message == f"Error: {error}"
+    assert message == f"Error: {error}."
     assert following.startswith("Next:  nonvacuous ")
     if getattr(error, "next_command", None):
         assert following.endswith("nonvacuous data list")

@@ -161,6 +161,8 @@ def test_text_is_rounded_up_and_marks_the_best(capsys):
     assert Decimal("13.44") >= Decimal(exact) * 100
     assert "at most 13.44 % with confidence 0.95" in captured.out
     assert "--compare-paid" in captured.out
+    told = " ".join(captured.out.split())
+    assert "quote as seeger: in Python nv.bounds.seeger(..., exact_moment=True)" in told
 
 
 def test_text_of_the_other_predictors(capsys):

@@ -26,15 +26,18 @@ from tests.cli.conftest import blobs
         ("rnn:8", ["rnn", "mlp", "cnn"]),
         ("nlp:8", ["did you mean mlp"]),
         ("mlp:-3", ["mlp", "-3"]),
+        ("mlp:64/no_bias", ["written with /no-bias at the end", "mlp:64,32/no-bias."]),
         ("cnn:8", ["(12,)", "mlp"]),
         ("my model", ["my model", "package.module:function"]),
     ],
 )
 def test_a_model_that_cannot_be_used(place, invoke, quick, model, words):
     done = invoke(*quick(model=model))
-    assert done.code == exits.FAILED
+    # A name that nothing has was not meant; a network that is there and does not fit is a failure.
+    unmeant = ("absent", "no_such", "rnn", "nlp", "mlp:-3", "64/", "my model")
+    assert done.code == (exits.USAGE if any(part in model for part in unmeant) else exits.FAILED)
     assert all(word in done.error for word in words), done.error
-    assert done.out == ""
+    assert done.out == "" and "parameters" not in done.err
     assert done.next
     assert not (place / "runs").exists()
 
@@ -83,14 +86,29 @@ def test_data_that_cannot_be_used(place, invoke, case, words, command):
     ("data", "words", "following"),
     [
         ("digit", ["did you mean digits"], "nonvacuous data digits"),
-        ("mnist", ["NONVACUOUS_DATA", "--data-dir"], "nonvacuous data digits"),
         ("absent.npz", ["absent.npz", "check the spelling"], "nonvacuous data --help"),
-        ("my_model.py", [".py", ".npz"], "nonvacuous data --help"),
         ("my_model:absent", ["absent"], "nonvacuous data --help"),
-        ("my_model:nothing", ["returned nothing"], "nonvacuous data --help"),
+        ("no_such_module:load", ["cannot be imported"], "nonvacuous data --help"),
     ],
 )
 def test_data_that_is_not_there(place, invoke, quick, data, words, following):
+    done = invoke(*quick(data=data))
+    assert done.code == exits.USAGE
+    assert all(word in done.error for word in words), done.error
+    assert done.next == following
+
+
+@pytest.mark.parametrize(
+    ("data", "words", "following"),
+    [
+        ("mnist", ["NONVACUOUS_DATA", "--data-dir"], "nonvacuous data digits"),
+        ("my_model.py", [".py", ".npz"], "nonvacuous data --help"),
+        ("my_model:nothing", ["returned nothing"], "nonvacuous data --help"),
+        ("own_fault:load", ["ZeroDivisionError"], "nonvacuous data --help"),
+    ],
+)
+def test_data_that_is_there_and_no_use(place, invoke, quick, data, words, following):
+    (place / "own_fault.py").write_text("1 / 0\n")
     done = invoke(*quick(data=data))
     assert done.code == exits.FAILED
     assert all(word in done.error for word in words), done.error
@@ -117,7 +135,7 @@ def test_weights_that_cannot_be_used(place, invoke, quick, flags, words):
     save_file(weights, "nan.safetensors")
     (place / "pickled.pt").write_bytes(b"\x80\x04K\x01." * 10)
     done = invoke(*quick(epochs=None), *flags, "--prior", "zero-mean")
-    assert done.code == exits.FAILED
+    assert done.code == (exits.USAGE if "absent" in flags[1] else exits.FAILED)
     assert all(word in done.error for word in words), done.error
     assert done.next == "nonvacuous certify --help"
     assert not (place / "runs").exists()
@@ -186,6 +204,17 @@ def test_a_missing_test_part_is_a_usage_error(place, invoke):
     )
     assert done.code == exits.USAGE
     assert "no test part" in done.error
+
+
+def test_a_plain_test_on_training_data_must_be_meant(place, invoke):
+    save_file(build("mlp:8", (12,), 3, seed=0).state_dict(), "w.safetensors")
+    words = ("certify", "--data", "x.npz", "--model", "mlp:8", "--weights", "w.safetensors")
+    done = invoke(*words, "--mode", "holdout", "--out", "r")
+    assert done.code == exits.USAGE and "never saw them" in done.error
+    assert done.next.endswith("--part train") and not (place / "r").exists()
+    meant = invoke(*words, "--mode", "holdout", "--out", "r", "--part", "train")
+    assert meant.code == exits.DONE
+    assert "what is not random was fixed before" in meant.out
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")

@@ -18,7 +18,7 @@ from nonvacuous.data import digits
 
 RUN = "import sys; from nonvacuous.cli.app import main; sys.exit(main())"
 WORDS = (
-    *("certify", "--data", "digits.npz", "--model", "mlp:32", "--trials", "20000", "--resume"),
+    *("certify", "--data", "digits.npz", "--model", "mlp:32", "--trials", "20000"),
     *("--prior-epochs", "20", "--epochs", "10", "--seed", "5"),
 )
 KILLS = 20
@@ -26,9 +26,11 @@ EVIDENCE = ("certificate.json", "config.toml", "split.npz", "prior.safetensors")
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
-    """Start the run in ``folder`` and wait until its first words: from there on it works."""
+    """Start the run in ``folder``, or go on with it, and wait for its first words."""
+    # Killed before it claimed its folder, a run has left nothing to go on with.
+    resume = ["--resume"] if (folder / "config.toml").exists() else []
     process = subprocess.Popen(
-        [sys.executable, "-c", RUN, *WORDS, "--out", str(folder)],
+        [sys.executable, "-c", RUN, *WORDS, "--out", str(folder), *resume],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from nonvacuous.cli import exits
 from nonvacuous.data import import_function
+from nonvacuous.measures.registry import MEASURES
 
 QUICK = ["measures", "--data", "x.npz", "--model", "mlp:8", "--epochs", "40"]
 FEW = ["--only", "norms,paths,margins"]
@@ -44,9 +45,8 @@ def test_attack_and_random_labels_with_a_page(place, invoke):
     page = (place / "m/measures.html").read_text()
     assert page.count("<svg") == 1 and "<script" not in page
     assert "The same function in 4 gauges" in page and "spectral-product" in page
-    text = invoke(*words, "--formulas")
+    text = invoke(*words)
     assert "4 gauges of the same function" in text.out and "more complex" in text.out
-    assert "Neyshabur, Tomioka and Srebro (2015)" in text.out
     given = json.loads(invoke(*words, "--json", "--against-weights", "m/other.safetensors").out)
     assert given["against"]["trained"] is None
     assert given["against"]["panel"]["training_errors"] == record["against"]["trained"]["errors"]
@@ -117,10 +117,23 @@ def test_the_seed_decides(place, invoke):
     assert first == again and first["panel"] != other["panel"]
 
 
+def test_formulas_need_neither_data_nor_a_network(place, invoke):
+    done = invoke("measures", "--formulas", "--only", "paths,ranks")
+    assert done.code == exits.DONE and "networks" not in done.err
+    assert "path-norm-1: Σ over paths" in done.out and "spectral-product" not in done.out
+    assert "Neyshabur, Tomioka and Srebro (2015)" in done.out
+    listed = json.loads(invoke("measures", "--formulas", "--json", "--data", "x.npz").out)
+    assert [entry["name"] for entry in listed["measures"]] == list(MEASURES)
+    assert all(entry["formula"] and entry["source"] for entry in listed["measures"])
+    alone = invoke("measures")
+    assert alone.code == exits.USAGE and alone.next == "nonvacuous measures --data digits"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--only", "path-nrm-1"], "did you mean 'path-norm-1'"),
+        (["--only", "path-nrm-1"], "did you mean 'path-norm-1'? Families"),
+        (["--only", "zzz"], "'zzz'. Families"),
         (["--against", "nonsense"], "--against"),
         (["--without", "normz"], "did you mean 'norms'"),
         (["--only", "norms", "--without", "cheap"], "leave no measure"),
@@ -134,5 +147,5 @@ def test_the_seed_decides(place, invoke):
 )
 def test_mistakes_are_told_with_what_to_do(place, invoke, words, said):
     done = invoke(*QUICK, *words)
-    assert done.code in (exits.USAGE, exits.FAILED)
+    assert done.code == exits.USAGE and "examples of" not in done.err
     assert said in done.error and done.next.startswith("nonvacuous ")

@@ -77,7 +77,7 @@ def test_conflicting_copies_and_the_way_on(place, invoke):
     ("words", "code", "message"),
     [
         ([], exits.USAGE, "--data"),
-        (["--data", "absent.npz"], exits.FAILED, "absent.npz"),
+        (["--data", "absent.npz"], exits.USAGE, "absent.npz"),
         (["--data", "x.npz", "--depth", "1"], exits.USAGE, "--depth"),
         (["--data", "x.npz", "--depth", "2.5"], exits.USAGE, "whole number"),
         (["--data", "x.npz", "--depth", "242"], exits.FAILED, "at most 241"),

@@ -54,7 +54,9 @@ def own(place):
 def test_one_command_gives_the_answer_the_page_and_the_pictures(place, invoke):
     done = invoke(*QUICK)
     assert done.code == exits.DONE, done.err
-    for expected in ("It learns", "random-labels", "nothing but the data changed", "no leak"):
+    # Three permutations are too few for the headline to say more than the test does.
+    assert done.out.startswith("Whether it learns is not shown")
+    for expected in ("random-labels", "nothing but the data changed", "no leak"):
         assert expected in done.out
     page = (place / "r" / "study.html").read_text()
     for expected in ("Does this network learn", "Has the test set leaked?", "VC dimension", "<svg"):
@@ -153,10 +155,10 @@ def test_a_function_that_ignores_its_labels_fails_the_study(own, invoke):
          "cannot be called as train(model, inputs, labels, *, seed)"),
         (["--data", "x.npz", "--model", "my_model:build", "--train", "own:nothing"], exits.FAILED,
          "returned nothing"),
-        (["--data", "x.npz", "--train", "own:absent"], exits.FAILED, "has nothing called absent"),
-        (["--data", "x.npz", "--train", "absent:train"], exits.FAILED, "cannot be imported"),
-        (["--data", "nowhere.npz"], exits.FAILED, "no data set"),
-        (["--run", "nowhere"], exits.FAILED, "holds no finished nonvacuous certify"),
+        (["--data", "x.npz", "--train", "own:absent"], exits.USAGE, "has nothing called absent"),
+        (["--data", "x.npz", "--train", "absent:train"], exits.USAGE, "cannot be imported"),
+        (["--data", "nowhere.npz"], exits.USAGE, "no data set"),
+        (["--run", "nowhere"], exits.USAGE, "holds no finished nonvacuous certify"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_the_next_command(own, invoke, words, code, message):

@@ -160,7 +160,7 @@ def test_weights_of_another_architecture(weights, invoke):
 def test_weights_that_are_missing(weights, invoke):
     words = [word if word != "w.safetensors" else "absent.safetensors" for word in WORDS]
     done = invoke(*words, *OUT)
-    assert done.code == exits.FAILED
+    assert done.code == exits.USAGE
     assert "there is no file absent.safetensors" in done.error
 
 

@@ -55,4 +55,4 @@ def test_a_stop_before_anything_was_done(monkeypatch, invoke):
     monkeypatch.setattr("nonvacuous.cli.sources.load", stop)
     done = invoke("data", "digits")
     assert done.code == exits.INTERRUPTED
-    assert done.next == "nonvacuous data --help"
+    assert done.next == "nonvacuous data digits"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -211,7 +212,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_error(trouble_of(error), next_command=help_of(command))
         return FAILED
     except KeyboardInterrupt as stop:
-        write_error("interrupted.", next_command=help_of(command))
+        # What can be resumed says so itself; here nothing was kept, or all that is needed was.
+        write_error("interrupted.", next_command=shlex.join(["nonvacuous", *tokens]))
         return exit_code_of(stop)
     return code if isinstance(code, int) else DONE
 

@@ -56,7 +56,7 @@ def _table(record: dict[str, Any]) -> Table:
 def _notes(record: dict[str, Any]) -> list[str]:
     if record["predictor"] == "held-out":
         return _held_out_notes(record)
-    notes = []
+    notes = [_certificate_note(record)]
     if record["predictor"] == "randomized":
         notes.append(_paid_note(record) if record["compared"] else _choice_note(record))
         notes.append(_reference_note(record))
@@ -69,6 +69,15 @@ def _notes(record: dict[str, Any]) -> list[str]:
             f"{sampling[0]['failure']:g} of the failure probability."
         )
     return [*notes, "Percentages are rounded up."]
+
+
+def _certificate_note(record: dict[str, Any]) -> str:
+    """Which row a certificate quotes: it calls the theorem by the name of the function alone."""
+    name = "seeger" if record["predictor"] == "randomized" else "disintegrated"
+    return (
+        f"{name}_exact is the theorem that certificates quote as {name}: in Python "
+        f"nv.bounds.{name}(..., exact_moment=True). Without that keyword it is the row {name}."
+    )
 
 
 def _choice_note(record: dict[str, Any]) -> str:

@@ -12,7 +12,14 @@ from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
 from nonvacuous.certification.sparsity_settings import SparsitySettings
 from nonvacuous.cli.certify_request import PRIOR_FRACTION, TRIALS, Request
 from nonvacuous.cli.exits import UsageError
-from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber, failure_of
+from nonvacuous.cli.flags import (
+    SWITCH,
+    Json,
+    OptionalWholeNumber,
+    WholeNumber,
+    failure_of,
+    prior_of,
+)
 from nonvacuous.errors import BadInput
 
 _WHAT = Parameter(group=Group.create_ordered("What is certified"))
@@ -86,7 +93,8 @@ def certify(
     data_dir
         Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
     model
-        mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, with /no-bias at the end without biases; or
+        mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, with /no-bias at the end without biases;
+        alexnet, inception, or inception:no-bn without batch normalization; or
         package.module:function, called without arguments, returning a torch.nn.Module (the current
         folder is searched too). By default cnn:32,64 for images and mlp:256 for other inputs; in
         --mode sparsity mlp:100/no-bias.
@@ -101,7 +109,8 @@ def certify(
         Declare that --weights (as the start of --mode posterior) or --initial (as the prior of
         --mode sparsity) were trained on other, independent data.
     part
-        Which part of the data --mode holdout tests on; the test part by default, if there is one.
+        Which part of the data --mode holdout tests on, one that the network never saw: the test
+        part, unless said otherwise.
     mode
         posterior: train a randomized network for a good certificate (default). post-hoc: certify
         noise around given --weights (default with --weights). sparsity: certify one fixed network
@@ -113,10 +122,10 @@ def certify(
     confidence
         Of many data sets, at least this share would yield a true claim.
     prior
-        For --mode post-hoc: zero-mean, or initialization, the --initial weights (usually far
-        better). For --mode sparsity: learned:FRACTION of the examples, which the promise then
-        leaves out (learned:0.2 by default), initialization or zero; with --weights, zero, or
-        initialization with --initial.
+        For --mode post-hoc: zero, weights of zero, or initialization, the --initial weights
+        (usually far better). For --mode sparsity: learned:FRACTION of the examples, which the
+        promise then leaves out (learned:0.2 by default), initialization or zero; with --weights,
+        zero, or initialization with --initial.
     prior_fraction
         For --mode posterior: the part of the examples that trains the prior; the promise counts the
         others. 0 puts the prior at the initial weights and counts all examples.
@@ -137,7 +146,7 @@ def certify(
         depends on it, and it is free.
     permutation
         For --mode post-hoc: forget the order of a layer's units in the complexity, where the prior
-        does not tell them apart (--prior zero-mean). No prediction depends on it, and it is free.
+        does not tell them apart (--prior zero). No prediction depends on it, and it is free.
     twin
         Also say what a plain held-out test promises on the same data.
     max_risk
@@ -234,7 +243,7 @@ def certify(
         mode=mode or ("posterior" if weights is None else "post-hoc"),
         predictor=predictor,
         confidence=confidence,
-        prior=prior,
+        prior=prior_of(prior),
         prior_fraction=prior_fraction,
         prior_scales=prior_scale,
         trials=trials,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.cli.exits import INTERRUPTED, TERMINATED, CommandError, UsageError
+from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.invocation import started_with
 from nonvacuous.cli.settings import PREFIX
 
@@ -29,6 +30,8 @@ def certify_cell(*, seed: int, folder: Path, **settings: Any) -> dict[str, Any]:
     from nonvacuous.experiments.runs import figures_of
 
     words = words_of(settings, seed=seed, folder=folder)
+    if holds_run(folder):
+        words.append("--resume")
     with _own_settings_only(), started_with(words):
         code = app(words, exit_on_error=False, print_error=False)
     if code in (INTERRUPTED, TERMINATED):
@@ -58,7 +61,7 @@ def words_of(settings: Mapping[str, Any], *, seed: int, folder: Path) -> list[st
             words += [f"--{flag}", *map(str, value)]
         else:
             words.append(f"--{flag}={value}")
-    return [*words, "--seed", str(seed), "--out", str(folder), "--resume"]
+    return [*words, "--seed", str(seed), "--out", str(folder)]
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -91,16 +91,14 @@ class Request:
             self._check_post_hoc()
 
     def _belongings(self) -> list[tuple[str, bool, tuple[str, ...]]]:
-        default = Recipe()
+        default, usual = Recipe(), SparsitySettings()
         return [
             ("--initial", self.initial is not None, ("post-hoc", "sparsity")),
             ("--prior", self.prior is not None, ("post-hoc", "sparsity")),
             ("--pretrained", self.pretrained, ("posterior", "sparsity")),
-            (
-                "--theorem, --variant, --passes, --steps, --pull, --noise, --activity and "
-                "--unit-norm",
-                self.sparsity != SparsitySettings(prior=self.sparsity.prior),
-                ("sparsity",),
+            *(
+                (flag, getattr(self.sparsity, name) != getattr(usual, name), ("sparsity",))
+                for flag, name in self._sparsity_flags()
             ),
             ("--part", self.part is not None, ("holdout",)),
             ("--predictor drawn", self.predictor == "drawn", ("posterior", "post-hoc")),
@@ -111,17 +109,29 @@ class Request:
             ("--no-permutation", not self.permutation, ("post-hoc",)),
             ("--tensorboard", self.tensorboard is not None, ("posterior",)),
             ("--trials", self.trials != TRIALS, ("posterior", "post-hoc")),
-            (
-                "--prior-epochs and --prior-learning-rate",
-                _differ(self.recipe.plain, default.plain, but="batch_size"),
-                ("posterior", "post-hoc", "sparsity"),
+            *(
+                (
+                    f"--prior-{_dashed(name)}",
+                    getattr(self.recipe.plain, name) != getattr(default.plain, name),
+                    ("posterior", "post-hoc", "sparsity"),
+                )
+                for name in ("epochs", "learning_rate")
             ),
-            (
-                "--epochs, --learning-rate, --objective and --kl-penalty",
-                _differ(self.recipe.posterior, default.posterior, but="batch_size"),
-                ("posterior",),
+            *(
+                (
+                    f"--{_dashed(name)}",
+                    getattr(self.recipe.posterior, name) != getattr(default.posterior, name),
+                    ("posterior",),
+                )
+                for name in ("epochs", "learning_rate", "objective", "kl_penalty")
             ),
         ]
+
+    def _sparsity_flags(self) -> list[tuple[str, str]]:
+        """The flags of --mode sparsity, each with the setting it changes."""
+        names = ("theorem", "variant", "passes", "steps", "pull", "noise", "activity")
+        norm = "--no-unit-norm" if self.sparsity.unit_norm is False else "--unit-norm"
+        return [*((f"--{name}", name) for name in names), (norm, "unit_norm")]
 
     def _check_posterior(self) -> None:
         if self.weights is not None and not self.pretrained:
@@ -139,19 +149,19 @@ class Request:
                 "--no-translation and --no-permutation would change nothing with --predictor "
                 "drawn: one network pays for its own weights, not for a KL. Leave them out."
             )
-        if self.prior not in (None, "zero-mean", "initialization"):
+        if self.prior not in (None, "zero", "initialization"):
             raise UsageError(
-                f"--prior {self.prior}: --mode post-hoc knows zero-mean and initialization.",
-                next_command=again(replacing={"--prior": "zero-mean"}),
+                f"--prior {self.prior}: --mode post-hoc knows zero and initialization.",
+                next_command=again(replacing={"--prior": "zero"}),
             )
         if self.prior is None and self.initial is None:
             raise UsageError(
                 "--mode post-hoc measures how far the weights have come from a prior that has not "
                 "seen the data. Add --initial FILE.safetensors, the same network before training "
-                "(usually far better), or --prior zero-mean."
+                "(usually far better), or --prior zero."
             )
-        if self.prior == "zero-mean" and self.initial is not None:
-            raise UsageError("--prior zero-mean has no use for --initial: leave one of them out.")
+        if self.prior == "zero" and self.initial is not None:
+            raise UsageError("--prior zero has no use for --initial: leave one of them out.")
         if self.prior == "initialization" and self.initial is None and self.init_seed is None:
             raise UsageError(
                 "--prior initialization needs the weights before training: --initial "
@@ -231,6 +241,5 @@ def _slug(text: str) -> str:
     return "-".join(words).strip(".-_")[:60] or "unnamed"
 
 
-def _differ(one: object, other: object, *, but: str) -> bool:
-    names = [entry.name for entry in fields(one) if entry.name != but]  # type: ignore[arg-type]
-    return any(getattr(one, name) != getattr(other, name) for name in names)
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")

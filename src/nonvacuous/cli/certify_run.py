@@ -7,11 +7,13 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from nonvacuous.certificate import Certificate, rounded_up
+from nonvacuous.certification.run_folder import FolderTaken
 from nonvacuous.certification.sparsity_settings import LEARNED, SparsitySettings
 from nonvacuous.certify import certify
 from nonvacuous.cli.certify_request import (
@@ -21,7 +23,7 @@ from nonvacuous.cli.certify_request import (
     default_folder,
 )
 from nonvacuous.cli.exits import DONE, FAILED, TOO_RISKY, CommandError, UsageError, trouble_of
-from nonvacuous.cli.folders import check_writable
+from nonvacuous.cli.folders import check_writable, holds_run, instead_of
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.networks import (
@@ -38,7 +40,7 @@ from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import NAMES, Dataset, Examples
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, zero_mean
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.report import rescaling
 from nonvacuous.report.terminal import printable
 from nonvacuous.risk.memory import is_out_of_memory
@@ -58,7 +60,8 @@ def run(request: Request) -> int:
     sparse = request.mode == "sparsity"
     spec = request.model or (PLAIN_CHAIN if sparse else default_model(examples))
     folder = request.out or default_folder(request.data, spec, request.seed)
-    check_writable(folder, resume=request.resume, force=request.force)
+    asked = _asked(request, spec)
+    check_writable(folder, resume=request.resume, force=request.force, asked=asked)
     init_seed = request.seed if request.init_seed is None else request.init_seed
     network = build_network(spec, examples, seed=init_seed)
     check_fits(network, examples, spec=spec)
@@ -98,7 +101,16 @@ def run(request: Request) -> int:
                 tensorboard=request.tensorboard,
                 progress=narration,
             )
+    except Unsupported as error:
+        if not sparse:
+            raise
+        raise CommandError(str(error), next_command=_other_mode(request, spec)) from error
+    except FolderTaken as error:
+        raise CommandError(str(error), next_command=instead_of(folder)) from error
     except KeyboardInterrupt as stop:
+        if not holds_run(folder):
+            write_error("stopped before anything was computed.", next_command=again())
+            return exit_code_of(stop)
         write_error(
             f"stopped. {folder} keeps everything up to the last finished "
             f"{'stage' if sparse else 'epoch'}.",
@@ -133,12 +145,17 @@ def _parts(request: Request, dataset: Dataset) -> tuple[Examples, Examples | Non
     """The examples that the promise is about, and those that are only looked at at the end."""
     if request.mode != "holdout":
         return dataset.train, dataset.test
-    wanted = request.part or ("train" if dataset.test is None else "test")
-    if wanted == "train":
+    if request.part == "train":
         return dataset.train, None
-    if dataset.test is None:
-        raise UsageError(f"--part test: {request.data} has no test part; leave --part out.")
-    return dataset.test, None
+    if dataset.test is not None:
+        return dataset.test, None
+    if request.part == "test":
+        raise UsageError(f"--part test: {request.data} has no test part.")
+    raise UsageError(
+        f"--mode holdout: {request.data} has no test part, and a network that was trained on these "
+        "examples would look better than it is. If it never saw them, say so with --part train.",
+        next_command=again(replacing={"--part": "train"}),
+    )
 
 
 def _folder_trouble(error: OSError, folder: Path) -> CommandError:
@@ -177,7 +194,7 @@ def _prior(
     if request.mode != "post-hoc" and (request.mode != "sparsity" or request.weights is None):
         return None
     grid = scales or DEFAULT_GRID
-    if request.prior is not None and request.prior.startswith("zero"):
+    if request.prior == "zero":
         return zero_mean(grid=grid)
     if request.initial is not None:
         init_seed = request.seed if request.init_seed is None else request.init_seed
@@ -191,6 +208,25 @@ def _sparsity(request: Request) -> SparsitySettings:
     if request.weights is not None:
         return request.sparsity
     return replace(request.sparsity, prior=request.prior or LEARNED)
+
+
+def _asked(request: Request, spec: str) -> dict[str, Any]:
+    """What config.toml will say of this call, as far as it is known before the data are split."""
+    return {
+        "mode": request.mode,
+        "source": request.data,
+        "architecture": spec,
+        "predictor": request.predictor,
+        "confidence": request.confidence,
+        "seed": request.seed,
+        "trials": request.trials,
+        "attempts": request.attempts,
+        "rescaling": request.rescaling,
+        "pretrained": request.pretrained,
+        "twin": request.twin,
+        "recipe": request.recipe.to_dict(),
+        "sparsity": _sparsity(request).to_dict() if request.mode == "sparsity" else None,
+    }
 
 
 def _announcement(
@@ -227,6 +263,18 @@ def _tell(certificate: Certificate, folder: Path, request: Request, *, was_finis
     if code == DONE:
         write_next(shlex.join(_verification(request, folder)))
     return code
+
+
+def _other_mode(request: Request, spec: str) -> str:
+    """The same network in a mode that takes every network."""
+    words = ["nonvacuous", "certify", "--data", request.data, "--model", spec]
+    if request.data_dir is not None:
+        words += ["--data-dir", str(request.data_dir)]
+    if request.weights is not None:
+        words += ["--weights", str(request.weights)]
+        given = ["--initial", str(request.initial)] if request.initial else ["--prior", "zero"]
+        words += given
+    return shlex.join([*words, "--seed", str(request.seed)])
 
 
 def _verification(request: Request, folder: Path) -> list[str]:

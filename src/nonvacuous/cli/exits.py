@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nonvacuous.errors import BadInput, NonvacuousError
+from nonvacuous.errors import BadInput, NonvacuousError, Unrecognized
 
 DONE = 0
 FAILED = 1
@@ -28,7 +28,20 @@ class UsageError(CommandError):
 
 
 def exit_code(error: NonvacuousError) -> int:
-    return USAGE if isinstance(error, UsageError) else FAILED
+    """Usage where the value of a flag cannot be meant, failure where its contents are at fault.
+
+    A name that nothing has, a specification that cannot be read, a file that is not there: these
+    are found before any work is announced. What goes wrong with something that is there, a file
+    with bad numbers or a function that raises, is a failure.
+    """
+    return USAGE if isinstance(error, (UsageError, Unrecognized)) else FAILED
+
+
+def passed_on(error: BadInput, *, flag: str = "", next_command: str | None = None) -> CommandError:
+    """The library's error as the command's: the same exit code, with the flag and what to try."""
+    text = f"{flag}: {error}" if flag else str(error)
+    kind = UsageError if isinstance(error, Unrecognized) else CommandError
+    return kind(text, next_command=next_command)
 
 
 def help_of(command: str | None) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.invocation import again
@@ -21,20 +23,67 @@ def holds_run(folder: Path) -> bool:
     return record.keys() >= _MARKS
 
 
-def check_writable(folder: Path, *, resume: bool, force: bool) -> None:
-    """Raise a usage error unless a run may begin or go on in this folder."""
+def check_writable(
+    folder: Path, *, resume: bool, force: bool, asked: Mapping[str, Any] | None = None
+) -> None:
+    """Raise a usage error unless a run may begin or go on in this folder.
+
+    asked   settings of the new run by their names in config.toml: where one differs, going on with
+            the run in the folder is no way out
+    """
     if holds_run(folder):
         if resume or force:
             return
+        other = _other_settings(folder, asked or {})
+        if other:
+            raise UsageError(
+                f"{folder} holds a run with other settings already ({', '.join(other)}). Add "
+                "--force to overwrite it, or --out to name another folder.",
+                next_command=instead_of(folder),
+            )
         raise UsageError(
             f"{folder} holds a run already. Add --resume to go on with it (or to see its "
             "certificate again), --force to overwrite it, or --out to name another folder.",
             next_command=again("--resume"),
         )
-    # Names with a dot in front: files that a kill left half written, and the system's own.
-    if folder.is_dir() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
+    if resume and not _in_use(folder):
+        raise UsageError(
+            f"--resume: there is no run to go on with in {folder}. Check --out, or leave --resume "
+            "out to begin one there.",
+            next_command=again(without=["--resume"]),
+        )
+    if _in_use(folder):
         raise UsageError(
             f"{folder} is not empty and holds no run: files there could be overwritten, and "
             "--force overwrites runs only. Name another folder with --out.",
             next_command=again(replacing={"--out": str(folder / "run")}),
         )
+
+
+def instead_of(folder: Path) -> str:
+    """The same command where another run is in the way: a finished one is better kept."""
+    if not (folder / "certificate.json").is_file():
+        return again("--force", without=["--resume"])
+    free = next(
+        name
+        for name in (folder.with_name(f"{folder.name}-{number}") for number in range(2, 1_000))
+        if not name.exists()
+    )
+    return again(without=["--resume"], replacing={"--out": str(free)})
+
+
+def _in_use(folder: Path) -> bool:
+    """Whether files of any kind are there.
+
+    Not those with a dot in front: what a kill left half written, and the system's own.
+    """
+    return folder.is_dir() and any(not entry.name.startswith(".") for entry in folder.iterdir())
+
+
+def _other_settings(folder: Path, asked: Mapping[str, Any]) -> list[str]:
+    """The names of settings that the run in the folder has otherwise."""
+    from nonvacuous.certification.run_folder import to_toml
+
+    stored = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    now = tomllib.loads(to_toml(asked))
+    return [name for name in asked if stored.get(name) != now.get(name)]

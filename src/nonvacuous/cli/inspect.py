@@ -68,7 +68,6 @@ def inspect(
     from nonvacuous.networks import preservation_error
 
     subject = find_subject(
-        command="inspect",
         model=model,
         data=data,
         data_dir=data_dir,

@@ -13,7 +13,7 @@ from nonvacuous.cli.output import result_console, write_json, write_next
 from nonvacuous.errors import BadInput
 
 if TYPE_CHECKING:
-    from nonvacuous.experiments.interpolation_study import InterpolationStudy
+    from nonvacuous.experiments.interpolation_study import InterpolationStudy, Task
     from nonvacuous.interpolation.plan import Plan
 
 RESULT = "interpolation.json"
@@ -120,6 +120,7 @@ def interpolate(
         )
     except BadInput as error:
         raise UsageError(f"--labels: {error}.") from error
+    _check_specifications(task)
     outcome = run(
         Request(
             data, data_dir, examples, task, method, precision, budget, drop_duplicates, folder,
@@ -140,6 +141,25 @@ def interpolate(
     else:
         write_next("nonvacuous reproduce zhang-kernels --quick")
     return DONE
+
+
+def _check_specifications(task: Task) -> None:
+    """Refuse what cannot be meant before the plan is announced."""
+    from nonvacuous.experiments.interpolation_study import chosen_kernel
+    from nonvacuous.interpolation.features import parse_features
+
+    try:
+        parse_features(task.features)
+    except BadInput as error:
+        remedy = again(replacing={"--features": "raw"})
+        raise UsageError(f"--features: {error}.", next_command=remedy) from error
+    flag, usual = ("--degree", "3") if task.kernel == "polynomial" else ("--gamma", "median")
+    try:
+        # Any median does: only the words and numbers of the flags are looked at.
+        chosen_kernel(task, 1.0)
+    except BadInput as error:
+        remedy = again(replacing={flag: usual})
+        raise UsageError(f"{flag}: {error}.", next_command=remedy) from error
 
 
 def _write_plan(plan: Plan, *, as_json: bool) -> None:

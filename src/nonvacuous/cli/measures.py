@@ -24,7 +24,7 @@ UNFINISHED = "unfinished"
 
 def measures(
     *,
-    data: str,
+    data: str | None = None,
     model: str = "mlp:100,100",
     weights: Path | None = None,
     initial: Path | None = None,
@@ -95,8 +95,17 @@ def measures(
     force
         Overwrite these files in --out.
     listed
-        Print formula and source of every measure.
+        Print formula and source of every measure (of --only and --without), and nothing else: it
+        needs no data and no network.
     """
+    if listed:
+        return _list(_words(only), _words(without), as_json=json)
+    if data is None:
+        raise UsageError(
+            "give the data that the network is about: --data NAME, such as --data digits; or "
+            "--formulas for a list of all measures.",
+            next_command=again("--data", "digits"),
+        )
     _check_numbers(examples, gauges, spread, epochs, learning_rate)
     _check_folder(out, resume=resume, force=force)
     if initial is not None and weights is None:
@@ -141,10 +150,24 @@ def measures(
     if json:
         write_json(record)
     else:
-        write_text(record, formulas=listed)
+        write_text(record)
     for path in paths:
         narration_console().print(f"Written: {path}", soft_wrap=True)
     write_next(_next(record, out))
+    return DONE
+
+
+def _list(only: tuple[str, ...] | None, without: tuple[str, ...] | None, *, as_json: bool) -> int:
+    """Every measure with its formula and source."""
+    from nonvacuous.cli.measures_request import check_names
+    from nonvacuous.cli.measures_text import formula_record, write_formulas
+
+    records = [formula_record(measure) for measure in check_names(only, without)]
+    if as_json:
+        write_json({"measures": records})
+    else:
+        write_formulas(records)
+    write_next("nonvacuous measures --data digits --attack --out measures")
     return DONE
 
 

@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nonvacuous.cli.exits import CommandError
+from nonvacuous.cli.exits import CommandError, UsageError
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.measures import FILES, UNFINISHED
 from nonvacuous.errors import BadInput
-from nonvacuous.measures.registry import chosen
+from nonvacuous.measures.registry import Measure, chosen
+from nonvacuous.randomization.registry import parse_corruption
 
 #: Where things lie decides nothing.
 _NOT_ASKED = frozenset({"data_dir", "out", "resume"})
@@ -83,20 +84,33 @@ def finished(request: Request) -> dict[str, Any] | None:
     return record
 
 
-def check_names(request: Request) -> None:
+def check_names(
+    only: tuple[str, ...] | None, without: tuple[str, ...] | None
+) -> tuple[Measure, ...]:
+    """The measures that --only and --without leave."""
     for flag, words, remedy in (
-        ("--only", request.only, "paths,norms"),
-        ("--without", request.without, "expensive"),
+        ("--only", only, "paths,norms"),
+        ("--without", without, "expensive"),
     ):
         try:
             chosen(words)
         except BadInput as error:
-            raise CommandError(
-                f"{flag}: {error}", next_command=again(replacing={flag: remedy})
+            raise UsageError(
+                f"{flag}: {error}.", next_command=again(replacing={flag: remedy})
             ) from error
     try:
-        chosen(request.only, request.without)
+        return chosen(only, without)
     except BadInput as error:
-        raise CommandError(
-            f"{error}.", next_command=again(without=["--without", ",".join(request.without or ())])
+        raise UsageError(
+            f"{error}.", next_command=again(without=["--without", ",".join(without or ())])
+        ) from error
+
+
+def check_corruption(spec: str) -> None:
+    """Refuse a corruption that nobody knows, before any data is read."""
+    try:
+        parse_corruption(spec)
+    except BadInput as error:
+        raise UsageError(
+            f"--against: {error}", next_command=again(replacing={"--against": "random-labels"})
         ) from error

@@ -17,10 +17,15 @@ from nonvacuous.cli.exits import CommandError
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.measures import FILES, UNFINISHED
 from nonvacuous.cli.measures_page import write_page
-from nonvacuous.cli.measures_request import Request, check_names, finished
+from nonvacuous.cli.measures_request import (
+    Request,
+    check_corruption,
+    check_names,
+    finished,
+)
 from nonvacuous.cli.measures_text import FIT_LOSS
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.networks import build_network, check_fits, load_weights
+from nonvacuous.cli.networks import build_network, check_file, check_fits, load_weights
 from nonvacuous.cli.output import write_error
 from nonvacuous.cli.sources import load_data
 from nonvacuous.cli.stopping import exit_code_of, stoppable
@@ -50,7 +55,16 @@ def run(request: Request) -> tuple[dict[str, Any], list[Path]] | int:
 
     An exit code where it was stopped.
     """
-    check_names(request)
+    check_names(request.only, request.without)
+    if request.against is not None:
+        check_corruption(request.against)
+    for flag, path in (
+        ("--weights", request.weights),
+        ("--initial", request.initial),
+        ("--against-weights", request.against_weights),
+    ):
+        if path is not None:
+            check_file(path, flag=flag)
     if request.resume and (record := finished(request)) is not None:
         return record, []
     if request.unfinished is not None and not request.resume:

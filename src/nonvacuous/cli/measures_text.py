@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from nonvacuous.cli.output import result_console
+from nonvacuous.measures.registry import Measure
 from nonvacuous.report.terminal import printable
 
 Row = tuple[str, ...]
@@ -168,7 +169,33 @@ def comparison_text(record: Shown) -> str:
     )
 
 
-def write_text(record: Shown, *, formulas: bool) -> None:
+def formula_record(measure: Measure) -> Shown:
+    """What a measure is, without a network."""
+    return {
+        "name": measure.name,
+        "family": measure.family,
+        "formula": measure.formula,
+        "source": measure.source,
+        "needs": sorted(measure.needs),
+        "invariant": sorted(measure.invariant),
+        "higher": measure.higher,
+        "cost": measure.cost,
+    }
+
+
+def write_formulas(records: list[Shown]) -> None:
+    """One line for each measure, under the heading of its family."""
+    console = result_console()
+    family = None
+    for entry in records:
+        if entry["family"] != family:
+            family = entry["family"]
+            console.print(printable(family), style="bold", soft_wrap=True)
+        line = f"  {entry['name']}: {entry['formula']}. {entry['source']}."
+        console.print(printable(line), soft_wrap=True)
+
+
+def write_text(record: Shown) -> None:
     """The answer, the table, and what else was asked for."""
     console = result_console()
     console.print(printable(answer(record)), style="bold", soft_wrap=True)
@@ -180,10 +207,6 @@ def write_text(record: Shown, *, formulas: bool) -> None:
     console.print()
     for names, reason in undefined_reasons(record):
         console.print(printable(f"undefined: {names}: {reason}."), soft_wrap=True)
-    if formulas:
-        for entry in record["panel"]["measures"]:
-            line = f"{entry['name']}: {entry['formula']}. {entry['source']}."
-            console.print(printable(line), soft_wrap=True)
     if record["against"] is not None:
         console.print(printable(comparison_text(record)), soft_wrap=True)
     trained = training_text(record)

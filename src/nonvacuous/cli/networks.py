@@ -10,14 +10,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from nonvacuous.cli.exits import CommandError
+from nonvacuous.cli.exits import CommandError, UsageError
+from nonvacuous.cli.invocation import again
 from nonvacuous.data import Examples, import_function
 from nonvacuous.models import BUILDERS, build
 
 #: The recommended architectures: for images, and for everything else.
 IMAGES, VECTORS = "cnn:32,64", "mlp:256"
 _OWN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_HELP = "nonvacuous certify --help"
 
 
 def default_model(examples: Examples) -> str:
@@ -37,11 +37,10 @@ def build_network(spec: str, examples: Examples, *, seed: int) -> nn.Module:
         return build(spec, examples.example_shape, examples.classes, seed=seed)
     if not _OWN.fullmatch(spec):
         close = difflib.get_close_matches(spec.partition(":")[0].lower(), BUILDERS, n=1)
-        raise CommandError(
+        raise UsageError(
             f"there is no model {spec!r}: it is neither built in ({', '.join(BUILDERS)}, for "
             f"instance {VECTORS} or {IMAGES}) nor of the form package.module:function"
             + (f"; did you mean {close[0]}?" if close else "."),
-            next_command=_HELP,
         )
     function = import_function(spec)
     with torch.random.fork_rng(devices=[]):
@@ -76,7 +75,6 @@ def check_fits(module: nn.Module, examples: Examples, *, spec: str) -> None:
         raise CommandError(
             f"the model {spec} cannot take {inputs}: {first}. Build it for this shape, or bring "
             "the data in the shape it expects.",
-            next_command=_HELP,
         ) from error
     finally:
         module.train(was_training)
@@ -89,7 +87,6 @@ def check_fits(module: nn.Module, examples: Examples, *, spec: str) -> None:
         raise CommandError(
             f"the model {spec} gives {got} for two {inputs}; a classifier of {classes} classes "
             f"must give (2, {classes}), one score for each class.",
-            next_command=_HELP,
         )
 
 
@@ -106,7 +103,6 @@ def load_weights(module: nn.Module, path: Path, *, flag: str, spec: str) -> None
                 f"{flag}: {path} {what} {sorted(names)[0]!r}"
                 f"{_others(len(names) - 1)}, so it holds the weights of another architecture than "
                 f"--model {spec} (whose first tensors are {', '.join(list(expected)[:3])}).",
-                next_command=_HELP,
             )
     for name, tensor in expected.items():
         if stored[name].shape != tensor.shape:
@@ -114,24 +110,27 @@ def load_weights(module: nn.Module, path: Path, *, flag: str, spec: str) -> None
                 f"{flag}: {name!r} has shape {tuple(stored[name].shape)} in {path} but "
                 f"{tuple(tensor.shape)} in --model {spec}: name the architecture that these "
                 "weights were trained in.",
-                next_command=_HELP,
             )
         if stored[name].is_floating_point() and not bool(stored[name].isfinite().all()):
             raise CommandError(
                 f"{flag}: {name!r} in {path} contains NaN or infinity; train the network again "
                 "with a smaller learning rate.",
-                next_command=_HELP,
             )
     module.load_state_dict(stored)
 
 
-def _read(path: Path, flag: str) -> dict[str, Tensor]:
+def check_file(path: Path, *, flag: str) -> None:
+    """Raise a usage error where a file of weights is not there."""
     if not path.is_file():
-        raise CommandError(
+        raise UsageError(
             f"{flag}: there is no file {path}. Save the network's weights with "
             "safetensors.torch.save_file(model.state_dict(), path).",
-            next_command=_HELP,
+            next_command=_with_another(path, flag),
         )
+
+
+def _read(path: Path, flag: str) -> dict[str, Tensor]:
+    check_file(path, flag=flag)
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             return {name: file.get_tensor(name) for name in file.keys()}
@@ -140,8 +139,15 @@ def _read(path: Path, flag: str) -> dict[str, Tensor]:
             f"{flag}: {path} is not a safetensors file ({error}). Write it with "
             "safetensors.torch.save_file(model.state_dict(), path); files of torch.save are not "
             "read, because loading them can run code.",
-            next_command=_HELP,
         ) from error
+
+
+def _with_another(path: Path, flag: str) -> str | None:
+    """The same command with the file that was probably meant, if there is one beside it."""
+    stems = [other.stem for other in path.parent.glob("*.safetensors") if other.is_file()]
+    close = difflib.get_close_matches(path.stem, stems, n=1)
+    meant = path.with_name(f"{close[0]}.safetensors") if close else None
+    return None if meant is None else again(replacing={flag: str(meant)})
 
 
 def _others(count: int) -> str:

@@ -36,7 +36,8 @@ def write_certificate(certificate: Certificate, *, as_json: bool) -> None:
 
 def write_error(message: str, *, next_command: str) -> None:
     """What went wrong, and the command to try next."""
-    text = Text.assemble(("Error: ", "bold red"), message)
+    ended = message if message.endswith((".", "?", "!")) else f"{message}."
+    text = Text.assemble(("Error: ", "bold red"), ended)
     narration_console().print(text, soft_wrap=True)
     write_next(next_command)
 

@@ -99,7 +99,7 @@ def randomize_run(
 def _finished(folder: Path) -> tuple[Certificate, dict[str, Any]]:
     path = folder / "certificate.json"
     if not holds_run(folder) or not path.is_file():
-        raise CommandError(
+        raise (CommandError if folder.is_dir() else UsageError)(
             f"--run: {folder} holds no finished nonvacuous certify (config.toml and "
             "certificate.json).",
             next_command="nonvacuous certify --data digits",

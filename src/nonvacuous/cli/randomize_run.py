@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from nonvacuous.cli.certify_request import default_folder
-from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError, help_of
+from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.networks import build_network, check_fits, is_built_in
@@ -25,7 +25,7 @@ from nonvacuous.cli.output import (
 from nonvacuous.cli.randomize_text import write_text
 from nonvacuous.cli.sources import load_data
 from nonvacuous.cli.stopping import exit_code_of, stoppable
-from nonvacuous.data import Dataset, import_function
+from nonvacuous.data import import_function
 from nonvacuous.errors import BadInput
 from nonvacuous.experiments.randomization_page import write_files
 from nonvacuous.randomization.results import Study
@@ -69,7 +69,8 @@ def run_study(request: Request) -> int:
     folder = request.out or _default_folder(request)
     _check_folder(folder, resume=request.resume, force=request.force)
     dataset = load_data(request.data, request.data_dir)
-    _check_model(request.model, dataset, seed=settings.seed)
+    network = build_network(request.model, dataset.train, seed=settings.seed)
+    check_fits(network, dataset.train, spec=request.model)
     model = request.model if is_built_in(request.model) else import_function(request.model)
     train = None if request.train is None else import_function(request.train)
     try:
@@ -104,16 +105,6 @@ def run_study(request: Request) -> int:
         )
         return exit_code_of(stop)
     return _tell(found, folder, paths, request)
-
-
-def _check_model(spec: str, dataset: Dataset, *, seed: int) -> None:
-    """Tell a misfit before anything is trained, with the flag that it came from."""
-    try:
-        check_fits(build_network(spec, dataset.train, seed=seed), dataset.train, spec=spec)
-    except CommandError as error:
-        if error.next_command == help_of("certify"):
-            error.next_command = help_of("randomize")
-        raise
 
 
 def device_of(name: str) -> torch.device:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from nonvacuous.certificate import rounded_up
 from nonvacuous.experiments.randomization_page import lead
 from nonvacuous.randomization.results import ConditionResult, Study
 from nonvacuous.report.terminal import printable
@@ -47,7 +48,7 @@ def _table(study: Study) -> Table:
             _fitting(entry),
         ]
         if study.certificates:
-            cells.append("-" if promise is None else f"{promise:.3f}")
+            cells.append("-" if promise is None else rounded_up(promise))
         table.add_row(*cells)
     return table
 

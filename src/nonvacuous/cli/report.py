@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from nonvacuous.cli.exits import DONE, CommandError
+from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import Json
 from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.output import narration_console, result_console, write_json
@@ -48,7 +48,13 @@ def _page(folder: Path, source: Path, *, as_json: bool) -> int:
 def _site(folder: Path, *, as_json: bool) -> int:
     from nonvacuous.experiments.runs import is_run, read_runs
 
-    runs = read_runs(folder) if folder.is_dir() and not is_run(folder) else ()
+    if not folder.is_dir():
+        raise UsageError(
+            f"there is no folder {folder}: no certificate.json, and no runs. Name the folder of a "
+            "finished run, or a folder of runs.",
+            next_command=shlex.join(["nonvacuous", "runs", str(folder.parent)]),
+        )
+    runs = read_runs(folder) if not is_run(folder) else ()
     if not runs:
         raise CommandError(
             f"{folder} has no certificate.json and no runs in it; name the folder of a finished "

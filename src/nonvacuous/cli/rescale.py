@@ -92,7 +92,6 @@ def rescale(
     from nonvacuous.cli.subject import find_subject
 
     subject = find_subject(
-        command="rescale",
         model=model,
         data=data,
         data_dir=data_dir,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from nonvacuous.cli.exits import CommandError
+from nonvacuous.cli.exits import passed_on
 from nonvacuous.data import NAMES, Dataset, load
 from nonvacuous.errors import BadInput
 
@@ -15,7 +15,7 @@ def load_data(source: str, data_dir: Path | None) -> Dataset:
     try:
         return load(source, data_dir=data_dir)
     except BadInput as error:
-        raise CommandError(str(error), next_command=_next_command(source)) from error
+        raise passed_on(error, next_command=_next_command(source)) from error
 
 
 def _next_command(source: str) -> str:

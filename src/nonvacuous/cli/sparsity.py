@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from nonvacuous.bounds import checks
 from nonvacuous.cli.exits import DONE, UsageError
-from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber, failure_of
+from nonvacuous.cli.flags import (
+    SWITCH,
+    Json,
+    OptionalWholeNumber,
+    WholeNumber,
+    failure_of,
+    prior_of,
+)
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import narration_console, write_json, write_next
 from nonvacuous.errors import BadInput
 
+if TYPE_CHECKING:
+    from nonvacuous.cli.sparsity_request import Request
+
 #: The files that --out receives; the first only where a network was trained here.
 FILES = ("network.safetensors", "record.json", "sparsity.html")
+#: What these names alone stand for.
+_USUAL = {"mlp": "mlp:600,600", "cnn": "cnn:32,64"}
 
 
 def sparsity(
@@ -51,9 +63,9 @@ def sparsity(
     weights
         Trained weights as safetensors.torch.save_file(model.state_dict(), path) writes them.
     prior
-        Adds a certificate. zero: weights of zero. init: the initial weights. learned:0.2: trained
-        on a fifth of the data, which the bounds then leave out (for a network trained here; the
-        default there). FILE: weights chosen without these data. none: no certificate.
+        Adds a certificate. zero: weights of zero. initialization: the initial weights. learned:0.2:
+        trained on a fifth of the data, which the bounds then leave out (for a network trained here;
+        the default there). FILE: weights chosen without these data. none: no certificate.
     data_dir
         Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
     examples
@@ -98,35 +110,36 @@ def sparsity(
             "folder.",
             next_command=again("--force"),
         )
-    from nonvacuous.cli.sparsity_run import Request, run
+    from nonvacuous.cli.sparsity_request import Request
+    from nonvacuous.cli.sparsity_run import run
     from nonvacuous.cli.sparsity_text import write_text
 
-    record, paths = run(
-        Request(
-            data=data,
-            model=model,
-            weights=weights,
-            prior=prior,
-            data_dir=data_dir,
-            examples=examples,
-            epsilons=sizes,
-            unit_norm=unit_norm,
-            theorem=theorem,
-            pull=pull,
-            activity=activity,
-            steps=steps,
-            confidence=confidence,
-            seed=seed,
-            out=out,
-        )
+    request = Request(
+        data=data,
+        model=model,
+        weights=weights,
+        prior=prior_of(prior),
+        data_dir=data_dir,
+        examples=examples,
+        epsilons=sizes,
+        unit_norm=unit_norm,
+        theorem=theorem,
+        pull=pull,
+        activity=activity,
+        steps=steps,
+        confidence=confidence,
+        seed=seed,
+        out=out,
     )
+    request.check()
+    record, paths = run(request)
     if json:
         write_json(record)
     else:
         write_text(record)
     for path in paths:
         narration_console().print(f"Written: {path}", soft_wrap=True)
-    write_next(_next(record, out))
+    write_next(_next(record, request))
     return DONE
 
 
@@ -142,11 +155,35 @@ def _epsilons(text: str) -> tuple[float, ...]:
         ) from error
 
 
-def _next(record: dict[str, Any], out: Path | None) -> str:
-    """The page first, then the sparse network, then the certificate of the stochastic one."""
+def _next(record: dict[str, Any], request: Request) -> str:
+    """The page first, then the sparse network, then a certificate that can be kept and verified."""
+    out = request.out
     if out is None:
         return again(replacing={"--out": "sparsity"})
     if record["trained"] and not record["trained"]["activity"]:
         sparse = str(out.with_name(f"{out.name}-l1"))
         return again(without=["--force"], replacing={"--activity": "0.01", "--out": sparse})
-    return shlex.join(["nonvacuous", "certify", "--data", record["data_source"]])
+    return shlex.join(["nonvacuous", "certify", *_certificate(request)])
+
+
+def _certificate(request: Request) -> list[str]:
+    """The flags with which ``certify`` speaks of the same network."""
+    words = ["--data", request.data]
+    if request.data_dir is not None:
+        words += ["--data-dir", str(request.data_dir)]
+    if not request.trains and request.weights is None:
+        # Studied as it was built: any network can be trained for a certificate.
+        return [*words, "--model", request.model]
+    words = ["--mode", "sparsity", *words]
+    if request.theorem != "E":
+        words += ["--theorem", request.theorem]
+    if request.unit_norm is not None:
+        words.append("--unit-norm" if request.unit_norm else "--no-unit-norm")
+    if request.weights is None:
+        plain = _USUAL.get(request.model, request.model).removesuffix("/no-bias")
+        words += ["--model", f"{plain}/no-bias", "--activity", f"{request.activity:g}"]
+        return [*words, "--prior", request.prior] if request.prior not in (None, "none") else words
+    words += ["--model", request.model, "--weights", str(request.weights)]
+    if request.prior in (None, "none", "zero"):
+        return [*words, "--prior", "zero"]
+    return [*words, "--initial", str(request.prior)]

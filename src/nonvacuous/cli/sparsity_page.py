@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from nonvacuous.certificate import rounded_up
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.sparsity_text import (
     activity_rows,
@@ -56,7 +57,7 @@ def _badges(record: dict[str, Any]) -> tuple[str, ...]:
     if record["certificates"]:
         # The first, not the better of the two: a number picked after looking is another claim.
         first = record["certificates"][0]
-        badges.append(f"certificate {first['risk_upper']:.3f} ({first['variant']})")
+        badges.append(f"certificate {rounded_up(first['risk_upper'])} ({first['variant']})")
     return tuple(badges)
 
 
@@ -283,16 +284,18 @@ def _bounds(record: dict[str, Any]) -> Section:
     )
 
 
+#: A bound: what is printed must be true as printed.
+_UP = "up"
 #: What each term of a certificate is called, and how it is written.
 _TERMS = (
-    ("risk_upper", "risk at most", "{:.4f}"),
+    ("risk_upper", "risk at most", _UP),
     ("examples", "examples in the bound", "{:,}"),
     ("network_errors", "errors of the network on them", "{:,}"),
     ("kl_nats", "KL to the prior, nats", "{:,.1f}"),
     ("grid_nats", "charge for the searches, nats", "{:,.1f}"),
     ("errors", "noisy margins below the threshold", "{:,}"),
     ("trials", "of so many noisy passes", "{:,}"),
-    ("loss_upper", "noisy loss at most", "{:.4f}"),
+    ("loss_upper", "noisy loss at most", _UP),
     ("escape", "chance p that noise hides an error", "{:g}"),
     ("threshold", "threshold of the margin (median)", "{:.4g}"),
     ("margin", "noisy margin (median)", "{:.4g}"),
@@ -301,10 +304,14 @@ _TERMS = (
 )
 
 
+def _term(value: float, form: str) -> str:
+    return rounded_up(value) if form == _UP else form.format(value)
+
+
 def _terms(record: dict[str, Any]) -> Section:
     entries = record["certificates"]
     rows = [
-        (name, *("infinite" if e[key] is None else form.format(e[key]) for e in entries))
+        (name, *("infinite" if e[key] is None else _term(e[key], form) for e in entries))
         for key, name, form in _TERMS
     ]
     for number in range(len(entries[0]["scales"])):

@@ -8,11 +8,15 @@ from typing import Any
 
 from torch import nn
 
-from nonvacuous.cli.exits import UsageError
+from nonvacuous.cli.exits import CommandError, UsageError
 from nonvacuous.cli.invocation import again
+from nonvacuous.cli.networks import check_file
 from nonvacuous.data import Examples
+from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.certificate import Theorem
 from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.priors import parse_prior
+from nonvacuous.sparsity.study import FEWEST
 from nonvacuous.sparsity.weights import Layers
 
 _LEARNED = "learned:0.2"
@@ -72,10 +76,43 @@ class Request:
         if wanted.endswith(".safetensors"):
             raise UsageError(
                 f"--prior {wanted}: a file goes with --weights. A network that is trained here "
-                "gets its prior here: zero, init or learned:0.2.",
+                "gets its prior here: zero, initialization or learned:0.2.",
                 next_command=again(replacing={"--prior": _LEARNED}),
             )
         return wanted
+
+    def check(self) -> None:
+        """Raise a usage error for what cannot be meant, before anything is announced."""
+        if self.weights is not None:
+            check_file(self.weights, flag="--weights")
+        if not self.trains:
+            prior = self.prior or "none"
+            if prior not in ("none", "zero") and not prior.startswith(("learned", "init")):
+                check_file(Path(prior), flag="--prior")
+            return
+        if self.trained_prior == "none":
+            return
+        try:
+            parse_prior(self.trained_prior)
+        except BadInput as error:
+            raise UsageError(
+                f"--prior: {error}.", next_command=again(replacing={"--prior": _LEARNED})
+            ) from error
+
+    def check_size(self, examples: Examples) -> None:
+        """Refuse too few examples before the network is trained for nothing."""
+        fraction = 0.0 if self.trained_prior == "none" else parse_prior(self.trained_prior)[1]
+        left = len(examples) - round(fraction * len(examples))
+        if left >= FEWEST:
+            return
+        kept = f", of which --prior {self.trained_prior} leaves {left}" if fraction else ""
+        enough = len(examples) >= FEWEST
+        raise CommandError(
+            f"{examples.name} has {len(examples)} examples{kept}; a study of how activations are "
+            f"distributed needs at least {FEWEST}. "
+            + ("Take a prior that needs none." if enough else "Bring more examples."),
+            next_command=again(replacing={"--prior": "initialization"}) if enough else None,
+        )
 
 
 @dataclass(frozen=True, eq=False)

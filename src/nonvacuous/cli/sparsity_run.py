@@ -92,6 +92,7 @@ def _prepared(train: Examples, request: Request) -> Examples:
 
 def _train(request: Request, train: Examples, narration: Narration) -> Subject:
     """A chain without biases, trained toward its prior."""
+    request.check_size(train)
     if request.kind == "cnn":
         return train_convolutional(request, train, narration)
     # Building it once checks the widths, and gives the names under which it is saved.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nonvacuous.certificate import rounded_up
 from nonvacuous.cli.output import result_console
 
 Row = tuple[str, ...]
@@ -91,7 +92,7 @@ def _large(number: float) -> str:
 
 def risk_text(risk: float) -> str:
     """A bound that says nothing is said to say nothing."""
-    return "1 (vacuous)" if risk >= 0.99995 else f"{risk:.4f}"
+    return "1 (vacuous)" if risk >= 0.99995 else rounded_up(risk)
 
 
 def caveats(record: dict[str, Any]) -> list[str]:

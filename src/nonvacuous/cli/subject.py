@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.cli.exits import CommandError, UsageError, help_of
+from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.networks import build_network, check_fits, load_weights
 from nonvacuous.cli.sources import load_data
 from nonvacuous.data import Examples
-from nonvacuous.errors import BadInput
 from nonvacuous.networks import LayerGraph, ScaleGroups, capture, fold_batch_norm, scale_groups
 
-#: What the help of another command would say, since the functions that read networks are shared.
-_OTHER_HELP = help_of("certify")
 _WHOLE = "int:"
 
 
@@ -55,7 +50,6 @@ class Subject:
 
 def find_subject(
     *,
-    command: str,
     model: str,
     data: str | None,
     data_dir: Path | None,
@@ -71,15 +65,13 @@ def find_subject(
             "give the shape of an input once: --data NAME, or --example with the sizes of one "
             "input, such as --example 1,28,28."
         )
-    with _own_help(command):
-        examples = None if data is None else load_data(data, data_dir).train
-        inputs = _inputs(example, seed) if examples is None else examples.inputs[:2]
-        stand_in = examples or _stand_in(inputs, classes)
-        module = build_network(model, stand_in, seed=seed)
-        if examples is not None:
-            check_fits(module, examples, spec=model)
-        if weights is not None:
-            load_weights(module, weights, flag="--weights", spec=model)
+    examples = None if data is None else load_data(data, data_dir).train
+    inputs = _inputs(example, seed) if examples is None else examples.inputs[:2]
+    module = build_network(model, examples or _stand_in(inputs, classes), seed=seed)
+    if examples is not None:
+        check_fits(module, examples, spec=model)
+    if weights is not None:
+        load_weights(module, weights, flag="--weights", spec=model)
     module = module.eval().requires_grad_(False)
     if fold:
         module = fold_batch_norm(module, inputs)
@@ -122,16 +114,3 @@ def _stand_in(inputs: Tensor, classes: int) -> Examples:
     names = tuple(map(str, range(classes)))
     labels = torch.zeros(len(inputs), dtype=torch.int64)
     return Examples(inputs.float(), labels, names, name="--example")
-
-
-@contextmanager
-def _own_help(command: str) -> Iterator[None]:
-    """Errors about the network name the help of the command at hand."""
-    try:
-        yield
-    except CommandError as error:
-        if error.next_command == _OTHER_HELP:
-            error.next_command = help_of(command)
-        raise
-    except BadInput as error:
-        raise CommandError(str(error), next_command=help_of(command)) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +15,7 @@ from nonvacuous.errors import BadInput, NonvacuousError
 
 if TYPE_CHECKING:
     from nonvacuous.experiments.sweep_config import Sweep
-    from nonvacuous.experiments.sweep_engine import Engine, Summary
+    from nonvacuous.experiments.sweep_engine import Engine, Failure, Summary
 
 #: The commands that a sweep can run by name.
 FUNCTIONS = {"certify": "nonvacuous.cli.certify_cell:certify_cell"}
@@ -66,7 +67,7 @@ def sweep(
     try:
         plan = read_sweep(experiment)
     except BadInput as error:
-        raise CommandError(str(error), next_command="nonvacuous sweep --help") from error
+        raise UsageError(str(error)) from error
     folder = out or Path("runs") / plan.name
     plan = _complete(plan)
     if dry_run:
@@ -119,11 +120,18 @@ def _complete(plan: Sweep) -> Sweep:
     """
     if plan.run not in FUNCTIONS:
         if ":" not in plan.run:
-            raise CommandError(
+            raise UsageError(
                 f"there is no command {plan.run!r} to sweep over: [command] run is "
-                f"{', '.join(FUNCTIONS)} or package.module:function.",
-                next_command="nonvacuous sweep --help",
+                f"{', '.join(FUNCTIONS)} or package.module:function."
             )
+        from nonvacuous.experiments.sweep_functions import arguments_of, find_function
+
+        try:
+            function = find_function(plan.run)
+            for cell in plan.cells:
+                arguments_of(function, cell, Path("run"))
+        except BadInput as error:
+            raise UsageError(str(error)) from error
         return plan
     from cyclopts import CycloptsError
 
@@ -134,17 +142,16 @@ def _complete(plan: Sweep) -> Sweep:
     for cell in plan.cells:
         attempts = cell.settings["attempts"]
         if not isinstance(attempts, int) or attempts < len(plan.cells):
-            raise CommandError(
+            raise UsageError(
                 f"attempts is {attempts!r}, but the sweep computes {len(plan.cells)} certificates, "
                 "and whoever reads their table will pick the best: leave attempts out, or plan "
-                "for more.",
-                next_command="nonvacuous sweep --help",
+                "for more."
             )
         words = words_of(cell.settings, seed=cell.seed, folder=Path("run"))
         try:
             app.parse_args(words, exit_on_error=False, print_error=False)
         except CycloptsError as error:
-            raise CommandError(
+            raise UsageError(
                 f"{plan.run} does not take the settings of {cell.name}: "
                 f"{' '.join(str(error).split())}",
                 next_command=f"nonvacuous {plan.run} --help",
@@ -191,6 +198,18 @@ def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
     return DONE
 
 
+def _trouble(failure: Failure) -> str:
+    """What the cell raised, as a sentence that begins with the exception's type."""
+    from nonvacuous.experiments.sweep_records import ERROR
+
+    try:
+        record = loads((Path(failure.folder) / ERROR).read_text(encoding="utf-8"))
+        kind = f"{record['error']['type']}: "
+    except (OSError, ValueError, KeyError, TypeError):
+        kind = ""
+    return f"{kind}{failure.message.removesuffix('.')}."
+
+
 def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
     if as_json:
         write_json(summary.to_dict())
@@ -203,10 +222,9 @@ def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
             parts.append(f"{before:,} had ended before")
         result_console().print(f"{', '.join(parts)}: {folder}", soft_wrap=True)
     if summary.failed:
-        first = summary.failures[0]
         write_error(
             f"{summary.failed:,} of {summary.cells:,} cells failed, the first with: "
-            f"{first.message} Each has an error.json in its folder.",
+            f"{_trouble(summary.failures[0])} Each has an error.json in its folder.",
             next_command=again("--retry-failed"),
         )
         return FAILED

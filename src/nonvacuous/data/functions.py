@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from nonvacuous.data.examples import Dataset, Examples
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, Unrecognized
 
 
 def dataset_from_function(spec: str) -> Dataset:
@@ -32,21 +32,25 @@ def import_function(spec: str) -> Any:
     """The callable behind "package.module:function"; the current folder is searched too."""
     module_name, _, attribute = spec.partition(":")
     if not module_name or not attribute:
-        raise BadInput(f"{spec!r} is not of the form package.module:function")
+        raise Unrecognized(f"{spec!r} is not of the form package.module:function")
     with _current_folder_last():
         try:
             found: Any = importlib.import_module(module_name)
         except Exception as error:  # the module's own code may raise anything
-            raise BadInput(
+            # A module that is not there was not meant; one that breaks down has a fault of its own.
+            absent = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(
+                f"{error.name}."
+            )
+            raise (Unrecognized if absent else BadInput)(
                 f"{spec}: the module {module_name} cannot be imported "
                 f"({type(error).__name__}: {error}); install it, or run from the folder it is in"
             ) from error
     for name in attribute.split("."):
         if not hasattr(found, name):
-            raise BadInput(f"{spec}: {module_name} has nothing called {attribute}")
+            raise Unrecognized(f"{spec}: {module_name} has nothing called {attribute}")
         found = getattr(found, name)
     if not callable(found):
-        raise BadInput(f"{spec} is a {type(found).__name__}, not a function")
+        raise Unrecognized(f"{spec} is a {type(found).__name__}, not a function")
     return found
 
 

@@ -20,7 +20,7 @@ from nonvacuous.data.readers import (
     read_npz,
     read_parquet,
 )
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, Unrecognized
 
 DIGIT_NAMES = tuple(str(digit) for digit in range(10))
 FASHION_NAMES = (
@@ -75,7 +75,7 @@ def _read(source: str | Path, *, data_dir: str | Path | None) -> Dataset:
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text):
         return dataset_from_function(text)
     close = difflib.get_close_matches(text.lower().replace("_", "-"), NAMES, n=1)
-    raise BadInput(
+    raise Unrecognized(
         f"there is no data set {text!r}: it is neither one of {', '.join(NAMES)}, nor an existing "
         "file or folder, nor of the form package.module:function"
         + (f"; did you mean {close[0]}?" if close else "; check the spelling of the path")

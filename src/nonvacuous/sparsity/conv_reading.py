@@ -12,7 +12,7 @@ from nonvacuous.errors import NotYetSupported
 from nonvacuous.networks.capture import capture
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, ImageShape, Pair, Pool
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.weights import Layers, folding
 
 #: Operators that hand their input on, number for number.
 _PASSES = frozenset({"alias", "clone", "contiguous", "detach", "dropout", "identity"})
@@ -88,11 +88,11 @@ class _Reader:
         elif kind in _RESHAPES and self._harmless(node, shape):
             return
         elif kind not in _PASSES:
-            raise _refusal(
-                node,
+            covered = (
                 "only convolutions, linear layers, ReLU, max and average pooling and flattening "
-                "are covered",
+                "are covered"
             )
+            raise _refusal(node, covered + folding(node.op))
 
     def _harmless(self, node: Node, shape: tuple[int, ...]) -> bool:
         """Any reshape of the input keeps its numbers in order; later only flattening does."""

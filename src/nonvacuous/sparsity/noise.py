@@ -19,6 +19,8 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.weights import Layers
 
+#: With fewer examples no certificate says anything.
+FEWEST = 100
 #: Examples at a time on a processor: few enough that a layer's numbers stay in its cache.
 CHUNK = 2048
 #: Numbers of one tensor on an accelerator, which wants few and large steps: 128 MiB.
@@ -95,10 +97,10 @@ def check_examples(
         raise BadInput(
             f"the examples have {entries} numbers each, but layer {first} takes {shape or numbers}"
         )
-    if len(examples) < 100:
+    if len(examples) < FEWEST:
         raise BadInput(
             f"{len(examples)} examples are too few for a certificate that says anything; give at "
-            "least 100 that the prior has not seen"
+            f"least {FEWEST} that the prior has not seen"
         )
     low, high = int(examples.labels.min()), int(examples.labels.max())
     if low < 0 or high >= classes:

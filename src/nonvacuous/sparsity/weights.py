@@ -236,7 +236,11 @@ def _read(graph: LayerGraph) -> Layers:
         elif kind == "relu" and weights:
             rectified = True
         elif not (kind in _PASSES or (kind in _RESHAPES and _keeps_examples(node, shape))):
-            raise _refusal(where, node.op, "only linear layers, ReLU and flattening are covered")
+            covered = (
+                "only linear layers, convolutions, ReLU, max and average pooling and flattening "
+                "are covered"
+            )
+            raise _refusal(where, node.op, covered + folding(node.op))
         current, shape = Reference("node", node.name), node.shape
     if rectified or graph.outputs[0] != current:
         where = names[-1] if names else "the network"
@@ -263,11 +267,22 @@ def _parameter(graph: LayerGraph, node: Node, argument: str) -> Tensor:
     return torch.from_numpy(np.array(graph.weights[value.name], dtype=np.float64))
 
 
+def folding(op: str) -> str:
+    """What to do about batch normalization, for a reason that refuses ``op``; else nothing."""
+    if "batch_norm" not in op:
+        return ""
+    return (
+        "; once the network is trained, fold batch normalization into the layer before it: "
+        "nv.fold_batch_norm(network, inputs)"
+    )
+
+
 def _refusal(where: str, op: str, reason: str) -> NotYetSupported:
     if "conv" in op:
         # Chains of convolutions have a theorem and a reader of their own.
         reason += "; chains with convolutions go to certify_sparse_conv"
     return NotYetSupported(
-        f"{where} ({op}): {reason}. A sparsity certificate needs a plain chain of linear layers "
-        "and ReLU; certify this network with `nonvacuous certify` instead, or replace the layer"
+        f"{where} ({op}): {reason}. A sparsity certificate needs a plain chain: linear layers or "
+        "convolutions with ReLU between them and pooling after it. Replace the layer, or certify "
+        "the network in another mode of nonvacuous certify"
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.interpolation.features.gabor import GaborBank
 from nonvacuous.interpolation.features.random_patches import RandomPatches, random_patches
 from nonvacuous.interpolation.features.standardize import standardizer
@@ -83,6 +83,21 @@ def register_features(name: str, factory: Factory) -> None:
     FEATURES[name] = factory
 
 
+def parse_features(spec: str) -> tuple[str, int | None]:
+    """The name of the features and the number after it, if the text has one.
+
+    >>> parse_features("patches:1000"), parse_features("raw")
+    (('patches', 1000), ('raw', None))
+    """
+    found = re.fullmatch(r"([a-z-]+)(?::(\d+))?", spec)
+    if found is None or found[1] not in FEATURES:
+        raise Unrecognized(
+            f"there are no features {spec!r}; there are {', '.join(FEATURES)}, and patches:NUMBER "
+            "with so many filters"
+        )
+    return found[1], int(found[2]) if found[2] else None
+
+
 def features_of(
     spec: str,
     train: Tensor,
@@ -92,15 +107,9 @@ def features_of(
     device: torch.device | str = "cpu",
 ) -> Features:
     """Features by a text such as raw, gabor or patches:1000 (with 1000 filters)."""
-    found = re.fullmatch(r"([a-z-]+)(?::(\d+))?", spec)
-    if found is None or found[1] not in FEATURES:
-        raise BadInput(
-            f"there are no features {spec!r}; there are {', '.join(FEATURES)}, and patches:NUMBER "
-            "with so many filters"
-        )
-    number = int(found[2]) if found[2] else None
+    name, number = parse_features(spec)
     inputs = train.to(device)
-    chosen = FEATURES[found[1]](inputs, number, seed)
+    chosen = FEATURES[name](inputs, number, seed)
     made = chosen.function(inputs)
     other = None if test is None else chosen.function(test.to(device))
     if chosen.standardized:
