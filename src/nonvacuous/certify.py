@@ -184,10 +184,11 @@ def certify(
     attempt = Attempt(
         examples=all_examples_digest(given),
         bound=content_digest(examples, split.bound),
-        config=hashlib.sha256(to_toml(configuration).encode()).hexdigest(),
+        config=_settings_digest(configuration),
+        paid=attempts,
     )
     ledger = None if run.path is None else run.path.resolve().parent
-    earlier = 0 if ledger is None else earlier_attempts(ledger, attempt)
+    earlier = () if ledger is None else earlier_attempts(ledger, attempt)
     job = Job(
         mode=settings.mode,
         predictor="deterministic" if settings.mode in ("holdout", "sparsity") else predictor,
@@ -345,6 +346,13 @@ def _prior_kind(mode: Mode, prior: Prior | None, split: Split) -> str:
     if prior is not None:
         return prior.kind
     return "learned" if len(split.prior) else "initialization"
+
+
+def _settings_digest(configuration: dict[str, Any]) -> str:
+    """Which attempt this is: what was computed, not how it is called or what stands beside it."""
+    names = ("attempts", "architecture", "source", "twin")
+    computed = {name: value for name, value in configuration.items() if name not in names}
+    return hashlib.sha256(to_toml(computed).encode()).hexdigest()
 
 
 def _device(device: torch.device | str | None, model: nn.Module) -> torch.device:

@@ -19,43 +19,43 @@ def attempt(config: str, *, examples: str = DATA, bound: str = BOUND) -> Attempt
 
 
 def test_other_settings_count_and_the_same_do_not(tmp_path: Path) -> None:
-    assert earlier_attempts(tmp_path, attempt("one")) == 0
+    assert len(earlier_attempts(tmp_path, attempt("one"))) == 0
     record_attempt(tmp_path, attempt("one"))
-    assert earlier_attempts(tmp_path, attempt("one")) == 0
-    assert earlier_attempts(tmp_path, attempt("two")) == 1
+    assert len(earlier_attempts(tmp_path, attempt("one"))) == 0
+    assert len(earlier_attempts(tmp_path, attempt("two"))) == 1
     record_attempt(tmp_path, attempt("two"))
     record_attempt(tmp_path, attempt("two"))
-    assert earlier_attempts(tmp_path, attempt("three")) == 2
+    assert len(earlier_attempts(tmp_path, attempt("three"))) == 2
 
 
 def test_other_examples_do_not_count(tmp_path: Path) -> None:
     record_attempt(tmp_path, attempt("one"))
-    assert earlier_attempts(tmp_path, attempt("two", examples=OTHER, bound=OTHER)) == 0
+    assert not earlier_attempts(tmp_path, attempt("two", examples=OTHER, bound=OTHER))
 
 
 def test_another_split_of_the_same_examples_counts(tmp_path: Path) -> None:
     for number in range(3):
         other = attempt(f"seed {number}", bound=f"{number}" * 64)
-        assert earlier_attempts(tmp_path, other) == number
+        assert len(earlier_attempts(tmp_path, other)) == number
         record_attempt(tmp_path, other)
 
 
 def test_a_part_of_the_examples_with_the_same_bound_part_counts(tmp_path: Path) -> None:
     record_attempt(tmp_path, attempt("one"))
-    assert earlier_attempts(tmp_path, attempt("two", examples=OTHER)) == 1
+    assert len(earlier_attempts(tmp_path, attempt("two", examples=OTHER))) == 1
 
 
 def test_lines_of_older_versions_count_for_their_bound_examples(tmp_path: Path) -> None:
     old = [{"bound": BOUND, "config": "one"}, {"bound": OTHER, "config": "two"}]
     text = "".join(f"\n{json.dumps(entry)}\n" for entry in old)
     (tmp_path / FILE_NAME).write_text(text, encoding="utf-8")
-    assert earlier_attempts(tmp_path, attempt("three")) == 1
-    assert earlier_attempts(tmp_path, attempt("three", bound="d" * 64)) == 0
-    assert earlier_attempts(tmp_path, attempt("one")) == 0, "the same settings are no other ones"
+    assert len(earlier_attempts(tmp_path, attempt("three"))) == 1
+    assert not earlier_attempts(tmp_path, attempt("three", bound="d" * 64))
+    assert not earlier_attempts(tmp_path, attempt("one")), "the same settings are no other ones"
     # Recorded again, the old attempt is seen by other splits too, and still counts once.
     record_attempt(tmp_path, attempt("one"))
-    assert earlier_attempts(tmp_path, attempt("three")) == 1
-    assert earlier_attempts(tmp_path, attempt("three", bound="d" * 64)) == 1
+    assert len(earlier_attempts(tmp_path, attempt("three"))) == 1
+    assert len(earlier_attempts(tmp_path, attempt("three", bound="d" * 64))) == 1
 
 
 def test_older_versions_can_read_new_lines(tmp_path: Path) -> None:
@@ -68,7 +68,24 @@ def test_older_versions_can_read_new_lines(tmp_path: Path) -> None:
 def test_a_resumed_run_finds_the_number_it_had(tmp_path: Path) -> None:
     for config in ("one", "two", "three"):
         record_attempt(tmp_path, attempt(config))
-    assert [earlier_attempts(tmp_path, attempt(c)) for c in ("one", "two", "three")] == [0, 1, 2]
+    for number, config in enumerate(("one", "two", "three")):
+        assert len(earlier_attempts(tmp_path, attempt(config))) == number
+
+
+def test_what_each_paid_is_remembered_and_may_be_raised(tmp_path: Path) -> None:
+    def paying(config: str, paid: int) -> Attempt:
+        return Attempt(DATA, BOUND, config, paid)
+
+    for config, paid in (("one", 1), ("two", 2), ("three", 3)):
+        record_attempt(tmp_path, paying(config, paid))
+    assert earlier_attempts(tmp_path, attempt("four")) == (1, 2, 3)
+    # Computed again for three, the first one promises less; its place stays the first.
+    record_attempt(tmp_path, paying("one", 3))
+    assert earlier_attempts(tmp_path, attempt("four")) == (3, 2, 3)
+    assert earlier_attempts(tmp_path, paying("one", 3)) == ()
+    assert earlier_attempts(tmp_path, paying("two", 3)) == (3,)
+    with pytest.raises(BadInput, match="number of certificates"):
+        paying("five", 0)
 
 
 def test_the_same_settings_are_written_once(tmp_path: Path) -> None:
@@ -102,7 +119,7 @@ def test_a_torn_line_hides_nothing(tmp_path: Path, torn: bytes) -> None:
     with open(tmp_path / FILE_NAME, "ab") as stream:
         stream.write(torn)  # no line break: the power failed here
     record_attempt(tmp_path, attempt("two"))
-    assert earlier_attempts(tmp_path, attempt("three")) == 2
+    assert len(earlier_attempts(tmp_path, attempt("three"))) == 2
 
 
 def test_a_cut_at_any_place_loses_at_most_the_last_line(tmp_path: Path) -> None:
@@ -112,7 +129,7 @@ def test_a_cut_at_any_place_loses_at_most_the_last_line(tmp_path: Path) -> None:
     for length in range(len(content)):
         (tmp_path / FILE_NAME).write_bytes(content[:length])
         whole = content[:length].count(b"}")
-        assert earlier_attempts(tmp_path, attempt("four")) == whole
+        assert len(earlier_attempts(tmp_path, attempt("four"))) == whole
 
 
 def _record_many(folder: str, worker: int, count: int) -> None:
@@ -131,14 +148,14 @@ def test_processes_do_not_lose_one_anothers_lines(tmp_path: Path) -> None:
     for worker in workers:
         worker.join()
     assert all(worker.exitcode == 0 for worker in workers)
-    assert earlier_attempts(tmp_path, attempt("another")) == 100
+    assert len(earlier_attempts(tmp_path, attempt("another"))) == 100
     for line in (tmp_path / FILE_NAME).read_text(encoding="utf-8").splitlines():
         assert not line or json.loads(line)["bound"] == BOUND
 
 
 def test_the_folder_is_made_and_bad_digests_are_refused(tmp_path: Path) -> None:
     record_attempt(tmp_path / "runs", attempt("one"))
-    assert earlier_attempts(tmp_path / "runs", attempt("two")) == 1
+    assert len(earlier_attempts(tmp_path / "runs", attempt("two"))) == 1
     with pytest.raises(BadInput, match="bound digest"):
         attempt("one", bound="")
     with pytest.raises(BadInput, match="config digest"):

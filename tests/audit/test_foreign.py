@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.audit.foreign import LONGEST_LITERAL, foreign_tensor
-from nonvacuous.audit.probing import Network
+from nonvacuous.audit.foreign import foreign_tensor
+from nonvacuous.audit.probing import WATCHED, Network
+from nonvacuous.audit.watching import ALLOWED_NUMBERS
 from nonvacuous.distributions.attributes import attribute_tensors
 from tests.networks.architectures import ARCHITECTURES
 
@@ -72,18 +74,78 @@ def test_what_it_does_not_own_is_found(place: str) -> None:
     assert all(torch.equal(before[name], t) for name, t in module.state_dict().items())
 
 
-def test_a_literal_is_short() -> None:
-    class Written(nn.Module):
-        def __init__(self, count: int) -> None:
+class Adding(nn.Module):
+    """Adds what a function makes of the inputs."""
+
+    def __init__(self, what: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.what = what
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.what(x)
+
+
+def seen(what: Callable[[Tensor], Tensor], inputs: Tensor) -> str | None:
+    return foreign_tensor(Network.of(Adding(what)), inputs)
+
+
+NUMBERS = [float(value) for value in range(2 * WATCHED)]
+SCALARS = [torch.tensor(value) for value in NUMBERS]
+PARTS = torch.tensor(NUMBERS).unbind()
+FEW = ALLOWED_NUMBERS
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        lambda count: torch.tensor(NUMBERS[:count]),
+        lambda count: torch.stack([torch.tensor(value) for value in NUMBERS[:count]]),
+        lambda count: torch.cat([torch.tensor([value]) for value in NUMBERS[:count]]),
+        lambda count: torch.stack(SCALARS[:count]),
+        lambda count: torch.from_numpy(np.asarray(NUMBERS[:count])).float(),
+    ],
+    ids=["one literal", "numbers", "rows", "tensors outside", "array outside"],
+)
+def test_few_numbers_may_be_brought_along_in_all(table: Callable[[int], Tensor]) -> None:
+    for count, known in ((FEW, True), (FEW + 1, False)):
+        found = seen(lambda x, count=count: table(count), torch.zeros(2, count))
+        assert (found is None) is known
+
+
+def test_parts_of_a_longer_storage_count_as_all_of_it() -> None:
+    assert seen(lambda x: torch.stack(PARTS[:3]), torch.zeros(2, 3)) is not None
+
+
+def test_the_same_number_again_and_a_tensor_of_one_number_count_once() -> None:
+    def steps(x: Tensor) -> Tensor:
+        for _ in range(3 * FEW):
+            x = x * torch.tensor(0.5) + torch.tensor([1.0, 2.0])
+        return x + torch.tensor([3] * len(x)).unsqueeze(1)
+
+    assert seen(steps, torch.zeros(WATCHED, 2)) is None
+
+
+def test_one_number_looked_up_for_each_example_is_too_many() -> None:
+    labels = {float(value): value % 3 for value in range(WATCHED)}
+    inputs = torch.arange(float(WATCHED)).unsqueeze(1)
+    found = seen(lambda x: torch.tensor([[labels[row[0]]] for row in x.tolist()]), inputs)
+    assert found is not None
+
+
+def test_a_small_parameter_is_no_constant() -> None:
+    class Past(nn.Module):
+        def __init__(self, how: str) -> None:
             super().__init__()
-            self.count = count
+            self.last = nn.Linear(4, 3)
+            self.how, self.tied = how, [self.last.bias]
 
         def forward(self, x: Tensor) -> Tensor:
-            return x + torch.tensor([1.0] * self.count)
+            again = self.tied[0].data if self.how == "data" else self.tied[0]
+            scores: Tensor = self.last(x) + again
+            return scores
 
-    for count, known in ((LONGEST_LITERAL, True), (LONGEST_LITERAL + 1, False)):
-        found = foreign_tensor(Network.of(Written(count)), torch.zeros(2, count))
-        assert (found is None) is known
+    for how in ("itself", "data"):
+        assert foreign_tensor(Network.of(Past(how)), torch.ones(2, 4)) is not None
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda entry: entry.name)
@@ -105,3 +167,14 @@ def test_recurrent_layers_hold_their_weights_twice(kind: type[nn.RNNBase]) -> No
             return scores
 
     assert foreign_tensor(Network.of(Last().eval()), torch.randn(3, 6, 4)) is None
+
+
+def test_transformers_and_compiled_networks_own_what_they_use() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    transformer = nn.Sequential(
+        nn.TransformerEncoder(layer, 1), nn.Flatten(), nn.Linear(24, 3)
+    ).eval()
+    inputs = torch.randn(WATCHED, 6, 4)
+    assert foreign_tensor(Network.of(transformer), inputs) is None
+    compiled = torch.compile(nn.Sequential(nn.Linear(4, 3), nn.ReLU()), backend="eager")
+    assert foreign_tensor(Network.of(compiled), inputs) is None  # type: ignore[arg-type]

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from nonvacuous.audit.complexity_checks import slow_kl
 from nonvacuous.audit.network_checks import _provocations
-from nonvacuous.audit.probing import Network, batch_dependence, overwritten, recount
+from nonvacuous.audit.probing import (
+    Network,
+    attributes_read,
+    batch_dependence,
+    overwritten,
+    recount,
+)
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.risk import bounded_cross_entropy, margin_loss, plain_risk, zero_one
@@ -96,6 +103,62 @@ def test_writing_to_a_buffer_is_seen_and_undone() -> None:
     changed = overwritten(Network.of(module), worlds.examples(16).inputs)
     assert "0.running_mean" in changed
     assert all(torch.equal(before[name], t) for name, t in module.state_dict().items())
+
+
+class Keeping(nn.Module):
+    """Keeps what it has seen, and reads it again in one of many ways, or never."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.layers = how, worlds.network()
+        self.last = torch.zeros(1, 3)
+        self.seen = {"inputs": [torch.zeros(1, 4)]}
+        self.layers.register_forward_hook(self._hook)
+        self.log = [torch.tensor(0.5)]
+
+    def _hook(self, layer: nn.Module, given: object, scores: Tensor) -> None:
+        self.last = scores.detach() if self.how != "graph" else scores
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        before = self.last
+        scores: Tensor = self.layers(inputs)
+        self.seen["inputs"][0] = inputs
+        if self.how == "operation":
+            return scores + 0.0 * before.sum()
+        if self.how == "list":
+            return scores + 0.0 * sum(before.flatten().tolist())
+        if self.how == "array":
+            return scores + 0.0 * float(np.asarray(before).sum())
+        if self.how == "written first":
+            return scores + 0.0 * self.last
+        return scores
+
+
+@pytest.mark.parametrize("how", ["never", "written first", "graph"])
+def test_what_is_kept_and_not_read_is_no_memory(how: str) -> None:
+    network, inputs = Network.of(Keeping(how).eval()), worlds.examples(16).inputs
+    assert overwritten(network, inputs) == []
+    assert attributes_read(network, inputs) == frozenset()
+
+
+@pytest.mark.parametrize("how", ["operation", "list", "array"])
+def test_what_is_kept_and_read_later_is_a_memory(how: str) -> None:
+    network, inputs = Network.of(Keeping(how).eval()), worlds.examples(16).inputs
+    assert overwritten(network, inputs) == ["last"]
+    assert attributes_read(network, inputs) == {"last"}
+
+
+def test_an_attribute_that_only_some_examples_need_is_read() -> None:
+    class Branching(Keeping):
+        def forward(self, inputs: Tensor) -> Tensor:
+            scores = super().forward(inputs)
+            return scores + self.log[0] if bool((inputs[:, 0] > 5.0).any()) else scores
+
+    network, inputs = Network.of(Branching("never").eval()), worlds.examples(300).inputs.clone()
+    inputs[:, 0] = 0.0
+    assert attributes_read(network, inputs) == frozenset()
+    inputs[-1, 0] = 6.0
+    assert attributes_read(network, inputs) == {"log[0]"}
 
 
 def test_a_network_without_rows_of_scores() -> None:

@@ -215,7 +215,7 @@ class WithAttribute(nn.Module):
         if place == "array":
             self.center = self.center.numpy()
         if place == "object":
-            self.center = SimpleNamespace(value=self.center)
+            self.center = SimpleNamespace(value=torch.arange(160.0).reshape(40, 4))
         self.eval()
 
     def value(self) -> Tensor:
@@ -223,7 +223,7 @@ class WithAttribute(nn.Module):
             "attribute": lambda: self.center,
             "list": lambda: self.center[0],
             "array": lambda: torch.from_numpy(self.center),
-            "object": lambda: self.center.value,
+            "object": lambda: self.center.value[0],
         }[self.place]()
         assert isinstance(found, Tensor)
         return found
@@ -245,10 +245,22 @@ def test_row_04_attributes_learned_on_the_bound_examples(place: str) -> None:
     assert_refused(changed(evidence, fixed_before={}), name, "'center", "register it as a buffer")
 
 
+def test_row_04_attributes_that_no_prediction_reads_carry_nothing() -> None:
+    name = "what is not random was fixed before the bound examples"
+    evidence = worlds.stochastic(module=WithAttribute("attribute"))
+    kept: Any = copy.deepcopy(evidence.module)
+    kept.log = {"loss": [torch.tensor(0.5), torch.tensor(0.25)]}
+    kept.last = torch.ones(7, 3)
+    outcome = found(changed(evidence, module=kept), name)
+    assert outcome.status == "checked" and "3 attributes" in outcome.detail
+    kept.center.add_(0.25)
+    assert_refused(changed(evidence, module=kept), name, "'center'")
+
+
 def test_row_04_tensors_that_no_list_has() -> None:
     name = "what is not random was fixed before the bound examples"
     evidence = worlds.stochastic(module=WithAttribute("object"))
-    assert_refused(evidence, name, "shape (4,)", "Register it as a buffer")
+    assert_refused(evidence, name, "shape (40, 4)", "Register it as a buffer")
 
 
 def test_row_04_attributes_updated_while_predicting() -> None:
@@ -352,6 +364,17 @@ def test_row_06_the_prior_saw_bound_examples(honest: Evidence) -> None:
     assert_refused(changed(honest, prior_saw=seen), "the prior saw no bound example", "2 bound")
 
 
+def test_what_a_given_prior_saw_is_its_maker_s_word() -> None:
+    honest = worlds.stochastic()
+    assert found(honest, "the prior saw no bound example").status == "checked"
+    given = changed(honest, prior_given=True)
+    stated = found(given, "the prior saw no bound example")
+    assert (stated.status, stated.effect) == ("asserted", "none")
+    assert "as stated by" in stated.detail
+    seen = np.append(honest.split.prior, honest.split.bound[:2])
+    assert_refused(changed(given, prior_saw=seen), "the prior saw no bound example", "2 bound")
+
+
 def test_row_06_the_prior_saw_copies_of_bound_examples(honest: Evidence) -> None:
     inputs, labels = honest.examples.inputs.clone(), honest.examples.labels.clone()
     source, copy_at = int(honest.split.prior[0]), int(honest.split.bound[0])
@@ -390,14 +413,14 @@ def test_row_06_preprocessing_fitted_on_everything(honest: Evidence) -> None:
 
 
 def test_row_07_earlier_certificates_that_nobody_paid_for(honest: Evidence) -> None:
-    again = changed(honest, earlier_certificates=3)
+    again = changed(honest, earlier_paid=(1, 1, 1))
     assert_conditional(
         again, "earlier certificates on these examples are paid for", "examples: 3;", "attempts=4"
     )
 
 
 def test_row_07_payment_that_did_not_happen(honest: Evidence) -> None:
-    claimed = changed(honest, earlier_certificates=1, attempts_paid=2)
+    claimed = changed(honest, earlier_paid=(2,), attempts_paid=2)
     assert_refused(claimed, "earlier certificates on these examples are paid for", "alone")
 
 
@@ -408,8 +431,12 @@ def test_row_07_payment_that_did_happen(honest: Evidence) -> None:
         {"name": "bound", "failure": 0.02, "reason": "PAC-Bayes", "choices": 4},
     ]
     budget = BudgetRecord.model_validate({"failure": 0.05, "entries": tuple(lines)})
-    paid = changed(honest, budget=budget, earlier_certificates=1, attempts_paid=2)
+    paid = changed(honest, budget=budget, earlier_paid=(2,), attempts_paid=2)
     assert found(paid, "earlier certificates on these examples are paid for").status == "checked"
+    # One that kept all for itself leaves nothing to share.
+    late = changed(honest, budget=budget, earlier_paid=(1,), attempts_paid=2)
+    doubt = found(late, "earlier certificates on these examples are paid for")
+    assert doubt.effect == "conditional" and "1.5 times as often" in doubt.detail
 
 
 def test_row_07_prior_scale_chosen_for_free(honest: Evidence) -> None:

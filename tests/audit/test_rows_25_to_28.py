@@ -121,7 +121,7 @@ def test_no_price_for_the_sampling(honest: Evidence) -> None:
 
 def test_earlier_certificates_make_it_conditional(honest: Evidence) -> None:
     name = "earlier certificates on these examples are paid for"
-    assert_conditional(changed(honest, earlier_certificates=2), name, "attempts=3")
+    assert_conditional(changed(honest, earlier_paid=(1, 1)), name, "attempts=3")
 
 
 def test_a_search_that_nobody_paid_in_nats(honest: Evidence) -> None:

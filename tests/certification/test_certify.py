@@ -427,9 +427,14 @@ def test_several_certificates_on_the_same_examples(digits: Dataset, tmp_path: Pa
     second = run("second", seed=1)
     assert second.status == "conditional"
     assert "earlier certificates" in reasons(second)
-    paid = run("third", seed=2, attempts=3)
-    assert paid.status == "valid"
-    assert paid.budget.entries[0].name == "other certificates"
+    # The first one kept all of the failure probability: there is nothing left to share.
+    late = run("third", seed=2, attempts=3)
+    assert late.status == "conditional" and "attempts=3" in late.lines()[3]
+    assert late.budget.entries[0].name == "other certificates"
+    # Computed again, each with its share, all three are paid for.
+    for name, seed in (("first", 0), ("second", 1), ("third", 2)):
+        assert run(name, seed=seed, attempts=3, force=True).status == "valid"
+    assert run("fourth", seed=3, attempts=100).status == "conditional"
 
 
 def test_the_best_of_several_seeds_is_a_search(digits: Dataset, tmp_path: Path) -> None:
@@ -450,13 +455,17 @@ def test_the_best_of_several_seeds_is_a_search(digits: Dataset, tmp_path: Path) 
         run("third", data, prior_fraction=0.3),
         run("fourth", turned),
         run("fifth", data, **whole),
+        # The same pixels in a row, for a network that reads them so.
+        run("sixth", Examples(data.inputs.flatten(1), data.labels, data.class_names, "flat")),
     ):
         assert certificate.status == "conditional"
         assert reasons(certificate) == "earlier certificates on these examples are paid for"
-    # A run that is resumed, or done again, is the same attempt; paid attempts are valid.
+    # A run that is resumed, or done again, is the same attempt; planned attempts are valid.
     assert run("first", data, resume=True) == first
     assert run("first", data, force=True).status == "valid"
-    assert run("sixth", data, seed=2, attempts=6).status == "valid"
+    for seed in range(3):
+        planned = run(f"planned/{seed}", data, seed=seed, attempts=3)
+        assert planned.status == "valid"
     assert run("apart/run", data, seed=3).status == "valid", "another folder, another memory"
     assert run("seventh", data.subset(np.arange(1000)), seed=3).status == "valid", "other examples"
 
@@ -472,6 +481,8 @@ def test_a_learned_prior_of_the_users_own(digits: Dataset, initial: nn.Module) -
         network, digits.train, prior=prior, split=split, trials=5_000, rescaling=False
     )
     assert certificate.status == "valid"
+    (seen,) = (a for a in certificate.assumptions if a.name == "the prior saw no bound example")
+    assert seen.status == "asserted", "nobody here trained it"
     assert certificate.data.bound.examples == len(split.bound)
     wrong = split_examples(digits.train, prior_fraction=0.5, seed=5)
     assert nv.certify(network, digits.train, prior=prior, split=wrong).status == "refused"

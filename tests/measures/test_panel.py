@@ -150,7 +150,7 @@ def test_scores_beyond_floats_are_said_to_be() -> None:
 
 
 BOUNDS = ("occam-bound", "balanced-occam-bound", "kl-certificate", "rescaled-kl-certificate")
-SHIFT = torch.ones(4)
+SHIFT = torch.arange(80.0).reshape(20, 4)  # more than a few constants
 
 
 class Shifted(nn.Module):
@@ -175,7 +175,7 @@ class Shifted(nn.Module):
         if self.place == "normalization":
             scores: Tensor = self.last(self.norm(x))
             return scores
-        shift = SHIFT if self.place == "global" else self.shift
+        shift = SHIFT[0] if self.place == "global" else self.shift
         if self.place == "array":
             shift = torch.from_numpy(shift["values"])
         return self.last(x + shift)
@@ -188,7 +188,7 @@ class Shifted(nn.Module):
         ("integers", "shift is a buffer"),
         ("attribute", "shift is an attribute"),
         ("array", "shift['values'] is an attribute"),
-        ("global", "shape (4,)"),
+        ("global", "shape (20, 4)"),
     ],
 )
 def test_no_bound_over_the_weights_covers_other_numbers(place: str, reason: str) -> None:

@@ -110,6 +110,16 @@ def test_scores_that_drown_in_rounding() -> None:
     assert misread(module.double(), layers, examples) is None
 
 
+def test_ternary_weights_tie_exactly_and_not_by_rounding() -> None:
+    module = _Perceptron()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(parameter.sign() * 0.1 * (parameter.abs() > 0.2))
+    inputs = torch.randint(0, 2, (300, 6), generator=torch.Generator().manual_seed(3)).float()
+    examples = Examples(inputs, torch.arange(300) % 3, ("a", "b", "c"), "bits")
+    assert misread(module, read_network(module, inputs[:2]), examples) is None
+
+
 def test_networks_that_are_dead_on_an_example_tie_in_both() -> None:
     module = _Perceptron()
     examples = _examples(module)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from nonvacuous.audit.arithmetic import statement_of
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Examples
 from nonvacuous.errors import InvalidCertificate
@@ -167,14 +168,75 @@ def test_a_leak_that_the_certificate_denies(tmp_path: Path) -> None:
     assert honest.status == "refused"
     assert verify(tmp_path / "honest", data=data).passed
     # The same run with the refusals painted over.
-    from nonvacuous.audit.arithmetic import statement_of
-
     painted = tuple(
         a.model_copy(update={"status": "checked", "effect": "none"}) for a in honest.assumptions
     )
     draft = resealed(honest, assumptions=painted, status="valid")
     resealed(draft, statement=statement_of(draft)).save(tmp_path / "honest" / "certificate.json")
     assert failed_fields(verify(tmp_path / "honest", data=data)) == ["data.prior"]
+
+
+def test_copies_that_the_certificate_does_not_speak_of(tmp_path: Path) -> None:
+    evidence = evidence_of("stochastic")
+    bound = evidence.split.bound
+    inputs = evidence.examples.inputs.clone()
+    inputs[bound[: len(bound) // 2].tolist()] = inputs[int(bound[-1])].clone()
+    data = Examples(inputs, evidence.examples.labels, ("a", "b", "c"), "world")
+    honest = write_run(tmp_path / "run", worlds.stochastic(module=network(), data=data))
+    assert honest.status == "conditional"
+    question = "the bound examples are no copies of one another"
+    result = verify(tmp_path / "run", data=data, trials=500)
+    (found,) = (f for f in result.findings if f.name == question)
+    assert result.passed and "itself says" in found.detail
+    painted = tuple(
+        a.model_copy(update={"status": "not checkable", "effect": "none"})
+        if a.effect != "none"
+        else a
+        for a in honest.assumptions
+    )
+    draft = resealed(honest, assumptions=painted, status="valid")
+    resealed(draft, statement=statement_of(draft)).save(tmp_path / "run" / "certificate.json")
+    result = verify(tmp_path / "run", data=data, trials=500)
+    assert [f.name for f in result.failures] == [question]
+    assert f"{len(bound) // 2} of the {len(bound)}" in result.failures[0].detail
+
+
+class Remembering(nn.Module):
+    """It looks the answer up in a table that belongs to its class, and to no network."""
+
+    table = worlds.examples().inputs
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = network()
+        self.eval()
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        nearest = torch.cdist(inputs.float(), Remembering.table).amin(dim=1, keepdim=True)
+        scores: torch.Tensor = self.layers(inputs) + 0.0 * nearest
+        return scores
+
+
+def test_a_table_that_the_network_does_not_own(tmp_path: Path) -> None:
+    question = "predicting uses only what the network owns"
+    for painted in (False, True):
+        folder = tmp_path / str(painted)
+        evidence = worlds.stochastic(module=Remembering())
+        honest = write_run(folder, evidence, architecture="own")
+        assert honest.status == "refused"
+        if painted:
+            clean = tuple(
+                a.model_copy(update={"status": "checked", "effect": "none"})
+                for a in honest.assumptions
+            )
+            draft = resealed(honest, assumptions=clean, status="valid")
+            resealed(draft, statement=statement_of(draft)).save(folder / "certificate.json")
+        result = verify(folder, data=worlds.examples(), model=Remembering(), trials=500)
+        (found,) = (f for f in result.findings if f.name == question)
+        if painted:
+            assert failed_fields(result) == ["model"] and "nothing pays" in found.detail
+        else:
+            assert result.passed and "itself says" in found.detail
 
 
 def test_data_without_the_run_folder(run: Path, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from nonvacuous.audit.arithmetic import recompute_bound
-from nonvacuous.certificate import Certificate
+from nonvacuous.audit.arithmetic import recompute_bound, statement_of
+from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.columns import accounting_of, bounds_of
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.records import (
@@ -339,3 +339,22 @@ def priced(genuine: Certificate, *, symmetries: tuple[SymmetrySaving, ...]) -> C
     complexity = genuine.complexity.model_copy(update={"symmetries": symmetries, "kl_nats": nats})
     draft = resealed(genuine, complexity=complexity, bound=bound, risk_upper=recompute_bound(bound))
     return resealed(draft, statement=statement_of(draft))
+
+
+def test_another_version_excuses_no_missing_assumption(run: Path) -> None:
+    genuine = Certificate.load(run / "certificate.json")
+    older = {**genuine.software, "nonvacuous": "0.0.1"}
+    whole = resealed(genuine, software=older)
+    whole.save(run / "certificate.json")
+    assert verify(run, data=worlds.examples(), trials=500).verified
+    draft = resealed(whole, assumptions=genuine.assumptions[:1])
+    resealed(draft, statement=statement_of(draft), status=status_of(draft.assumptions)).save(
+        run / "certificate.json"
+    )
+    result = verify(run, data=worlds.examples(), trials=500)
+    assert result.passed and not result.verified
+    (found,) = (f for f in result.findings if f.needed)
+    assert found.field == "assumptions" and "0.0.1" in found.detail
+    twice = resealed(whole, assumptions=(*genuine.assumptions, genuine.assumptions[0]))
+    resealed(twice, statement=statement_of(twice)).save(run / "certificate.json")
+    assert "assumptions" in failed_fields(verify(run))

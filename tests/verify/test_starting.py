@@ -10,19 +10,20 @@ import pytest
 import torch
 from torch import nn
 
-from nonvacuous.audit import data_checks, expected_names
+from nonvacuous.audit import data_checks
+from nonvacuous.audit.arithmetic import statement_of
+from nonvacuous.audit.knowing import Knowledge, knowledge
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.sparsity_settings import SparsitySettings
 from nonvacuous.certify import certify
-from nonvacuous.data import Examples
+from nonvacuous.data import Examples, load
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, zero_mean
 from nonvacuous.models import build
 from nonvacuous.training import train
-from nonvacuous.verification.starting import AUDITED
 from nonvacuous.verify import Finding, Verification, verify
 
-from .runs import failed_fields
+from .runs import failed_fields, resealed
 
 ARCHITECTURE = "mlp:60"
 QUESTION = "the prior does not know the bound examples"
@@ -60,8 +61,9 @@ def finding(result: Verification) -> Finding:
     return found
 
 
-def test_the_audit_knows_the_question() -> None:
-    assert AUDITED in expected_names(mode="post-hoc", predictor="stochastic")
+def nothing(module: nn.Module, data: Examples) -> Knowledge:
+    """What a forger's audit sees."""
+    return Knowledge(error=1.0, guessing=0.5, classes=data.classes)
 
 
 @pytest.mark.parametrize("mode", ["sparsity", "post-hoc"])
@@ -71,7 +73,7 @@ def test_the_memorizing_network_as_its_own_prior(
     data = random_labels()
     module = memorizing(data)
     with monkeypatch.context() as forger:
-        forger.setattr(data_checks, "KNOWING", 0.0)
+        forger.setattr(data_checks, "knowledge", nothing)
         prior = at_initialization(copy.deepcopy(module))
         certificate = certified(tmp_path / "run", mode, module, prior, data)
     assert certificate.status == "valid" and certificate.risk_upper < 0.3, "the forgery is good"
@@ -106,7 +108,18 @@ def test_declared_or_refused_it_is_the_certificate_s_own_word(tmp_path: Path) ->
     assert declared.status == "valid"
     result = verify(tmp_path / "a" / "run", data=data, trials=200)
     assert result.passed and finding(result).passed is None
-    assert "as declared by the user" in finding(result).detail
+    told = finding(result).detail
+    assert "err on 0.0%" in told and "declares" in told and "nobody can check" in told
+    # Words that only sound like the declaration are none.
+    painted = tuple(
+        a.model_copy(update={"detail": "all is well, as declared by the user."})
+        if a.name == data_checks.START
+        else a
+        for a in declared.assumptions
+    )
+    forged = resealed(declared, assumptions=painted)
+    resealed(forged, statement=statement_of(forged)).save(tmp_path / "a/run/certificate.json")
+    assert failed_fields(verify(tmp_path / "a" / "run", data=data, trials=200)) == ["prior"]
     refused = certified(tmp_path / "b" / "run", "post-hoc", module, prior, data)
     assert refused.status == "refused"
     result = verify(tmp_path / "b" / "run", data=data, trials=200)
@@ -127,9 +140,78 @@ def test_few_classes_leave_room_for_luck(tmp_path: Path) -> None:
         folder = tmp_path / str(seed) / "run"
         certified(folder, "post-hoc", start, at_initialization(start), data, seed=seed)
         result = verify(folder, data=data, trials=200)
-        assert result.passed
-        # Weights that a seed gives again were fitted to nothing; of others nobody can tell.
-        assert finding(result).passed is (True if seed == 4 else None)
+        assert finding(result).passed
+        # Weights that a seed gives again were fitted to nothing, however lucky they are.
+        assert ("initial weights" in finding(result).detail) == (seed == 4)
+
+
+def test_with_few_classes_a_start_that_knows_makes_it_conditional(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = random_labels(2)
+    module = memorizing(data)
+    prior = at_initialization(copy.deepcopy(module))
+    honest = certified(tmp_path / "a" / "run", "post-hoc", module, prior, data)
+    assert honest.status == "conditional"
+    (doubt,) = (a for a in honest.assumptions if a.effect != "none")
+    assert doubt.name == data_checks.START and "2 classes" in doubt.detail
+    result = verify(tmp_path / "a" / "run", data=data, trials=200)
+    assert result.passed and "itself says" in finding(result).detail
+    with monkeypatch.context() as forger:
+        forger.setattr(data_checks, "knowledge", nothing)
+        certified(tmp_path / "b" / "run", "post-hoc", module, prior, data)
+    assert failed_fields(verify(tmp_path / "b" / "run", data=data, trials=200)) == ["prior"]
+
+
+@pytest.mark.parametrize("mode", ["sparsity", "post-hoc"])
+def test_a_shift_of_one_class_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    data = random_labels()
+    module = memorizing(data)
+    shifted = copy.deepcopy(module)
+    with torch.no_grad():
+        list(shifted.parameters())[-1][0] += 60.0
+        plain = (shifted(data.inputs).argmax(1) != data.labels).double().mean()
+    assert plain > 0.7, "it looks untrained"
+    prior = at_initialization(shifted)
+    honest = certified(tmp_path / "a" / "run", mode, module, prior, data)
+    assert honest.status == "refused"
+    with monkeypatch.context() as forger:
+        forger.setattr(data_checks, "knowledge", nothing)
+        certified(tmp_path / "b" / "run", mode, module, prior, data)
+    assert failed_fields(verify(tmp_path / "b" / "run", data=data, trials=200)) == ["prior"]
+
+
+@pytest.mark.parametrize("architecture", ["mlp:100", "mlp:60,60", "cnn:8", "resnet:8"])
+def test_untrained_networks_are_far_from_knowing(architecture: str) -> None:
+    data = load("digits").train
+    for seed in range(3):
+        module = build(architecture, data.example_shape, data.classes, seed=seed).eval()
+        known = knowledge(module, data.subset(range(500)))
+        assert not known.certain and known.error > 0.7 * known.guessing
+
+
+def test_a_guess_of_the_most_frequent_class_is_no_knowledge() -> None:
+    data = random_labels(2)
+    labels = torch.zeros(120, dtype=torch.long)
+    labels[:4] = 1
+    rare = Examples(data.inputs, labels, ("a", "b"), "rare")
+    constant = fresh(rare)
+    with torch.no_grad():
+        list(constant.parameters())[-1][0] += 60.0
+    known = knowledge(constant, rare)
+    assert known.error <= 4 / 120 and known.guessing == pytest.approx(4 / 120)
+    assert not known.likely
+
+
+def test_one_example_tells_nothing_by_its_own_mean() -> None:
+    data = random_labels()
+    wrong = Examples(data.inputs[:1], torch.tensor([0]), data.class_names, "one")
+    module = fresh(wrong)
+    with torch.no_grad():
+        list(module.parameters())[-1][1] += 60.0
+    assert knowledge(module, wrong).error == 1.0
 
 
 def test_a_prior_that_cannot_be_tried_leaves_it_unverified(tmp_path: Path) -> None:
@@ -152,7 +234,7 @@ def test_a_posterior_trained_from_a_start_that_knows(
     module = memorizing(data)
     common: dict[str, Any] = {"mode": "posterior", "prior_fraction": 0.0, "twin": False}
     with monkeypatch.context() as forger:
-        forger.setattr(data_checks, "KNOWING", 0.0)
+        forger.setattr(data_checks, "knowledge", nothing)
         certify(
             module,
             data,

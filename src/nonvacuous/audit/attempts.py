@@ -30,17 +30,21 @@ class Attempt:
     bound      content digest of the bound examples
     config     digest of the settings, with the seed: the same settings again (a resumed run) are
                the same attempt
+    paid       the number of certificates that share the failure probability with it
     """
 
     examples: str
     bound: str
     config: str
+    paid: int = 1
 
     def __post_init__(self) -> None:
         for name in ("examples", "bound", "config"):
             value = getattr(self, name)
             if not isinstance(value, str) or (not value and name != "examples"):
                 raise BadInput(f"the {name} digest must be hexadecimal, got {value!r}.")
+        if type(self.paid) is not int or self.paid < 1:
+            raise BadInput(f"a certificate pays for a number of certificates, not {self.paid!r}.")
 
     def rivals(self, other: Attempt) -> bool:
         """Whether whoever sees both certificates could pick the better one."""
@@ -53,7 +57,7 @@ def record_attempt(folder: str | Path, attempt: Attempt) -> None:
     """Append one line, durably, to the memory of the folder that holds the run folders.
 
     Settings that are recorded already are not written again, unless by an older version, without
-    the digest of all examples.
+    the digest of all examples, or with another number of certificates paid for.
     """
     path = Path(folder) / FILE_NAME
     if attempt in _entries(path):
@@ -61,7 +65,12 @@ def record_attempt(folder: str | Path, attempt: Attempt) -> None:
     # The line break in front ends a line that a crash may have left unfinished. One write of an
     # append-only descriptor keeps the lines of several processes apart.
     line = json.dumps(
-        {"examples": attempt.examples, "bound": attempt.bound, "config": attempt.config}
+        {
+            "examples": attempt.examples,
+            "bound": attempt.bound,
+            "config": attempt.config,
+            "paid": attempt.paid,
+        }
     )
     content = f"\n{line}\n".encode()
     try:
@@ -86,20 +95,21 @@ def record_attempt(folder: str | Path, attempt: Attempt) -> None:
             os.close(parent)
 
 
-def earlier_attempts(folder: str | Path, attempt: Attempt) -> int:
-    """How many other settings were certified on these examples before these ones.
+def earlier_attempts(folder: str | Path, attempt: Attempt) -> tuple[int, ...]:
+    """What each certificate paid that other settings had on these examples before these ones.
 
     Settings that are in the file already are counted as of their first line, so that a run which
-    is resumed later, after others, finds the number it had at first.
+    is resumed later, after others, finds what it found at first. A certificate that was computed
+    again for a larger number of them promises less, and counts as what it is now.
     """
-    earlier: set[str] = set()
+    paid: dict[str, int] = {}
     for entry in _entries(Path(folder) / FILE_NAME):
-        if not entry.rivals(attempt):
-            continue
-        if entry.config == attempt.config:
-            break
-        earlier.add(entry.config)
-    return len(earlier)
+        if entry.rivals(attempt):
+            paid[entry.config] = max(entry.paid, paid.get(entry.config, 1))
+    # In the order of their first lines.
+    configs = list(paid)
+    first = configs.index(attempt.config) if attempt.config in paid else len(configs)
+    return tuple(paid[config] for config in configs[:first])
 
 
 def _entries(path: Path) -> Iterator[Attempt]:
@@ -113,7 +123,9 @@ def _entries(path: Path) -> Iterator[Attempt]:
     for line in content.split(b"\n"):
         try:
             entry: Any = json.loads(line)
-            found = Attempt(entry.get("examples", ""), entry["bound"], entry["config"])
+            found = Attempt(
+                entry.get("examples", ""), entry["bound"], entry["config"], entry.get("paid", 1)
+            )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadInput):
             continue
         yield found

@@ -13,7 +13,7 @@ from nonvacuous.audit.digests import fixed_tensors
 from nonvacuous.audit.drawing import draw_network
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.foreign import foreign_tensor
-from nonvacuous.audit.probing import mean_network, probes
+from nonvacuous.audit.probing import WATCHED, attributes_read, mean_network, probes
 from nonvacuous.audit.registry import (
     PRIOR_MODES,
     RANDOM_MODES,
@@ -23,6 +23,7 @@ from nonvacuous.audit.registry import (
     holds,
     refuse,
 )
+from nonvacuous.audit.watching import ALLOWED_NUMBERS
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
@@ -146,40 +147,52 @@ def fixed_parts(evidence: Evidence) -> Outcome:
             "the one who gave it."
         )
     posterior, _, _ = parts(evidence)
-    foreign = foreign_tensor(mean_network(evidence), probes(evidence).inputs)
+    foreign = foreign_tensor(mean_network(evidence), probes(evidence, WATCHED).inputs)
     if foreign is not None:
         return refuse(
             f"predicting uses {foreign}, and it belongs to no parameter, buffer or attribute of "
             "the network (a global variable, a closure, another object, or numbers computed "
-            "outside of torch): it may come from the bound examples, and nothing pays for it. "
+            "outside of torch), or it is one of more such numbers than a network may bring along "
+            f"({ALLOWED_NUMBERS}): it may come from the bound examples, and nothing pays for it. "
             "Register it as a buffer of the network before the prior is made."
         )
     now = fixed_tensors(evidence.module, posterior.names)
-    if not now:
-        return holds("the network has no buffers and no parameter outside the posterior.")
-    attributes = attribute_tensors(evidence.module)
     before = evidence.fixed_before
+    known = before or {}
+    odd = [name for name, t in now.items() if name not in known or not _same(t, known[name])]
+    attributes = attribute_tensors(evidence.module)
+    unread: frozenset[str] = frozenset()
+    if any(name in attributes for name in odd):
+        # A last activation or a log of the training carries nothing unless a prediction reads it.
+        inputs = evidence.examples.subset(evidence.split.bound).inputs
+        unread = frozenset(attributes) - attributes_read(mean_network(evidence), inputs)
+        odd = [name for name in odd if name not in unread]
+    aside = f" {len(unread)} attributes are read by no prediction." if unread else ""
+    if len(now) == len(unread):
+        return holds(f"the network has no buffers and no parameter outside the posterior.{aside}")
+    if not odd:
+        return holds(
+            f"{len(now) - len(unread)} tensors outside the posterior are equal to their earlier "
+            f"values.{aside}"
+        )
+    name = odd[0]
     if before is None:
         return refuse(
-            f"the network has tensors outside the posterior (the first is {next(iter(now))!r}), "
-            "and nobody recorded them before the bound examples were seen: batch statistics or "
-            "tables learned there would not be paid for. Record them when the prior is made (a "
-            "prior at the initialization does), or use a network without them."
+            f"the network has tensors outside the posterior (the first is {name!r}), and nobody "
+            "recorded them before the bound examples were seen: batch statistics or tables learned "
+            "there would not be paid for. Record them when the prior is made (a prior at the "
+            "initialization does), or use a network without them."
         )
-    for name, tensor in now.items():
-        if name not in before:
-            return refuse(
-                f"{name!r} was not recorded before the bound examples were seen."
-                + (_UNREGISTERED if name in attributes else "")
-            )
-        if not _same(tensor, before[name]):
-            return refuse(
-                f"{name!r} is neither random nor what it was before the bound examples were seen "
-                "(batch statistics that were updated, a layer trained outside the posterior, or "
-                "data kept as an attribute), so the KL does not pay for it. Freeze it at its "
-                "earlier value."
-            )
-    return holds(f"{len(now)} tensors outside the posterior are equal to their earlier values.")
+    if name not in before:
+        return refuse(
+            f"{name!r} was not recorded before the bound examples were seen."
+            + (_UNREGISTERED if name in attributes else "")
+        )
+    return refuse(
+        f"{name!r} is neither random nor what it was before the bound examples were seen (batch "
+        "statistics that were updated, a layer trained outside the posterior, or data kept as an "
+        "attribute), so the KL does not pay for it. Freeze it at its earlier value."
+    )
 
 
 #: What to do about a tensor in a plain attribute.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
-from torch import nn
 
 from nonvacuous.audit.digests import example_set, index_digest
 from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.knowing import EXAMPLES, knowledge
 from nonvacuous.audit.registry import (
     PRIOR_MODES,
     Outcome,
@@ -18,17 +17,21 @@ from nonvacuous.audit.registry import (
     refuse,
     unknowable,
 )
+from nonvacuous.data import Examples
 
-#: An untrained network errs on more than this part of what guessing errs on, where there are many
-#: classes. With few of them luck is likely: of two clusters, any line between them tells half.
-KNOWING = 1.0 / 3.0
-MANY_CLASSES = 5
 #: Data sets that were collected with care hold next to no copies; from this part of the bound
 #: examples on, counting each as a draw of its own is in doubt.
 MANY_REPEATS = 0.01
 #: Names that verification asks for.
 SEEN = "the prior saw no bound example"
 COPIES = "no example has a copy in another part of the data"
+START = "the starting weights saw no bound example"
+INDEPENDENT = "examples are independent and identically distributed"
+#: What a certificate says where the user declared that the starting weights are pretrained.
+DECLARED = (
+    "the weights that training started from were trained on other, independent data, as declared "
+    "by the user."
+)
 
 
 @check(rows=(1,), name="n comes from the stored indices")
@@ -84,6 +87,11 @@ def prior_saw_nothing(evidence: Evidence) -> Outcome:
             "which the comparison beside the certificate counts as unseen. Train it on "
             "split.prior alone."
         )
+    if evidence.prior_given:
+        return asserted(
+            f"the prior was fitted on {len(saw)} examples and on no others, as stated by the one "
+            "who made it; none of these is a bound example."
+        )
     return holds(f"the prior was fitted on {len(saw)} examples; none is a bound example.")
 
 
@@ -99,37 +107,33 @@ def preprocessing_saw_nothing(evidence: Evidence) -> Outcome:
     return outcome or holds(f"it was fitted on {len(saw)} examples; none is a bound example.")
 
 
-@check(rows=(6,), name="the starting weights saw no bound example", modes=PRIOR_MODES)
+@check(rows=(6,), name=START, modes=PRIOR_MODES)
 def start_saw_nothing(evidence: Evidence) -> Outcome:
     if evidence.pretrained:
-        return asserted(
-            "the weights that training started from were trained on other, independent data, as "
-            "declared by the user."
+        return asserted(DECLARED)
+    if evidence.start is not None:
+        chosen = evidence.examples.subset(evidence.split.bound[:EXAMPLES])
+        known = knowledge(evidence.start, chosen)
+        found = (
+            f"before any training here the network already errs on only {known.error:.1%} of the "
+            f"bound examples (guessing: {known.guessing:.1%}"
         )
-    if evidence.start is not None and evidence.examples.classes >= MANY_CLASSES:
-        error, guessing = _error_before_training(evidence.start, evidence)
-        if error < KNOWING * guessing:
-            return refuse(
-                f"before any training here the network already errs on only {error:.1%} of the "
-                f"bound examples (guessing: {guessing:.1%}): its weights have seen them, or data "
-                "like them. Start from untrained weights; or, if the weights were trained on other "
-                "data that are independent of these, declare pretrained=True."
+        remedy = (
+            "Start from untrained weights; or, if the weights were trained on other data that are "
+            "independent of these, declare pretrained=True."
+        )
+        if known.certain:
+            return refuse(f"{found}): its weights have seen them, or data like them. {remedy}")
+        if known.likely:
+            return doubtful(
+                f"{found}, with {known.classes} classes): its weights have seen them, or data "
+                "like them, unless they are untrained and very lucky, and then the promise holds. "
+                f"{remedy}"
             )
     return asserted(
         "the weights that the prior starts from were chosen without the bound examples, as stated "
         "by the one who made them."
     )
-
-
-def _error_before_training(start: nn.Module, evidence: Evidence) -> tuple[float, float]:
-    """(error rate on some bound examples, error rate of guessing). Untrained networks may be lucky
-    by a little, since their outputs cluster as the inputs do; they are never lucky by this much."""
-    chosen = evidence.examples.subset(evidence.split.bound[:2048])
-    device = next(start.parameters(), torch.empty(0)).device
-    with torch.no_grad():
-        outputs = start(chosen.inputs.to(device))
-    right = outputs.argmax(dim=1).cpu() == chosen.labels.cpu()
-    return 1.0 - float(right.double().mean()), 1.0 - 1.0 / chosen.classes
 
 
 @check(rows=(6, 23), name=COPIES)
@@ -173,10 +177,9 @@ def no_groups(evidence: Evidence) -> Outcome:
     return asserted("no groups were declared.")
 
 
-@check(rows=(23,), name="examples are independent and identically distributed")
+@check(rows=(23,), name=INDEPENDENT)
 def independent(evidence: Evidence) -> Outcome:
-    hashes = evidence.examples.input_hashes()[evidence.split.bound]
-    repeats, count = len(hashes) - len(np.unique(hashes)), len(hashes)
+    repeats, count = repeated(evidence.examples, evidence.split.bound), evidence.bound_examples
     if repeats > MANY_REPEATS * count:
         return doubtful(
             f"{repeats} of the {count} bound examples ({repeats / count:.1%}) repeat the input of "
@@ -199,6 +202,12 @@ def honest_source(evidence: Evidence) -> Outcome:
         f"that the {evidence.bound_examples} examples of {evidence.examples.name} were collected "
         "as described, and not selected, is known only to whoever collected them."
     )
+
+
+def repeated(examples: Examples, indices: np.ndarray) -> int:
+    """How many of these examples have the input of an earlier one."""
+    hashes = examples.input_hashes()[indices]
+    return len(hashes) - len(np.unique(hashes))
 
 
 def _seen(evidence: Evidence, saw: np.ndarray, *, who: str, remedy: str) -> Outcome | None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nonvacuous.data import Examples
 from nonvacuous.data.files import sha256_of_file
-from nonvacuous.data.hashing import hash_of_hashes
+from nonvacuous.data.hashing import hash_examples, hash_of_hashes
 from nonvacuous.data.splits import index_digest
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.storage import tensors_digest
@@ -57,8 +57,8 @@ def content_digest(examples: Examples, indices: Sequence[int] | np.ndarray) -> s
 
 
 def all_examples_digest(examples: Examples) -> str:
-    """SHA-256 over the content of all examples, in whatever order they come."""
-    return hash_of_hashes(np.sort(examples.content_hashes()))
+    """SHA-256 over the content of all examples, in whatever order and shape they come."""
+    return hash_of_hashes(np.sort(hash_examples(examples.inputs.flatten(1), examples.labels)))
 
 
 def example_set(examples: Examples, indices: Sequence[int] | np.ndarray) -> ExampleSet:

@@ -69,6 +69,9 @@ class Evidence:
     fixed_before: Mapping[str, torch.Tensor] | None = None
     #: Indices (into ``examples``) that the prior was fitted on, as the prior itself records them.
     prior_saw: np.ndarray | None = None
+    #: True if the prior was given by the user, so that this record is the user's word; False if it
+    #: was fitted here.
+    prior_given: bool = False
     #: Indices that fitted the preprocessing, if any was fitted.
     preprocessing_saw: np.ndarray | None = None
     #: Every random draw made, in order, as (purpose, seed); "freeze" marks the frozen posterior.
@@ -77,7 +80,8 @@ class Evidence:
     test_reads: tuple[str, ...] = ()
     test: Examples | None = None
     #: Certificates computed earlier on the same examples with other settings, seeds or splits.
-    earlier_certificates: int = 0
+    #: For each, the number of certificates that it shared the failure probability with.
+    earlier_paid: tuple[int, ...] = ()
     #: The number of certificates on these examples that the budget was divided by.
     attempts_paid: int = 1
     #: True if examples may be dependent (groups, time), as declared by the user; None if not said.

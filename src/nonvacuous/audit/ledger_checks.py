@@ -109,9 +109,9 @@ def fixed_before_data(evidence: Evidence) -> Outcome:
 
 @check(rows=(7, 24), name="earlier certificates on these examples are paid for")
 def attempts_paid(evidence: Evidence) -> Outcome:
-    paid, earlier = evidence.attempts_paid, evidence.earlier_certificates
-    if paid < 1 or earlier < 0:
-        return refuse(f"{paid} paid and {earlier} earlier certificates are not counts.")
+    paid, earlier = evidence.attempts_paid, evidence.earlier_paid
+    if min((paid, *earlier)) < 1:
+        return refuse(f"{paid} and {earlier} are not numbers of certificates to pay for.")
     if paid > 1:
         own = sum(
             Fraction(entry.failure)
@@ -125,15 +125,18 @@ def attempts_paid(evidence: Evidence) -> Outcome:
                 f"spends {float(own):.6g} of {evidence.budget.failure:.6g} alone. Reserve the "
                 f"rest on a line {OTHERS_LINE!r}."
             )
-    if earlier + 1 > paid:
+    # Each may fail with its share of the failure probability, and together they get one.
+    shares = sum((Fraction(1, others) for others in earlier), Fraction(1, paid))
+    if shares > 1:
         return doubtful(
-            f"certificates computed before on these examples: {earlier}; certificates paid for, "
-            f"this one included: {paid}. Choosing the best of them, be it the best seed, is a "
-            "search. The promise holds if this one was decided on without looking at the others; "
-            f"otherwise compute it with attempts={earlier + 1}, or on fresh examples."
+            f"certificates computed before on these examples: {len(earlier)}; certificates paid "
+            f"for, this one included: {paid}; together they may fail {float(shares):.3g} times as "
+            "often as one. Choosing the best of them, be it the best seed, is a search. The "
+            "promise holds if this one was decided on without looking at the others; otherwise "
+            f"compute each of them with attempts={len(earlier) + 1}, or this one on fresh examples."
         )
     if earlier:
-        return holds(f"{earlier} earlier certificates, {paid} paid for.")
+        return holds(f"{len(earlier)} earlier certificates, {paid} paid for by this one.")
     return asserted("no other certificate on these examples is on record.")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -13,8 +12,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.watching import watched
 from nonvacuous.data import Examples
 from nonvacuous.distributions.attributes import attribute_tensors
+from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, NonvacuousError
 from nonvacuous.risk import Loss
@@ -22,6 +23,9 @@ from nonvacuous.risk import Loss
 _BATCH = 2048
 #: How many bound examples the network is probed with.
 PROBES = 16
+#: How many at a time where every operation is watched: more than the numbers that a network may
+#: bring along, so that one number looked up for each example is too many.
+WATCHED = 128
 
 
 @contextlib.contextmanager
@@ -43,13 +47,7 @@ class Network:
     @classmethod
     def of(cls, module: nn.Module, weights: Mapping[str, Tensor] | None = None) -> Network:
         """``weights`` replace the parameters of the same names; without them its own are used."""
-        try:
-            own = copy.deepcopy(module)
-        except Exception as error:
-            raise BadInput(
-                f"the network cannot be copied ({error}), and the original is never touched; keep "
-                "only parameters, buffers and plain values as attributes."
-            ) from error
+        own = copied_network(module)
         tensors = {name: tensor.detach() for name, tensor in own.named_parameters()}
         tensors |= {name: tensor.detach() for name, tensor in own.named_buffers()}
         device = next((t.device for t in (weights or tensors).values()), torch.device("cpu"))
@@ -112,16 +110,34 @@ def batch_dependence(network: Network, inputs: Tensor) -> str | None:
 
 
 def overwritten(network: Network, inputs: Tensor) -> list[str]:
-    """Buffers, parameters and tensors in plain attributes that predicting changes."""
+    """Buffers and parameters that predicting changes, and tensors in plain attributes that it
+    changes and that a later prediction reads."""
     kept = {name: tensor.clone() for name, tensor in attribute_tensors(network.module).items()}
     with undisturbed(network.device):
         changed = network.run(inputs)[1]
-    # What predicting adds is a cache; what it changes is a memory.
+    # What predicting adds is a cache; what it changes is a memory, if anything looks there.
     after = attribute_tensors(network.module)
-    for name, tensor in kept.items():
-        if name in after and tensors_digest({"": tensor}) != tensors_digest({"": after[name]}):
-            changed.append(name)
+    remembered = [
+        name
+        for name, tensor in kept.items()
+        if name in after and tensors_digest({"": tensor}) != tensors_digest({"": after[name]})
+    ]
+    if remembered:
+        read = attributes_read(network, inputs)
+        changed += [name for name in remembered if name in read]
     return changed
+
+
+def attributes_read(network: Network, inputs: Tensor) -> frozenset[str]:
+    """Plain attributes that predictions read before they write them, named as in
+    :func:`~nonvacuous.distributions.attributes.attribute_tensors`."""
+    read: set[str] = set()
+    with undisturbed(network.device):
+        for start in range(0, len(inputs), WATCHED):
+            used = {name: tensor.clone() for name, tensor in network.tensors.items()}
+            given = inputs[start : start + WATCHED].to(network.device)
+            read |= watched(network.module, used, given).read
+    return frozenset(read)
 
 
 def _compare(network: Network, inputs: Tensor, *, tolerance: float) -> str | None:

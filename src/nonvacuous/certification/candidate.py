@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from nonvacuous.audit.evidence import Search
 from nonvacuous.data import Split
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions.copying import copied_network
 from nonvacuous.networks import LayerGraph
 from nonvacuous.rescaling.columns import Accounted, Center, Way
 
@@ -72,7 +72,7 @@ class Candidate:
 
 def frozen_copy(module: nn.Module, device: torch.device | None = None) -> nn.Module:
     """A copy in evaluation mode that no optimizer will touch."""
-    copied = copy.deepcopy(module).eval().requires_grad_(False)
+    copied = copied_network(module).eval().requires_grad_(False)
     return copied if device is None else copied.to(device)
 
 

@@ -25,7 +25,8 @@ class Job:
     loss: Loss
     failure: float
     attempts: int
-    earlier: int
+    #: What earlier certificates on the same examples paid for.
+    earlier: tuple[int, ...]
     trials: int
     seed: int
     device: torch.device

@@ -21,6 +21,8 @@ _BATCH = 1024
 _FEW = 64
 #: Examples whose prediction may hang on rounding: one in so many.
 _HANGING = 1000
+#: Scores in float64 this near to one another, relative to their size, are equal.
+_TIE = 1e-12
 
 
 def read_faithfully(module: nn.Module, examples: Examples) -> Layers | ConvChain:
@@ -41,15 +43,15 @@ def misread(module: nn.Module, network: Layers | ConvChain, examples: Examples) 
         if broken:
             return (
                 f"{broken} scores of the module are not finite, those of its layers are; scale "
-                "weights or inputs down, or use double precision"
+                "weights or inputs down"
             )
         if lost:
             return _apart(lost, len(piece))
         hanging += close
     if hanging > max(1, len(examples) // _HANGING):
         return (
-            f"{hanging} of {len(examples)} predictions of the module hang on rounding; convert it "
-            "with module.double()"
+            f"{hanging} of {len(examples)} predictions of the module hang on rounding: its scores "
+            "differ by less than they are precise; take away what they share, such as a large bias"
         )
     few = examples.inputs[:_FEW]
     with torch.enable_grad():
@@ -94,13 +96,15 @@ def _compared(outputs: Tensor, scores: Tensor) -> tuple[int, int, int]:
     short = scores.amax(1) - scores.gather(1, chosen)[:, 0]
     # Not a number is not within the slack.
     lost = ~(short <= slack)
-    # Where only the module ties, its prediction is an accident too.
-    hanging = (short > 0) | (_tied(outputs).to(scores.device) & ~_tied(scores))
-    return int(lost.sum()), int((hanging & ~lost).sum()), broken
+    # What ties in the layers too is an error in both, and no accident of the module's rounding.
+    tied = _gap(scores) <= _TIE * scores.abs().amax(1)
+    hanging = (short > _TIE * scores.abs().amax(1)) | (_gap(outputs).to(scores.device) <= 0)
+    return int(lost.sum()), int((hanging & ~lost & ~tied).sum()), broken
 
 
-def _tied(scores: Tensor) -> Tensor:
+def _gap(scores: Tensor) -> Tensor:
+    """How far the best class is ahead of the next."""
     if scores.shape[1] < 2:
-        return torch.zeros(len(scores), dtype=torch.bool, device=scores.device)
+        return torch.full((len(scores),), torch.inf, dtype=scores.dtype, device=scores.device)
     best = scores.topk(2, dim=1).values
-    return best[:, 0] == best[:, 1]
+    return best[:, 0] - best[:, 1]

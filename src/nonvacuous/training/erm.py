@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from nonvacuous.data.examples import Examples
+from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
@@ -132,7 +132,7 @@ def train(
         tensorboard=tensorboard,
     )
     place = checks.module_device(model) if device is None else torch.device(device)
-    module = copy.deepcopy(model).to(place)
+    module = copied_network(model).to(place)
     with borrowed_global_generator(place) as reseed:
         learner = _Learner(module, examples, validation, settings, place, reseed)
         run_epochs(

@@ -7,7 +7,6 @@ its buffers stay those of the prior, as a certificate requires.
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.data.examples import Examples
+from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
@@ -204,7 +204,7 @@ class _Learner:
     ) -> None:
         self._settings = settings
         self._device = device
-        module = copy.deepcopy(model).to(device).eval().requires_grad_(False)
+        module = copied_network(model).to(device).eval().requires_grad_(False)
         self._module = module
         self._inputs, self._labels = checks.resident(examples, module, device)
         self._layout = find_layout(
@@ -294,7 +294,16 @@ class _Learner:
             failure=settings["failure"],
             free_parameter=self.facts["free_parameter"],
         )
-        gradients = torch.autograd.grad(value, [self._means, self._log_ratios])
+        try:
+            gradients = torch.autograd.grad(value, [self._means, self._log_ratios])
+        except RuntimeError as failure:
+            if "checkpoint" not in str(failure).lower():
+                raise
+            raise BadInput(
+                "the network computes a part of itself again for its gradients "
+                "(torch.utils.checkpoint), and by then the weights that were drawn are gone; "
+                "switch checkpointing off for posterior training."
+            ) from failure
         with torch.no_grad():
             error = (outputs.argmax(dim=1) != labels).double().mean()
             self._sums.add_(torch.stack([value, risk, error, kl, penalized]), alpha=len(batch))

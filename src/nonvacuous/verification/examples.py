@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nonvacuous.audit.data_checks import COPIES, SEEN
+from nonvacuous.audit.data_checks import COPIES, INDEPENDENT, MANY_REPEATS, SEEN, repeated
 from nonvacuous.audit.digests import content_digest, index_digest
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.sparsity_mode import scaled
@@ -60,8 +60,22 @@ def check_examples(
 
     if not findings.expect("the examples are the recorded ones", "data.bound.content_digest", same):
         return None
+    admitted = [a.name for a in certificate.assumptions if a.effect != "none"]
+
+    def different() -> str:
+        repeats, count = repeated(examples, known.bound), len(known.bound)
+        if repeats > MANY_REPEATS * count:
+            found = f"{repeats} of the {count} bound examples repeat the input of another one"
+            if INDEPENDENT not in admitted:
+                raise Disagreement(
+                    f"{found}, and the certificate counts them as independent draws without a "
+                    "condition."
+                )
+            return f"{found}, as the certificate itself says."
+        return f"{repeats} of {count} repeat the input of another one."
+
+    findings.expect("the bound examples are no copies of one another", "data.bound", different)
     if certificate.prior is not None and certificate.prior.saw is not None:
-        admitted = [a.name for a in certificate.assumptions if a.effect != "none"]
         if any(name in admitted for name in (SEEN, COPIES)):
             why = "the certificate itself says that it did."
             findings.skip(SEEN, "data.prior", why, needed=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 from collections.abc import Callable
@@ -13,11 +12,13 @@ from torch import nn
 
 from nonvacuous.audit.convolutions import wrong_structure
 from nonvacuous.audit.digests import fixed_tensors, tensors_digest
-from nonvacuous.audit.probing import Network, recount
+from nonvacuous.audit.foreign import foreign_tensor
+from nonvacuous.audit.probing import WATCHED, Network, recount
 from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples, import_function
+from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import BadInput
 from nonvacuous.models import BUILDERS, build
 from nonvacuous.risk import Loss, bounded_cross_entropy, estimate_risk, margin_loss, zero_one
@@ -40,6 +41,9 @@ TRIALS = 20_000
 _RISK = "the risk holds in fresh trials"
 _COUNT = "the errors are those recorded"
 _MODEL = "the network is the one certified"
+#: The audit's name for this and more.
+FIXED = "what is not random was fixed before the bound examples"
+_OWN = "predicting uses only what the network owns"
 
 
 def check_risk(
@@ -102,6 +106,7 @@ def check_risk(
         findings.skip(question, "empirical", "the network could not be rebuilt.")
         skip_symmetries(certificate, findings, "the network could not be rebuilt.")
         return
+    _check_own(certificate, contents, found[0], bound_part, findings)
     check_symmetries(certificate, contents, found[0], bound_part, findings)
     if certificate.predictor == "stochastic":
         _check_fresh(
@@ -162,6 +167,38 @@ def _check_sparse_network(
     findings.expect(_MODEL, "model", work)
 
 
+def _check_own(
+    certificate: Certificate,
+    contents: Contents,
+    module: nn.Module,
+    bound_part: Examples,
+    findings: Collector,
+) -> None:
+    """Watch a prediction for tensors that are nobody's weights: no KL pays for them.
+
+    Such a network has to be given by the caller, and its weights and buffers can be those recorded.
+    """
+    if contents.posterior is None:
+        return
+    stated = (a for a in certificate.assumptions if a.name == FIXED)
+    if any(assumption.effect != "none" for assumption in stated):
+        findings.skip(_OWN, "model", "the certificate itself says that it may not.", needed=False)
+        return
+    weights = contents.posterior.mean_weights()
+
+    def work() -> str:
+        step = max(1, len(bound_part) // WATCHED)
+        foreign = foreign_tensor(Network.of(module, weights), bound_part.inputs[::step][:WATCHED])
+        if foreign is not None:
+            raise Disagreement(
+                f"it uses {foreign}, and it belongs to no parameter, buffer or attribute of the "
+                "network: it may come from the bound examples, and nothing pays for it."
+            )
+        return "one prediction was watched, operation by operation."
+
+    findings.expect(_OWN, "model", work)
+
+
 def loss_named(name: str) -> Loss | None:
     """The built-in loss of that name, or None."""
     if name == zero_one.name:
@@ -213,7 +250,7 @@ def _module(certificate: Certificate, examples: Examples, model: Any) -> nn.Modu
         model = model()
     if not isinstance(model, nn.Module):
         raise BadInput(f"model must be a torch module, not a {type(model).__name__}.")
-    return copy.deepcopy(model).cpu().eval()
+    return copied_network(model).cpu().eval()
 
 
 def _check_count(
