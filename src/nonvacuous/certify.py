@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +22,7 @@ from nonvacuous.certification.job import Job
 from nonvacuous.certification.post_hoc_mode import POSTERIOR_SCALES, post_hoc_candidate
 from nonvacuous.certification.posterior_mode import posterior_candidate
 from nonvacuous.certification.recipe import Recipe
-from nonvacuous.certification.run_folder import RunFolder, given_back_if_refused, to_toml
+from nonvacuous.certification.run_folder import RunFolder, given_back_if_refused, settings_digest
 from nonvacuous.certification.saving import save_candidate, save_network
 from nonvacuous.certification.sparsity_run import sparse_examples, sparse_run, sparse_settings
 from nonvacuous.certification.sparsity_settings import SparsitySettings, prior_kind
@@ -184,7 +183,7 @@ def certify(
     attempt = Attempt(
         examples=all_examples_digest(given),
         bound=content_digest(examples, split.bound),
-        config=_settings_digest(configuration),
+        config=settings_digest(configuration),
         paid=attempts,
     )
     ledger = None if run.path is None else run.path.resolve().parent
@@ -328,6 +327,11 @@ def _check_outputs(model: nn.Module, examples: Examples) -> None:
         with torch.no_grad():
             outputs = network(inputs if parameter is None else inputs.to(parameter.device))
     except Exception as error:  # the user's code may raise anything
+        if parameter is not None and parameter.dtype != inputs.dtype:
+            raise BadInput(
+                f"the network has {parameter.dtype} weights; certify model.float(), for examples "
+                f"are {inputs.dtype}: the promise is about it then"
+            ) from error
         raise BadInput(
             f"the network cannot read inputs of shape {examples.example_shape} from "
             f"{examples.name} ({type(error).__name__}: {error}); give it the inputs it was made for"
@@ -346,13 +350,6 @@ def _prior_kind(mode: Mode, prior: Prior | None, split: Split) -> str:
     if prior is not None:
         return prior.kind
     return "learned" if len(split.prior) else "initialization"
-
-
-def _settings_digest(configuration: dict[str, Any]) -> str:
-    """Which attempt this is: what was computed, not how it is called or what stands beside it."""
-    names = ("attempts", "architecture", "source", "twin")
-    computed = {name: value for name, value in configuration.items() if name not in names}
-    return hashlib.sha256(to_toml(computed).encode()).hexdigest()
 
 
 def _device(device: torch.device | str | None, model: nn.Module) -> torch.device:

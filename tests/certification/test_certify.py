@@ -519,3 +519,11 @@ def test_too_few_examples(initial: nn.Module, digits: Dataset) -> None:
     few: Examples = digits.train.subset(range(30))
     with pytest.raises(BadInput, match="30"):
         nv.certify(initial, few)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16])
+def test_weights_of_another_precision_are_named(digits: Dataset, kind: torch.dtype) -> None:
+    network = small(digits).to(kind)
+    with pytest.raises(BadInput, match=r"certify model\.float\(\)"):
+        nv.certify(network, digits.train, trials=100)
+    assert next(network.parameters()).dtype == kind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Mapping
@@ -180,3 +181,10 @@ def _changed_keys(stored: Path, text: str) -> str:
     now = tomllib.loads(text)
     keys = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
     return ", ".join(keys) or "formatting"
+
+
+def settings_digest(configuration: Mapping[str, Any]) -> str:
+    """Which attempt this is: what was computed, not how it is called or what stands beside it."""
+    beside = ("attempts", "architecture", "source", "twin")
+    computed = {name: value for name, value in configuration.items() if name not in beside}
+    return hashlib.sha256(to_toml(computed).encode()).hexdigest()
