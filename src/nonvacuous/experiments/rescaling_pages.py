@@ -146,7 +146,8 @@ def _columns_table(result: FigureResult, level: str) -> list[str]:
         for entry in result.networks:
             column = entry.columns[level][number]
             nats = column.kl_nats + column.charge_nats
-            cells.append(f"{nats:,.0f} ({column.mcallester:.3f} / {column.kl_inverse:.3f})")
+            bounds = f"{rounded_up(column.mcallester)} / {rounded_up(column.kl_inverse)}"
+            cells.append(f"{nats:,.0f} ({bounds})")
         lines.append(_row([name, *cells]))
     return lines
 
