@@ -139,7 +139,7 @@ def open_budget(job: Job) -> ConfidenceBudget:
         budget.spend(
             "other certificates",
             others,
-            reason=f"{job.attempts} certificates on the same bound examples share the confidence",
+            reason=f"{job.attempts} certificates on the same examples share the confidence",
         )
     return budget
 

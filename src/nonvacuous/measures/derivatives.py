@@ -42,6 +42,7 @@ def _by_torch(function: Callable[Arguments, Returned]) -> Callable[Arguments, Re
         except torch.OutOfMemoryError:
             raise  # a matter of the machine, not of the network
         except (NotImplementedError, RuntimeError) as error:
+            # PyTorch has no class of its own for a missing derivative; its words go along.
             first = str(error).strip().splitlines()[0]
             raise NotYetSupported(
                 f"PyTorch cannot take this derivative of the network: {first}"
