@@ -29,6 +29,13 @@ def section(results: dict[str, dict[str, Any]]) -> str:
         parts += _goals(study) + _gains(study) + _networks(study)
     if "sparsity" in results:
         parts += _cost(results["sparsity"])
+    if "sparsity-two-cores" in results:
+        case = results["sparsity-two-cores"]["case"]
+        parts += [
+            "",
+            f"The same case with two threads on two idle cores: {case['seconds']:.1f} s (goal "
+            f"{case['goal_seconds']:g} s).",
+        ]
     if "sparsity-cuda" in results:
         parts += ["", *_gpu(results["sparsity-cuda"])]
     return "\n".join(parts).rstrip()

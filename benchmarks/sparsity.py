@@ -1,7 +1,7 @@
 """Cost of sparsity certificates against width, depth and number of examples.
 
 python benchmarks/sparsity.py                    # about ten minutes of one thread
-python benchmarks/sparsity.py --only case        # the case with a goal alone
+python benchmarks/sparsity.py --only case --threads 2 --name sparsity-two-cores    # its goal
 python benchmarks/sparsity.py --device cuda --name sparsity-cuda
 
 The networks are random ones near a random prior: the cost depends on shapes, not on what a network
