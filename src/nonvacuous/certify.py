@@ -22,7 +22,7 @@ from nonvacuous.certification.job import Job
 from nonvacuous.certification.post_hoc_mode import POSTERIOR_SCALES, post_hoc_candidate
 from nonvacuous.certification.posterior_mode import posterior_candidate
 from nonvacuous.certification.recipe import Recipe
-from nonvacuous.certification.run_folder import RunFolder, given_back_if_refused, settings_digest
+from nonvacuous.certification.run_folder import RunFolder, in_own_folder, settings_digest
 from nonvacuous.certification.saving import save_candidate, save_network
 from nonvacuous.certification.sparsity_run import sparse_examples, sparse_run, sparse_settings
 from nonvacuous.certification.sparsity_settings import SparsitySettings, prior_kind
@@ -41,7 +41,7 @@ Mode = Literal["posterior", "post-hoc", "sparsity", "holdout"]
 Quotient = Literal["translation", "permutation"]
 
 
-@given_back_if_refused
+@in_own_folder
 def certify(
     model: nn.Module,
     train: Any,

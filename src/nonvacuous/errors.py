@@ -22,6 +22,14 @@ class Overspent(BadInput):
     """More failure probability was asked for than the confidence budget holds."""
 
 
+class FolderTaken(BadInput):
+    """The folder holds another run: it is neither overwritten nor gone on with unasked."""
+
+
+class FolderBusy(FolderTaken):
+    """Another process is computing in the folder at this moment."""
+
+
 class Unsupported(NonvacuousError):
     """No theorem covers this: it will never be certified as it stands."""
 

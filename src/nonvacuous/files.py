@@ -1,28 +1,33 @@
-"""Writing files so that nobody ever reads half of one."""
+"""Writing files so that nobody ever reads half of one, or is led out of a folder by a link."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
+
+from nonvacuous.errors import BadInput
+
+#: How the names of unfinished files end.
+_PART = ".part"
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then rename it to `path`.
 
     A reader sees the old file or the whole new one, never half of it, even after a power cut:
-    the bytes reach the disk (fsync) before the name does.
+    the bytes reach the disk (fsync) before the name does. A link at `path` is replaced, not
+    followed.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Made with the usual permissions (tempfile would make it readable by its owner only), and with
-    # a name of its own, so that two processes writing the same path do not meet.
-    temporary = path.parent / f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part"
+    temporary = _temporary(path)
     try:
-        with open(temporary, "xb") as stream:
+        with open_here(temporary, "xb") as stream:
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
@@ -32,6 +37,111 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             os.unlink(temporary)
         raise
     _sync_folder(path.parent)
+
+
+def create_once(path: Path, content: bytes, *, durable: bool = False) -> bool:
+    """Write a file that appears whole and only if there is none; False where there is one.
+
+    ``durable``: it is to survive a power cut.
+    """
+    temporary = _temporary(path)
+    try:
+        with open_here(temporary, "xb") as stream:
+            stream.write(content)
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError:
+            return _create_without_links(path, content)
+        return True
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if durable:
+            _sync_folder(path.parent)
+
+
+def open_here(path: Path, mode: str, **settings: Any) -> IO[Any]:
+    """``open`` for a file whose folder may be a stranger's: it follows no link, waits on no pipe.
+
+    Appending through a planted link would change a file somewhere else.
+    """
+    try:
+        return open(path, mode, opener=_without_links, **settings)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        raise BadInput(
+            f"{path} is a link or a pipe, not a file: what is written there would end up elsewhere."
+            " Remove it, or name another folder"
+        ) from error
+
+
+def inside(folder: Path, *names: str) -> Path:
+    """The path of a file in a folder that may be a stranger's; one that leads elsewhere is refused.
+
+    A link to another file of the same folder is none of these, and neither is a folder that is
+    itself reached by a link.
+    """
+    path = folder.joinpath(*names)
+    root, real = os.path.realpath(folder), os.path.realpath(path)
+    if os.path.commonpath([root, real]) != root:
+        raise BadInput(
+            f"{path} is a link that leads out of the folder, to {real}: nothing outside of it is "
+            "read or written. Put the file itself there"
+        )
+    if os.path.exists(real) and not (os.path.isfile(real) or os.path.isdir(real)):
+        raise BadInput(f"{path} is neither a file nor a folder; remove it")
+    return path
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the unfinished files that a kill left; those of living processes are let alone."""
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(folder):
+            if entry.name.startswith(".") and entry.name.endswith((_PART, ".partial")):
+                process = entry.name.removesuffix(_PART).split(".")[-2:-1]
+                if not (process and process[0].isdecimal() and _lives(int(process[0]))):
+                    with contextlib.suppress(OSError):
+                        os.unlink(entry.path)
+
+
+def _temporary(path: Path) -> Path:
+    # Made with the usual permissions (tempfile would make it readable by its owner only), and with
+    # a name of its own, so that two processes writing the same path do not meet and nobody can
+    # plant something there. The process in it tells a leftover from a file under way.
+    return path.parent / f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}{_PART}"
+
+
+def _lives(process: int) -> bool:
+    if process == os.getpid():
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _without_links(path: str, flags: int) -> int:
+    safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags | safe, 0o666)
+
+
+def _create_without_links(path: Path, content: bytes) -> bool:
+    """For file systems without hard links: a kill may leave half a file, two owners it cannot."""
+    try:
+        with open_here(path, "xb") as stream:
+            stream.write(content)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

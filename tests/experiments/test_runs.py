@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.experiments.runs import columns_of, figures_of, read_runs
 from nonvacuous.experiments.runs_filter import ordered, select
-from nonvacuous.experiments.sweep_lock import Claim, Lock
+from nonvacuous.locks import Claim, Lock
 from nonvacuous.records import Observation
 from tests.certificates import BROKEN, sealed
 

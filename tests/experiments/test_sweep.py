@@ -20,8 +20,8 @@ from nonvacuous.experiments.sweep_engine import run_sweep
 from nonvacuous.experiments.sweep_folder import SweepFolder
 from nonvacuous.experiments.sweep_gpus import GpuShare, shares_of, take_share
 from nonvacuous.experiments.sweep_local import LocalEngine
-from nonvacuous.experiments.sweep_lock import Claim, Lock, is_held, machine
 from nonvacuous.experiments.sweep_worker import Task, run_cell
+from nonvacuous.locks import Claim, Lock, is_held, machine
 from tests.experiments import sweep_worlds as worlds
 
 VALUES = list(range(6))
@@ -206,7 +206,7 @@ class TestLocks:
     def test_a_dead_owner_is_recognized(self, tmp_path: Path) -> None:
         code = (
             "import os, signal, sys; from pathlib import Path;"
-            "from nonvacuous.experiments.sweep_lock import Claim, Lock;"
+            "from nonvacuous.locks import Claim, Lock;"
             "assert Lock.take(Path(sys.argv[1]), Claim('x'));"
             "os.kill(os.getpid(), signal.SIGKILL)"
         )

@@ -22,9 +22,9 @@ import pytest
 from nonvacuous.experiments.sweep_config import sweep_of
 from nonvacuous.experiments.sweep_engine import run_sweep
 from nonvacuous.experiments.sweep_local import LocalEngine
-from nonvacuous.experiments.sweep_lock import Claim
 from nonvacuous.experiments.sweep_ray import deposit, run_anywhere
 from nonvacuous.experiments.sweep_worker import Task
+from nonvacuous.locks import Claim
 from tests.experiments import sweep_worlds as worlds
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
@@ -185,7 +185,7 @@ STOPPED = """
 import json, signal, sys
 from pathlib import Path
 from nonvacuous.experiments.sweep_config import sweep_of
-from nonvacuous.experiments.sweep_lock import Claim
+from nonvacuous.locks import Claim
 from nonvacuous.experiments.sweep_ray import run_anywhere
 from nonvacuous.experiments.sweep_worker import Task
 

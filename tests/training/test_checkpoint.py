@@ -50,7 +50,7 @@ def test_a_kill_before_the_rename_leaves_the_old_checkpoint(
             save(path, value=2.0)
     monkeypatch.undo()
     assert load_checkpoint(path, configuration=CONFIGURATION).tensors["view"][1] == 1.0
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 1
     save(path, value=3.0)
     assert load_checkpoint(path, configuration=CONFIGURATION).tensors["view"][1] == 3.0
     assert list(tmp_path.iterdir()) == [path]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
@@ -11,9 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+from nonvacuous.claims import Record, claim_folder, own_folder
 from nonvacuous.data.files import sha256_of_file
-from nonvacuous.errors import BadInput, NonvacuousError
-from nonvacuous.files import write_atomically
+from nonvacuous.errors import BadInput
+from nonvacuous.files import inside
 
 #: The files that a certificate rests on; it records the digest of each that exists.
 EVIDENCE = (
@@ -28,55 +28,22 @@ EVIDENCE = (
 )
 
 
-#: What a run writes before it computes anything.
-_CLAIM = ("config.toml", "split.npz", "events.jsonl")
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class FolderTaken(BadInput):
-    """The folder holds another run: it is neither overwritten nor gone on with unasked."""
-
-
-def given_back_if_refused(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """A function with a ``folder`` leaves no claim on it when it refuses before any result.
-
-    Otherwise the corrected call would find the folder taken by a run that never was. A run that
-    has computed something keeps its folder, and so has one that was there before.
-    """
+def in_own_folder(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """A function with a ``folder`` owns it while it computes, and claims none that it refuses."""
 
     @functools.wraps(function)
     def guarded(*arguments: _P.args, **settings: _P.kwargs) -> _T:
         folder = settings.get("folder")
         if not isinstance(folder, str | Path):
             return function(*arguments, **settings)
-        path = Path(folder)
-        was_there, was_claimed = path.is_dir(), (path / "config.toml").exists()
-        try:
+        with own_folder(Path(folder), CONFIG):
             return function(*arguments, **settings)
-        except NonvacuousError:
-            if not was_claimed or settings.get("force"):
-                _give_back(path, keep=was_there)
-            raise
 
     return guarded
-
-
-def _give_back(folder: Path, *, keep: bool) -> None:
-    """Remove a claim that nothing was computed for, and the folder unless it was there before."""
-    if not folder.is_dir():
-        return
-    events = folder / "events.jsonl"
-    begun = events.is_file() and events.stat().st_size > 0
-    shown = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
-    if begun or any(name not in _CLAIM for name in shown):
-        return
-    for name in shown:
-        (folder / name).unlink()
-    if not keep:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
 
 
 class RunFolder:
@@ -86,7 +53,7 @@ class RunFolder:
         self.path = None if path is None else Path(path)
 
     def file(self, name: str) -> Path | None:
-        return None if self.path is None else self.path / name
+        return None if self.path is None else inside(self.path, name)
 
     def existing(self, name: str) -> Path | None:
         """The file if it is there."""
@@ -97,34 +64,13 @@ class RunFolder:
         """Claim the folder for this configuration, or find it claimed by the same one."""
         if self.path is None:
             return
-        text = to_toml(configuration)
-        stored = self.existing("config.toml")
-        if stored is not None and not force:
-            if not resume:
-                raise FolderTaken(
-                    f"{self.path} holds a run already. Go on with it (resume), overwrite it "
-                    "(force), or name another folder."
-                )
-            if stored.read_text(encoding="utf-8") != text:
-                changed = _changed_keys(stored, text)
-                raise FolderTaken(
-                    f"{self.path} holds a run with other settings ({changed}). Resume it with the "
-                    "settings in its config.toml, overwrite it (force), or name another folder."
-                )
-            return
-        if stored is None and self.existing("certificate.json") is not None and not force:
-            raise FolderTaken(
-                f"{self.path} holds a certificate but not the settings it was made with. Name "
-                "another folder, or overwrite it (force)."
-            )
-        self.path.mkdir(parents=True, exist_ok=True)
-        if force:
-            # The certificate goes first: what is left after a kill must not look finished.
-            for name in ("certificate.json", "report.html", "events.jsonl", *EVIDENCE):
-                (self.path / name).unlink(missing_ok=True)
-        # Those of a run with other settings may have seen what this one must not.
-        self.drop_checkpoints()
-        write_atomically(self.path / "config.toml", lambda stream: stream.write(text.encode()))
+        begun = self.existing(CONFIG.name) is not None and not force
+        claim_folder(
+            self.path, configuration, results=_RESULTS, resume=resume, force=force, record=CONFIG
+        )
+        if not begun:
+            # Those of a run with other settings may have seen what this one must not.
+            self.drop_checkpoints()
 
     def drop_checkpoints(self) -> None:
         """A finished run needs none, and a new one must not go on from another's."""
@@ -173,18 +119,13 @@ def _value(value: Any) -> str:
     raise BadInput(f"a setting of type {type(value).__name__} cannot be stored: {value!r}")
 
 
-def _changed_keys(stored: Path, text: str) -> str:
-    try:
-        before = tomllib.loads(stored.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError:
-        return "its config.toml cannot be read"
-    now = tomllib.loads(text)
-    keys = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-    return ", ".join(keys) or "formatting"
-
-
 def settings_digest(configuration: Mapping[str, Any]) -> str:
     """Which attempt this is: what was computed, not how it is called or what stands beside it."""
     beside = ("attempts", "architecture", "source", "twin")
     computed = {name: value for name, value in configuration.items() if name not in beside}
     return hashlib.sha256(to_toml(computed).encode()).hexdigest()
+
+
+CONFIG = Record("config.toml", to_toml, tomllib.loads, "run", ("split.npz", "events.jsonl"))
+#: The certificate goes first: what is left after a kill must not look finished.
+_RESULTS = ("certificate.json", "report.html", "events.jsonl", *EVIDENCE[1:])

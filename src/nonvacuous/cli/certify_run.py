@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from nonvacuous.certificate import Certificate, rounded_up
-from nonvacuous.certification.run_folder import FolderTaken
 from nonvacuous.certification.sparsity_settings import LEARNED, SparsitySettings
 from nonvacuous.certify import certify
 from nonvacuous.cli.certify_request import (
@@ -40,7 +39,7 @@ from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import NAMES, Dataset, Examples
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, zero_mean
-from nonvacuous.errors import BadInput, Unsupported
+from nonvacuous.errors import BadInput, FolderBusy, FolderTaken, Unsupported
 from nonvacuous.report import rescaling
 from nonvacuous.report.terminal import printable
 from nonvacuous.risk.memory import is_out_of_memory
@@ -106,7 +105,8 @@ def run(request: Request) -> int:
             raise
         raise CommandError(str(error), next_command=_other_mode(request, spec)) from error
     except FolderTaken as error:
-        raise CommandError(str(error), next_command=instead_of(folder)) from error
+        busy = isinstance(error, FolderBusy)
+        raise CommandError(str(error), next_command=instead_of(folder, busy=busy)) from error
     except KeyboardInterrupt as stop:
         if not holds_run(folder):
             write_error("stopped before anything was computed.", next_command=again())

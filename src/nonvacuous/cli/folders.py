@@ -60,9 +60,9 @@ def check_writable(
         )
 
 
-def instead_of(folder: Path) -> str:
-    """The same command where another run is in the way: a finished one is better kept."""
-    if not (folder / "certificate.json").is_file():
+def instead_of(folder: Path, *, busy: bool = False) -> str:
+    """The same command where another run is in the way: one that may be of use is better kept."""
+    if not busy and not (folder / "certificate.json").is_file():
         return again("--force", without=["--resume"])
     free = next(
         name

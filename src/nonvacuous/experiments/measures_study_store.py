@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nonvacuous.claims import claim_folder
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.claiming import claim_folder
 from nonvacuous.experiments.measures_study_settings import JUDGING, StudySettings
 from nonvacuous.files import write_atomically
 

@@ -19,13 +19,13 @@ from nonvacuous.bounds import sampling
 from nonvacuous.certificate import Certificate, rounded_up
 from nonvacuous.certification.recipe import PlainRecipe, Recipe
 from nonvacuous.certify import certify
+from nonvacuous.claims import claim_folder
 from nonvacuous.data import Dataset, Examples, Split, load
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.claiming import claim_folder
 from nonvacuous.experiments.rescaling_columns import all_columns
 from nonvacuous.experiments.rescaling_results import (
     FigureResult,

@@ -11,8 +11,8 @@ from typing import Any
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput, NonvacuousError
-from nonvacuous.experiments.sweep_lock import is_held
 from nonvacuous.experiments.sweep_records import CELLS, ERROR, RESULT, SWEEP, ending, read_record
+from nonvacuous.locks import is_held
 from nonvacuous.report.measured import errors_on_test
 
 CERTIFICATE = "certificate.json"

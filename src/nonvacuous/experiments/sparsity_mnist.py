@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from nonvacuous.claims import claim_folder, write_record
 from nonvacuous.data import Dataset, Examples, load, make_split
 from nonvacuous.distributions.storage import load_tensors, save_tensors
-from nonvacuous.experiments.claiming import claim_folder, write_record
 from nonvacuous.experiments.sparsity_certificates import activity, certificates
 from nonvacuous.experiments.sparsity_results import CaseResult, SparsityResult
 from nonvacuous.experiments.sparsity_settings import Case, SparsitySettings

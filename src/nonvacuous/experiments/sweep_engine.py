@@ -20,9 +20,9 @@ from nonvacuous.experiments.sweep_cells import Cell
 from nonvacuous.experiments.sweep_config import Sweep
 from nonvacuous.experiments.sweep_folder import SweepFolder
 from nonvacuous.experiments.sweep_functions import arguments_of, find_function
-from nonvacuous.experiments.sweep_lock import Claim, Lock, owner
 from nonvacuous.experiments.sweep_records import FORMAT
 from nonvacuous.experiments.sweep_worker import Outcome, Task, publish_failure
+from nonvacuous.locks import Claim, Lock, owner
 
 #: How often the process of one cell may die before the cell counts as failed.
 _DEATHS = 3

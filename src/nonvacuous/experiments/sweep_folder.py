@@ -10,7 +10,6 @@ from typing import Any
 from nonvacuous.errors import BadInput
 from nonvacuous.experiments.sweep_cells import Cell
 from nonvacuous.experiments.sweep_config import Sweep
-from nonvacuous.experiments.sweep_lock import is_held
 from nonvacuous.experiments.sweep_records import (
     CELLS,
     SWEEP,
@@ -21,6 +20,7 @@ from nonvacuous.experiments.sweep_records import (
     to_json,
 )
 from nonvacuous.files import write_atomically
+from nonvacuous.locks import is_held
 
 
 class SweepFolder:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.sweep_lock import Claim, Lock
+from nonvacuous.locks import Claim, Lock
 
 
 @dataclass(frozen=True)

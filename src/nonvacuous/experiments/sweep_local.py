@@ -14,8 +14,8 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from nonvacuous.experiments.sweep_engine import WorkersLost
 from nonvacuous.experiments.sweep_gpus import GpuShare, shares_of, visible_devices
-from nonvacuous.experiments.sweep_lock import machine
 from nonvacuous.experiments.sweep_worker import Outcome, Task, run_cell
+from nonvacuous.locks import machine
 
 
 class LocalEngine:

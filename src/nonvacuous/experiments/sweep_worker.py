@@ -20,7 +20,6 @@ from typing import Any, Literal
 from nonvacuous.experiments.sweep_cells import Cell
 from nonvacuous.experiments.sweep_functions import call
 from nonvacuous.experiments.sweep_gpus import GpuShare, take_share
-from nonvacuous.experiments.sweep_lock import Claim, Lock, create_once, machine, owner
 from nonvacuous.experiments.sweep_records import (
     ERROR,
     FORMAT,
@@ -31,7 +30,8 @@ from nonvacuous.experiments.sweep_records import (
     ending,
     to_json,
 )
-from nonvacuous.files import write_atomically
+from nonvacuous.files import create_once, open_here, write_atomically
+from nonvacuous.locks import Claim, Lock, machine, owner
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,9 @@ def _show_log(folder: Path) -> None:
 def _logged(folder: Path) -> Iterator[None]:
     """What the cell prints goes to a file: many of them share one terminal."""
     with (
-        open(folder / HIDDEN_LOG, "a", encoding="utf-8", errors="replace", buffering=1) as stream,
+        open_here(
+            folder / HIDDEN_LOG, "a", encoding="utf-8", errors="replace", buffering=1
+        ) as stream,
         contextlib.redirect_stdout(stream),
         contextlib.redirect_stderr(stream),
     ):

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from nonvacuous.claims import claim_folder, write_record
 from nonvacuous.data import Dataset, load
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.claiming import claim_folder, write_record
 from nonvacuous.experiments.interpolation_study import (
     InterpolationStudy,
     Task,

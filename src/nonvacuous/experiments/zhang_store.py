@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nonvacuous.claims import claim_folder, write_record
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.claiming import claim_folder, write_record
 from nonvacuous.experiments.zhang_cells import Cell, CellResult
 from nonvacuous.experiments.zhang_settings import ZhangSettings
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from nonvacuous.claims import claim_folder, write_record
 from nonvacuous.data import Dataset, Examples, load
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.claiming import claim_folder, write_record
 from nonvacuous.experiments.zhang_theorem_results import DepthResult, SizeResult, TheoremResult
 from nonvacuous.experiments.zhang_theorem_settings import TheoremSettings
 from nonvacuous.memorization import Memorizer, check_lemma, memorize, random_labels

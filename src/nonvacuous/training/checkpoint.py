@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import safetensors.torch
 from torch import Tensor
 
 from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.files import write_atomically
 from nonvacuous.training.failures import CorruptCheckpoint, OtherConfiguration
 
 FORMAT = "nonvacuous training checkpoint 1"
@@ -49,7 +49,8 @@ def save_checkpoint(
         "configuration": json.dumps(configuration, allow_nan=False, sort_keys=True),
     }
     metadata["digest"] = _digest(own, metadata)
-    _replace_file(path, safetensors.torch.save(own, metadata=metadata))
+    content = safetensors.torch.save(own, metadata=metadata)
+    write_atomically(path, lambda stream: stream.write(content))
 
 
 def load_checkpoint(path: Path, *, configuration: Mapping[str, Any]) -> Checkpoint:
@@ -74,26 +75,6 @@ def load_checkpoint(path: Path, *, configuration: Mapping[str, Any]) -> Checkpoi
             "begun with, or delete the file (or name another one) to start afresh."
         )
     return Checkpoint(tensors=tensors, facts=json.loads(metadata["facts"]))
-
-
-def _replace_file(path: Path, content: bytes) -> None:
-    """Put `content` at `path` so that a reader sees the whole of it or none of it.
-
-    The bytes and the folder entry are on the disk when this returns. Unlike elsewhere the temporary
-    name is always the same: a run killed many times must not leave an unfinished file each time.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nonvacuous.errors import BadInput, Unsupported
+from nonvacuous.files import open_here
 
 
 class EventLog:
@@ -49,28 +50,30 @@ class EventLog:
             record["metrics"] = dict(metrics)
         line = json.dumps(record, allow_nan=False) + "\n"
         # One write of whole lines in append mode: a kill tears at most the last line.
-        with self.path.open("ab") as file:
+        with open_here(self.path, "ab") as file:
             file.write(line.encode())
 
     def position(self) -> int:
         """The length in bytes, everything before it safely on the disk."""
         if not self.path.exists():
             return 0
-        with self.path.open("rb+") as file:
+        with open_here(self.path, "rb+") as file:
             os.fsync(file.fileno())
-            return file.seek(0, os.SEEK_END)
+            return int(file.seek(0, os.SEEK_END))
 
     def cut_back(self, position: int) -> None:
         """Forget all that was appended after `position`."""
         if self.path.exists() and self.path.stat().st_size > position:
-            os.truncate(self.path, position)
+            with open_here(self.path, "rb+") as file:
+                file.truncate(position)
         self._cut_torn_line()
 
     def _cut_torn_line(self) -> None:
         if self.path.exists():
-            content = self.path.read_bytes()
-            if content and not content.endswith(b"\n"):
-                os.truncate(self.path, content.rfind(b"\n") + 1)
+            with open_here(self.path, "rb+") as file:
+                content = file.read()
+                if content and not content.endswith(b"\n"):
+                    file.truncate(content.rfind(b"\n") + 1)
 
 
 def read_events(path: str | os.PathLike[str]) -> list[dict[str, Any]]:

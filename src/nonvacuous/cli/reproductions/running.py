@@ -135,6 +135,7 @@ def run_and_show(
     """
     import torch
 
+    from nonvacuous.claims import own_folder
     from nonvacuous.cli.narration import Narration
     from nonvacuous.cli.stopping import exit_code_of, stoppable
 
@@ -146,7 +147,7 @@ def run_and_show(
     if threads is not None:
         torch.set_num_threads(threads)
     try:
-        with stoppable(), Narration() as narration:
+        with own_folder(folder), stoppable(), Narration() as narration:
             narration.say(f"{title}, device {device}, folder {folder}")
             result = compute(_progress(narration))
     except KeyboardInterrupt as stop:

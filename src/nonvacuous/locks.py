@@ -1,9 +1,9 @@
-"""Who computes a cell: locks that outlive no process, on one machine or on a shared folder.
+"""Who computes in a folder: locks that outlive no process, on one machine or a shared disk.
 
-A lock is a file ``.lock.N`` in the cell's folder; whoever has the highest N has the cell. A lock
-whose owner is dead is not removed but topped by ``.lock.N+1``, which only one process can create:
-two that find the same dead owner cannot both take over. Whether an owner lives is asked of the
-system where it runs on this machine; elsewhere, a lock that was not touched for a minute is dead.
+A lock is a file ``.lock.N`` in the folder; whoever has the highest N has the folder. A lock whose
+owner is dead is not removed but topped by ``.lock.N+1``, which only one process can create: two
+that find the same dead owner cannot both take over. Whether an owner lives is asked of the system
+where it runs on this machine; elsewhere, a lock that was not touched for a minute is dead.
 """
 
 from __future__ import annotations
@@ -22,9 +22,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from nonvacuous.files import create_once, open_here
+
 _PREFIX = ".lock."
 #: Seconds between two touches of a lock, and after how many without one its owner is dead.
 _TOUCH, _DEAD = 5.0, 60.0
+#: Characters of a lock that are read: ours are much shorter.
+_LONGEST = 10_000
+#: The thread that holds a lock, by process and folder.
+_holders: dict[tuple[int, str], int] = {}
 
 
 @dataclass(frozen=True)
@@ -55,11 +61,15 @@ class Lock:
             return None
         number = numbers[-1] + 1 if numbers else 1
         record = {**_myself(), "session": claim.session, "attempt": claim.attempt}
-        taken = create_once(_file(folder, number), json.dumps(record).encode())
+        try:
+            taken = create_once(_file(folder, number), json.dumps(record).encode())
+        except FileNotFoundError:
+            return None  # whoever made the folder removed it in this moment
         return cls(folder, number) if taken else None
 
     def __enter__(self) -> Lock:
         self._thread.start()
+        _holders[_key(self.folder)] = threading.get_ident()
         return self
 
     def __exit__(
@@ -68,12 +78,13 @@ class Lock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        _holders.pop(_key(self.folder), None)
         self._over.set()
         self._thread.join()
         # The highest goes last: as long as any is left, it is this one that counts.
         for number in _numbers(self.folder):
             if number <= self.number:
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):
                     _file(self.folder, number).unlink()
 
     def _keep_alive(self) -> None:
@@ -94,50 +105,13 @@ def is_held(folder: Path) -> bool:
     return bool(numbers) and not _is_dead(_file(folder, numbers[-1]), None)
 
 
-def create_once(path: Path, content: bytes, *, durable: bool = False) -> bool:
-    """Write a file that appears whole and only if there is none; False where there is one.
-
-    ``durable``: it is to survive a power cut.
-    """
-    temporary = path.parent / f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part"
-    try:
-        with open(temporary, "xb") as stream:
-            stream.write(content)
-            if durable:
-                stream.flush()
-                os.fsync(stream.fileno())
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            return False
-        except OSError:
-            return _create_without_links(path, content)
-        return True
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        if durable:
-            _sync(path.parent)
+def is_mine(folder: Path) -> bool:
+    """Whether the calling thread has the lock on a folder, taken in a ``with`` around the call."""
+    return _holders.get(_key(folder)) == threading.get_ident()
 
 
-def _sync(folder: Path) -> None:
-    """The bytes of a file are on the disk before its name is: the name needs a sync of its own."""
-    with contextlib.suppress(OSError):  # not every system can
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _create_without_links(path: Path, content: bytes) -> bool:
-    """For file systems without hard links: a kill may leave half a file, two owners it cannot."""
-    try:
-        with open(path, "xb") as stream:
-            stream.write(content)
-    except FileExistsError:
-        return False
-    return True
+def _key(folder: Path) -> tuple[int, str]:
+    return os.getpid(), os.path.realpath(folder)
 
 
 def _numbers(folder: Path) -> list[int]:
@@ -155,8 +129,9 @@ def _file(folder: Path, number: int) -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        with open_here(path, "r", encoding="utf-8") as stream:
+            record = json.loads(stream.read(_LONGEST))
+    except (OSError, ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) else {}
 
@@ -172,7 +147,8 @@ def _is_dead(path: Path, claim: Claim | None) -> bool:
     myself = _myself()
     if record.get("machine") == myself["machine"] and os.name == "posix":
         return not _lives(record.get("pid"), record.get("started"))
-    return _age(path) > _DEAD
+    # By its absolute value: a lock from the future would be held for good.
+    return abs(_age(path)) > _DEAD
 
 
 def _lives(pid: Any, started: Any) -> bool:

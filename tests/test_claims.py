@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nonvacuous.claims import SETTINGS, claim_folder
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.claiming import SETTINGS, claim_folder
 
 RESULTS = ("cells/*.json",)
 
@@ -43,16 +43,16 @@ def test_the_same_settings_go_on_and_tuples_count_as_lists(tmp_path: Path) -> No
     kept = _result(tmp_path)
     _claim(tmp_path, resume=True, shown=2)
     assert kept.is_file()
-    assert '"shown": 2' in (tmp_path / SETTINGS).read_text()
+    assert '"shown": 2' in (tmp_path / SETTINGS.name).read_text()
 
 
 def test_other_settings_are_named_and_nothing_is_touched(tmp_path: Path) -> None:
     _claim(tmp_path)
-    kept, before = _result(tmp_path), (tmp_path / SETTINGS).read_text()
+    kept, before = _result(tmp_path), (tmp_path / SETTINGS.name).read_text()
     with pytest.raises(BadInput, match=r"other settings \(rate\)"):
         _claim(tmp_path, resume=True, rate=0.2)
     assert kept.is_file()
-    assert (tmp_path / SETTINGS).read_text() == before
+    assert (tmp_path / SETTINGS.name).read_text() == before
 
 
 def test_overwriting_leaves_no_old_result_for_a_later_resume(tmp_path: Path) -> None:
