@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nonvacuous.experiments.runs import Run, figures_of, read_runs
-from nonvacuous.report.site import page_name, write_site
+from nonvacuous.study.runs import Run, figures_of, read_runs
+from nonvacuous.study.site import page_name, write_site
 from tests.browser.conftest import Visit
 from tests.certificates import sealed
 from tests.report import samples

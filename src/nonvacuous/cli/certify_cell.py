@@ -27,7 +27,7 @@ def certify_cell(*, seed: int, folder: Path, **settings: Any) -> dict[str, Any]:
     """
     from nonvacuous.certificate import Certificate
     from nonvacuous.cli.app import app
-    from nonvacuous.experiments.runs import figures_of
+    from nonvacuous.study.runs import figures_of
 
     words = words_of(settings, seed=seed, folder=folder)
     if holds_run(folder):

@@ -46,7 +46,7 @@ def _page(folder: Path, source: Path, *, as_json: bool) -> int:
 
 
 def _site(folder: Path, *, as_json: bool) -> int:
-    from nonvacuous.experiments.runs import is_run, read_runs
+    from nonvacuous.study.runs import is_run, read_runs
 
     if not folder.is_dir():
         raise UsageError(
@@ -62,7 +62,7 @@ def _site(folder: Path, *, as_json: bool) -> int:
             next_command=shlex.join(["nonvacuous", "runs", str(folder.parent)]),
         )
     from nonvacuous.cli.narration import Narration
-    from nonvacuous.report.site import write_site
+    from nonvacuous.study.site import write_site
 
     with Narration() as narration:
         site = write_site(runs, folder, title=folder.absolute().name, progress=narration)

@@ -68,8 +68,8 @@ def runs(
         raise UsageError("--reverse turns the order of --sort around: give both.")
     if limit is not None and limit < 0:
         raise UsageError("--limit is 0 or more.")
-    from nonvacuous.experiments.runs import columns_of, read_runs
-    from nonvacuous.experiments.runs_filter import ordered, select
+    from nonvacuous.study.runs import columns_of, read_runs
+    from nonvacuous.study.runs_filter import ordered, select
 
     rows: Sequence[Mapping[str, Any]]
     try:
@@ -85,7 +85,7 @@ def runs(
         found = len(rows)
         rows = select(rows, [*([f"state={state}"] if state else []), *where])
         if sql is not None:
-            from nonvacuous.experiments.runs_sql import query
+            from nonvacuous.study.runs_sql import query
 
             rows = query(rows, sql)
         if sort is not None and rows:
@@ -118,8 +118,8 @@ def _columns(
     everything: bool,
 ) -> list[str]:
     """Those asked for; else what certificates are judged by, and in what the runs differ."""
-    from nonvacuous.experiments.runs import columns_of
-    from nonvacuous.experiments.runs_filter import known
+    from nonvacuous.study.runs import columns_of
+    from nonvacuous.study.runs_filter import known
 
     names = columns_of(rows)
     if asked == "all" or (asked is None and everything):

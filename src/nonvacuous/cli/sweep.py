@@ -14,8 +14,8 @@ from nonvacuous.cli.output import result_console, write_error, write_json, write
 from nonvacuous.errors import BadInput, NonvacuousError
 
 if TYPE_CHECKING:
-    from nonvacuous.experiments.sweep_config import Sweep
-    from nonvacuous.experiments.sweep_engine import Engine, Failure, Summary
+    from nonvacuous.study.engine import Engine, Failure, Summary
+    from nonvacuous.study.sweep import Sweep
 
 #: The commands that a sweep can run by name.
 FUNCTIONS = {"certify": "nonvacuous.cli.certify_cell:certify_cell"}
@@ -62,7 +62,7 @@ def sweep(
         List the cells and which of them have ended, and compute nothing.
     """
     _check(engine, address, jobs, threads, gpus_per_task)
-    from nonvacuous.experiments.sweep_config import read_sweep
+    from nonvacuous.study.sweep import read_sweep
 
     try:
         plan = read_sweep(experiment)
@@ -74,7 +74,7 @@ def sweep(
         return _list(plan, folder, as_json=json)
     from nonvacuous.cli.narration import Narration
     from nonvacuous.cli.stopping import exit_code_of, stoppable
-    from nonvacuous.experiments.sweep_engine import run_sweep
+    from nonvacuous.study.engine import run_sweep
 
     try:
         with stoppable(), Narration() as narration:
@@ -124,7 +124,7 @@ def _complete(plan: Sweep) -> Sweep:
                 f"there is no command {plan.run!r} to sweep over: [command] run is "
                 f"{', '.join(FUNCTIONS)} or package.module:function."
             )
-        from nonvacuous.experiments.sweep_functions import arguments_of, find_function
+        from nonvacuous.study.functions import arguments_of, find_function
 
         try:
             function = find_function(plan.run)
@@ -164,12 +164,12 @@ def _engine(
 ) -> Engine:
     try:
         if name == "ray":
-            from nonvacuous.experiments.sweep_ray import RayEngine
+            from nonvacuous.study.cluster import RayEngine
 
             return RayEngine(
                 address=address, jobs=jobs, threads=threads, gpus_per_task=gpus_per_task
             )
-        from nonvacuous.experiments.sweep_local import LocalEngine
+        from nonvacuous.study.local import LocalEngine
 
         return LocalEngine(jobs=jobs, threads=threads, gpus_per_task=gpus_per_task)
     except NonvacuousError as error:
@@ -177,7 +177,7 @@ def _engine(
 
 
 def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
-    from nonvacuous.experiments.sweep_folder import SweepFolder
+    from nonvacuous.study.folder import SweepFolder
 
     place = SweepFolder(folder)
     states = place.states(plan.cells)
@@ -200,7 +200,7 @@ def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
 
 def _trouble(failure: Failure) -> str:
     """What the cell raised, as a sentence that begins with the exception's type."""
-    from nonvacuous.experiments.sweep_records import ERROR
+    from nonvacuous.study.records import ERROR
 
     try:
         record = loads((Path(failure.folder) / ERROR).read_text(encoding="utf-8"))

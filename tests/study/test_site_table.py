@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.experiments.runs import Run, figures_of
 from nonvacuous.records import DataRecord, Observation
-from nonvacuous.report.site_table import Table, table
+from nonvacuous.study.runs import Run, figures_of
+from nonvacuous.study.site_table import Table, table
 from tests.certificates import BROKEN, DOUBT, sealed
 
 

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import pytest
 
-from nonvacuous.experiments.sweep_config import sweep_of
-from nonvacuous.experiments.sweep_engine import run_sweep
-from nonvacuous.experiments.sweep_local import LocalEngine
-from nonvacuous.experiments.sweep_ray import deposit, run_anywhere
-from nonvacuous.experiments.sweep_worker import Task
 from nonvacuous.locks import Claim
-from tests.experiments import sweep_worlds as worlds
+from nonvacuous.study.cluster import deposit, run_anywhere
+from nonvacuous.study.engine import run_sweep
+from nonvacuous.study.local import LocalEngine
+from nonvacuous.study.sweep import sweep_of
+from nonvacuous.study.worker import Task
+from tests.study import sweep_worlds as worlds
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 # With CI=true nothing is skipped: there the test fails where Ray is missing.
@@ -184,10 +184,10 @@ def test_a_worker_that_does_not_see_the_folder_sends_the_files(
 STOPPED = """
 import json, signal, sys
 from pathlib import Path
-from nonvacuous.experiments.sweep_config import sweep_of
+from nonvacuous.study.sweep import sweep_of
 from nonvacuous.locks import Claim
-from nonvacuous.experiments.sweep_ray import run_anywhere
-from nonvacuous.experiments.sweep_worker import Task
+from nonvacuous.study.cluster import run_anywhere
+from nonvacuous.study.worker import Task
 
 def as_ray_does(number, frame):
     sys.exit(1)
@@ -230,7 +230,7 @@ def test_a_cell_that_exits_has_failed(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     from nonvacuous.errors import Unsupported
-    from nonvacuous.experiments.sweep_ray import RayEngine
+    from nonvacuous.study.cluster import RayEngine
 
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(Unsupported, match=r"nonvacuous\[ray\]"):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nonvacuous.experiments.sweep_config import Sweep, sweep_of
+from nonvacuous.study.sweep import Sweep, sweep_of
 
 #: Written into a folder of its own: workers import it by name, as they do a user's.
 MODULE = '''
@@ -54,14 +54,14 @@ def takes_two(*, one, two):
 
 DRIVER = """
 import json, sys
-from nonvacuous.experiments.sweep_config import sweep_of
-from nonvacuous.experiments.sweep_engine import run_sweep
+from nonvacuous.study.sweep import sweep_of
+from nonvacuous.study.engine import run_sweep
 
 record, folder, engine, options = (json.loads(word) for word in sys.argv[1:])
 if engine == "ray":
-    from nonvacuous.experiments.sweep_ray import RayEngine as Engine
+    from nonvacuous.study.cluster import RayEngine as Engine
 else:
-    from nonvacuous.experiments.sweep_local import LocalEngine as Engine
+    from nonvacuous.study.local import LocalEngine as Engine
 summary = run_sweep(sweep_of(record), folder, engine=Engine(**options))
 print(json.dumps(summary.to_dict()))
 """

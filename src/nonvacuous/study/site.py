@@ -16,10 +16,11 @@ from markupsafe import Markup
 from nonvacuous import __version__
 from nonvacuous.comparison import compare
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.runs import Run
 from nonvacuous.files import write_atomically
-from nonvacuous.report import html, site_table, view
-from nonvacuous.report.site_table import Row, Table
+from nonvacuous.report import html, view
+from nonvacuous.study import site_table
+from nonvacuous.study.runs import Run
+from nonvacuous.study.site_table import Row, Table
 
 INDEX, PAGES = "index.html", "certificates"
 _GENERATOR = f"nonvacuous {__version__}"

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nonvacuous.experiments.runs import Run
 from nonvacuous.report import view
 from nonvacuous.report.measured import SHORT
-from nonvacuous.report.site_columns import Column, columns
 from nonvacuous.report.view import Mark
 from nonvacuous.report.wording import clean, nats, percent, percent_up, plural, shortened, whole
+from nonvacuous.study.runs import Run
+from nonvacuous.study.site_columns import Column, columns
 
 _PERCENT = ("test_error", "training_error", "guessing")
 _PERCENT_UP = ("risk_upper", "twin")

@@ -21,9 +21,9 @@ from types import FrameType
 from typing import Any, BinaryIO
 
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.experiments.sweep_records import ERROR, RESULT
-from nonvacuous.experiments.sweep_worker import Outcome, Task, run_cell
 from nonvacuous.files import create_once, write_atomically
+from nonvacuous.study.records import ERROR, RESULT
+from nonvacuous.study.worker import Outcome, Task, run_cell
 
 Files = dict[str, bytes]
 #: Tasks under way at once, for each processor of the cluster and at least.

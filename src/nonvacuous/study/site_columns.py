@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nonvacuous.experiments.runs import Run
 from nonvacuous.report.wording import clean
+from nonvacuous.study.runs import Run
 
 #: What decides between certificates, after the name and the promise: column, title, kind.
 _DECISIVE = (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.runs import columns_of
+from nonvacuous.study.runs import columns_of
 
 Row = Mapping[str, Any]
 _CONDITION = re.compile(r"\s*([\w.-]+?)\s*(<=|>=|!=|==|=|<|>|~)\s*(.*?)\s*", re.DOTALL)

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.sweep_cells import Cell
-from nonvacuous.experiments.sweep_config import Sweep
-from nonvacuous.experiments.sweep_folder import SweepFolder
-from nonvacuous.experiments.sweep_functions import arguments_of, find_function
-from nonvacuous.experiments.sweep_records import FORMAT
-from nonvacuous.experiments.sweep_worker import Outcome, Task, publish_failure
 from nonvacuous.locks import Claim, Lock, owner
+from nonvacuous.study.cell import Cell
+from nonvacuous.study.folder import SweepFolder
+from nonvacuous.study.functions import arguments_of, find_function
+from nonvacuous.study.records import FORMAT
+from nonvacuous.study.sweep import Sweep
+from nonvacuous.study.worker import Outcome, Task, publish_failure
 
 #: How often the process of one cell may die before the cell counts as failed.
 _DEATHS = 3

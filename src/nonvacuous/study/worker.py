@@ -17,10 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from nonvacuous.experiments.sweep_cells import Cell
-from nonvacuous.experiments.sweep_functions import call
-from nonvacuous.experiments.sweep_gpus import GpuShare, take_share
-from nonvacuous.experiments.sweep_records import (
+from nonvacuous.files import create_once, open_here, write_atomically
+from nonvacuous.locks import Claim, Lock, machine, owner
+from nonvacuous.study.cell import Cell
+from nonvacuous.study.functions import call
+from nonvacuous.study.gpus import GpuShare, take_share
+from nonvacuous.study.records import (
     ERROR,
     FORMAT,
     HIDDEN_ERROR,
@@ -30,8 +32,6 @@ from nonvacuous.experiments.sweep_records import (
     ending,
     to_json,
 )
-from nonvacuous.files import create_once, open_here, write_atomically
-from nonvacuous.locks import Claim, Lock, machine, owner
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.experiments.runs import columns_of, figures_of, read_runs
-from nonvacuous.experiments.runs_filter import ordered, select
 from nonvacuous.locks import Claim, Lock
 from nonvacuous.records import Observation
+from nonvacuous.study.runs import columns_of, figures_of, read_runs
+from nonvacuous.study.runs_filter import ordered, select
 from tests.certificates import BROKEN, sealed
 
 CELL = {"format": "nonvacuous-cell/1", "settings": {"width": 8}, "seed": 4, "seconds": 1.5}
@@ -161,7 +161,7 @@ class TestSql:
     @pytest.fixture
     def ask(self) -> Any:
         pytest.importorskip("duckdb", reason="duckdb is not installed: pip install '.[sql]'")
-        from nonvacuous.experiments.runs_sql import query
+        from nonvacuous.study.runs_sql import query
 
         return query
 
@@ -206,7 +206,7 @@ class TestSql:
 
 
 def test_without_duckdb_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nonvacuous.experiments.runs_sql import query
+    from nonvacuous.study.runs_sql import query
 
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(Unsupported, match=r"nonvacuous\[sql\].*--where"):

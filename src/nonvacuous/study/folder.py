@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.sweep_cells import Cell
-from nonvacuous.experiments.sweep_config import Sweep
-from nonvacuous.experiments.sweep_records import (
+from nonvacuous.files import write_atomically
+from nonvacuous.locks import is_held
+from nonvacuous.study.cell import Cell
+from nonvacuous.study.records import (
     CELLS,
     SWEEP,
     SWEEP_FORMAT,
@@ -19,8 +20,7 @@ from nonvacuous.experiments.sweep_records import (
     read_record,
     to_json,
 )
-from nonvacuous.files import write_atomically
-from nonvacuous.locks import is_held
+from nonvacuous.study.sweep import Sweep
 
 
 class SweepFolder:

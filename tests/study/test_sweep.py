@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.runs import read_runs
-from nonvacuous.experiments.sweep_config import sweep_of
-from nonvacuous.experiments.sweep_engine import run_sweep
-from nonvacuous.experiments.sweep_folder import SweepFolder
-from nonvacuous.experiments.sweep_gpus import GpuShare, shares_of, take_share
-from nonvacuous.experiments.sweep_local import LocalEngine
-from nonvacuous.experiments.sweep_worker import Task, run_cell
 from nonvacuous.locks import Claim, Lock, is_held, machine
-from tests.experiments import sweep_worlds as worlds
+from nonvacuous.study.engine import run_sweep
+from nonvacuous.study.folder import SweepFolder
+from nonvacuous.study.gpus import GpuShare, shares_of, take_share
+from nonvacuous.study.local import LocalEngine
+from nonvacuous.study.runs import read_runs
+from nonvacuous.study.sweep import sweep_of
+from nonvacuous.study.worker import Task, run_cell
+from tests.study import sweep_worlds as worlds
 
 VALUES = list(range(6))
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.sweep_config import read_sweep, sweep_of
+from nonvacuous.study.sweep import read_sweep, sweep_of
 
 RUN = {"command": {"run": "m:f"}}
 NAMES = st.sampled_from(["width", "depth", "rate", "model"])

@@ -11,9 +11,9 @@ from typing import Any
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput, NonvacuousError
-from nonvacuous.experiments.sweep_records import CELLS, ERROR, RESULT, SWEEP, ending, read_record
 from nonvacuous.locks import is_held
 from nonvacuous.report.measured import errors_on_test
+from nonvacuous.study.records import CELLS, ERROR, RESULT, SWEEP, ending, read_record
 
 CERTIFICATE = "certificate.json"
 #: Run folders lie at most this many folders below the one that is read.

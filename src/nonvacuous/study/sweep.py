@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.sweep_cells import Cell, normal_name
+from nonvacuous.study.cell import Cell, normal_name
 
 _TABLES = ("name", "seed", "command", "fixed", "grid", "cells")
 #: A grid this large is a slip of the finger.

@@ -12,10 +12,10 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.externals.loky import ProcessPoolExecutor, get_reusable_executor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
-from nonvacuous.experiments.sweep_engine import WorkersLost
-from nonvacuous.experiments.sweep_gpus import GpuShare, shares_of, visible_devices
-from nonvacuous.experiments.sweep_worker import Outcome, Task, run_cell
 from nonvacuous.locks import machine
+from nonvacuous.study.engine import WorkersLost
+from nonvacuous.study.gpus import GpuShare, shares_of, visible_devices
+from nonvacuous.study.worker import Outcome, Task, run_cell
 
 
 class LocalEngine:

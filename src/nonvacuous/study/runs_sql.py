@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.experiments.runs import columns_of
+from nonvacuous.study.runs import columns_of
 
 #: Rows that go into the table with one statement.
 _AT_ONCE = 200
