@@ -80,6 +80,8 @@ class Certificate(Record):
     held_out_twin: TwinRecord | None = None
     observed: tuple[Observation, ...] = ()
     assumptions: Annotated[tuple[Assumption, ...], Field(min_length=1)]
+    #: The version of the audit that asked these questions; without it, the first.
+    audit: Annotated[int, Field(ge=2)] | None = None
     seed: int
     software: dict[str, str]
     #: SHA-256 of the files in the run folder that the promise rests on, by name.
@@ -94,10 +96,11 @@ class Certificate(Record):
 
     @model_serializer(mode="wrap")
     def _without_absent_terms(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Certificates of other modes are written as before there were sparsity certificates."""
+        """What a certificate does not have is not written: older ones keep their digests."""
         record: dict[str, Any] = handler(self)
-        if record.get("sparsity", 0) is None:
-            del record["sparsity"]
+        for name in ("sparsity", "audit"):
+            if record.get(name, 0) is None:
+                del record[name]
         return record
 
     @model_validator(mode="after")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from torch import nn
 
 from nonvacuous.audit.attempts import Attempt, earlier_attempts, record_attempt
 from nonvacuous.audit.digests import all_examples_digest, content_digest, tensors_digest
+from nonvacuous.audit.paying import failure_of
 from nonvacuous.audit.symmetries import SYMMETRIES
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
@@ -26,7 +26,7 @@ from nonvacuous.certification.run_folder import RunFolder, in_own_folder, settin
 from nonvacuous.certification.saving import save_candidate, save_network
 from nonvacuous.certification.sparsity_run import sparse_examples, sparse_run, sparse_settings
 from nonvacuous.certification.sparsity_settings import SparsitySettings, prior_kind
-from nonvacuous.certification.twin import tested_twin, trained_twin
+from nonvacuous.certification.twin import prior_twin, trained_twin
 from nonvacuous.data import Examples, Split, check_examples, split_examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.grids import ScaleGrid
@@ -270,8 +270,7 @@ class _Settings:
         checks.count("attempts", attempts, minimum=1)
         self.mode: Mode = mode  # type: ignore[assignment]
         self.predictor = predictor
-        # The decimal that was typed: 0.95 leaves 0.05, not 0.050000000000000044.
-        self.failure = float(1 - Fraction(repr(float(confidence))))
+        self.failure = failure_of(confidence)
 
 
 def _quotients(quotients: Sequence[Quotient] | None, settings: _Settings) -> tuple[str, ...]:
@@ -366,15 +365,8 @@ def _twin(
     job: Job, model: nn.Module, prior: Prior | None, candidate: Candidate, recipe: Recipe
 ) -> TwinRecord | None:
     if candidate.saw is not None:
-        return tested_twin(
-            with_weights(candidate.module, candidate.prior.means),
-            job.examples.subset(candidate.split.bound),
-            description=(
-                f"the network with the prior's mean weights, trained on {len(candidate.saw)} "
-                f"examples and tested once on the {len(candidate.split.bound)} bound examples"
-            ),
-            failure=job.failure,
-        )
+        own = with_weights(candidate.module, candidate.prior.means)
+        return prior_twin(own, job.examples, candidate.split, failure=job.failure)
     if prior is None:
         start = frozen_copy(model)
     elif prior.means is not None:

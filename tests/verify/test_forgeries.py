@@ -352,9 +352,7 @@ def test_another_version_excuses_no_missing_assumption(run: Path) -> None:
         run / "certificate.json"
     )
     result = verify(run, data=worlds.examples(), trials=500)
-    assert result.passed and not result.verified
-    (found,) = (f for f in result.findings if f.needed)
-    assert found.field == "assumptions" and "0.0.1" in found.detail
+    assert "assumptions" in failed_fields(result)
     twice = resealed(whole, assumptions=(*genuine.assumptions, genuine.assumptions[0]))
     resealed(twice, statement=statement_of(twice)).save(run / "certificate.json")
     assert "assumptions" in failed_fields(verify(run))

@@ -17,6 +17,7 @@ from nonvacuous.audit import (  # isort: skip
     claim_checks as claim_checks,
     sparsity_checks as sparsity_checks,
 )
+from nonvacuous.audit import registry as registry
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.registry import (
     ALL_MODES,
@@ -24,8 +25,8 @@ from nonvacuous.audit.registry import (
     Check,
     Outcome,
     check,
-    expected_names,
     registered,
+    required,
 )
 from nonvacuous.errors import BadInput
 from nonvacuous.records import Assumption
@@ -36,8 +37,8 @@ __all__ = [
     "Outcome",
     "Search",
     "check",
-    "expected_names",
     "registered",
+    "required",
     "run",
 ]
 
@@ -50,7 +51,5 @@ def run(evidence: Evidence) -> tuple[Assumption, ...]:
             f"{evidence.predictor!r}; modes are {', '.join(ALL_MODES)} and predictors are "
             f"{', '.join(ALL_PREDICTORS)}."
         )
-    applicable = (
-        c for c in registered() if c.applies(mode=evidence.mode, predictor=evidence.predictor)
-    )
-    return tuple(c(evidence) for c in applicable)
+    checks = required(mode=evidence.mode, predictor=evidence.predictor)
+    return tuple(c(evidence) for c in checks)

@@ -24,7 +24,7 @@ PREDICTORS_OF_MODE = {
 NOISY = "noise around the network"
 
 
-@check(rows=(9, 22), name="the bound is a known theorem")
+@check(rows=(9, 22), since=1, name="the bound is a known theorem")
 def known_theorem(evidence: Evidence) -> Outcome:
     # Raises for a name outside the registry: bounds by code length, for instance, are not there.
     found = theorem(evidence.bound.name)
@@ -36,7 +36,7 @@ def known_theorem(evidence: Evidence) -> Outcome:
     return holds(found.source + ".")
 
 
-@check(rows=(14, 22), name="the bound was computed from the recorded facts")
+@check(rows=(14, 22), since=1, name="the bound was computed from the recorded facts")
 def recorded_inputs(evidence: Evidence) -> Outcome:
     wrong = disagreeing_input(
         evidence.bound.inputs, evidence.risk, evidence.complexity, evidence.sparsity
@@ -73,7 +73,7 @@ def disagreeing_input(
     return None
 
 
-@check(rows=(13, 22), name="the bound can be recomputed")
+@check(rows=(13, 22), since=1, name="the bound can be recomputed")
 def recomputed(evidence: Evidence) -> Outcome:
     value = recompute_bound(evidence.bound)
     if evidence.risk_upper is not None and evidence.risk_upper != value:
@@ -111,7 +111,7 @@ def solves_its_equation(name: str, inputs: Mapping[str, float | int], value: flo
     return value >= q * (1.0 - 1e-15) and left >= right - 1e-9 * right - 1e-14
 
 
-@check(rows=(17,), name="the promise is about the predictor that was measured")
+@check(rows=(17,), since=1, name="the promise is about the predictor that was measured")
 def right_predictor(evidence: Evidence) -> Outcome:
     measured = evidence.measured_predictor
     if evidence.mode == "sparsity" and measured != NOISY:
@@ -144,7 +144,7 @@ def right_predictor(evidence: Evidence) -> Outcome:
     return holds(f"measured and promised: {PREDICTORS[evidence.predictor]}.")
 
 
-@check(rows=(19,), name="the test examples were read after the end")
+@check(rows=(19,), since=1, name="the test examples were read after the end")
 def test_read_last(evidence: Evidence) -> Outcome:
     reads = evidence.test_reads
     if "freeze" not in reads and any(reads):
@@ -162,7 +162,7 @@ def test_read_last(evidence: Evidence) -> Outcome:
     return holds("nothing looked at test examples before the network was frozen.")
 
 
-@check(rows=(24,), name="the promise says no more than the theorem")
+@check(rows=(24,), since=1, name="the promise says no more than the theorem")
 def not_beyond(evidence: Evidence) -> Outcome:
     confidence = 1.0 - evidence.budget.failure
     if evidence.confidence is not None and abs(evidence.confidence - confidence) > 1e-15:

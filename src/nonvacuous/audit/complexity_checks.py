@@ -83,7 +83,7 @@ def disagreement(
     return None
 
 
-@check(rows=(2,), name="prior and posterior cover every parameter", modes=PRIOR_MODES)
+@check(rows=(2,), since=1, name="prior and posterior cover every parameter", modes=PRIOR_MODES)
 def every_parameter(evidence: Evidence) -> Outcome:
     posterior, prior, _ = parts(evidence)
     parameters = dict(evidence.module.named_parameters())
@@ -117,7 +117,7 @@ def every_parameter(evidence: Evidence) -> Outcome:
     return holds(f"all {len(parameters)} parameter tensors are in both, or are fixed.")
 
 
-@check(rows=(2,), name="the KL counts every random tensor", modes=PRIOR_MODES)
+@check(rows=(2,), since=1, name="the KL counts every random tensor", modes=PRIOR_MODES)
 def every_term(evidence: Evidence) -> Outcome:
     posterior, _, complexity = parts(evidence)
     listed = [term.tensor for term in complexity.terms]
@@ -139,7 +139,12 @@ def every_term(evidence: Evidence) -> Outcome:
     return holds(f"{len(listed)} tensors, {posterior.weights} weights.")
 
 
-@check(rows=(2, 4), name="what is not random was fixed before the bound examples")
+@check(
+    rows=(2, 4),
+    since=1,
+    name="what is not random was fixed before the bound examples",
+    says=("checked", "asserted"),
+)
 def fixed_parts(evidence: Evidence) -> Outcome:
     if evidence.mode not in PRIOR_MODES:
         return asserted(
@@ -203,7 +208,7 @@ _UNREGISTERED = (
 )
 
 
-@check(rows=(2, 16), name="all weights are finite")
+@check(rows=(2, 16), since=1, name="all weights are finite")
 def finite(evidence: Evidence) -> Outcome:
     named: dict[str, Tensor] = {name: t.detach() for name, t in evidence.module.named_parameters()}
     named |= {name: t.detach() for name, t in evidence.module.named_buffers()}
@@ -217,7 +222,7 @@ def finite(evidence: Evidence) -> Outcome:
     return holds(f"no NaN or infinity in {len(named)} tensors.")
 
 
-@check(rows=(3,), name="the KL belongs to the frozen posterior", modes=PRIOR_MODES)
+@check(rows=(3,), since=1, name="the KL belongs to the frozen posterior", modes=PRIOR_MODES)
 def current(evidence: Evidence) -> Outcome:
     posterior, prior, complexity = parts(evidence)
     digest = posterior.digest()
@@ -236,7 +241,7 @@ def current(evidence: Evidence) -> Outcome:
     return holds("recomputed from the frozen tensors, term by term.")
 
 
-@check(rows=(20,), name="an independent formula gives the same KL", modes=PRIOR_MODES)
+@check(rows=(20,), since=1, name="an independent formula gives the same KL", modes=PRIOR_MODES)
 def same_by_textbook(evidence: Evidence) -> Outcome:
     posterior, prior, complexity = parts(evidence)
     wrong = disagreement(complexity.terms, slow_kl(posterior, prior))
@@ -249,7 +254,7 @@ def same_by_textbook(evidence: Evidence) -> Outcome:
     return holds("the textbook formula in extended precision agrees, term by term.")
 
 
-@check(rows=(21,), name="the KL is summed in float64 and rounded up", modes=PRIOR_MODES)
+@check(rows=(21,), since=1, name="the KL is summed in float64 and rounded up", modes=PRIOR_MODES)
 def summed_upward(evidence: Evidence) -> Outcome:
     _, _, complexity = parts(evidence)
     # Raises where the savings exceed the sum: some of them exclude one another.
@@ -265,6 +270,7 @@ def summed_upward(evidence: Evidence) -> Outcome:
 
 @check(
     rows=(3, 17),
+    since=1,
     name="the price of the drawn network is its own",
     modes=RANDOM_MODES,
     predictors=("drawn",),

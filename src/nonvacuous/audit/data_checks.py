@@ -34,7 +34,7 @@ DECLARED = (
 )
 
 
-@check(rows=(1,), name="n comes from the stored indices")
+@check(rows=(1,), since=1, name="n comes from the stored indices")
 def counted_examples(evidence: Evidence) -> Outcome:
     stored = evidence.bound_examples
     used = evidence.bound.inputs.get("examples")
@@ -55,7 +55,7 @@ def counted_examples(evidence: Evidence) -> Outcome:
     return holds(f"n = {stored}, the number of stored indices of bound examples.")
 
 
-@check(rows=(1, 6), name="the split belongs to these examples")
+@check(rows=(1, 6), since=1, name="the split belongs to these examples")
 def split_fits(evidence: Evidence) -> Outcome:
     evidence.split.check_fits(evidence.examples)
     if not evidence.bound_examples:
@@ -65,7 +65,7 @@ def split_fits(evidence: Evidence) -> Outcome:
     return holds("every index of the split is an example of the data.")
 
 
-@check(rows=(6,), name=SEEN, modes=PRIOR_MODES)
+@check(rows=(6,), since=1, name=SEEN, says=("checked", "asserted"), modes=PRIOR_MODES)
 def prior_saw_nothing(evidence: Evidence) -> Outcome:
     saw = evidence.prior_saw
     if evidence.prior_saw_digest is not None and (
@@ -95,7 +95,9 @@ def prior_saw_nothing(evidence: Evidence) -> Outcome:
     return holds(f"the prior was fitted on {len(saw)} examples; none is a bound example.")
 
 
-@check(rows=(6,), name="the preprocessing saw no bound example")
+@check(
+    rows=(6,), since=1, name="the preprocessing saw no bound example", says=("checked", "asserted")
+)
 def preprocessing_saw_nothing(evidence: Evidence) -> Outcome:
     saw = evidence.preprocessing_saw
     if saw is None:
@@ -107,7 +109,7 @@ def preprocessing_saw_nothing(evidence: Evidence) -> Outcome:
     return outcome or holds(f"it was fitted on {len(saw)} examples; none is a bound example.")
 
 
-@check(rows=(6,), name=START, modes=PRIOR_MODES)
+@check(rows=(6,), since=1, name=START, says=("asserted",), modes=PRIOR_MODES)
 def start_saw_nothing(evidence: Evidence) -> Outcome:
     if evidence.pretrained:
         return asserted(DECLARED)
@@ -136,7 +138,7 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
     )
 
 
-@check(rows=(6, 23), name=COPIES)
+@check(rows=(6, 23), since=1, name=COPIES)
 def no_copies(evidence: Evidence) -> Outcome:
     # Inputs are compared without labels: a relabeled copy leaks just as well.
     hashes = evidence.examples.input_hashes()
@@ -166,7 +168,7 @@ def no_copies(evidence: Evidence) -> Outcome:
     return holds("compared by content, no input occurs in two parts." + _beside(evidence, hashes))
 
 
-@check(rows=(23,), name="examples do not come in groups")
+@check(rows=(23,), since=1, name="examples do not come in groups", says=("asserted",))
 def no_groups(evidence: Evidence) -> Outcome:
     if evidence.groups_declared:
         return doubtful(
@@ -177,7 +179,7 @@ def no_groups(evidence: Evidence) -> Outcome:
     return asserted("no groups were declared.")
 
 
-@check(rows=(23,), name=INDEPENDENT)
+@check(rows=(23,), since=1, name=INDEPENDENT, says=("not checkable",))
 def independent(evidence: Evidence) -> Outcome:
     repeats, count = repeated(evidence.examples, evidence.split.bound), evidence.bound_examples
     if repeats > MANY_REPEATS * count:
@@ -196,7 +198,7 @@ def independent(evidence: Evidence) -> Outcome:
     )
 
 
-@check(rows=(24,), name="the data are what they are said to be")
+@check(rows=(24,), since=1, name="the data are what they are said to be", says=("not checkable",))
 def honest_source(evidence: Evidence) -> Outcome:
     return unknowable(
         f"that the {evidence.bound_examples} examples of {evidence.examples.name} were collected "

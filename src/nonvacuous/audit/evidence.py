@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -109,3 +110,29 @@ class Evidence:
     def bound_examples(self) -> int:
         """The n of the theorem."""
         return len(self.split.bound)
+
+
+class NotStored(Exception):
+    """A check asked for a fact that a finished run does not keep."""
+
+
+class StoredEvidence(Evidence):
+    """The facts as far as a finished run keeps them: whoever asks for another one is told so.
+
+    ``library`` is the version of the library that reads them.
+    """
+
+    library: str
+
+    def __init__(self, library: str, **facts: Any) -> None:
+        object.__setattr__(self, "library", library)
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _FACTS and name not in object.__getattribute__(self, "__dict__"):
+            raise NotStored(name)  # not the default: nobody said that it was so
+        return object.__getattribute__(self, name)
+
+
+_FACTS = frozenset(field.name for field in fields(Evidence))

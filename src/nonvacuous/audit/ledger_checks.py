@@ -34,7 +34,7 @@ def rebuilt(budget: BudgetRecord) -> ConfidenceBudget:
     return ConfidenceBudget.from_dict(budget.model_dump())
 
 
-@check(rows=(10,), name="the failure probability is spent once")
+@check(rows=(10,), since=1, name="the failure probability is spent once")
 def spent_once(evidence: Evidence) -> Outcome:
     # Raises with the account in the message when more is spent than there is.
     ledger = rebuilt(evidence.budget)
@@ -52,7 +52,7 @@ def spent_once(evidence: Evidence) -> Outcome:
     return holds(f"{spends} is at most {ledger.failure:g}.")
 
 
-@check(rows=(7, 8, 24), name="every search was paid for")
+@check(rows=(7, 8, 24), since=1, name="every search was paid for")
 def searches_paid(evidence: Evidence) -> Outcome:
     charged: dict[str, int] = {}
     for search in evidence.searches:
@@ -90,7 +90,12 @@ def searches_paid(evidence: Evidence) -> Outcome:
     return holds("searched and accounted for: " + (", ".join(paid) or "nothing") + ".")
 
 
-@check(rows=(8,), name="what the theorem wants fixed was fixed before the data")
+@check(
+    rows=(8,),
+    since=1,
+    name="what the theorem wants fixed was fixed before the data",
+    says=("checked", "asserted"),
+)
 def fixed_before_data(evidence: Evidence) -> Outcome:
     found = theorem(evidence.bound.name)
     inputs = evidence.bound.inputs
@@ -107,7 +112,12 @@ def fixed_before_data(evidence: Evidence) -> Outcome:
     )
 
 
-@check(rows=(7, 24), name="earlier certificates on these examples are paid for")
+@check(
+    rows=(7, 24),
+    since=1,
+    name="earlier certificates on these examples are paid for",
+    says=("checked", "asserted"),
+)
 def attempts_paid(evidence: Evidence) -> Outcome:
     paid, earlier = evidence.attempts_paid, evidence.earlier_paid
     if min((paid, *earlier)) < 1:
@@ -140,7 +150,12 @@ def attempts_paid(evidence: Evidence) -> Outcome:
     return asserted("no other certificate on these examples is on record.")
 
 
-@check(rows=(7, 24), name="architecture and settings were chosen before looking")
+@check(
+    rows=(7, 24),
+    since=1,
+    name="architecture and settings were chosen before looking",
+    says=("asserted",),
+)
 def chosen_before(evidence: Evidence) -> Outcome:
     what = "prior, architecture and settings" if evidence.mode in PRIOR_MODES else "network"
     return asserted(

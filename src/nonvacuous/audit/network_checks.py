@@ -19,7 +19,7 @@ from nonvacuous.audit.probing import probes as probes
 from nonvacuous.audit.registry import RANDOM_MODES, Outcome, check, holds, refuse
 
 
-@check(rows=(5,), name="the network is in evaluation mode")
+@check(rows=(5,), since=1, name="the network is in evaluation mode")
 def evaluation_mode(evidence: Evidence) -> Outcome:
     for name, part in evidence.module.named_modules():
         if part.training:
@@ -32,7 +32,7 @@ def evaluation_mode(evidence: Evidence) -> Outcome:
     return holds("no part of it is in training mode.")
 
 
-@check(rows=(5,), name="each prediction depends on its own example alone")
+@check(rows=(5,), since=1, name="each prediction depends on its own example alone")
 def one_at_a_time(evidence: Evidence) -> Outcome:
     few = probes(evidence)
     found = batch_dependence(mean_network(evidence), few.inputs)
@@ -48,7 +48,7 @@ def one_at_a_time(evidence: Evidence) -> Outcome:
     )
 
 
-@check(rows=(4,), name="predicting leaves the network unchanged")
+@check(rows=(4,), since=1, name="predicting leaves the network unchanged")
 def left_unchanged(evidence: Evidence) -> Outcome:
     changed = overwritten(mean_network(evidence), probes(evidence).inputs)
     if changed:
@@ -59,7 +59,7 @@ def left_unchanged(evidence: Evidence) -> Outcome:
     return holds("no buffer is written while predicting.")
 
 
-@check(rows=(16,), name="the loss stays in [0, 1]")
+@check(rows=(16,), since=1, name="the loss stays in [0, 1]")
 def loss_range(evidence: Evidence) -> Outcome:
     loss = evidence.loss
     if (loss.lower, loss.upper) != (0.0, 1.0):
@@ -81,6 +81,7 @@ def loss_range(evidence: Evidence) -> Outcome:
 
 @check(
     rows=(15, 17, 18),
+    since=1,
     name="the errors can be counted again",
     modes=(*RANDOM_MODES, "holdout"),
     predictors=("drawn", "deterministic"),

@@ -2,17 +2,21 @@
 
 The mistakes are the numbered rows of the project's list of ways in which certificates become
 false. To add a check, write a function of the :class:`~nonvacuous.audit.evidence.Evidence` that
-returns an :class:`Outcome`, and put ``@check(rows=..., name=...)`` above it; the name is the
-proposition that must hold.
+returns an :class:`Outcome`, and put ``@check(rows=..., since=VERSION, name=...)`` above it; the
+name is the proposition that must hold, ``says`` what may become of it where nothing is wrong.
+
+Certificates name the version of the audit that they passed and are held to that one, so a released
+version never changes: a new check begins with the next.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.evidence import Evidence, NotStored
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.records import Assumption
 
@@ -24,6 +28,13 @@ ALL_MODES = (*PRIOR_MODES, "holdout")
 ALL_PREDICTORS = ("stochastic", "drawn", "deterministic")
 #: How many ways to a false certificate are known and numbered.
 ROWS = 28
+#: The version of the audit: 1 is that of certificates which do not name one. Raise it with the
+#: first check that is added after a release, and enter that release below.
+VERSION = 2
+#: The first release whose certificates cannot have passed less than this version.
+RELEASED_WITH = {2: (0, 2)}
+
+Says = Literal["checked", "asserted", "not checkable"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,10 @@ class Check:
 
     name: str
     rows: tuple[int, ...]
+    #: The version of the audit that brought it.
+    since: int
+    #: What it can find out where nothing is wrong: a certificate that says more was painted.
+    says: tuple[Says, ...]
     modes: tuple[str, ...]
     predictors: tuple[str, ...]
     function: Callable[[Evidence], Outcome]
@@ -77,6 +92,8 @@ class Check:
         """Run the check. One that breaks down has shown nothing, so the certificate is refused."""
         try:
             outcome = self.function(evidence)
+        except NotStored:
+            raise
         except NonvacuousError as error:
             outcome = refuse(str(error))
         except Exception as error:
@@ -84,6 +101,8 @@ class Check:
                 f"the check could not be completed ({type(error).__name__}: {error}); what cannot "
                 "be checked is not certified."
             )
+        if outcome.status not in (*self.says, "violated"):
+            raise ValueError(f"{self.name!r} declares {self.says}, and says {outcome.status!r}")
         return Assumption(
             name=self.name, status=outcome.status, detail=outcome.detail, effect=outcome.effect
         )
@@ -95,18 +114,22 @@ _CHECKS: dict[str, Check] = {}
 def check(
     *,
     rows: tuple[int, ...],
+    since: int,
     name: str,
+    says: tuple[Says, ...] = ("checked",),
     modes: tuple[str, ...] = ALL_MODES,
     predictors: tuple[str, ...] = ALL_PREDICTORS,
 ) -> Callable[[Callable[[Evidence], Outcome]], Callable[[Evidence], Outcome]]:
     """Register a function as a check that guards against these rows."""
+    if not 1 <= since <= VERSION:
+        raise ValueError(f"check {name!r} is of version {since}; the audit is of {VERSION}")
     if not rows or any(not 1 <= row <= ROWS for row in rows):
         raise ValueError(f"check {name!r} must guard rows between 1 and {ROWS}, got {rows!r}")
     if name in _CHECKS:
         raise ValueError(f"there is a check {name!r} already")
 
     def register(function: Callable[[Evidence], Outcome]) -> Callable[[Evidence], Outcome]:
-        _CHECKS[name] = Check(name, rows, modes, predictors, function)
+        _CHECKS[name] = Check(name, rows, since, says, modes, predictors, function)
         return function
 
     return register
@@ -117,6 +140,21 @@ def registered() -> tuple[Check, ...]:
     return tuple(_CHECKS.values())
 
 
-def expected_names(*, mode: str, predictor: str) -> tuple[str, ...]:
-    """What the assumptions of a certificate of this kind must list at least."""
-    return tuple(c.name for c in _CHECKS.values() if c.applies(mode=mode, predictor=predictor))
+def required(*, mode: str, predictor: str, version: int | None = None) -> tuple[Check, ...]:
+    """What a certificate of this kind has to pass; with a version, what it had to pass then."""
+    return tuple(
+        c
+        for c in _CHECKS.values()
+        if c.since <= (version or VERSION) and c.applies(mode=mode, predictor=predictor)
+    )
+
+
+def least_version(library: str) -> int:
+    """The version of the audit that every certificate of this release of the library passed.
+
+    >>> least_version("0.1.0"), least_version("0.2.1")
+    (1, 2)
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", library)
+    release = tuple(map(int, numbers.groups())) if numbers else (0, 0)
+    return max((v for v, first in RELEASED_WITH.items() if release >= first), default=1)

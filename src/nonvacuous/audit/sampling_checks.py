@@ -18,7 +18,7 @@ FREEZE = "freeze"
 SAMPLING = "sampling"
 
 
-@check(rows=(18,), name="the risk was measured on the evaluation inputs")
+@check(rows=(18,), since=1, name="the risk was measured on the evaluation inputs")
 def no_augmentation(evidence: Evidence) -> Outcome:
     if evidence.risk_transform != evidence.evaluation_transform:
         return refuse(
@@ -29,7 +29,7 @@ def no_augmentation(evidence: Evidence) -> Outcome:
     return holds(f"both are transformed by: {evidence.evaluation_transform}.")
 
 
-@check(rows=(11, 14, 15), name="the risk is a count of independent trials")
+@check(rows=(11, 14, 15), since=1, name="the risk is a count of independent trials")
 def independent_trials(evidence: Evidence) -> Outcome:
     risk, stochastic = evidence.risk, evidence.predictor == "stochastic"
     counts = [risk.trials] if risk.errors is None else [risk.trials, risk.errors]
@@ -113,7 +113,9 @@ def _shared(evidence: Evidence) -> Outcome:
     return holds(f"{risk.trials} draws of the weights, each one trial.")
 
 
-@check(rows=(12,), name="the sampling seed was used once, after freezing", modes=RANDOM_MODES)
+@check(
+    rows=(12,), since=1, name="the sampling seed was used once, after freezing", modes=RANDOM_MODES
+)
 def one_shot(evidence: Evidence) -> Outcome:
     if evidence.posterior is None:
         return refuse("there is no posterior, so nothing was frozen.")
@@ -146,7 +148,7 @@ def one_shot(evidence: Evidence) -> Outcome:
     return holds("derived from the frozen posterior's digest and used once.")
 
 
-@check(rows=(3, 12), name="the risk belongs to the frozen posterior", modes=PRIOR_MODES)
+@check(rows=(3, 12), since=1, name="the risk belongs to the frozen posterior", modes=PRIOR_MODES)
 def risk_is_current(evidence: Evidence) -> Outcome:
     if evidence.posterior is None or evidence.posterior_at_risk != evidence.posterior.digest():
         return refuse(
@@ -156,7 +158,7 @@ def risk_is_current(evidence: Evidence) -> Outcome:
     return holds("the posterior has the digest it had when its risk was measured.")
 
 
-@check(rows=(10,), name="the sampling error is paid for")
+@check(rows=(10,), since=1, name="the sampling error is paid for")
 def sampling_paid(evidence: Evidence) -> Outcome:
     risk = evidence.risk
     once = risk.scheme == "every example once"

@@ -66,7 +66,7 @@ def terms(evidence: Evidence) -> tuple[SparsityRecord, Network, Network]:
     return found[0], found[1], found[2]
 
 
-@check(rows=(2, 17), name="the theorem was applied to the whole network", modes=MODES)
+@check(rows=(2, 17), since=1, name="the theorem was applied to the whole network", modes=MODES)
 def whole_network(evidence: Evidence) -> Outcome:
     record, layers, prior = terms(evidence)
     if record.theorem not in THEOREMS:
@@ -113,7 +113,7 @@ def whole_network(evidence: Evidence) -> Outcome:
     )
 
 
-@check(rows=(2, 20), name="prior and posterior have the noise of the setting", modes=MODES)
+@check(rows=(2, 20), since=1, name="prior and posterior have the noise of the setting", modes=MODES)
 def same_noise(evidence: Evidence) -> Outcome:
     record, layers, prior = terms(evidence)
     if evidence.posterior is None or evidence.prior is None or evidence.complexity is None:
@@ -150,7 +150,9 @@ def same_noise(evidence: Evidence) -> Outcome:
     return holds("one scale for each layer, the same around network and prior.")
 
 
-@check(rows=(8, 26), name="every choice inside the loss is named and paid for", modes=MODES)
+@check(
+    rows=(8, 26), since=1, name="every choice inside the loss is named and paid for", modes=MODES
+)
 def choices_paid(evidence: Evidence) -> Outcome:
     record, _, _ = terms(evidence)
     total = charged_nats(record.charges)
@@ -172,7 +174,7 @@ def choices_paid(evidence: Evidence) -> Outcome:
     )
 
 
-@check(rows=(25,), name="the bound is divided by what the noise lets through", modes=MODES)
+@check(rows=(25,), since=1, name="the bound is divided by what the noise lets through", modes=MODES)
 def escape_paid(evidence: Evidence) -> Outcome:
     record, _, _ = terms(evidence)
     escape = setting_of(record).escape_probability
@@ -191,7 +193,7 @@ def escape_paid(evidence: Evidence) -> Outcome:
     return holds(f"an error escapes the noisy loss with chance at most {escape:g}.")
 
 
-@check(rows=(12, 27), name="the noise was drawn after the setting was final", modes=MODES)
+@check(rows=(12, 27), since=1, name="the noise was drawn after the setting was final", modes=MODES)
 def drawn_last(evidence: Evidence) -> Outcome:
     record, layers, _ = terms(evidence)
     expected = final_seed(evidence.seed, layers.digest(), setting_of(record))
@@ -219,7 +221,7 @@ def drawn_last(evidence: Evidence) -> Outcome:
     return holds("its seed is derived from the network and the frozen setting, and used once.")
 
 
-@check(rows=(18, 28), name="every threshold uses the example's own norm", modes=MODES)
+@check(rows=(18, 28), since=1, name="every threshold uses the example's own norm", modes=MODES)
 def own_norms(evidence: Evidence) -> Outcome:
     record, layers, prior = terms(evidence)
     constant = counts_constant(layers)
@@ -249,7 +251,7 @@ def own_norms(evidence: Evidence) -> Outcome:
     return holds(f"norms of the bound examples run from {expected[0]:.4g} to {expected[1]:.4g}.")
 
 
-@check(rows=(15, 22), name="the noisy losses can be counted again", modes=MODES)
+@check(rows=(15, 22), since=1, name="the noisy losses can be counted again", modes=MODES)
 def losses_again(evidence: Evidence) -> Outcome:
     record, _, prior = terms(evidence)
     if evidence.loss.name != "zero-one":

@@ -32,6 +32,7 @@ _NONE = holds("none is used: the KL is that of the tensors.")
 
 @check(
     rows=(17,),
+    since=1,
     name="symmetries lower the price of the randomized network only",
     modes=RANDOM_MODES,
 )
@@ -50,7 +51,7 @@ def randomized_only(evidence: Evidence) -> Outcome:
     return holds(f"{found.name!r} is a bound in the KL, for the randomized network.")
 
 
-@check(rows=(2, 22), name="symmetries are used only where they hold", modes=RANDOM_MODES)
+@check(rows=(2, 22), since=1, name="symmetries are used only where they hold", modes=RANDOM_MODES)
 def allowed(evidence: Evidence) -> Outcome:
     _, prior, complexity = parts(evidence)
     if not complexity.symmetries:
@@ -93,7 +94,7 @@ def allowed(evidence: Evidence) -> Outcome:
     )
 
 
-@check(rows=(2, 3, 22), name="what symmetries save can be recomputed", modes=RANDOM_MODES)
+@check(rows=(2, 3, 22), since=1, name="what symmetries save can be recomputed", modes=RANDOM_MODES)
 def recomputed(evidence: Evidence) -> Outcome:
     posterior, prior, complexity = parts(evidence)
     if not complexity.symmetries:
@@ -111,7 +112,7 @@ def recomputed(evidence: Evidence) -> Outcome:
     return holds(f"{complexity.symmetry_nats:.6g} nats, from the frozen tensors.")
 
 
-@check(rows=(22,), name="the network has the symmetries that are used", modes=RANDOM_MODES)
+@check(rows=(22,), since=1, name="the network has the symmetries that are used", modes=RANDOM_MODES)
 def seen_in_predictions(evidence: Evidence) -> Outcome:
     """A look at the function itself: what follows from a graph is not believed without it."""
     _, _, complexity = parts(evidence)

@@ -10,21 +10,24 @@ from torch import nn
 
 from nonvacuous import audit
 from nonvacuous.audit.arithmetic import (
+    BOUND_LINE,
     bound_record,
     complexity_nats,
+    line,
     recompute_bound,
+    share,
     statement,
 )
 from nonvacuous.audit.digests import array_digest, example_set, fixed_tensors, tensors_digest
 from nonvacuous.audit.evidence import Evidence, Search
+from nonvacuous.audit.paying import ledger
 from nonvacuous.audit.symmetries import captured, symmetry_savings
-from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.candidate import Candidate, RescalingFacts
 from nonvacuous.certification.columns import column_records
 from nonvacuous.certification.counting import count_errors
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import measure_drawn, measure_stochastic, open_budget
+from nonvacuous.certification.measurement import measure_drawn, measure_stochastic
 from nonvacuous.certification.sparsity_measurement import SparseMeasurement
 from nonvacuous.certification.sparsity_mode import SparseCandidate
 from nonvacuous.certification.versions import software
@@ -62,7 +65,7 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
         candidate.split,
         measured_predictor=measured.measured_predictor,
         bound=measured.bound,
-        budget=_budget_record(measured.budget),
+        budget=measured.budget,
         risk=measured.risk,
         searches=(*candidate.searches, *_symmetry_search(job)),
         prior=candidate.prior,
@@ -119,8 +122,8 @@ def _complexity(job: Job, candidate: Candidate) -> ComplexityRecord:
 def holdout_certificate(job: Job, module: nn.Module, split: Split) -> Certificate:
     """The plain test: a network's errors on examples that had no part in making it."""
     bound_part = job.examples.subset(split.bound)
-    budget = open_budget(job)
-    failure = budget.spend_rest("bound", reason="exact binomial tail")
+    budget = ledger(mode=job.mode, failure=job.failure, attempts=job.attempts, sampled=False)
+    failure = share(line(budget, BOUND_LINE))
     errors = count_errors(module, bound_part)
     risk = RiskRecord(
         errors=errors,
@@ -136,7 +139,7 @@ def holdout_certificate(job: Job, module: nn.Module, split: Split) -> Certificat
         split,
         measured_predictor="deterministic",
         bound=bound_record("holdout", errors=errors, examples=len(bound_part), failure=failure),
-        budget=_budget_record(budget),
+        budget=budget,
         risk=risk,
         draws=(("freeze", 0),),
     )
@@ -245,11 +248,6 @@ def _symmetry_search(job: Job) -> tuple[Search, ...]:
         return ()
     reason = "the bound holds for all posteriors at once, the averaged ones included"
     return (Search("posterior symmetries", 2 ** len(job.quotients), charge="free", reason=reason),)
-
-
-def _budget_record(budget: ConfidenceBudget) -> BudgetRecord:
-    record = budget.to_dict()
-    return BudgetRecord.model_validate({**record, "entries": tuple(record["entries"])})
 
 
 def _preprocessing(examples: Examples) -> str:
@@ -363,6 +361,7 @@ def _seal(
         held_out_twin=twin,
         observed=_observations(job, module, evidence.split, evidence.posterior),
         assumptions=assumptions,
+        audit=audit.registry.VERSION,
         seed=job.seed,
         software=software(job.device),
         artifacts=job.folder.artifacts(),

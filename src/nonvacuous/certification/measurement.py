@@ -7,25 +7,29 @@ from typing import Any
 
 import torch
 
-from nonvacuous.audit.arithmetic import bound_record, sampled_risk
+from nonvacuous.audit.arithmetic import (
+    BOUND_LINE,
+    SAMPLING_LINE,
+    bound_record,
+    line,
+    sampled_risk,
+    share,
+)
 from nonvacuous.audit.drawing import draw_network, sampling_seed
-from nonvacuous.bounds import ConfidenceBudget
+from nonvacuous.audit.paying import ledger
 from nonvacuous.certification.candidate import Candidate, with_weights
 from nonvacuous.certification.counting import summed_loss
 from nonvacuous.certification.job import Job
 from nonvacuous.distributions.storage import save_tensors
-from nonvacuous.records import BoundRecord, ComplexityRecord, RiskRecord
+from nonvacuous.records import BoundRecord, BudgetRecord, ComplexityRecord, RiskRecord
 from nonvacuous.risk import estimate_risk
-
-#: The part of the failure probability that pays for Monte Carlo where there is any.
-SAMPLING_SHARE = 0.2
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
     """The numbers of one certificate, before anybody has looked for mistakes in them."""
 
-    budget: ConfidenceBudget
+    budget: BudgetRecord
     risk: RiskRecord
     bound: BoundRecord
     complexity: ComplexityRecord | None
@@ -40,11 +44,7 @@ def measure_stochastic(
     posterior_digest: str,
     complexity: ComplexityRecord,
 ) -> Measured:
-    budget = open_budget(job)
-    sampling_failure = budget.spend(
-        "sampling", SAMPLING_SHARE * budget.remaining, reason="Monte-Carlo estimate of the risk"
-    )
-    share = _pay_bound(budget, candidate)
+    budget = _ledger(job, candidate, sampled=True)
     # The seed depends on the frozen posterior: it did not exist before, and is used once.
     seed = sampling_seed(job.seed, posterior_digest)
     generator = torch.Generator(device=job.device).manual_seed(seed)
@@ -69,7 +69,9 @@ def measure_stochastic(
         "seed": seed,
     }
     draft = RiskRecord(**risk_fields, risk_upper=1.0)
-    risk = RiskRecord(**risk_fields, risk_upper=sampled_risk(draft, sampling_failure))
+    risk = RiskRecord(
+        **risk_fields, risk_upper=sampled_risk(draft, share(line(budget, SAMPLING_LINE)))
+    )
     return Measured(
         budget=budget,
         risk=risk,
@@ -78,7 +80,7 @@ def measure_stochastic(
             empirical_risk=risk.risk_upper,
             kl_nats=complexity.kl_nats,
             examples=len(candidate.split.bound),
-            failure=share,
+            failure=share(line(budget, BOUND_LINE)),
             exact_moment=True,
         ),
         complexity=complexity,
@@ -93,8 +95,7 @@ def measure_drawn(
     posterior_digest: str,
     complexity: ComplexityRecord,
 ) -> Measured:
-    budget = open_budget(job)
-    share = _pay_bound(budget, candidate)
+    budget = _ledger(job, candidate, sampled=False)
     seed = sampling_seed(job.seed, posterior_digest)
     weights = draw_network(candidate.posterior, seed)
     drawn_file = job.folder.file("drawn.safetensors")
@@ -122,7 +123,7 @@ def measure_drawn(
             empirical_risk=risk.risk_upper,
             log_density_ratio=ratio,
             examples=len(bound_part),
-            failure=share,
+            failure=share(line(budget, BOUND_LINE)),
             exact_moment=True,
         ),
         complexity=complexity.model_copy(update={"log_density_ratio": ratio}),
@@ -132,24 +133,11 @@ def measure_drawn(
     )
 
 
-def open_budget(job: Job) -> ConfidenceBudget:
-    budget = ConfidenceBudget(failure=job.failure)
-    if job.attempts > 1:
-        others = job.failure * (job.attempts - 1) / job.attempts
-        budget.spend(
-            "other certificates",
-            others,
-            reason=f"{job.attempts} certificates on the same examples share the confidence",
-        )
-    return budget
-
-
-def _pay_bound(budget: ConfidenceBudget, candidate: Candidate) -> float:
-    if candidate.prior_choices == 1:
-        return budget.spend_rest("bound", reason="PAC-Bayes bound, prior fixed before the data")
-    return budget.choose(
-        "bound",
-        budget.remaining,
+def _ledger(job: Job, candidate: Candidate, *, sampled: bool) -> BudgetRecord:
+    return ledger(
+        mode=job.mode,
+        failure=job.failure,
+        attempts=job.attempts,
+        sampled=sampled,
         choices=candidate.prior_choices,
-        reason="PAC-Bayes bound, union over the grid of prior scales",
     )

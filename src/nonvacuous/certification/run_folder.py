@@ -25,6 +25,7 @@ EVIDENCE = (
     "network.safetensors",
     "weights.safetensors",
     "log_scales.npz",
+    "twin.safetensors",
 )
 
 

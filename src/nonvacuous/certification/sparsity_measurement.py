@@ -18,10 +18,9 @@ from nonvacuous.audit.derandomization import (
 )
 from nonvacuous.audit.evidence import Search
 from nonvacuous.audit.ledger_checks import GRID
-from nonvacuous.bounds import ConfidenceBudget
+from nonvacuous.audit.paying import ledger
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import SAMPLING_SHARE, open_budget
 from nonvacuous.certification.sparsity_mode import SparseCandidate, layer_tensors
 from nonvacuous.certification.sparsity_settings import SparsitySettings
 from nonvacuous.distributions import DiagonalGaussian
@@ -69,9 +68,11 @@ def measure_sparse(
     layers = read_network(candidate.module, example)
     prior_layers = read_network(with_weights(candidate.module, candidate.center), example)
     tensors = layer_tensors(candidate.module, layers)
-    budget = _budget(job, settings.theorem)
-    bound_part = job.examples.subset(candidate.split.bound)
     noiseless = settings.theorem == _NOISELESS
+    budget = ledger(
+        mode=job.mode, failure=job.failure, attempts=job.attempts, sampled=not noiseless
+    )
+    bound_part = job.examples.subset(candidate.split.bound)
     failure = share(line(budget, "bound"))
     sampling_failure = None if noiseless else share(line(budget, "sampling"))
     found = certify_sparse(
@@ -157,19 +158,6 @@ def measure_sparse(
         searches=_searches(record),
         draws=(*candidate.draws, ("freeze", 0), *drawn),
     )
-
-
-def _budget(job: Job, theorem: str) -> BudgetRecord:
-    budget: ConfidenceBudget = open_budget(job)
-    if theorem != _NOISELESS:
-        budget.spend(
-            "sampling",
-            SAMPLING_SHARE * budget.remaining,
-            reason="Monte-Carlo estimate of the noisy loss",
-        )
-    budget.spend_rest("bound", reason="PAC-Bayes bound for the noisy loss, all settings at once")
-    record = budget.to_dict()
-    return BudgetRecord.model_validate({**record, "entries": tuple(record["entries"])})
 
 
 def _risk(

@@ -20,8 +20,14 @@ from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.certification.sparsity_settings import SparsitySettings, prior_kind
 from nonvacuous.certification.sparsity_stages import kept, origin
 from nonvacuous.certification.sparsity_training import Trainer
-from nonvacuous.certification.twin import TRAINED_FRACTION, tested_twin
-from nonvacuous.data import Examples, Split, make_split
+from nonvacuous.certification.twin import (
+    prior_twin,
+    save_twin,
+    separate_twin,
+    twin_seed,
+    twin_split,
+)
+from nonvacuous.data import Examples, Split
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
@@ -171,39 +177,19 @@ def sparse_twin(
 ) -> TwinRecord:
     """What a plain test promises: of the learned prior, or of a chain that is trained for it."""
     if candidate.saw is not None:
-        bound = candidate.split.bound
-        return tested_twin(
-            with_weights(candidate.module, candidate.center),
-            examples.subset(bound),
-            description=(
-                f"the prior's own network, trained on {len(candidate.saw)} examples and tested "
-                f"once on the {len(bound)} bound examples"
-            ),
-            failure=failure,
-        )
-    twin_seed = derived_seed(seed, "held-out twin")
-    split = make_split(
-        len(examples),
-        prior_fraction=TRAINED_FRACTION,
-        seed=twin_seed,
-        content_hashes=examples.content_hashes(),
-    )
+        own = with_weights(candidate.module, candidate.center)
+        return prior_twin(own, examples, candidate.split, failure=failure)
+    split = twin_split(examples, seed)
     trainer = _trainer(model, examples, settings, device, progress)
     shown = examples.subset(split.prior)
     weights = kept(
         folder.file("sparsity-twin.checkpoint"),
-        lambda: trainer.twin(shown, seed=twin_seed),
-        lambda: origin(trainer, "held-out twin", shown, seed=twin_seed),
+        lambda: trainer.twin(shown, seed=twin_seed(seed)),
+        lambda: origin(trainer, "held-out twin", shown, seed=twin_seed(seed)),
     )
-    return tested_twin(
-        with_weights(trainer.start, weights),
-        examples.subset(split.bound),
-        description=(
-            f"the same architecture trained plainly on {len(split.prior)} of the examples and "
-            f"tested once on the other {len(split.bound)}"
-        ),
-        failure=failure,
-    )
+    network = with_weights(trainer.start, weights)
+    save_twin(folder, network)
+    return separate_twin(network, examples, split, failure=failure)
 
 
 def layer_tensors(module: nn.Module, layers: Network) -> tuple[tuple[str, ...], ...]:

@@ -1,0 +1,153 @@
+"""The audit's rows: which had to be asked, what each may say, and the answers found again.
+
+A certificate is held to the version of the audit that it names. What was added since is listed
+and, where the evidence is stored, asked as well: no certificate fails for it, but none is called
+verified that today's audit finds false.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nonvacuous.audit import registry
+from nonvacuous.audit.evidence import NotStored, StoredEvidence
+from nonvacuous.audit.registry import Check, Outcome, least_version
+from nonvacuous.certificate import Certificate
+from nonvacuous.records import Assumption
+from nonvacuous.verification.findings import Collector, Disagreement
+
+_AGAIN = "the audit finds again what it found"
+_EFFECTS = ("none", "conditional", "refused")
+_STRENGTH = ("violated", "not checkable", "asserted", "checked")
+
+
+def check_version(certificate: Certificate) -> str:
+    """Whether such a certificate can have passed that version of the audit."""
+    version, made_by = version_of(certificate), certificate.software.get("nonvacuous", "unknown")
+    if version > registry.VERSION:
+        raise Disagreement(
+            f"it names version {version} of the audit, and this library knows {registry.VERSION}: "
+            "verify it with a newer one."
+        )
+    if version < least_version(made_by):
+        raise Disagreement(
+            f"it says that it passed version {version} of the audit, but release {made_by} of the "
+            f"library asks at least version {least_version(made_by)}."
+        )
+    later = added_since(certificate)
+    if not later:
+        return f"version {version}, the present one."
+    return (
+        f"version {version}; {len(later)} checks added since were not required: "
+        + "; ".join(c.name for c in later)
+        + "."
+    )
+
+
+def check_rows(certificate: Certificate) -> str:
+    """Every check of that version is listed once, no other is, and none says more than it can."""
+    required = {c.name: c for c in _required(certificate)}
+    names = [assumption.name for assumption in certificate.assumptions]
+    missing = [name for name in required if name not in names]
+    if missing:
+        raise Disagreement(f"{len(missing)} checks are not listed, first {missing[0]!r}.")
+    if len(set(names)) != len(names):
+        raise Disagreement("an assumption is listed twice.")
+    for position, assumption in enumerate(certificate.assumptions):
+        where = f"assumptions.{position}"
+        if assumption.name not in required:
+            raise Disagreement(f"the audit asks no {assumption.name!r}.", f"{where}.name")
+        says = required[assumption.name].says
+        if assumption.status not in (*says, "violated"):
+            raise Disagreement(
+                f"{assumption.name!r} is called {assumption.status}; the audit can only say "
+                f"{' or '.join(says)}.",
+                f"{where}.status",
+            )
+    return f"all {len(required)} checks of the audit are listed."
+
+
+def check_again(certificate: Certificate, evidence: StoredEvidence, findings: Collector) -> None:
+    """Ask every check again whose facts are stored; then those that are newer than it."""
+    rows = {
+        assumption.name: (n, assumption) for n, assumption in enumerate(certificate.assumptions)
+    }
+    same_words = certificate.software.get("nonvacuous") == evidence.library
+
+    def work() -> str:
+        asked, left = 0, []
+        for check in _required(certificate):
+            outcome = _asked(check, evidence)
+            if outcome is None or check.name not in rows:
+                left.append(check.name)
+                continue
+            asked += 1
+            position, recorded = rows[check.name]
+            _compare(recorded, outcome, f"assumptions.{position}", same_words=same_words)
+        rest = f"; not stored are the facts of: {'; '.join(left)}" if left else ""
+        return f"{asked} checks, run on the stored evidence{rest}."
+
+    findings.expect(_AGAIN, "assumptions", work)
+    for check in added_since(certificate):
+        outcome = _asked(check, evidence)
+        name = f"added since, not required: {check.name}"
+        if outcome is None:
+            why = "its facts are not stored."
+        else:
+            why = f"{outcome.status}: {outcome.detail}"
+        failed = outcome is not None and outcome.effect != "none"
+        findings.skip(name, "audit", why, needed=failed)
+
+
+def added_since(certificate: Certificate) -> tuple[Check, ...]:
+    """The checks that a certificate of this kind would have to pass today, and did not then."""
+    kind = {"mode": certificate.mode, "predictor": certificate.predictor}
+    return tuple(c for c in registry.required(**kind) if c.since > version_of(certificate))
+
+
+def version_of(certificate: Certificate) -> int:
+    return 1 if certificate.audit is None else certificate.audit
+
+
+def _required(certificate: Certificate) -> tuple[Check, ...]:
+    return registry.required(
+        mode=certificate.mode, predictor=certificate.predictor, version=version_of(certificate)
+    )
+
+
+def _asked(check: Check, evidence: StoredEvidence) -> Outcome | None:
+    """What the check finds now; None where its facts are not stored."""
+    try:
+        assumption = check(evidence)
+    except NotStored:
+        return None
+    return Outcome(assumption.status, assumption.detail, assumption.effect)
+
+
+def _compare(recorded: Assumption, outcome: Outcome, where: str, *, same_words: bool) -> None:
+    """A certificate may say less for itself than the evidence does, never more."""
+    if _EFFECTS.index(outcome.effect) > _EFFECTS.index(recorded.effect):
+        raise Disagreement(
+            f"{recorded.name!r} is recorded as {recorded.status}, and the evidence contradicts it: "
+            f"{outcome.detail}",
+            f"{where}.status",
+        )
+    if recorded.effect != outcome.effect:
+        return
+    if _STRENGTH.index(recorded.status) > _STRENGTH.index(outcome.status):
+        raise Disagreement(
+            f"{recorded.name!r} is called {recorded.status}; on this evidence the audit says no "
+            f"more than {outcome.status}: {outcome.detail}",
+            f"{where}.status",
+        )
+    if same_words and _words(recorded.detail) != _words(outcome.detail):
+        raise Disagreement(
+            f"{recorded.name!r} is explained by {recorded.detail!r}; the audit says "
+            f"{outcome.detail!r}",
+            f"{where}.detail",
+        )
+
+
+def _words(detail: str) -> str:
+    """The sentence without its numbers, which may differ in the last digit elsewhere."""
+    return re.sub(r"\d[\d.,]*(e[+-]?\d+)?", "#", detail)
