@@ -76,6 +76,22 @@ TABLE: dict[str, dict[str, tuple[Any, str]]] = {
         "examples": (10_000, "at least 1"),
         "failure": (0.05, "failure"),
     },
+    "progressive": {
+        "errors": (100, "count"),
+        "trials": (10_000, "at least 1"),
+        "tilt": (0.3, "positive"),
+        "failure": (0.05, "failure"),
+    },
+    "gate_failure": {
+        "errors": (100, "count"),
+        "trials": (10_000, "at least 1"),
+        "threshold": (0.02, "in [0, 1]"),
+    },
+    "compression": {
+        "kept": (100, "count"),
+        "examples": (10_000, "at least 1"),
+        "failure": (0.05, "failure"),
+    },
     "sampling": {
         "errors": (100, "count"),
         "trials": (10_000, "at least 1"),
@@ -290,7 +306,7 @@ def test_bad_tail_risks(tails: tuple, shown: object) -> None:
 # --------------------------------------------------------------------------- legal extremes
 
 
-@pytest.mark.parametrize("name", [name for name in TABLE if name != "maurer_moment"])
+@pytest.mark.parametrize("name", [name for name in TABLE if "failure" in TABLE[name]])
 @pytest.mark.parametrize("failure", [5e-324, 1e-300, math.nextafter(1.0, 0.0)])
 def test_every_failure_between_zero_and_one_has_an_answer(name: str, failure: float) -> None:
     try:

@@ -58,6 +58,9 @@ def _upper_end(errors: int, examples: int, failure: float) -> float:
         return 1.0
     if errors == 0:
         return as_risk(up(-math.expm1(math.log(failure) / examples)))
+    quick = _quick_end(errors, examples, failure)
+    if quick is not None:
+        return quick
     rate = errors / examples
     # Chernoff's bound is never below the exact end: a bracket, and a result of last resort.
     chernoff = float(kl_inverse_upper(rate, up(-math.log(failure) / examples)))
@@ -79,6 +82,24 @@ def _upper_end(errors: int, examples: int, failure: float) -> float:
         if widened < min(chernoff, 1.0) and _log_tail(errors, examples, widened) <= target:
             return widened
     return as_risk(chernoff)
+
+
+def _quick_end(errors: int, examples: int, failure: float) -> float | None:
+    """The upper end in some ten microseconds, or None where the library's tail is not trusted.
+
+    The inverse is only a first guess: what is returned has been pushed up until the tail itself
+    lies below ``failure`` by thirty times the tail's error, which is below 3e-14 up to 10^6.
+    """
+    if examples > 1_000_000 or not 1e-100 < failure < 0.4:
+        return None
+    a, b = errors + 1.0, float(examples - errors)
+    risk = float(special.betainccinv(a, b, failure))
+    target = failure * (1.0 - 1e-12)
+    for push in (1e-13, 1e-12, 1e-11, 1e-10):
+        end = risk + risk * push
+        if errors < end * examples and end < 1.0 - 1e-3 and special.betaincc(a, b, end) <= target:
+            return end
+    return None
 
 
 def _log_tail(errors: int, examples: int, risk: float) -> float:

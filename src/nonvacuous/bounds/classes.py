@@ -1,0 +1,169 @@
+"""Bounds for metrics made of classes: F1, Jaccard, balanced error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from nonvacuous.bounds import checks
+from nonvacuous.bounds.binary_kl import kl_inverse_upper
+from nonvacuous.bounds.holdout import holdout, holdout_lower
+from nonvacuous.bounds.rounding import as_risk, down, up
+from nonvacuous.errors import BadInput
+
+
+def jaccard_lower(*, hits: int, relevant: int, failure: float) -> float:
+    """Lower bound on the Jaccard index of one class: P(hit | relevant).
+
+    ``relevant`` counts the examples that are of the class or were put into it (true positives,
+    false positives, false negatives), ``hits`` the true positives among them. Given their number,
+    the hits are binomial with the Jaccard index as their chance, so the exact binomial tail holds.
+    Assumptions: independent draws that the predictor never saw; the class was chosen beforehand.
+    Source: Clopper and Pearson (1934), applied given the number of relevant examples.
+
+    >>> round(jaccard_lower(hits=90, relevant=100, failure=0.05), 4)
+    0.8363
+    """
+    if checks.count("relevant", relevant) == 0:
+        checks.failure_probability(failure)
+        checks.errors_among(hits, "relevant", 1)
+        return 0.0
+    return holdout_lower(errors=hits, examples=relevant, failure=failure)
+
+
+def f1_lower(*, hits: int, relevant: int, failure: float) -> float:
+    """Lower bound on the F1 of one class: 2 J / (1 + J), which grows with the Jaccard index J.
+
+    >>> round(f1_lower(hits=90, relevant=100, failure=0.05), 4)
+    0.9108
+    """
+    jaccard = jaccard_lower(hits=hits, relevant=relevant, failure=failure)
+    return as_risk(down(2.0 * jaccard / (1.0 + jaccard)))
+
+
+def balanced(
+    *,
+    errors: Sequence[int],
+    examples: Sequence[int],
+    failure: float,
+    weights: Sequence[float] | None = None,
+) -> float:
+    """Upper bound on the weighted mean of the classes' error rates, one tail for each class.
+
+    sum over classes of weight times :func:`holdout` at failure / (number of classes); equal weights
+    unless declared. A class without examples counts as always wrong. Better than
+    :func:`balanced_tilted` where one rare class decides.
+    Assumptions: given the labels, errors are independent; weights were fixed beforehand.
+    Source: union bound over the classes.
+
+    >>> round(balanced(errors=[5, 40], examples=[50, 950], failure=0.05), 3)
+    0.138
+    """
+    pairs, parts, delta = _classes(errors, examples, weights, failure)
+    share = down(delta / len(pairs))
+    ends = [holdout(errors=k, examples=n, failure=share) if n else 1.0 for k, n in pairs]
+    return as_risk(up(math.fsum(w * end for w, end in zip(parts, ends, strict=True))))
+
+
+def balanced_tilted(
+    *,
+    errors: Sequence[int],
+    examples: Sequence[int],
+    tilt: float,
+    failure: float,
+    weights: Sequence[float] | None = None,
+) -> float:
+    """Upper bound on the weighted mean of the classes' error rates, one tail for all of them.
+
+    With a_c = w_c / n_c and b_c = 1 - exp(-tilt a_c): the largest sum of w_c p_c over all p in
+    [0, 1] with -sum n_c ln(1 - b_c p_c) <= tilt sum a_c k_c + ln(1/failure). From
+    E exp(-tilt a_c error) = 1 - b_c p_c, independence given the labels, and Markov. What is
+    returned is the value of the dual problem, which is above the largest sum whatever the
+    multiplier. A class without examples counts as always wrong.
+    Assumptions: as for :func:`balanced`; ``tilt`` was fixed beforehand: it may depend on the
+    numbers of examples (:func:`balanced_tilt`), never on the errors.
+
+    >>> tilt = balanced_tilt(examples=[100] * 10, failure=0.05)
+    >>> call = dict(errors=[5] * 10, examples=[100] * 10, failure=0.05)
+    >>> round(balanced_tilted(**call, tilt=tilt), 3), round(balanced(**call), 3)
+    (0.069, 0.135)
+    """
+    pairs, parts, delta = _classes(errors, examples, weights, failure)
+    slope = checks.positive("tilt", tilt)
+    counts = np.array([n for _, n in pairs], dtype=np.float64)
+    wrong = np.array([k for k, _ in pairs], dtype=np.float64)
+    shares = np.array(parts)
+    missing = float(shares[counts == 0].sum())
+    seen = counts > 0
+    counts, wrong, shares = counts[seen], wrong[seen], shares[seen]
+    per_error = slope * shares / counts
+    factors = -np.expm1(-per_error)
+    allowed = up(float((per_error * wrong).sum()) - math.log(delta), ulps=64)
+
+    def best(multiplier: float) -> np.ndarray:
+        """The p that maximizes the Lagrangian."""
+        return np.asarray(
+            np.clip((1.0 - multiplier * counts * factors / shares) / factors, 0.0, 1.0)
+        )
+
+    def used(multiplier: float) -> float:
+        return float(-(counts * np.log1p(-factors * best(multiplier))).sum())
+
+    low, high = 0.0, float((shares / (counts * factors)).max())
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        if used(middle) > allowed:
+            low = middle
+        else:
+            high = middle
+    value = float((shares * best(high)).sum()) + high * max(0.0, allowed - used(high))
+    return as_risk(up(value + missing, ulps=4096))
+
+
+def balanced_tilt(*, examples: Sequence[int], failure: float, guess: float = 0.05) -> float:
+    """A tilt for :func:`balanced_tilted` with equal weights, from the numbers of examples alone.
+
+    The best tilt if all classes erred at the rate ``guess``, which is named before looking.
+
+    >>> round(balanced_tilt(examples=[100] * 10, failure=0.05))
+    337
+    """
+    sizes = [n for n in checks.counts("examples", examples) if n]
+    rate = checks.unit_interval("guess", checks.positive("guess", guess))
+    if not sizes:
+        return 1.0
+    effective = max(1, int(len(sizes) ** 2 / math.fsum(1.0 / n for n in sizes)))
+    expected = min(effective, math.ceil(rate * effective))
+    q = min(max(expected / effective, 1e-9), 1.0 - 1e-9)
+    end = float(kl_inverse_upper(q, -math.log(checks.failure_probability(failure)) / effective))
+    p = min(max(end, 1.01 * q), 1.0 - 1e-9)
+    return effective * max(1e-3, math.log(p * (1.0 - q) / (q * (1.0 - p))))
+
+
+def _classes(
+    errors: Sequence[int],
+    examples: Sequence[int],
+    weights: Sequence[float] | None,
+    failure: float,
+) -> tuple[list[tuple[int, int]], list[float], float]:
+    wrong, counts = checks.counts("errors", errors), checks.counts("examples", examples)
+    if len(wrong) != len(counts) or not counts:
+        raise BadInput(
+            f"errors and examples must hold one count per class: got {len(wrong)} and "
+            f"{len(counts)} of them."
+        )
+    pairs = [
+        checks.errors_among(k, "examples", n) if n else (k, n)
+        for k, n in zip(wrong, counts, strict=True)
+    ]
+    if any(k > n for k, n in pairs):
+        raise BadInput("a class without examples cannot have errors.")
+    if weights is None:
+        parts = [1.0 / len(counts)] * len(counts)
+    else:
+        parts = [checks.positive("weights", weight) for weight in weights]
+        if len(parts) != len(counts) or abs(math.fsum(parts) - 1.0) > 1e-12:
+            raise BadInput("weights must be positive, one per class, and sum to 1.")
+    return pairs, parts, checks.failure_probability(failure)

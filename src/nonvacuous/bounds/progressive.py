@@ -1,0 +1,64 @@
+"""Test, then train on the same examples: bounds on the mean risk of the checkpoints."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from nonvacuous.bounds import checks
+from nonvacuous.bounds.rounding import EPSILON, as_risk, down, up
+
+
+def progressive(*, errors: int, trials: int, tilt: float, failure: float) -> float:
+    """Upper bound on the mean risk of checkpoints, each tested on examples before training on them.
+
+    With S errors in T tests: (1 - exp(-(tilt S + ln(1/failure)) / T)) / (1 - exp(-tilt)).
+    Proof. Given the past, E exp(-tilt e_t) = 1 - p_t (1 - exp(-tilt)); the product of
+    exp(-tilt e_t) / (1 - p_t (1 - exp(-tilt))) is a martingale of mean 1; Markov; -ln(1 - a p) is
+    convex in p (Jensen).
+    Assumptions: examples are independent draws, and every checkpoint was fixed before it met the
+    examples that tested it; ``tilt`` and the number of tests were fixed before the first test. The
+    mean risk is that of a predictor which draws a checkpoint for each input, with the share of the
+    tests that the checkpoint took; not that of the last one. The exact binomial tail is not valid
+    here: a learner can stop improving when it is lucky.
+    Source: the method of progressive validation (Blum, Kalai and Langford 1999), with a fixed tilt.
+
+    >>> round(progressive(errors=100, trials=10_000, tilt=0.25, failure=0.05), 5)
+    0.01264
+    """
+    wrong, tests = checks.errors_among(errors, "trials", trials)
+    slope = checks.positive("tilt", tilt)
+    nats = up(slope * wrong - math.log(checks.failure_probability(failure)))
+    return as_risk(up(-math.expm1(-up(nats / tests)) / -math.expm1(-slope)))
+
+
+def gate_failure(*, errors: int, trials: int, threshold: float) -> float:
+    """The chance that so few errors are seen although the mean risk is at or above a threshold.
+
+    For every learner that may adapt to what it has seen, every number of tests T and M = T
+    threshold, the probability of at most k errors while the risks sum to M or more is at most
+    H(M, k) = sum over j <= k of (M-k) (M-k+j)^(j-1) exp(-(M-k+j)) / j!  (1 where k >= M),
+    the chance that q - N(q) reaches M - k before q = M, for a unit Poisson process N; sharp as the
+    steps shrink. So k errors certify a mean risk below the threshold with this failure.
+    Assumptions: as for :func:`progressive`; the threshold was fixed before the first test. Never
+    look for the smallest threshold that passes: the mean risk is itself random.
+    Source: Kendall's first-passage formula; proof in the documentation of evaluation.
+
+    >>> round(gate_failure(errors=12, trials=200, threshold=0.1), 4)
+    0.0571
+    """
+    wrong, tests = checks.errors_among(errors, "trials", trials)
+    mass = down(tests * checks.unit_interval("threshold", threshold))
+    rest = mass - wrong
+    if rest <= 0.0:
+        return 1.0
+    # Rounded down once more, since the chance falls with the mass.
+    rest = down(rest, ulps=1)
+    j = np.arange(wrong + 1, dtype=np.float64)
+    sizes = rest + j
+    parts = (j - 1.0) * np.log(sizes) - sizes - special.gammaln(j + 1.0) + math.log(rest)
+    largest = float(np.abs((j + 1.0) * np.log(sizes + 1.0)).max() + sizes.max())
+    error = 16.0 * EPSILON * largest + (wrong + 4) * EPSILON
+    return as_risk(up(float(np.exp(parts).sum()) * math.exp(error)))
