@@ -10,19 +10,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from nonvacuous.audit.attempts import Attempt, earlier_attempts, record_attempt
-from nonvacuous.audit.digests import all_examples_digest, content_digest, tensors_digest
+from nonvacuous.audit.digests import tensors_digest
 from nonvacuous.audit.paying import failure_of
 from nonvacuous.audit.symmetries import SYMMETRIES
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import holdout_certificate, random_certificate
 from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
+from nonvacuous.certification.charging import charging
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.post_hoc_mode import POSTERIOR_SCALES, post_hoc_candidate
 from nonvacuous.certification.posterior_mode import posterior_candidate
 from nonvacuous.certification.recipe import Recipe
-from nonvacuous.certification.run_folder import RunFolder, in_own_folder, settings_digest
+from nonvacuous.certification.run_folder import RunFolder, in_own_folder
 from nonvacuous.certification.saving import save_candidate, save_network
 from nonvacuous.certification.sparsity_run import sparse_examples, sparse_run, sparse_settings
 from nonvacuous.certification.sparsity_settings import SparsitySettings, prior_kind
@@ -55,7 +55,7 @@ def certify(
     loss: Loss = zero_one,
     trials: int = 100_000,
     prior_fraction: float = 0.5,
-    prior_scales: ScaleGrid | float = 0.01,
+    prior_scales: ScaleGrid | float | None = None,
     posterior_scales: ScaleGrid = POSTERIOR_SCALES,
     rescaling: bool = True,
     quotients: Sequence[Quotient] | None = None,
@@ -63,6 +63,8 @@ def certify(
     recipe: Recipe | None = None,
     split: Split | None = None,
     attempts: int = 1,
+    ledger: str | Path | None = None,
+    different_data: str | None = None,
     pretrained: bool = False,
     twin: bool = True,
     architecture: str | None = None,
@@ -98,7 +100,8 @@ def certify(
     trials           independent (weights, example) pairs that estimate the posterior's risk
     prior_fraction   for "posterior": the part of the data that trains the prior; 0 puts the prior
                      at the starting weights and spends all data on the bound
-    prior_scales     the prior's standard deviation, or a grid of them that is paid for
+    prior_scales     the prior's standard deviation (0.01 by default), or a grid of them that is
+                     paid for; a ``prior`` that is given brings its own
     rescaling        for "post-hoc": move the posterior along the network's rescaling symmetries to
                      where it is cheapest, so that the certificate does not depend on the gauge in
                      which the weights were given
@@ -112,6 +115,10 @@ def certify(
     attempts         how many certificates will be computed on these examples, with whatever
                      settings, seeds and splits: reporting the best of them is honest only if the
                      confidence is shared among them
+    ledger           the file that remembers them; attempts.jsonl beside ``folder`` by default, and
+                     none without either
+    different_data   where the ledger has examples with the same labels, why these are other data:
+                     a sentence that the certificate quotes
     pretrained       declare that the starting weights were trained on other, independent data
     twin             also compute what a plain held-out test would promise on the same data
     folder           a run folder: everything needed to check, resume and report the certificate
@@ -134,7 +141,14 @@ def certify(
             "losses in [0, 1]: scale it"
         )
     _check_outputs(model, examples)
-    grid = prior_scales if isinstance(prior_scales, ScaleGrid) else ScaleGrid((prior_scales,))
+    if prior is not None and prior_scales is not None:
+        raise BadInput(
+            "prior_scales would be ignored: the prior that is given has scales of its own. Leave "
+            "prior_scales out, or make the prior with them, as in "
+            "nv.priors.at_initialization(initial, grid=...)"
+        )
+    scales = 0.01 if prior_scales is None else prior_scales
+    grid = scales if isinstance(scales, ScaleGrid) else ScaleGrid((scales,))
     place = _device(device, model)
     recipe = recipe or Recipe()
     if sparse is not None and prior is None:
@@ -170,6 +184,8 @@ def certify(
     }
     if sparse is not None:
         configuration["sparsity"] = sparse.to_dict()
+    if different_data is not None:
+        configuration["different_data"] = different_data.strip()
     attributes = attribute_tensors(model)
     if attributes:  # what no list of weights has
         configuration["attributes"] = tensors_digest(attributes)
@@ -180,14 +196,9 @@ def certify(
         return Certificate.load(finished)
     events_file = run.file("events.jsonl")
     events = None if events_file is None else EventLog(events_file)
-    attempt = Attempt(
-        examples=all_examples_digest(given),
-        bound=content_digest(examples, split.bound),
-        config=settings_digest(configuration),
-        paid=attempts,
-    )
-    ledger = None if run.path is None else run.path.resolve().parent
-    earlier = () if ledger is None else earlier_attempts(ledger, attempt)
+    attempt = charging(ledger, run.path, model, given, examples, split, configuration)
+    if attempt is not None:
+        progress = attempt.watching(progress)
     job = Job(
         mode=settings.mode,
         predictor="deterministic" if settings.mode in ("holdout", "sparsity") else predictor,
@@ -197,7 +208,6 @@ def certify(
         loss=loss,
         failure=settings.failure,
         attempts=attempts,
-        earlier=earlier,
         trials=trials,
         seed=seed,
         device=place,
@@ -205,6 +215,7 @@ def certify(
         progress=progress,
         pretrained=pretrained,
         quotients=forgotten,
+        charging=attempt,
     )
     split_file = run.file("split.npz")
     if split_file is not None:
@@ -249,8 +260,6 @@ def certify(
         save_candidate(run, candidate)
         beside = _twin(job, model, prior, candidate, recipe) if twin else None
         certificate = random_certificate(job, candidate, beside)
-    if ledger is not None:
-        record_attempt(ledger, attempt)
     certificate_file = run.file("certificate.json")
     if certificate_file is not None:
         certificate.save(certificate_file)

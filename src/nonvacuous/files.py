@@ -36,7 +36,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def create_once(path: Path, content: bytes, *, durable: bool = False) -> bool:
@@ -62,7 +62,7 @@ def create_once(path: Path, content: bytes, *, durable: bool = False) -> bool:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         if durable:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
 
 def open_here(path: Path, mode: str, **settings: Any) -> IO[Any]:
@@ -144,7 +144,7 @@ def _create_without_links(path: Path, content: bytes) -> bool:
     return True
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     # Not every file system lets a folder be synced; the rename itself is already atomic.
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

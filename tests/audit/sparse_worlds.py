@@ -71,7 +71,6 @@ def evidence_of(
         loss=zero_one,
         failure=0.05,
         attempts=1,
-        earlier=(),
         trials=1,
         seed=7,
         device=torch.device("cpu"),

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from nonvacuous import audit
 from nonvacuous.audit.arithmetic import bound_record, recompute_bound
+from nonvacuous.audit.attempts import Standing
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.registry import ROWS, registered
 from nonvacuous.certificate import status_of
@@ -413,14 +414,14 @@ def test_row_06_preprocessing_fitted_on_everything(honest: Evidence) -> None:
 
 
 def test_row_07_earlier_certificates_that_nobody_paid_for(honest: Evidence) -> None:
-    again = changed(honest, earlier_paid=(1, 1, 1))
+    again = changed(honest, standing=Standing(earlier=(1, 1, 1)))
     assert_conditional(
-        again, "earlier certificates on these examples are paid for", "examples: 3;", "attempts=4"
+        again, "earlier certificates on these examples are paid for", "examples: 3;", "4 times"
     )
 
 
 def test_row_07_payment_that_did_not_happen(honest: Evidence) -> None:
-    claimed = changed(honest, earlier_paid=(2,), attempts_paid=2)
+    claimed = changed(honest, standing=Standing(earlier=(2,)), attempts_paid=2)
     assert_refused(claimed, "earlier certificates on these examples are paid for", "alone")
 
 
@@ -431,12 +432,24 @@ def test_row_07_payment_that_did_happen(honest: Evidence) -> None:
         {"name": "bound", "failure": 0.02, "reason": "PAC-Bayes", "choices": 4},
     ]
     budget = BudgetRecord.model_validate({"failure": 0.05, "entries": tuple(lines)})
-    paid = changed(honest, budget=budget, earlier_paid=(2,), attempts_paid=2)
+    paid = changed(honest, budget=budget, standing=Standing(earlier=(2,)), attempts_paid=2)
     assert found(paid, "earlier certificates on these examples are paid for").status == "checked"
     # One that kept all for itself leaves nothing to share.
-    late = changed(honest, budget=budget, earlier_paid=(1,), attempts_paid=2)
+    late = changed(honest, budget=budget, standing=Standing(earlier=(1,)), attempts_paid=2)
     doubt = found(late, "earlier certificates on these examples are paid for")
     assert doubt.effect == "conditional" and "1.5 times as often" in doubt.detail
+    # Issued for one before, it stays as spent as it was.
+    laundered = changed(honest, budget=budget, standing=Standing((2,), issued=1), attempts_paid=2)
+    doubt = found(laundered, "earlier certificates on these examples are paid for")
+    assert doubt.effect == "conditional" and "stays spent" in doubt.detail
+
+
+def test_row_07_examples_with_the_same_labels(honest: Evidence) -> None:
+    name = "earlier certificates on these examples are paid for"
+    alike = changed(honest, standing=Standing(alike=(1,)))
+    assert_conditional(alike, name, "same labels", "different_data")
+    declared = found(changed(honest, standing=Standing(declared=("other photographs",))), name)
+    assert declared.status == "asserted" and "'other photographs'" in declared.detail
 
 
 def test_row_07_prior_scale_chosen_for_free(honest: Evidence) -> None:

@@ -9,6 +9,7 @@ import torch
 
 from nonvacuous import audit
 from nonvacuous.audit.arithmetic import bound_record, complexity_nats, recompute_bound
+from nonvacuous.audit.attempts import Standing
 from nonvacuous.audit.derandomization import charged_nats
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import status_of
@@ -121,7 +122,7 @@ def test_no_price_for_the_sampling(honest: Evidence) -> None:
 
 def test_earlier_certificates_make_it_conditional(honest: Evidence) -> None:
     name = "earlier certificates on these examples are paid for"
-    assert_conditional(changed(honest, earlier_paid=(1, 1)), name, "attempts=3")
+    assert_conditional(changed(honest, standing=Standing((1, 1))), name, "3 times")
 
 
 def test_a_search_that_nobody_paid_in_nats(honest: Evidence) -> None:

@@ -1,85 +1,233 @@
-"""The memory of a folder of runs: which settings were certified on which examples.
+"""The ledger of attempts: which bounds were computed on which examples, and what each has spent.
 
 Reporting the best of several certificates on the same examples is a search. It can only be charged
-if somebody remembers how many there were: one line per attempt in ``attempts.jsonl``, which is
-only ever appended to. What counts are the examples that were given, not the part of them that
-enters the bound: another seed makes another split, and the best of several splits is a search too.
+if somebody remembers how many there were: one line per attempt in a file that is only ever appended
+to. What counts are the examples that were given, not the part of them that enters the bound:
+another seed makes another split, and the best of several splits is a search too.
+
+An attempt is what came out, not what it was called: settings do not know that an activation
+function, a Python number or the number of threads has changed. So two attempts are one only if
+settings and outcome are equal.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from nonvacuous.errors import BadInput
+from nonvacuous.files import sync_folder
 
 FILE_NAME = "attempts.jsonl"
+#: Data sets that differ by less than one part in so many may be the same in other clothes.
+_LIKENESS = 100
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One certificate.
+    """One line: a bound that was computed, or begun so far that a number could be seen.
 
     examples   digest of all examples that were given, in whatever order; empty in lines of older
                versions, which knew the bound examples only
     bound      content digest of the bound examples
-    config     digest of the settings, with the seed: the same settings again (a resumed run) are
-               the same attempt
+    config     digest of the settings, with the seed
     paid       the number of certificates that share the failure probability with it
+    outcome    digest of what came out; empty in lines of older versions, and before the end
+    begun      digest of what it began with; a line with this and no outcome waits for its end
+    classes    examples of each class, largest first: all that is known of examples in disguise
+    different  the user's words on why examples with the same labels are other data
+    command    what computed it
     """
 
     examples: str
     bound: str
     config: str
     paid: int = 1
+    outcome: str = ""
+    begun: str = ""
+    classes: tuple[int, ...] = ()
+    different: str = ""
+    command: str = "certify"
 
     def __post_init__(self) -> None:
-        for name in ("examples", "bound", "config"):
+        for name in ("examples", "bound", "config", "outcome", "begun", "different", "command"):
             value = getattr(self, name)
-            if not isinstance(value, str) or (not value and name != "examples"):
+            if not isinstance(value, str) or (not value and name in ("bound", "config")):
                 raise BadInput(f"the {name} digest must be hexadecimal, got {value!r}.")
         if type(self.paid) is not int or self.paid < 1:
             raise BadInput(f"a certificate pays for a number of certificates, not {self.paid!r}.")
+        if any(type(count) is not int or count < 0 for count in self.classes):
+            raise BadInput(f"classes have whole numbers of examples, not {self.classes!r}.")
 
-    def rivals(self, other: Attempt) -> bool:
-        """Whether whoever sees both certificates could pick the better one."""
+    def same_examples(self, other: Attempt) -> bool:
+        """Whether both are about the same examples, or at least the same bound examples."""
         return self.bound == other.bound or (
             bool(self.examples) and self.examples == other.examples
         )
 
+    def same_labels(self, other: Attempt) -> bool:
+        """Whether the examples could be the same in other clothes: scaled, reordered, renamed.
 
-def record_attempt(folder: str | Path, attempt: Attempt) -> None:
-    """Append one line, durably, to the memory of the folder that holds the run folders.
+        Inputs can be dressed in endless ways, so they say nothing. Labels can be renamed and put
+        in another order, which leaves the sizes of the classes; they agree up to 1 % of all
+        examples, and one example.
+        """
+        if not self.classes or not other.classes:
+            return False
+        allowed = max(1, max(sum(self.classes), sum(other.classes)) // _LIKENESS)
+        pairs = zip_longest(self.classes, other.classes, fillvalue=0)
+        return sum(abs(one - another) for one, another in pairs) <= allowed
 
-    Settings that are recorded already are not written again, unless by an older version, without
-    the digest of all examples, or with another number of certificates paid for.
+
+@dataclass(frozen=True)
+class Standing:
+    """What a ledger says about one attempt, as of its place among the others.
+
+    earlier   for each attempt on the same examples before it, the fewest certificates that it ever
+              shared the failure probability with: spent confidence stays spent
+    alike     the same for examples that have the same labels and may be the same in disguise
+    declared  words by which examples with the same labels are said to be different data; such
+              attempts are not counted
+    issued    the fewest certificates that this attempt itself ever shared with; None if unknown
     """
-    path = Path(folder) / FILE_NAME
-    if attempt in _entries(path):
-        return
+
+    earlier: tuple[int, ...] = ()
+    alike: tuple[int, ...] = ()
+    declared: tuple[str, ...] = ()
+    issued: int | None = None
+
+    def shares(self, paid: int) -> Fraction:
+        """How often all of them together may fail, in units of one failure probability."""
+        own = Fraction(1, min(paid, self.issued or paid))
+        return sum((Fraction(1, others) for others in (*self.earlier, *self.alike)), own)
+
+
+def ledger_beside(run_folder: str | Path) -> Path:
+    """The ledger of a run without a named one: in the folder that holds the run folders."""
+    return Path(run_folder).resolve().parent / FILE_NAME
+
+
+def read_attempts(ledger: str | Path) -> tuple[Attempt, ...]:
+    """All lines in their order; blank, torn and foreign ones are passed over, no file is empty."""
+    path = Path(ledger)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise BadInput(f"Cannot read the ledger {path}: {error.strerror}.") from error
+    lines = (_parsed(line) for line in content.split(b"\n") if line)
+    return tuple(attempt for attempt in lines if attempt is not None)
+
+
+def record_attempt(ledger: str | Path, attempt: Attempt) -> Standing:
+    """Append one line, durably, and say where the attempt stands.
+
+    First written, then read: of two processes at the same moment one finds the other's line before
+    its own. A line that is there already is not written again, nor the beginning of an attempt
+    that is known.
+    """
+    path = Path(ledger)
+    entries = read_attempts(path)
+    if attempt not in entries and not _was_begun(entries, attempt):
+        _append(path, attempt)
+        entries = read_attempts(path)
+    return standing(entries, attempt)
+
+
+def standing(entries: Sequence[Attempt], attempt: Attempt) -> Standing:
+    """Where an attempt stands among the lines of a ledger; after all of them if it is not there.
+
+    It counts as of the line in which it took its largest share, so that a run which is resumed
+    later finds what it found at first, and one that takes more pays for all that came between.
+    """
+    lines = list(entries) if attempt in entries else [*entries, attempt]
+    attempts = _attempts(lines)
+    number = lines.index(attempt)
+    own = next(each for each in attempts if any(line == number for line, _ in each.issues))
+    issued = min(paid for _, paid in own.issues)
+    here = next(line for line, paid in own.issues if paid == issued)
+    earlier, alike, declared = [], [], []
+    for other in attempts:
+        paid = min((paid for line, paid in other.issues if line < here), default=None)
+        if other is own or paid is None:
+            continue
+        if other.entry.same_examples(attempt):
+            earlier.append(paid)
+        elif other.entry.same_labels(attempt):
+            words = attempt.different or other.entry.different
+            if words:
+                declared.append(words)
+            else:
+                alike.append(paid)
+    return Standing(tuple(earlier), tuple(alike), tuple(dict.fromkeys(declared)), issued)
+
+
+@dataclass(eq=False)
+class _Known:
+    """One attempt, from all of its lines: the number of each line, and what it was issued for."""
+
+    entry: Attempt
+    outcome: str
+    issues: list[tuple[int, int]] = field(default_factory=list)
+
+
+def _attempts(entries: Sequence[Attempt]) -> list[_Known]:
+    """Lines that belong together, in the order of their first ones."""
+    attempts: list[_Known] = []
+    by_outcome: dict[tuple[str, ...], _Known] = {}
+    by_beginning: dict[tuple[str, ...], _Known] = {}
+    for number, line in enumerate(entries):
+        ends, begins = (line.bound, line.config, line.outcome), _beginning(line)
+        known = by_outcome.get(ends) if line.outcome else by_beginning.get(begins)
+        if known is None and line.outcome and line.begun:
+            # The first end of what was begun; another end of the same is another attempt.
+            waiting = by_beginning.get(begins)
+            known = waiting if waiting is not None and not waiting.outcome else None
+        if known is None:
+            known = _Known(line, line.outcome)
+            attempts.append(known)
+        if line.outcome:
+            known.outcome = line.outcome
+            by_outcome.setdefault(ends, known)
+        if line.begun:
+            by_beginning.setdefault(begins, known)
+        known.issues.append((number, line.paid))
+    return attempts
+
+
+def _beginning(line: Attempt) -> tuple[str, ...]:
+    return (line.bound, line.config, line.begun)
+
+
+def _was_begun(entries: Sequence[Attempt], attempt: Attempt) -> bool:
+    """Whether a line only begins what was begun before, for as many certificates or fewer."""
+    if attempt.outcome or not attempt.begun:
+        return False
+    return any(
+        _beginning(entry) == _beginning(attempt) and entry.paid <= attempt.paid for entry in entries
+    )
+
+
+def _append(path: Path, attempt: Attempt) -> None:
+    usual = {"outcome": "", "begun": "", "classes": (), "different": "", "command": "certify"}
+    record = {k: v for k, v in vars(attempt).items() if k not in usual or v != usual[k]}
     # The line break in front ends a line that a crash may have left unfinished. One write of an
     # append-only descriptor keeps the lines of several processes apart.
-    line = json.dumps(
-        {
-            "examples": attempt.examples,
-            "bound": attempt.bound,
-            "config": attempt.config,
-            "paid": attempt.paid,
-        }
-    )
-    content = f"\n{line}\n".encode()
+    content = f"\n{json.dumps(record)}\n".encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     except OSError as error:
         raise BadInput(
             f"Cannot write {path}, which remembers the certificates computed here: "
-            f"{error.strerror}. Choose a folder that can be written to."
+            f"{error.strerror}. Choose a ledger, or a folder, that can be written to."
         ) from error
     try:
         if os.write(descriptor, content) != len(content):
@@ -87,45 +235,22 @@ def record_attempt(folder: str | Path, attempt: Attempt) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    with contextlib.suppress(OSError):
-        parent = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(parent)
-        finally:
-            os.close(parent)
+    sync_folder(path.parent)
 
 
-def earlier_attempts(folder: str | Path, attempt: Attempt) -> tuple[int, ...]:
-    """What each certificate paid that other settings had on these examples before these ones.
-
-    Settings that are in the file already are counted as of their first line, so that a run which
-    is resumed later, after others, finds what it found at first. A certificate that was computed
-    again for a larger number of them promises less, and counts as what it is now.
-    """
-    paid: dict[str, int] = {}
-    for entry in _entries(Path(folder) / FILE_NAME):
-        if entry.rivals(attempt):
-            paid[entry.config] = max(entry.paid, paid.get(entry.config, 1))
-    # In the order of their first lines.
-    configs = list(paid)
-    first = configs.index(attempt.config) if attempt.config in paid else len(configs)
-    return tuple(paid[config] for config in configs[:first])
-
-
-def _entries(path: Path) -> Iterator[Attempt]:
-    """All attempts in their order; blank, torn and foreign lines are passed over."""
+def _parsed(line: bytes) -> Attempt | None:
     try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise BadInput(f"Cannot read {path}: {error.strerror}.") from error
-    for line in content.split(b"\n"):
-        try:
-            entry: Any = json.loads(line)
-            found = Attempt(
-                entry.get("examples", ""), entry["bound"], entry["config"], entry.get("paid", 1)
-            )
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadInput):
-            continue
-        yield found
+        entry: Any = json.loads(line)
+        return Attempt(
+            examples=entry.get("examples", ""),
+            bound=entry["bound"],
+            config=entry["config"],
+            paid=entry.get("paid", 1),
+            outcome=entry.get("outcome", ""),
+            begun=entry.get("begun", ""),
+            classes=tuple(entry.get("classes", ())),
+            different=entry.get("different", ""),
+            command=entry.get("command", "certify"),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadInput):
+        return None

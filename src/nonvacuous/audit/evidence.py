@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nonvacuous.audit.attempts import Standing
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.records import (
@@ -80,9 +81,8 @@ class Evidence:
     #: What touched the test examples, in order; "freeze" as above.
     test_reads: tuple[str, ...] = ()
     test: Examples | None = None
-    #: Certificates computed earlier on the same examples with other settings, seeds or splits.
-    #: For each, the number of certificates that it shared the failure probability with.
-    earlier_paid: tuple[int, ...] = ()
+    #: What the ledger says about other attempts on the same examples; None if none was kept.
+    standing: Standing | None = None
     #: The number of certificates on these examples that the budget was divided by.
     attempts_paid: int = 1
     #: True if examples may be dependent (groups, time), as declared by the user; None if not said.

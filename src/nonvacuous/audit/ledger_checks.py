@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 from nonvacuous.audit.arithmetic import BOUND_LINE, SAMPLING_LINE, line, share
+from nonvacuous.audit.attempts import Standing
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.registry import (
     PRIOR_MODES,
@@ -119,9 +120,11 @@ def fixed_before_data(evidence: Evidence) -> Outcome:
     says=("checked", "asserted"),
 )
 def attempts_paid(evidence: Evidence) -> Outcome:
-    paid, earlier = evidence.attempts_paid, evidence.earlier_paid
-    if min((paid, *earlier)) < 1:
-        return refuse(f"{paid} and {earlier} are not numbers of certificates to pay for.")
+    paid, standing = evidence.attempts_paid, evidence.standing
+    if standing is None:
+        standing = Standing()
+    if min((paid, *standing.earlier, *standing.alike)) < 1:
+        return refuse(f"{paid} and {standing} are not numbers of certificates to pay for.")
     if paid > 1:
         own = sum(
             Fraction(entry.failure)
@@ -136,18 +139,39 @@ def attempts_paid(evidence: Evidence) -> Outcome:
                 f"rest on a line {OTHERS_LINE!r}."
             )
     # Each may fail with its share of the failure probability, and together they get one.
-    shares = sum((Fraction(1, others) for others in earlier), Fraction(1, paid))
+    shares = standing.shares(paid)
+    others = len(standing.earlier) + len(standing.alike)
     if shares > 1:
-        return doubtful(
-            f"certificates computed before on these examples: {len(earlier)}; certificates paid "
-            f"for, this one included: {paid}; together they may fail {float(shares):.3g} times as "
-            "often as one. Choosing the best of them, be it the best seed, is a search. The "
-            "promise holds if this one was decided on without looking at the others; otherwise "
-            f"compute each of them with attempts={len(earlier) + 1}, or this one on fresh examples."
-        )
-    if earlier:
-        return holds(f"{len(earlier)} earlier certificates, {paid} paid for by this one.")
-    return asserted("no other certificate on these examples is on record.")
+        return doubtful(_unpaid(standing, paid, float(shares)))
+    quoted = "".join(f" Declared different data: {words!r}." for words in standing.declared)
+    if others:
+        return holds(f"{others} earlier certificates, {paid} paid for by this one.{quoted}")
+    if evidence.standing is None:
+        return asserted("no ledger was kept: that there is no other certificate is stated.")
+    return asserted(f"no other certificate on these examples is on record.{quoted}")
+
+
+def _unpaid(standing: Standing, paid: int, shares: float) -> str:
+    alike = (
+        f"{len(standing.alike)} of them on examples with the same labels up to their names and "
+        "1 %, which may be these in other clothes (if they are other data, say so with "
+        "different_data); "
+        if standing.alike
+        else ""
+    )
+    again = (
+        f"this very one was issued before for {standing.issued}, which stays spent; "
+        if standing.issued is not None and standing.issued < paid
+        else ""
+    )
+    return (
+        f"certificates computed before on these examples: "
+        f"{len(standing.earlier) + len(standing.alike)}; {alike}certificates paid for, this one "
+        f"included: {paid}; {again}together they may fail {shares:.3g} times as often as one. "
+        "Choosing the best of them, be it the best seed, is a search. The promise holds if this "
+        "one was decided on without looking at the others; otherwise plan with attempts= before "
+        "the first one, on fresh examples."
+    )
 
 
 @check(

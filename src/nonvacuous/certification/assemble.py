@@ -20,6 +20,7 @@ from nonvacuous.audit.arithmetic import (
 )
 from nonvacuous.audit.digests import array_digest, example_set, fixed_tensors, tensors_digest
 from nonvacuous.audit.evidence import Evidence, Search
+from nonvacuous.audit.outcomes import outcome_digest
 from nonvacuous.audit.paying import ledger
 from nonvacuous.audit.symmetries import captured, symmetry_savings
 from nonvacuous.certificate import Certificate, status_of
@@ -233,7 +234,17 @@ def _evidence(
         risk_transform=_preprocessing(job.examples),
         test_reads=("freeze", "report") if job.test is not None else ("freeze",),
         test=job.test,
-        earlier_paid=job.earlier,
+        standing=None
+        if job.charging is None
+        else job.charging.end(
+            outcome_digest(
+                module,
+                job.examples.subset(split.bound),
+                distributions=(facts.get("prior"), facts.get("posterior")),
+                # As counted: what its upper end is depends on the share of the confidence.
+                numbers={"bound": bound.name, **risk.model_dump(exclude={"risk_upper"})},
+            )
+        ),
         attempts_paid=job.attempts,
         risk_upper=recompute_bound(bound),
         confidence=1.0 - job.failure,

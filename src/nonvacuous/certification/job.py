@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from nonvacuous.certification.charging import Charging
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Examples
 from nonvacuous.risk import Loss
@@ -25,8 +26,6 @@ class Job:
     loss: Loss
     failure: float
     attempts: int
-    #: What earlier certificates on the same examples paid for.
-    earlier: tuple[int, ...]
     trials: int
     seed: int
     device: torch.device
@@ -35,3 +34,5 @@ class Job:
     pretrained: bool
     #: Symmetries to forget in the KL, see :mod:`nonvacuous.audit.symmetries`.
     quotients: tuple[str, ...] = ()
+    #: Its way into the ledger; None where none is kept.
+    charging: Charging | None = None

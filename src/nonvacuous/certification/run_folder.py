@@ -121,8 +121,8 @@ def _value(value: Any) -> str:
 
 
 def settings_digest(configuration: Mapping[str, Any]) -> str:
-    """Which attempt this is: what was computed, not how it is called or what stands beside it."""
-    beside = ("attempts", "architecture", "source", "twin")
+    """What was to be computed, not how it is called or what stands beside it."""
+    beside = ("attempts", "architecture", "source", "twin", "different_data")
     computed = {name: value for name, value in configuration.items() if name not in beside}
     return hashlib.sha256(to_toml(computed).encode()).hexdigest()
 

@@ -83,7 +83,7 @@ def run(request: Request) -> int:
                 test=test,
                 trials=request.trials,
                 prior_fraction=request.prior_fraction,
-                prior_scales=scales or _default_scale(request),
+                prior_scales=None if prior is not None else scales or _default_scale(request),
                 recipe=request.recipe,
                 attempts=request.attempts,
                 pretrained=request.pretrained,
