@@ -13,8 +13,8 @@ from nonvacuous.cli.output import result_console, write_json, write_next
 from nonvacuous.errors import BadInput
 
 if TYPE_CHECKING:
-    from nonvacuous.experiments.interpolation_study import InterpolationStudy, Task
     from nonvacuous.interpolation.plan import Plan
+    from nonvacuous.studies.interpolation import InterpolationStudy, Task
 
 RESULT = "interpolation.json"
 
@@ -106,8 +106,8 @@ def interpolate(
             next_command=again("--resume"),
         )
     from nonvacuous.cli.interpolate_run import Request, run
-    from nonvacuous.experiments.interpolation_study import Task
     from nonvacuous.interpolation.plan import Plan
+    from nonvacuous.studies.interpolation import Task
 
     try:
         task = Task(
@@ -145,8 +145,8 @@ def interpolate(
 
 def _check_specifications(task: Task) -> None:
     """Refuse what cannot be meant before the plan is announced."""
-    from nonvacuous.experiments.interpolation_study import chosen_kernel
     from nonvacuous.interpolation.features import parse_features
+    from nonvacuous.studies.interpolation import chosen_kernel
 
     try:
         parse_features(task.features)
@@ -185,7 +185,7 @@ def _bytes(text: str | None) -> int | None:
 def _write_text(study: InterpolationStudy) -> None:
     from rich.table import Table
 
-    from nonvacuous.experiments.interpolation_pages import labelings_table, lead
+    from nonvacuous.studies.interpolation_page import labelings_table, lead
 
     console = result_console()
     console.print(lead(study), soft_wrap=True)

@@ -19,18 +19,18 @@ from nonvacuous.cli.sources import load_data
 from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.interpolation_pages import page
-from nonvacuous.experiments.interpolation_study import (
+from nonvacuous.files import write_atomically
+from nonvacuous.interpolation.plan import Method, Plan, Precision, make_plan
+from nonvacuous.interpolation.solve import Interpolant
+from nonvacuous.report.study import write_study
+from nonvacuous.studies.interpolation import (
     MOST_FILTERS,
     InterpolationStudy,
     Task,
     distinct_examples,
     run_study,
 )
-from nonvacuous.files import write_atomically
-from nonvacuous.interpolation.plan import Method, Plan, Precision, make_plan
-from nonvacuous.interpolation.solve import Interpolant
-from nonvacuous.report.study import write_study
+from nonvacuous.studies.interpolation_page import page
 
 SETTINGS = "settings.json"
 #: Runs longer than this keep their factor in the run folder, so that they can be resumed.

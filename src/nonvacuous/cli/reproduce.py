@@ -1,6 +1,6 @@
 """``nonvacuous reproduce``: a figure or table of a paper, computed again, in one command.
 
-To add one, write a function in ``cli/reproductions/`` and name it in REPRODUCTIONS.
+To add one, write a study in ``papers/`` and name it in its table of REPRODUCTIONS.
 """
 
 from __future__ import annotations
@@ -11,56 +11,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from nonvacuous.cli.exits import UsageError
-
-#: What can be reproduced: what it is, and an example that ends soon.
-REPRODUCTIONS = {
-    "rescaling-figure-1": (
-        "Rouchouse et al., Can Rescaling Invariances Help? (arXiv 2509.26149), Figure 1: ten "
-        "perceptrons on MNIST before and after rescaling, and a certificate for each.",
-        "--only 784-32-10",
-    ),
-    "measures-study": (
-        "Jiang et al. (ICLR 2020) and Dziugaite et al. (NeurIPS 2020): a grid of networks trained "
-        "to the same loss, and which complexity measures foretell their gaps.",
-        "--quick",
-    ),
-    "sparsity-mnist": (
-        "Muthukumar and Sulam, Sparsity-aware generalization theory for deep neural networks (COLT "
-        "2023): certificates for deterministic networks on MNIST, by every theorem, dense and "
-        "sparse, and deeper.",
-        "--quick",
-    ),
-    "zhang-table-1": (
-        "Zhang et al., Understanding deep learning requires rethinking generalization (ICLR 2017), "
-        "Table 1: nineteen networks on CIFAR-10, on true and on random labels.",
-        "--only mlp",
-    ),
-    "zhang-figure-1": (
-        "Zhang et al. (ICLR 2017), Figure 1: learning curves, time to fit and test error as more "
-        "and more labels are redrawn.",
-        "--quick",
-    ),
-    "zhang-regularization": (
-        "Zhang et al. (ICLR 2017): weight decay, augmentation, batch normalization and early "
-        "stopping on and off, on true and on random labels.",
-        "--quick",
-    ),
-    "zhang-theorem-1": (
-        "Zhang et al. (ICLR 2017), Theorem 1: 2n + d weights memorize any labels, at every depth, "
-        "certified in exact arithmetic.",
-        "--quick",
-    ),
-    "zhang-kernels": (
-        "Zhang et al. (ICLR 2017), section 5: exact kernel interpolation of MNIST and CIFAR-10 "
-        "with raw pixels, a Gabor bank and random patches.",
-        "--quick",
-    ),
-    "zhang-linear": (
-        "Zhang et al. (ICLR 2017), section 5: more weights than examples, and which perfect fit "
-        "SGD finds.",
-        "--quick",
-    ),
-}
+from nonvacuous.papers import REPRODUCTIONS
 
 reproduce = App(
     name="reproduce",
@@ -70,14 +21,16 @@ reproduce = App(
     version_flags=(),
     result_action="return_value",
 )
-for _name, (_what, _flags) in REPRODUCTIONS.items():
+for _name, _entry in REPRODUCTIONS.items():
     _function = _name.replace("-", "_")
     # By import path, so that nothing is loaded for the one that is not asked for.
     reproduce.command(
-        f"nonvacuous.cli.reproductions.{_function}:{_function}",
+        f"nonvacuous.cli.study_command:{_function}"
+        if _entry.module
+        else f"nonvacuous.cli.reproductions.{_function}:{_function}",
         name=_name,
-        help=_what,
-        help_epilogue=f"Example:\n\nnonvacuous reproduce {_name} {_flags}",
+        help=_entry.what,
+        help_epilogue=f"Example:\n\nnonvacuous reproduce {_name} {_entry.example}",
     )
 
 

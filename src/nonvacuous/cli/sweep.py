@@ -61,7 +61,7 @@ def sweep(
     dry_run
         List the cells and which of them have ended, and compute nothing.
     """
-    _check(engine, address, jobs, threads, gpus_per_task)
+    check_engine(engine, address, jobs, threads, gpus_per_task)
     from nonvacuous.study.sweep import read_sweep
 
     try:
@@ -78,7 +78,7 @@ def sweep(
 
     try:
         with stoppable(), Narration() as narration:
-            where = _engine(engine, address, jobs, threads, gpus_per_task)
+            where = engine_of(engine, address, jobs, threads, gpus_per_task)
             narration.say(
                 f"{len(plan.cells):,} cells of {plan.run}, seed {plan.seed}, engine {engine}, "
                 f"folder {folder}"
@@ -101,9 +101,10 @@ def sweep(
     return _tell(summary, folder, as_json=json)
 
 
-def _check(
+def check_engine(
     engine: str, address: str | None, jobs: int | None, threads: int, gpus_per_task: float
 ) -> None:
+    """Refuse flags about the engine that make no sense together."""
     if address is not None and engine != "ray":
         raise UsageError("--address is that of a Ray cluster: add --engine ray.")
     if threads < 1 or (jobs is not None and jobs < 1):
@@ -159,9 +160,10 @@ def _complete(plan: Sweep) -> Sweep:
     return plan
 
 
-def _engine(
+def engine_of(
     name: str, address: str | None, jobs: int | None, threads: int, gpus_per_task: float
 ) -> Engine:
+    """The engine that the flags ask for."""
     try:
         if name == "ray":
             from nonvacuous.study.cluster import RayEngine

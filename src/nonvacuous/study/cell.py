@@ -38,8 +38,18 @@ class Cell:
     own_seed: bool = False
 
     @classmethod
-    def of(cls, run: str, settings: Mapping[str, Any], *, seed: int, shown: Iterable[str]) -> Cell:
+    def of(
+        cls,
+        run: str,
+        settings: Mapping[str, Any],
+        *,
+        seed: int,
+        shown: Iterable[str] = (),
+        label: str = "",
+    ) -> Cell:
         """The cell with these settings; ``seed`` is the sweep's, ``shown`` what its name tells.
+
+        ``label`` is the readable part of its name where it is not made of settings.
 
         >>> Cell.of("m:f", {"width": 8, "seed": 3}, seed=0, shown=["width", "seed"]).name
         'width=8,seed=3-8d6c7ccdfb42'
@@ -59,7 +69,7 @@ class Cell:
         digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LETTERS]
         told = {**plain, "seed": given} if own_seed else plain
         parts = [f"{key}={_readable(told[key])}" for key in map(normal_name, shown) if key in told]
-        readable = _short(",".join(parts))
+        readable = _short(label or ",".join(parts))
         name = f"{readable}-{digest}" if readable else digest
         return cls(run, plain, given, digest, name, own_seed)
 

@@ -62,7 +62,7 @@ class RayEngine:
         if marker not in self._markers:
             marker.touch()
             self._markers.add(marker)
-        return replace(task, hide_gpus=not self.gpus)
+        return replace(task, hide_gpus=not self.gpus, progress=None)
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         """Compute all, in any order, a bounded number under way at once."""

@@ -23,6 +23,7 @@ from nonvacuous.study.functions import arguments_of, find_function
 from nonvacuous.study.records import FORMAT
 from nonvacuous.study.sweep import Sweep
 from nonvacuous.study.worker import Outcome, Task, publish_failure
+from nonvacuous.training.progress import Progress
 
 #: How often the process of one cell may die before the cell counts as failed.
 _DEATHS = 3
@@ -52,12 +53,6 @@ class Engine(Protocol):
 
     def close(self, *, kill: bool = False) -> None:
         """Let the workers go; at once if told to ``kill``."""
-
-
-class Progress(Protocol):
-    """What is told while the sweep runs: see :class:`nonvacuous.training.Progress`."""
-
-    def __call__(self, phase: str, done: int, total: int, message: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -94,27 +89,43 @@ class Summary:
 
 def run_sweep(
     sweep: Sweep,
-    folder: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | SweepFolder,
     *,
     engine: Engine,
     functions: Mapping[str, str] | None = None,
     retry_failed: bool = False,
+    given: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    cell_progress: Progress | None = None,
+    ended: Callable[[Cell], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Summary:
     """Compute every cell that has not ended, and return how all of them ended.
 
-    functions     the function behind a name that is not of the form package.module:function
-    retry_failed  compute cells again that failed in an earlier call
-    say           receives a line for each cell that fails
+    functions      the function behind a name that is not of the form package.module:function
+    retry_failed   compute cells again that failed in an earlier call
+    given          what functions may use but do not depend on, by the names of parameters
+    cell_progress  for the cells themselves, where they are computed in this process
+    ended          called for every cell that ends well
+    say            receives a line for each cell that fails
     """
-    return _Driver(sweep, SweepFolder(folder), engine, progress, say or _silent).run(
+    store = folder if isinstance(folder, SweepFolder) else SweepFolder(folder)
+    told = _Told(progress, cell_progress, ended or _nothing, say or _nothing)
+    return _Driver(sweep, store, engine, given or {}, told).run(
         function=(functions or {}).get(sweep.run, sweep.run), retry=retry_failed
     )
 
 
-def _silent(_line: str) -> None:
+def _nothing(_told: object) -> None:
     """Say nothing."""
+
+
+@dataclass(frozen=True)
+class _Told:
+    progress: Progress | None
+    cell_progress: Progress | None
+    ended: Callable[[Cell], None]
+    say: Callable[[str], None]
 
 
 class _Driver:
@@ -123,11 +134,11 @@ class _Driver:
         sweep: Sweep,
         folder: SweepFolder,
         engine: Engine,
-        progress: Progress | None,
-        say: Callable[[str], None],
+        given: Mapping[str, Any],
+        told: _Told,
     ) -> None:
         self.sweep, self.folder, self.engine = sweep, folder, engine
-        self.progress, self.say = progress, say
+        self.given, self.told = given, told
         self.session = secrets.token_hex(8)
         self.left: dict[str, Cell] = {}
         self.failed = self.at_first = 0
@@ -212,6 +223,8 @@ class _Driver:
             retry=retry,
             here=os.getcwd(),
             variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+            given=self.given,
+            progress=self.told.cell_progress,
         )
         return self.engine.equip(task, self.folder.path.absolute())
 
@@ -229,7 +242,9 @@ class _Driver:
         del self.left[cell.digest]
         if outcome.state == "failed":
             self.failed += 1
-            self.say(f"failed: {self.folder.of(cell).name}: {outcome.message}")
+            self.told.say(f"failed: {self.folder.of(cell).name}: {outcome.message}")
+        elif outcome.state == "done":
+            self.told.ended(cell)
         self._report()
 
     def _bury(self, cell: Cell) -> Outcome:
@@ -248,7 +263,7 @@ class _Driver:
         return Outcome(cell.digest, "failed", message)
 
     def _report(self, message: str = "") -> None:
-        if self.progress is None:
+        if self.told.progress is None:
             return
         total = len(self.sweep.cells)
         parts = [f"{self.failed} failed"] if self.failed else []
@@ -258,7 +273,7 @@ class _Driver:
         elif computed and self.left:
             seconds = (time.monotonic() - self.begun) / computed * len(self.left)
             parts.append(f"about {_duration(seconds)} left")
-        self.progress("sweep", total - len(self.left), total, ", ".join(parts))
+        self.told.progress("sweep", total - len(self.left), total, ", ".join(parts))
 
     def _summary(self) -> Summary:
         ended = self.folder.endings(self.sweep.cells)

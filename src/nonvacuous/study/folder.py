@@ -26,8 +26,9 @@ from nonvacuous.study.sweep import Sweep
 class SweepFolder:
     """Where the cells of a sweep are, and which have ended."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], *, claimed: bool = False) -> None:
+        """``claimed``: the caller knows that the folder, whatever lies in it, is the sweep's."""
+        self.path, self._claimed = Path(path), claimed
         self._names: dict[str, str] = {}
 
     def open(self, sweep: Sweep) -> None:
@@ -36,7 +37,7 @@ class SweepFolder:
         found = os.listdir(self.path) if self.path.is_dir() else []
         if (self.path / SWEEP).exists():
             self._check_same(sweep)
-        elif any(not name.startswith(".") for name in found):
+        elif not self._claimed and any(not name.startswith(".") for name in found):
             raise BadInput(
                 f"{self.path} is not empty and holds no sweep; name another folder for this one."
             )

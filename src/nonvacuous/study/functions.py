@@ -45,18 +45,23 @@ def find_function(spec: str) -> Callable[..., Any]:
     return found
 
 
-def arguments_of(function: Callable[..., Any], cell: Cell, folder: Path) -> dict[str, Any]:
-    """What the function is called with; an error names the setting that does not fit."""
-    taken = [name for name in cell.settings if name in _OURS]
+def arguments_of(
+    function: Callable[..., Any], cell: Cell, folder: Path, given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What the function is called with; an error names the setting that does not fit.
+
+    given   what it may use besides if it has parameters of these names; no part of the cell
+    """
+    ours = {"seed": cell.seed, "folder": folder, **(given or {})}
+    taken = [name for name in cell.settings if name in ours]
     if taken:
         raise BadInput(f"the setting {taken[0]} is given by the sweep itself; rename yours.")
     signature = inspect.signature(function)
     parameters = signature.parameters.values()
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    ours = {"seed": cell.seed, "folder": folder}
     arguments = {
         **cell.settings,
-        **{name: ours[name] for name in _OURS if takes_all or name in signature.parameters},
+        **{n: ours[n] for n in ours if n in signature.parameters or (takes_all and n in _OURS)},
     }
     try:
         signature.bind(**arguments)
@@ -67,10 +72,12 @@ def arguments_of(function: Callable[..., Any], cell: Cell, folder: Path) -> dict
     return arguments
 
 
-def call(spec: str, cell: Cell, folder: Path) -> Mapping[str, Any]:
+def call(
+    spec: str, cell: Cell, folder: Path, given: Mapping[str, Any] | None = None
+) -> Mapping[str, Any]:
     """Call the function for one cell and return what it found, as plain numbers and texts."""
     function = find_function(spec)
-    arguments = arguments_of(function, cell, folder)
+    arguments = arguments_of(function, cell, folder, given)
     seed_everything(cell.seed)
     found = function(**arguments)
     if found is None:

@@ -28,9 +28,15 @@ class LocalEngine:
     name = "local"
 
     def __init__(
-        self, *, jobs: int | None = None, threads: int = 1, gpus_per_task: float = 0.0
+        self,
+        *,
+        jobs: int | None = None,
+        threads: int = 1,
+        gpus_per_task: float = 0.0,
+        hides_gpus: bool = True,
     ) -> None:
-        self.threads = threads
+        """``hides_gpus``: cells that were promised no part of a GPU see none."""
+        self.threads, self._hides_gpus = threads, hides_gpus
         self._agreed: Path | None = None
         self.shares = shares_of(visible_devices(), gpus_per_task) if gpus_per_task else ()
         most = max(1, cpu_count() // threads)
@@ -45,7 +51,13 @@ class LocalEngine:
             self._agreed = folder / f".gpus.{task.claim.session}"
             share = GpuShare(str(self._agreed), self.shares)
         driver = (machine(), os.getpid())
-        return replace(task, driver=driver, share=share, hide_gpus=share is None)
+        return replace(
+            task,
+            driver=driver,
+            share=share,
+            hide_gpus=share is None and self._hides_gpus,
+            progress=task.progress if self.jobs == 1 else None,
+        )
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
         """Compute all, in any order."""

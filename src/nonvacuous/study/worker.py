@@ -32,6 +32,7 @@ from nonvacuous.study.records import (
     ending,
     to_json,
 )
+from nonvacuous.training.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Task:
     driver       (machine, process) of the driver where it is the worker's parent
     share        the part of this machine's GPUs that a worker may use; None: as it finds them
     hide_gpus    the cell sees no GPU: it was promised none
+    given        what the function may use but does not depend on
+    progress     for a cell that is computed in the driver itself
     """
 
     cell: Cell
@@ -59,6 +62,8 @@ class Task:
     driver: tuple[str, int] | None = None
     share: GpuShare | None = None
     hide_gpus: bool = False
+    given: Mapping[str, Any] = field(default_factory=dict)
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,8 @@ def _compute(task: Task, folder: Path, lock: Lock) -> Outcome:
     result: Mapping[str, Any] = {}
     with _surroundings(task), _logged(folder):
         try:
-            result = call(task.function, task.cell, folder.absolute())
+            given = {**task.given, "progress": task.progress}
+            result = call(task.function, task.cell, folder.absolute(), given)
         except (Exception, SystemExit) as error:
             trouble = _told(error)
     record["seconds"] = round(time.monotonic() - begun, 6)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nonvacuous.experiments.interpolation_study import InterpolationStudy
 from nonvacuous.interpolation.resources import describe_bytes
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.studies.interpolation import InterpolationStudy
 from nonvacuous.training.progress import describe_seconds
 
 

@@ -1,0 +1,125 @@
+"""Functions that fit the first training examples perfectly, good and bad: shown in two places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from nonvacuous.data import Dataset
+from nonvacuous.errors import BadInput
+from nonvacuous.interpolation.bad import Judged, compare_interpolants
+from nonvacuous.interpolation.kernels import median_squared_distance
+from nonvacuous.report.study import Figure, Table
+from nonvacuous.studies.interpolation import Task, chosen_kernel, distinct_examples
+from nonvacuous.studies.interpolation_page import percent
+from nonvacuous.study.settings import Frozen, StudySettings
+from nonvacuous.study.study import Context
+
+
+class Bad(Frozen):
+    """Where such functions are shown: with how many examples, and with which kernel."""
+
+    data: str
+    examples: int
+    test: int
+    gamma: str
+
+
+class BadSettings(StudySettings):
+    """The same as settings."""
+
+    bad_data: str = Field("mnist", description="Where functions that fit and fail are shown.")
+    bad_examples: int = Field(3000, description="How many examples they fit.")
+    bad_test: int = Field(3000, description="How many examples they are tested on.")
+    bad_gamma: str = Field("0.02", description="The width of their kernel.")
+
+    @property
+    def bad(self) -> Bad:
+        """Those of them that decide one cell."""
+        return Bad(
+            data=self.bad_data,
+            examples=self.bad_examples,
+            test=self.bad_test,
+            gamma=self.bad_gamma,
+        )
+
+
+#: What --quick takes instead.
+QUICK_BAD: Mapping[str, Any] = {
+    "bad_data": "digits",
+    "bad_examples": 600,
+    "bad_test": 200,
+    "bad_gamma": "median:2",
+}
+
+
+def bad_interpolants(bad: Bad, at: Context, *, seed: int) -> tuple[Judged, ...]:
+    """The functions, judged."""
+    dataset, _ = distinct_examples(at.dataset(bad.data))
+    if dataset.test is None:
+        raise BadInput(f"{dataset.train.name} has no test set, which this comparison needs")
+    train = first(dataset, bad.examples).train
+    test = dataset.test.subset(np.arange(min(bad.test, len(dataset.test))))
+    return compare_interpolants(
+        train.inputs,
+        train.labels.numpy(),
+        test.inputs,
+        test.labels.numpy(),
+        kernel=chosen_kernel(Task(gamma=bad.gamma), median_squared_distance(train.inputs)),
+        classes=train.classes,
+        seed=seed,
+    )
+
+
+def first(dataset: Dataset, count: int | None) -> Dataset:
+    """The data set with so many training examples, the first ones."""
+    if count is None or count >= len(dataset.train):
+        return dataset
+    return Dataset(dataset.train.subset(np.arange(count)), dataset.test)
+
+
+def bad_table(bad: Sequence[Judged]) -> Table:
+    """Functions with no training error, and what they are worth."""
+    return Table(
+        ("function", "norm", "training errors", "test error", "residual"),
+        tuple(
+            (
+                entry.name,
+                f"{entry.norm:,.1f}",
+                f"{entry.train_errors} of {entry.train_examples:,}",
+                percent(entry.test_errors, entry.test_examples),
+                f"{entry.residual:.0e}",
+            )
+            for entry in bad
+        ),
+        numeric=(False, True, True, True, True),
+    )
+
+
+def bad_figures(bad: Sequence[Judged]) -> tuple[Figure, ...]:
+    """Norms and errors of the functions that fit perfectly."""
+    from nonvacuous.report import plots
+
+    names = [entry.name for entry in bad]
+    errors = [100 * entry.test_errors / entry.test_examples for entry in bad]
+    return (
+        Figure(
+            plots.bars(
+                names, {"test error": errors}, title="Errors on new examples", x_label="per cent"
+            ),
+            "All of these functions make no error on the training examples.",
+        ),
+        Figure(
+            plots.bars(
+                names,
+                {"norm": [entry.norm for entry in bad]},
+                title="Norms of functions that fit",
+                x_label="norm (logarithmic)",
+                log=True,
+            ),
+            "Within one kernel, the functions that know nothing have the larger norm.",
+        ),
+    )

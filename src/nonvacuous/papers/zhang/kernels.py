@@ -1,0 +1,353 @@
+"""Exact kernel interpolation, section 5 of Zhang et al.: raw pixels, Gabor bank, random patches.
+
+Each case is one study with several labelings; the published error stands beside ours. At the end,
+functions that fit the same examples as perfectly and know nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from nonvacuous.errors import BadInput
+from nonvacuous.interpolation.bad import Judged
+from nonvacuous.papers.zhang.bad import (
+    QUICK_BAD,
+    Bad,
+    BadSettings,
+    bad_figures,
+    bad_interpolants,
+    bad_table,
+    first,
+)
+from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.studies.interpolation import (
+    InterpolationStudy,
+    Task,
+    distinct_examples,
+    run_study,
+)
+from nonvacuous.studies.interpolation_page import percent
+from nonvacuous.study.settings import Frozen
+from nonvacuous.study.study import Context, Finished, Study
+
+PAPER = "Zhang et al. (ICLR 2017), section 5"
+#: With more examples than this, the factor is kept on disk while it is computed.
+_LARGE = 20_000
+
+
+class Case(Frozen):
+    """One row: a data set, its features and the width of a Gaussian kernel.
+
+    published   the paper's test error in per cent, if it has one
+    """
+
+    name: str
+    data: str
+    features: str
+    gamma: str
+    published: float | None = None
+
+
+def _case(name: str, data: str, features: str, gamma: str, published: float | None = None) -> Case:
+    return Case(name=name, data=data, features=features, gamma=gamma, published=published)
+
+
+_CASES = (
+    _case("mnist-raw", "mnist", "raw", "0.02", 1.2),
+    _case("mnist-gabor", "mnist", "gabor", "median:1", 0.6),
+    _case("cifar10-raw", "cifar10", "raw", "0.01", 46.0),
+    _case("cifar10-patches", "cifar10", "patches:32000", "median:2", 17.0),
+)
+_QUICK = (
+    _case("digits-raw", "digits", "raw", "median:2"),
+    _case("digits-gabor", "digits", "gabor", "median:1"),
+    _case("digits-patches", "digits", "patches:40", "median:2"),
+)
+
+
+class KernelsSettings(BadSettings):
+    """What the reproduction computes."""
+
+    cases: tuple[Case, ...] = _CASES
+    only: tuple[str, ...] = Field(
+        (), exclude=True, description="Some of the cases, such as mnist-raw cifar10-patches."
+    )
+    examples: int | None = Field(
+        None, ge=1, description="Only the first so many training examples of every data set."
+    )
+    labels: tuple[str, ...] = Field(
+        ("true", "partial:0.5", "random"), description="Labelings, all solved for at once."
+    )
+
+    @model_validator(mode="after")
+    def _chosen(self) -> KernelsSettings:
+        listed = {case.name: case for case in self.cases}
+        if not listed or len(listed) != len(self.cases):
+            names = [case.name for case in self.cases]
+            raise BadInput(f"cases: name at least one, each once; got {names}")
+        for name in self.only:
+            if name not in listed:
+                raise BadInput(
+                    f"only: there is no case {name!r} here; there are {', '.join(listed)}"
+                )
+        if self.only:
+            chosen = tuple(listed[name] for name in dict.fromkeys(self.only))
+            object.__setattr__(self, "cases", chosen)
+        Task(labels=self.labels)
+        return self
+
+    @classmethod
+    def quick(cls) -> KernelsSettings:
+        """The same steps on the embedded digits, in seconds."""
+        return cls(cases=_QUICK, **QUICK_BAD)
+
+
+class KernelsCell(Frozen):
+    """One case, or the interpolants that fit and fail."""
+
+    case: Case | None = None
+    examples: int | None = None
+    labels: tuple[str, ...] = ()
+    bad: Bad | None = None
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return "bad" if self.case is None else self.case.name
+
+
+@dataclass(frozen=True)
+class KernelsResult:
+    """All cases, and the functions that fit and fail."""
+
+    settings: KernelsSettings
+    studies: tuple[tuple[Case, InterpolationStudy], ...]
+    bad: tuple[Judged, ...]
+
+
+class Kernels(Study[KernelsSettings, KernelsResult]):
+    """Interpolate MNIST and CIFAR-10 exactly and put the published errors beside ours.
+
+    On a large GPU about three minutes. On a processor each case takes an hour or more, and 32,000
+    random patches many: take --only, or --examples.
+    """
+
+    name = "zhang-kernels"
+    settings = KernelsSettings
+    cell = KernelsCell
+    may_change = frozenset({"cases"})
+    keeps = "case"
+
+    def cells(
+        self, settings: KernelsSettings, finished: Sequence[Finished]
+    ) -> Sequence[KernelsCell]:
+        cases = [
+            KernelsCell(
+                case=case, examples=settings.examples, labels=settings.labels, seed=settings.seed
+            )
+            for case in settings.cases
+        ]
+        return (*cases, KernelsCell(bad=settings.bad, seed=settings.seed))
+
+    def compute(self, cell: KernelsCell, at: Context) -> Mapping[str, Any]:
+        if cell.case is None:
+            assert cell.bad is not None
+            found = bad_interpolants(cell.bad, at, seed=cell.seed)
+            return {"bad": [asdict(entry) for entry in found]}
+        dataset, _ = distinct_examples(at.dataset(cell.case.data))
+        chosen = first(dataset, cell.examples)
+        study, _ = run_study(
+            chosen,
+            Task(
+                features=cell.case.features,
+                gamma=cell.case.gamma,
+                labels=cell.labels,
+                seed=cell.seed,
+            ),
+            device=at.device,
+            folder=at.folder / "factor" if len(chosen.train) > _LARGE else None,
+            progress=at.progress,
+        )
+        return study.to_dict()
+
+    def result(
+        self, settings: KernelsSettings, finished: Sequence[Finished], *, jobs: int
+    ) -> KernelsResult:
+        found = {entry.cell: entry.found for entry in finished}
+        *cases, bad = self.cells(settings, finished)
+        studies = tuple(
+            (cell.case, InterpolationStudy.from_dict(dict(found[cell])))
+            for cell in cases
+            if cell.case is not None
+        )
+        return KernelsResult(settings, studies, tuple(Judged(**e) for e in found[bad]["bad"]))
+
+    def record(self, result: KernelsResult) -> Mapping[str, Any]:
+        return {
+            "paper": PAPER,
+            "settings": result.settings.record(),
+            "cases": [
+                {"name": case.name, "published_percent": case.published, **study.to_dict()}
+                for case, study in result.studies
+            ],
+            "bad_interpolants": [asdict(entry) for entry in result.bad],
+        }
+
+    def title(self, settings: KernelsSettings) -> str:
+        return f"{', '.join(case.name for case in settings.cases)}; seed {settings.seed}"
+
+    def told(self, cell: KernelsCell, found: Mapping[str, Any]) -> Sequence[str]:
+        if cell.case is None:
+            return ("functions that fit and fail",)
+        return (told(cell.case, InterpolationStudy.from_dict(dict(found))),)
+
+    def page(self, result: KernelsResult, command: str) -> StudyPage:
+        return page(result, command=command)
+
+    def tables(self, result: KernelsResult) -> Sequence[Table]:
+        return cases_table(result), replace(bad_table(result.bad), caption=verdict(result))
+
+    def next_command(self, result: KernelsResult, folder: Path) -> str:
+        return "nonvacuous reproduce zhang-linear --quick"
+
+
+STUDY = Kernels()
+
+
+def told(case: Case, study: InterpolationStudy) -> str:
+    """One line about a case."""
+    first = study.labelings[0]
+    shown = "" if case.published is None else f" (published {case.published:g} %)"
+    if first.test_errors is None:
+        return f"{case.name}: norm {first.norm:,.1f}"
+    error = 100 * first.test_errors / study.test_examples
+    return f"{case.name}: test error {error:.2f} %{shown}, norm {first.norm:,.1f}"
+
+
+def cases_table(result: KernelsResult) -> Table:
+    """Errors and norms of all cases in one table."""
+    rows = []
+    for case, study in result.studies:
+        shown = "-" if case.published is None else f"{case.published:g} %"
+        for number, entry in enumerate(study.labelings):
+            rows.append(
+                (
+                    case.name if not number else "",
+                    entry.labels,
+                    percent(entry.test_errors, study.test_examples),
+                    shown if not number else "",
+                    f"{entry.norm:,.1f}",
+                    f"{entry.train_errors:,}",
+                    f"{study.residual:.0e}" if not number else "",
+                )
+            )
+    headings = ("case", "labels", "test error", "published", "norm", "training errors", "residual")
+    return Table(
+        headings,
+        tuple(rows),
+        f"Published: {PAPER}.",
+        numeric=(False, False, True, True, True, True, True),
+    )
+
+
+def verdict(result: KernelsResult) -> str:
+    """Does the smaller norm err less? Compared between features of the same data."""
+    compared = []
+    always = True
+    for number, (case, study) in enumerate(result.studies):
+        for other_case, other in result.studies[number + 1 :]:
+            one, two = study.labelings[0], other.labelings[0]
+            if case.data != other_case.data or one.test_errors is None or two.test_errors is None:
+                continue
+            small, large = ((case, study), (other_case, other))
+            if one.norm > two.norm:
+                small, large = large, small
+            first, second = small[1].labelings[0], large[1].labelings[0]
+            assert first.test_errors is not None and second.test_errors is not None
+            wins = first.test_errors < second.test_errors
+            always = always and wins
+            compared.append(
+                f"{small[0].name} has the smaller norm than {large[0].name} ({first.norm:,.1f} "
+                f"against {second.norm:,.1f}) and errs {'less' if wins else 'no less'} "
+                f"({percent(first.test_errors, small[1].test_examples)} against "
+                f"{percent(second.test_errors, large[1].test_examples)})"
+            )
+    if not compared:
+        return "One set of features for each data set: norms of different features not compared."
+    end = (
+        "Here the smaller norm errs less throughout"
+        if always
+        else "The smaller norm does not win: across features it does not say which errs less"
+    )
+    return "; ".join(compared) + f". {end}."
+
+
+def page(result: KernelsResult, *, command: str) -> StudyPage:
+    """The whole page."""
+    from nonvacuous.report import plots
+
+    known = [(case, s) for case, s in result.studies if s.labelings[0].test_errors is not None]
+    names = [case.name for case, _ in known]
+    ours = [100 * (s.labelings[0].test_errors or 0) / s.test_examples for _, s in known]
+    groups = {"ours": ours}
+    if all(case.published is not None for case, _ in known):
+        groups["published"] = [case.published or 0.0 for case, _ in known]
+    norms = {
+        label: [next(e.norm for e in s.labelings if e.labels == label) for _, s in known]
+        for label in result.settings.labels
+    }
+    return StudyPage(
+        title="Exact kernel interpolation",
+        question="How well do functions do that fit every training example exactly?",
+        lead=_lead(result),
+        badges=("no training error", "no ridge", f"seed {result.settings.seed}"),
+        sections=(
+            Section(
+                "Errors beside the published ones",
+                (verdict(result),),
+                (
+                    Figure(
+                        plots.bars(
+                            names, groups, title="Test error, true labels", x_label="per cent"
+                        ),
+                        "No case makes a training error; what a kernel gets to see differs.",
+                    ),
+                    Figure(
+                        plots.bars(
+                            names,
+                            norms,
+                            title="Norm for each labeling",
+                            x_label="norm (logarithmic)",
+                            log=True,
+                        ),
+                        "Random labels take a larger norm under the same kernel.",
+                    ),
+                ),
+                (cases_table(result),),
+            ),
+            Section(
+                "Functions that fit perfectly and know nothing",
+                (
+                    "The same examples, the same kernel, no training error; only which of the "
+                    "infinitely many perfect fits is taken differs.",
+                ),
+                bad_figures(result.bad),
+                (bad_table(result.bad),),
+            ),
+        ),
+        footer=(command, f"seed {result.settings.seed}"),
+    )
+
+
+def _lead(result: KernelsResult) -> str:
+    told = [
+        f"{percent(study.labelings[0].test_errors, study.test_examples)} on {case.name}"
+        for case, study in result.studies
+    ]
+    return f"Fitted exactly, with no ridge, kernels err on {', '.join(told)}."

@@ -1,0 +1,347 @@
+"""The linear section of Zhang et al.: which of infinitely many perfect fits does SGD find?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from nonvacuous.interpolation.bad import Judged
+from nonvacuous.interpolation.linear import (
+    Fit,
+    compare_fits,
+    family,
+    hessian_difference,
+    random_problem,
+)
+from nonvacuous.papers.zhang.bad import (
+    QUICK_BAD,
+    Bad,
+    BadSettings,
+    bad_figures,
+    bad_interpolants,
+    bad_table,
+)
+from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.study.settings import Frozen
+from nonvacuous.study.study import Context, Finished, Study
+
+
+class LinearSettings(BadSettings):
+    """One linear problem with more weights than examples."""
+
+    examples: int = Field(40, ge=1, description="Training examples.")
+    weights: int = Field(120, ge=1, description="Weights of the linear model.")
+    test: int = Field(2000, ge=1, description="Test examples.")
+    noise: float = Field(0.1, description="Of the labels.")
+    epochs: int = Field(4000, ge=1, description="Of every optimizer.")
+    family_size: float = Field(
+        10.0,
+        description="How much of a direction that no example sees is added: from 0 to this.",
+    )
+
+    @classmethod
+    def quick(cls) -> LinearSettings:
+        """A smaller problem, and the embedded digits."""
+        return cls(examples=20, weights=60, **QUICK_BAD)
+
+
+class LinearCell(Frozen):
+    """The linear problem, or the interpolants that fit and fail."""
+
+    key: str
+    bad: Bad | None = None
+    problem: Mapping[str, float] | None = None
+    epochs: int = 0
+    family_size: float = 0.0
+    seed: int = 0
+
+
+class FitRecord(Frozen):
+    """A fit without its weights: see :class:`nonvacuous.interpolation.linear.Fit`."""
+
+    name: str
+    residual: float
+    norm: float
+    outside: float
+    expected: float | None
+    to_minimum: float
+    test_error: float
+
+
+@dataclass(frozen=True)
+class LinearResult:
+    """Fits, the family of perfect fits, and how far their Hessians are apart.
+
+    hessian_differences   by the name of the fit: the largest difference to the Hessian at the
+                          minimum-norm fit; "half way there", which fits nothing, is the control
+    """
+
+    settings: LinearSettings
+    fits: tuple[FitRecord, ...]
+    family: tuple[FitRecord, ...]
+    hessian_differences: Mapping[str, float]
+    bad: tuple[Judged, ...]
+
+
+CONTROL = "half way there (fits nothing)"
+
+
+class Linear(Study[LinearSettings, LinearResult]):
+    """Fit a linear model with more weights than examples by several methods, and compare.
+
+    Takes seconds; without --quick it needs MNIST for the interpolants that fit and fail.
+    """
+
+    name = "zhang-linear"
+    settings = LinearSettings
+    cell = LinearCell
+    keeps = "part"
+    devices = ("cpu",)
+
+    def cells(self, settings: LinearSettings, finished: Sequence[Finished]) -> Sequence[LinearCell]:
+        problem = {
+            name: getattr(settings, name) for name in ("examples", "weights", "test", "noise")
+        }
+        return (
+            LinearCell(
+                key="fits",
+                problem=problem,
+                epochs=settings.epochs,
+                family_size=settings.family_size,
+                seed=settings.seed,
+            ),
+            LinearCell(key="bad", bad=settings.bad, seed=settings.seed),
+        )
+
+    def compute(self, cell: LinearCell, at: Context) -> Mapping[str, Any]:
+        if cell.bad is not None:
+            found = bad_interpolants(cell.bad, at, seed=cell.seed)
+            return {"bad": [asdict(entry) for entry in found]}
+        return _fitted(cell, at)
+
+    def result(
+        self, settings: LinearSettings, finished: Sequence[Finished], *, jobs: int
+    ) -> LinearResult:
+        found = {entry.cell.key: entry.found for entry in finished}
+        return LinearResult(
+            settings,
+            tuple(FitRecord(**fit) for fit in found["fits"]["fits"]),
+            tuple(FitRecord(**fit) for fit in found["fits"]["family"]),
+            found["fits"]["hessian_differences"],
+            tuple(Judged(**entry) for entry in found["bad"]["bad"]),
+        )
+
+    def record(self, result: LinearResult) -> Mapping[str, Any]:
+        return {
+            "settings": result.settings.record(),
+            "fits": [fit.model_dump() for fit in result.fits],
+            "family": [fit.model_dump() for fit in result.family],
+            "hessian_differences": result.hessian_differences,
+            "bad_interpolants": [asdict(entry) for entry in result.bad],
+        }
+
+    def title(self, settings: LinearSettings) -> str:
+        return f"{settings.examples} examples, {settings.weights} weights, seed {settings.seed}"
+
+    def page(self, result: LinearResult, command: str) -> StudyPage:
+        return page(result, command=command)
+
+    def tables(self, result: LinearResult) -> Sequence[Table]:
+        fits = fits_table(result)
+        return (
+            replace(fits, caption=f"{fits.caption}\n{lead(result)}"),
+            bad_table(result.bad),
+        )
+
+    def next_command(self, result: LinearResult, folder: Path) -> str:
+        return "nonvacuous interpolate --data digits --labels true,random"
+
+
+STUDY = Linear()
+
+
+def _fitted(cell: LinearCell, at: Context) -> Mapping[str, Any]:
+    sizes: Any = cell.problem
+    problem = random_problem(
+        examples=int(sizes["examples"]),
+        weights=int(sizes["weights"]),
+        test=int(sizes["test"]),
+        noise=sizes["noise"],
+        seed=cell.seed,
+    )
+    at.tell("linear models", 0, 2, "optimizers")
+    fits = compare_fits(problem, seed=cell.seed, epochs=cell.epochs)
+    at.tell("linear models", 1, 2, "the family of perfect fits and their Hessians")
+    members = family(problem, np.linspace(0, cell.family_size, 11), seed=cell.seed)
+    smallest = fits[0].weights
+    differences = {fit.name: hessian_difference(problem, smallest, fit.weights) for fit in fits[1:]}
+    differences[f"smallest + {members[-1].name} of an unseen direction"] = hessian_difference(
+        problem, smallest, members[-1].weights
+    )
+    differences[CONTROL] = hessian_difference(problem, smallest, smallest / 2)
+    return {
+        "fits": [_plain(fit) for fit in fits],
+        "family": [_plain(fit) for fit in members],
+        "hessian_differences": differences,
+    }
+
+
+def _plain(fit: Fit) -> dict[str, Any]:
+    record = asdict(fit)
+    del record["weights"]
+    return record
+
+
+#: What is drawn for a number too small for a logarithmic axis.
+_FLOOR = 1e-18
+
+
+def fits_table(result: LinearResult) -> Table:
+    """What each method found."""
+    return Table(
+        ("found by", "residual", "norm", "outside the span", "from where theory says",
+         "from the minimum norm", "test error"),
+        tuple(
+            (
+                fit.name,
+                f"{fit.residual:.0e}",
+                f"{fit.norm:.3f}",
+                f"{fit.outside:.1e}",
+                "-" if fit.expected is None else f"{fit.expected:.1e}",
+                f"{fit.to_minimum:.1e}",
+                f"{fit.test_error:.3f}",
+            )
+            for fit in result.fits
+        ),
+        f"{result.settings.examples} examples, {result.settings.weights} weights; distances are "
+        "relative, the test error is a mean square",
+        numeric=(False, True, True, True, True, True, True),
+    )  # fmt: skip
+
+
+def lead(result: LinearResult) -> str:
+    """The answer in one sentence."""
+    near = next(fit for fit in result.fits if fit.name == "SGD from zero")
+    adam = next(fit for fit in result.fits if fit.name == "Adam from zero")
+    return (
+        f"SGD from zero finds the perfect fit of smallest norm (relative distance "
+        f"{near.to_minimum:.0e}); Adam fits as perfectly and ends "
+        f"{100 * adam.to_minimum:.0f} % away."
+    )
+
+
+def page(result: LinearResult, *, command: str) -> StudyPage:
+    """The whole page."""
+    from nonvacuous.report import plots
+
+    names = [fit.name for fit in result.fits]
+    sizes = [float(fit.name) for fit in result.family]
+    trained = [max(fit.residual, _FLOOR) for fit in result.family]
+    tested = [fit.test_error for fit in result.family]
+    differences = result.hessian_differences
+    return StudyPage(
+        title="More weights than examples",
+        question="Which of infinitely many perfect fits does an optimizer find?",
+        lead=lead(result),
+        badges=(
+            f"{result.settings.examples} examples",
+            f"{result.settings.weights} weights",
+            f"seed {result.settings.seed}",
+        ),
+        sections=(
+            Section(
+                "Who stays in the span of the examples",
+                (
+                    "A step of SGD is a multiple of an example, so from zero it never leaves the "
+                    "span of the examples, where only one perfect fit lies. From elsewhere it "
+                    "keeps what it started with outside. Adam and AdaGrad rescale every coordinate "
+                    "and leave the span at once.",
+                ),
+                (
+                    Figure(
+                        plots.bars(
+                            names,
+                            {"outside": [max(fit.outside, _FLOOR) for fit in result.fits]},
+                            title="Part of the weights outside the span",
+                            x_label="share of the norm (logarithmic)",
+                            log=True,
+                        ),
+                        "Rounding errors for the first two; real distances for the others.",
+                    ),
+                    Figure(
+                        plots.bars(
+                            names,
+                            {"test error": [fit.test_error for fit in result.fits]},
+                            title="Error on new examples",
+                            x_label="mean squared error",
+                        ),
+                        "All five fit the training examples to rounding error.",
+                    ),
+                ),
+                (fits_table(result),),
+            ),
+            Section(
+                "A family of perfect fits",
+                (
+                    "Add more and more of one direction in which no training example has a part: "
+                    "the training residual stays at rounding error, the test error does not.",
+                ),
+                (
+                    Figure(
+                        plots.lines(
+                            [plots.Series("test error", sizes, tested)],
+                            title="Test error along the family",
+                            x_label="how much of the direction",
+                            y_label="mean squared error",
+                            lowest=0.0,
+                        ),
+                        "Every point of this curve is a perfect fit.",
+                    ),
+                    Figure(
+                        plots.lines(
+                            [plots.Series("training residual", sizes, trained)],
+                            title="Training residual along the family",
+                            x_label="how much of the direction",
+                            y_label="max |X w − y|",
+                            log_y=True,
+                            lowest=1e-17,
+                            highest=1.0,
+                        ),
+                        "Rounding error throughout.",
+                    ),
+                ),
+            ),
+            Section(
+                "The same Hessian at all of them",
+                (
+                    "The Hessian of the training loss depends on the weights through the training "
+                    "predictions only, so that it cannot tell one perfect fit from another: no "
+                    "measure of flatness of the training loss can. The control fits nothing.",
+                ),
+                (
+                    Figure(
+                        plots.bars(
+                            list(differences),
+                            {"difference": [max(v, _FLOOR) for v in differences.values()]},
+                            title="Distance to the Hessian at the minimum norm",
+                            x_label="largest difference of an entry (logarithmic)",
+                            log=True,
+                        ),
+                        f"By automatic differentiation; zero is drawn at {_FLOOR:g}.",
+                    ),
+                ),
+            ),
+            Section(
+                "Interpolants that fit perfectly and fail",
+                ("Kernel functions through the same examples, chosen badly on purpose.",),
+                bad_figures(result.bad),
+                (bad_table(result.bad),),
+            ),
+        ),
+        footer=(command, f"seed {result.settings.seed}"),
+    )

@@ -1,0 +1,160 @@
+"""A study: settings, the cells that follow from them, and what becomes of the finished cells.
+
+To write one, subclass :class:`Study`; the engine adds the folder, the claim, resuming, progress,
+``--json`` and where cells are computed, here or on a cluster.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from nonvacuous.data import Dataset, load
+from nonvacuous.report.study import StudyPage, Table
+from nonvacuous.study.cell import Cell
+from nonvacuous.study.pages import markdown
+from nonvacuous.study.settings import Frozen, StudySettings
+from nonvacuous.training.progress import Progress
+
+Settings = TypeVar("Settings", bound=StudySettings)
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a cell is computed: what it may use but must not depend on.
+
+    folder   its own: checkpoints and whatever it leaves besides its result
+    """
+
+    folder: Path
+    data_dir: Path | None = None
+    device: str = "cpu"
+    progress: Progress | None = None
+
+    def dataset(self, name: str) -> Dataset:
+        """The data set; cells of one process that follow one another load it once."""
+        path = Path(name)
+        stamp = path.stat().st_mtime_ns if path.is_file() else None
+        return _loaded(name, self.data_dir, os.getcwd(), os.environ.get("NONVACUOUS_DATA"), stamp)
+
+    def tell(self, phase: str, done: int, total: int, message: str) -> None:
+        """Report progress, if anybody listens."""
+        if self.progress is not None:
+            self.progress(phase, done, total, message)
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str, data_dir: Path | None, *_seen: object) -> Dataset:
+    return load(name, data_dir=data_dir)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A cell that has ended well, what it found, and its folder."""
+
+    cell: Any
+    found: Mapping[str, Any]
+    folder: Path
+
+
+class Study(ABC, Generic[Settings, Result]):
+    """One study. Its module holds the only instance, as STUDY."""
+
+    name: ClassVar[str]
+    #: One kind of settings, one kind of cell.
+    settings: type[Settings]
+    cell: ClassVar[type[Frozen]]
+    #: Settings that finished cells do not depend on, or hold a record of themselves.
+    may_change: ClassVar[frozenset[str]] = frozenset()
+    #: What is not computed again after a stop.
+    keeps: ClassVar[str] = "network"
+    devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
+    #: Cells at once on one machine unless the user says otherwise; None: one for each processor.
+    jobs: ClassVar[int | None] = 1
+
+    @abstractmethod
+    def cells(self, settings: Settings, finished: Sequence[Finished]) -> Sequence[Frozen]:
+        """The cells to compute, those among ``finished`` included or not.
+
+        Asked again when they have ended, until nothing new is named. What cannot be meant is
+        refused here, before anything is computed.
+        """
+
+    @abstractmethod
+    def compute(self, cell: Any, at: Context) -> Mapping[str, Any] | BaseModel:
+        """One cell, from nothing but itself: plain values, or a model or dataclass of them."""
+
+    @abstractmethod
+    def result(self, settings: Settings, finished: Sequence[Finished], *, jobs: int) -> Result:
+        """What the finished cells of the folder amount to; ``jobs`` processes may be used."""
+
+    @abstractmethod
+    def page(self, result: Result, command: str) -> StudyPage:
+        """The page; ``command`` gives it again."""
+
+    @abstractmethod
+    def tables(self, result: Result) -> Sequence[Table]:
+        """What a terminal shows."""
+
+    def title(self, settings: Settings) -> str:
+        """What is about to be computed."""
+        return f"{len(self.cells(settings, ()))} cells, seed {settings.seed}"
+
+    def told(self, cell: Any, found: Mapping[str, Any]) -> Sequence[str]:
+        """What a finished cell gave, a line for each thing worth one."""
+        return ()
+
+    def claimed(self, settings: Settings) -> Mapping[str, Any]:
+        """The settings that decide about the folder."""
+        return settings.record()
+
+    def record(self, result: Result) -> Mapping[str, Any]:
+        """The result as plain values, for results.json."""
+        return result.to_dict()  # type: ignore[attr-defined, no-any-return]
+
+    def files(self, result: Result, page: StudyPage) -> Mapping[str, str]:
+        """Texts to be written beside results.json and report.html."""
+        tables = "\n".join(map(markdown, self.tables(result)))
+        return {"table.md": f"# {page.title}\n\n{page.lead}\n\n{tables}"}
+
+    def next_command(self, result: Result, folder: Path) -> str:
+        """What makes sense after this."""
+        return f"nonvacuous reproduce {self.name} --help"
+
+    @property
+    def spec(self) -> str:
+        """Where workers find the study."""
+        return f"{type(self).__module__}:STUDY"
+
+    def plan(self, cell: Frozen) -> Cell:
+        """The cell as the engine knows it."""
+        return Cell.of(
+            self.spec, cell.model_dump(mode="json"), seed=0, label=str(getattr(cell, "key", ""))
+        )
+
+    def __call__(
+        self,
+        *,
+        folder: Path,
+        data_dir: Path | None = None,
+        device: str = "cpu",
+        progress: Progress | None = None,
+        **cell: Any,
+    ) -> Mapping[str, Any]:
+        """Compute a cell of the engine's."""
+        if "seed" not in self.cell.model_fields:
+            del cell["seed"]
+        found: Any = self.compute(
+            self.cell.model_validate(cell), Context(folder, data_dir, device, progress)
+        )
+        if isinstance(found, BaseModel):
+            return found.model_dump(mode="json")
+        return found if isinstance(found, Mapping) else asdict(found)
