@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from nonvacuous.cli import exits
-from nonvacuous.experiments import zhang_theorem
 from nonvacuous.memorization import load
+from nonvacuous.papers.zhang import theorem as zhang_theorem
 
 WORDS = ["memorize", "--data", "x.npz"]
 
@@ -129,7 +129,7 @@ def test_a_stop_is_told_and_resumed(place, invoke, monkeypatch):
         patch.setattr(zhang_theorem, "check_lemma", stop)
         done = invoke(*THEOREM)
     assert done.code == exits.INTERRUPTED
-    assert (place / "r/entries/n60-depth31.json").is_file()
+    assert any((place / "r/cells").glob("n60-depth31-*/result.json"))
     assert invoke(*done.next.split()[1:]).code == exits.DONE
 
 
@@ -160,7 +160,7 @@ def test_more_examples_than_there_are(place, invoke):
 def test_the_settings_file_holds_the_defaults():
     from pathlib import Path
 
-    from nonvacuous.experiments.zhang_theorem_settings import TheoremSettings
+    from nonvacuous.papers.zhang.theorem import TheoremSettings
 
     path = Path(__file__).parents[2] / "experiments/zhang-theorem-1.toml"
     assert TheoremSettings.from_toml(path) == TheoremSettings()

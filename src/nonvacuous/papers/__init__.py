@@ -56,7 +56,7 @@ REPRODUCTIONS = {
         "early stopping on and off, on true and on random labels.",
     ),
     "zhang-theorem-1": Reproduction(
-        "",
+        "zhang.theorem",
         "Zhang et al. (ICLR 2017), Theorem 1: 2n + d weights memorize any labels, at "
         "every depth, certified in exact arithmetic.",
     ),

@@ -1,18 +1,12 @@
-"""The memorization theorem for people: a table in Markdown and a page."""
+"""The memorization theorem for people: tables, and a page with two pictures."""
 
 from __future__ import annotations
 
-import json
-from functools import partial
-from pathlib import Path
-from typing import BinaryIO
-
 from nonvacuous.bounds.memorization_capacity import memorization_sizes
-from nonvacuous.experiments.zhang_theorem_results import TheoremResult
-from nonvacuous.files import write_atomically
 from nonvacuous.memorization import what_it_does_not_say
+from nonvacuous.papers.zhang.theorem import TheoremResult
 from nonvacuous.report.plots import Series, lines
-from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
+from nonvacuous.report.study import Figure, Section, StudyPage, Table
 
 PAPER = (
     "Zhang, Bengio, Hardt, Recht, Vinyals: Understanding deep learning requires rethinking "
@@ -22,26 +16,7 @@ _DEPTHS = ("n", "depth", "width", "weights", "2n + d", "mismatches", "float64 er
 _SIZES = ("n", "training labels right", "test labels right", "test, random labels memorized")
 
 
-def write_pages(result: TheoremResult, folder: str | Path, *, command: str) -> dict[str, Path]:
-    """Write results.json, table.md and report.html, and say where they are."""
-    place = Path(folder)
-    texts = {
-        "results.json": json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n",
-        "table.md": table(result),
-    }
-    paths = {}
-    for name, text in texts.items():
-        paths[name] = place / name
-        write_atomically(paths[name], partial(_fill, text=text))
-    paths["report.html"] = write_study(page(result, command=command), place / "report.html")
-    return paths
-
-
-def _fill(stream: BinaryIO, *, text: str) -> None:
-    stream.write(text.encode())
-
-
-def table(result: TheoremResult) -> str:
+def table_text(result: TheoremResult) -> str:
     """Markdown: the claims, every depth, and the true labels."""
     claims = [
         f"- {claim.name}: {claim.statement}. **{'Holds' if claim.holds else 'Fails'}**: "
@@ -187,3 +162,15 @@ def _times(result: TheoremResult) -> str:
 def _markdown(headings: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> list[str]:
     lines_ = [f"| {' | '.join(headings)} |", "|" + "---:|" * len(headings)]
     return [*lines_, *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def short_table(result: TheoremResult) -> Table:
+    """What a terminal shows: every depth, then the true labels and the claims in words."""
+    rows = tuple((*row[:4], *row[5:]) for row in _depth_rows(result))
+    words = ["mismatches: in exact arithmetic. wrong: labels in float64."]
+    words += [size.told() for size in result.sizes]
+    words += [
+        f"{claim.name} {'holds' if claim.holds else 'FAILS'}: {claim.found}"
+        for claim in result.claims()
+    ]
+    return Table((*_DEPTHS[:4], *_DEPTHS[5:]), rows, "\n".join(words), numeric=(True,) * 7)

@@ -1,0 +1,347 @@
+"""Theorem 1 of Zhang et al. (2017): 2n + d weights memorize any labels, at every depth.
+
+For each number of examples: random labels at every depth, with an exact certificate, the float64
+network evaluated unit by unit, and the test error after memorizing the true labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+
+from nonvacuous.data import Dataset, Examples
+from nonvacuous.errors import BadInput
+from nonvacuous.memorization import Memorizer, check_lemma, memorize, random_labels
+from nonvacuous.report.study import StudyPage, Table
+from nonvacuous.study.settings import Frozen, StudySettings
+from nonvacuous.study.study import Context, Finished, Study
+
+#: Points on which the lemma's matrix is written out.
+_LEMMA_POINTS = 40
+#: The deepest network must stay this close to its values in float64.
+GOAL = 1e-7
+
+
+class TheoremSettings(StudySettings):
+    """One reproduction."""
+
+    data: str = Field("mnist", description="The data set.")
+    sizes: tuple[int, ...] = Field(
+        (6_000, 20_000, 60_000),
+        description="Numbers of examples, the first ones each; none in a file takes all of them.",
+    )
+    depths: tuple[int, ...] = Field((2, 3, 11, 101, 601), description="Layers of weights.")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> TheoremSettings:
+        for name, least in (("sizes", 1), ("depths", 2)):
+            for value in getattr(self, name):
+                if value < least:
+                    raise BadInput(f"{name}: {value!r} is not a whole number from {least} up")
+        if not self.depths:
+            raise BadInput("depths: there are none; give at least one, such as 2")
+        return self
+
+    @classmethod
+    def quick(cls) -> TheoremSettings:
+        """The same steps on the embedded digits, in seconds."""
+        return cls(data="digits", sizes=(140, 470, 1_437), depths=(2, 3, 11))
+
+
+class TheoremCell(Frozen):
+    """Random labels at one depth, or true labels and the lemma (depth 0).
+
+    size      the first so many examples; None: all of them
+    float32   also count what float32 would get wrong
+    """
+
+    data: str
+    size: int | None
+    depth: int = 0
+    float32: bool = False
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        size = "all" if self.size is None else self.size
+        return f"n{size}-depth{self.depth}" if self.depth else f"n{size}-labels"
+
+
+class DepthResult(Frozen):
+    """Random labels at one number of examples and one depth.
+
+    exact_error     largest error of the float64 weights evaluated exactly
+    forward_error   largest error when every unit is evaluated in float64
+    float32_wrong   labels that float32 would get wrong (measured for two layers, all examples)
+    """
+
+    points: int
+    dimensions: int
+    distinct: int
+    depth: int
+    width: int
+    parameters: int
+    theorem_parameters: int
+    mismatches: int
+    unreachable: int
+    seconds: float
+    certificate_seconds: float
+    exact_error: float
+    forward_error: float
+    forward_wrong: int | None
+    forward_seconds: float
+    float32_wrong: int | None
+
+    def told(self) -> str:
+        """One line."""
+        return (
+            f"n = {self.points:,}, depth {self.depth}: {self.parameters:,} weights, "
+            f"{self.mismatches} mismatches, float64 error {self.forward_error:.1e}"
+        )
+
+
+class SizeResult(Frozen):
+    """True labels memorized, and the lemma, at one number of examples."""
+
+    points: int
+    true_train_wrong: int
+    test_examples: int
+    true_test_right: int
+    random_test_right: int
+    smallest_eigenvalue: float
+    lemma_points: int
+    lemma_holds: bool
+
+    def told(self) -> str:
+        if not self.test_examples:
+            return f"n = {self.points:,}: {self.true_train_wrong} true training labels wrong"
+        share = self.true_test_right / self.test_examples
+        return f"n = {self.points:,}, true labels: {share:.1%} of the test labels right"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper, what was measured, and whether that agrees."""
+
+    name: str
+    statement: str
+    found: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class TheoremResult:
+    """The whole reproduction."""
+
+    settings: TheoremSettings
+    depths: tuple[DepthResult, ...]
+    sizes: tuple[SizeResult, ...]
+
+    def claims(self) -> tuple[Claim, ...]:
+        """The theorem, its lemma and its corollary."""
+        shallow = [entry for entry in self.depths if entry.depth == 2]
+        deep = [entry for entry in self.depths if entry.depth > 2]
+        found = []
+        if shallow:
+            mismatches = sum(entry.mismatches for entry in shallow)
+            within = all(entry.parameters <= entry.theorem_parameters for entry in shallow)
+            most = max(entry.points for entry in shallow)
+            found.append(
+                Claim(
+                    "C15, Theorem 1",
+                    "two layers with 2n + d weights represent any values of n points in d "
+                    "dimensions",
+                    f"{mismatches} mismatches in exact arithmetic for n up to {most:,}, "
+                    + ("2n + d weights each" if within else "but more than 2n + d weights"),
+                    mismatches == 0 and within,
+                )
+            )
+        smallest = min(entry.smallest_eigenvalue for entry in self.sizes)
+        lemma = all(entry.lemma_holds for entry in self.sizes) and smallest > 0
+        found.append(
+            Claim(
+                "C16, Lemma 1",
+                "the matrix max(z_i - b_j, 0) is triangular with smallest eigenvalue "
+                "min(z_i - b_i)",
+                f"exact rank and triangle on {self.sizes[0].lemma_points} points each; smallest "
+                f"eigenvalue {smallest:.1e} of the range at full size",
+                lemma,
+            )
+        )
+        if deep:
+            worst = max(entry.parameters - entry.theorem_parameters for entry in deep)
+            last = max(deep, key=lambda entry: (entry.points, entry.depth))
+            mismatches = sum(entry.mismatches for entry in deep)
+            found.append(
+                Claim(
+                    "C17, Corollary 1",
+                    "depth k, width O(n/k) and O(n + d) weights do as well",
+                    f"{mismatches} mismatches at {len(deep)} pairs of n and depth, at most "
+                    f"2n + d + {max(worst, 0)} weights; depth {last.depth}: width {last.width:,}, "
+                    f"float64 error {last.forward_error:.1e}",
+                    mismatches == 0 and worst <= 1 and last.forward_error <= GOAL,
+                )
+            )
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "settings": self.settings.record(),
+            "claims": [asdict(claim) for claim in self.claims()],
+            "depths": [entry.model_dump() for entry in self.depths],
+            "sizes": [entry.model_dump() for entry in self.sizes],
+        }
+
+
+class Theorem(Study[TheoremSettings, TheoremResult]):
+    """Memorize random labels with 2n + d weights at every depth, certified in exact arithmetic.
+
+    Needs MNIST and some five minutes on one processor core.
+    """
+
+    name = "zhang-theorem-1"
+    settings = TheoremSettings
+    cell = TheoremCell
+    keeps = "entry"
+
+    def cells(
+        self, settings: TheoremSettings, finished: Sequence[Finished]
+    ) -> Sequence[TheoremCell]:
+        sizes = settings.sizes or (None,)
+        largest = max((size for size in sizes if size is not None), default=None)
+        return tuple(
+            TheoremCell(
+                data=settings.data,
+                size=size,
+                depth=depth,
+                float32=depth == 2 and size == largest,
+                seed=settings.seed,
+            )
+            for size in sizes
+            for depth in (*settings.depths, 0)
+        )
+
+    def compute(self, cell: TheoremCell, at: Context) -> Frozen:
+        return _at_depth(cell, at) if cell.depth else _labels(cell, at)
+
+    def result(
+        self, settings: TheoremSettings, finished: Sequence[Finished], *, jobs: int
+    ) -> TheoremResult:
+        found = {entry.cell: entry.found for entry in finished}
+        cells = self.cells(settings, finished)
+        return TheoremResult(
+            settings,
+            tuple(DepthResult(**found[cell]) for cell in cells if cell.depth),
+            tuple(SizeResult(**found[cell]) for cell in cells if not cell.depth),
+        )
+
+    def title(self, settings: TheoremSettings) -> str:
+        depths = ", ".join(map(str, settings.depths))
+        return f"{settings.data}, depths {depths}, seed {settings.seed}"
+
+    def told(self, cell: TheoremCell, found: Mapping[str, Any]) -> Sequence[str]:
+        return (DepthResult(**found).told() if cell.depth else SizeResult(**found).told(),)
+
+    def page(self, result: TheoremResult, command: str) -> StudyPage:
+        from nonvacuous.papers.zhang.theorem_page import page
+
+        return page(result, command=command)
+
+    def tables(self, result: TheoremResult) -> Sequence[Table]:
+        from nonvacuous.papers.zhang.theorem_page import short_table
+
+        return (short_table(result),)
+
+    def files(self, result: TheoremResult, page: StudyPage) -> Mapping[str, str]:
+        from nonvacuous.papers.zhang.theorem_page import table_text
+
+        return {"table.md": table_text(result)}
+
+    def next_command(self, result: TheoremResult, folder: Path) -> str:
+        return f"nonvacuous memorize --data {result.settings.data} --labels true"
+
+
+STUDY = Theorem()
+
+
+def _examples(cell: TheoremCell, at: Context) -> Dataset:
+    """The data set with the first training examples alone."""
+    dataset = at.dataset(cell.data)
+    size = len(dataset.train) if cell.size is None else cell.size
+    if size > len(dataset.train):
+        raise BadInput(
+            f"sizes: {size:,} examples are asked for, but {cell.data} has "
+            f"{len(dataset.train):,}; change sizes"
+        )
+    return Dataset(dataset.train.subset(np.arange(size)), dataset.test)
+
+
+def _at_depth(cell: TheoremCell, at: Context) -> DepthResult:
+    """Random labels at one depth: construction, certificate, and the network in float64."""
+    train = _examples(cell, at).train
+    found = memorize(
+        train,
+        random_labels(train, seed=cell.seed),
+        depth=cell.depth,
+        seed=cell.seed,
+        conflicts="majority",
+        progress=at.progress,
+    )
+    kept = found.predict(train).astype(np.int64)
+    residual = found.residual(train, kept, device=at.device, progress=at.progress)
+    narrow = None
+    if cell.depth == 2 and cell.float32:
+        narrow = found.residual_in(torch.float32).wrong
+    return DepthResult(
+        points=found.points,
+        dimensions=found.dimensions,
+        distinct=found.duplicates.distinct,
+        depth=cell.depth,
+        width=found.width,
+        parameters=found.parameters,
+        theorem_parameters=found.theorem_parameters,
+        mismatches=found.certificate.mismatches,
+        unreachable=found.certificate.unreachable,
+        seconds=found.seconds,
+        certificate_seconds=found.certificate.seconds,
+        exact_error=found.weights.largest_error,
+        forward_error=residual.largest,
+        forward_wrong=residual.wrong,
+        forward_seconds=residual.seconds,
+        float32_wrong=narrow,
+    )
+
+
+def _labels(cell: TheoremCell, at: Context) -> SizeResult:
+    """What memorizing says about the test set, with true labels and with random ones."""
+    dataset = _examples(cell, at)
+    train = dataset.train
+    truth = memorize(train, seed=cell.seed, conflicts="majority")
+    chance = memorize(
+        train, random_labels(train, seed=cell.seed), seed=cell.seed, conflicts="majority"
+    )
+    rows = chance.construction
+    some = slice(0, min(_LEMMA_POINTS, len(rows)))
+    lemma = check_lemma(rows.places[some], rows.knots[some])
+    test = dataset.test
+    return SizeResult(
+        points=len(train),
+        true_train_wrong=_wrong(truth, train),
+        test_examples=0 if test is None else len(test),
+        true_test_right=0 if test is None else len(test) - _wrong(truth, test),
+        random_test_right=0 if test is None else len(test) - _wrong(chance, test),
+        smallest_eigenvalue=chance.smallest_eigenvalue,
+        lemma_points=lemma.size,
+        lemma_holds=lemma.holds,
+    )
+
+
+def _wrong(found: Memorizer, examples: Examples) -> int:
+    return int((found.classify(examples) != examples.labels.numpy()).sum())
