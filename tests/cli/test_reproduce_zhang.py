@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nonvacuous.cli import exits
-from nonvacuous.experiments import zhang_training
+from nonvacuous.papers.zhang import training as zhang_training
 
 TOML = """
 data = "images.npz"

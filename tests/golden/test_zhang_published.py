@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nonvacuous.experiments.zhang_published import (
+from nonvacuous.models import build
+from nonvacuous.papers.zhang.published import (
     IMAGENET,
     MODELS,
     PARAMETERS,
@@ -16,8 +17,12 @@ from nonvacuous.experiments.zhang_published import (
     TITLES,
     random_fit,
 )
-from nonvacuous.experiments.zhang_settings import FigureSettings, ZhangSettings
-from nonvacuous.models import build
+from nonvacuous.papers.zhang.settings import (
+    FigureSettings,
+    ReusingSettings,
+    TableSettings,
+    ZhangSettings,
+)
 
 SETTINGS = Path(__file__).parents[2] / "experiments"
 
@@ -69,8 +74,8 @@ def test_other_published_numbers():
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("zhang-table-1", ZhangSettings),
-        ("zhang-regularization", ZhangSettings),
+        ("zhang-table-1", TableSettings),
+        ("zhang-regularization", ReusingSettings),
         ("zhang-figure-1", FigureSettings),
     ],
 )

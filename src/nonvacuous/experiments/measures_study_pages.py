@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from nonvacuous.claims import write_record
 from nonvacuous.experiments.measures_study import CHANCE, StudyResult
 from nonvacuous.experiments.measures_study_pictures import (
     by_hyperparameter,
@@ -13,11 +14,13 @@ from nonvacuous.experiments.measures_study_pictures import (
     spoken,
 )
 from nonvacuous.experiments.measures_study_settings import AXES, StudySettings
-from nonvacuous.experiments.zhang_pages import MISSING, write_files
+from nonvacuous.files import write_atomically
 from nonvacuous.measures.correlation import Estimate
 from nonvacuous.measures.correlation_summary import Standing
-from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
+from nonvacuous.study.pages import markdown
 
+MISSING = "-"
 #: What each verdict means, in the order in which they are told.
 VERDICTS = {
     "predicts": "Larger goes with a larger gap, over all pairs and when one thing changes at a "
@@ -37,7 +40,13 @@ def write_pages(result: StudyResult, folder: str | Path) -> dict[str, Path]:
         robustness_table(result),
         times_table(result),
     )
-    return write_files(folder, result.to_dict(), tables, page(result))
+    place, shown = Path(folder), page(result)
+    text = f"# {shown.title}\n\n{shown.lead}\n\n" + "\n".join(map(markdown, tables))
+    paths = {name: place / name for name in ("results.json", "table.md", "report.html")}
+    write_record(paths["results.json"], result.to_dict())
+    write_atomically(paths["table.md"], lambda stream: stream.write(text.encode()))
+    write_study(shown, paths["report.html"])
+    return paths
 
 
 def page(result: StudyResult) -> StudyPage:

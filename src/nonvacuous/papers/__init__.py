@@ -39,19 +39,19 @@ REPRODUCTIONS = {
         "theorem, dense and sparse, and deeper.",
     ),
     "zhang-table-1": Reproduction(
-        "",
+        "zhang.table",
         "Zhang et al., Understanding deep learning requires rethinking generalization "
         "(ICLR 2017), Table 1: nineteen networks on CIFAR-10, on true and on random "
         "labels.",
         "--only mlp",
     ),
     "zhang-figure-1": Reproduction(
-        "",
+        "zhang.figure",
         "Zhang et al. (ICLR 2017), Figure 1: learning curves, time to fit and test error "
         "as more and more labels are redrawn.",
     ),
     "zhang-regularization": Reproduction(
-        "",
+        "zhang.regularization",
         "Zhang et al. (ICLR 2017): weight decay, augmentation, batch normalization and "
         "early stopping on and off, on true and on random labels.",
     ),

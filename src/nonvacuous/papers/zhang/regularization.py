@@ -6,19 +6,18 @@ well on test data. Not sufficient: with all of them it still fits random labels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from nonvacuous.experiments.zhang_cells import Cell, CellResult
-from nonvacuous.experiments.zhang_published import RANDOM_WITH_REGULARIZERS, TABLE_1, random_fit
-from nonvacuous.experiments.zhang_settings import ZhangSettings
-from nonvacuous.experiments.zhang_store import CellStore, GroupTiming
-from nonvacuous.experiments.zhang_training import train_cells
-from nonvacuous.training import Progress
+from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming
+from nonvacuous.papers.zhang.published import RANDOM_WITH_REGULARIZERS, TABLE_1, random_fit
+from nonvacuous.papers.zhang.settings import ReusingSettings, ZhangSettings
+from nonvacuous.papers.zhang.table import chosen_rows
+from nonvacuous.papers.zhang.training import NetworksStudy
+from nonvacuous.report.study import StudyPage, Table
+from nonvacuous.study.study import Finished
 from nonvacuous.training.many_jobs import AUGMENTATIONS
 
 _RANDOM = "random-labels"
@@ -106,7 +105,7 @@ class RegularizationResult:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a file."""
         return {
-            "settings": self.settings.to_dict(),
+            "settings": self.settings.record(),
             "switches": [switch.to_dict() for switch in self.switches],
             "gains": {network: self.gain(network) for network in self.settings.networks},
             "batch_norm_gain": self.batch_norm_gain,
@@ -118,47 +117,6 @@ class RegularizationResult:
             ],
             "timings": [timing.to_dict() for timing in self.timings],
         }
-
-
-def run(
-    settings: ZhangSettings,
-    folder: str | Path,
-    *,
-    networks: tuple[str, ...] | None = None,
-    reuse: str | Path | None = None,
-    data_dir: str | Path | None = None,
-    device: torch.device | str = "cpu",
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> RegularizationResult:
-    """Train what the matrix needs, or what it needs of these ``networks``.
-
-    reuse   the folder of a table: rows that are there are not trained again
-    """
-    store = CellStore(folder)
-    store.open(settings, resume=resume, force=force)
-    table = None if reuse is None else CellStore(reuse)
-    every = matrix_cells(settings)
-    found = {}
-    for cell in every:
-        result = store.find(cell, settings)
-        if result is None and table is not None:
-            result = table.find(cell, settings)
-        if result is not None:
-            found[cell] = result
-    asked = [cell for cell in every if networks is None or cell.network in networks]
-    results = train_cells(
-        asked,
-        settings,
-        store,
-        reuse=table,
-        data_dir=data_dir,
-        device=device,
-        progress=progress,
-    )
-    found.update({result.cell: result for result in results})
-    return RegularizationResult(settings, _switches(settings, found), store.timings())
 
 
 def matrix_cells(settings: ZhangSettings) -> tuple[Cell, ...]:
@@ -231,3 +189,41 @@ def _published(network: str, augmentation: str, decay: bool) -> dict[str, Any]:
     if entry is not None:
         found |= {"published_train": entry.train, "fails": entry.train is None}
     return found
+
+
+class Regularization(NetworksStudy[ReusingSettings, RegularizationResult]):
+    """Switch weight decay, augmentation and batch normalization on and off, on both labelings.
+
+    Needs CIFAR-10 and a GPU; the perceptrons (--only mlp) take about an hour on two processor
+    cores, --quick takes seconds.
+    """
+
+    name = "zhang-regularization"
+    settings = ReusingSettings
+
+    def networks(self, settings: ReusingSettings) -> Sequence[Cell]:
+        rows = chosen_rows(settings, only=settings.only)
+        kinds = {row.cell.network for row in rows}
+        return [cell for cell in matrix_cells(settings) if cell.network in kinds]
+
+    def result(
+        self, settings: ReusingSettings, finished: Sequence[Finished], *, jobs: int
+    ) -> RegularizationResult:
+        switches = _switches(settings, self.trained(settings, finished))
+        return RegularizationResult(settings, switches, self.timings(finished))
+
+    def page(self, result: RegularizationResult, command: str) -> StudyPage:
+        from nonvacuous.papers.zhang.regularization_page import page
+
+        return page(result)
+
+    def tables(self, result: RegularizationResult) -> Sequence[Table]:
+        from nonvacuous.papers.zhang.regularization_page import early_stopping_table, table
+
+        return table(result), early_stopping_table(result)
+
+    def next_command(self, result: RegularizationResult, folder: Path) -> str:
+        return "nonvacuous reproduce zhang-figure-1 --quick"
+
+
+STUDY = Regularization()

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from nonvacuous.experiments.zhang_cells import corruption_title, network_title
-from nonvacuous.experiments.zhang_pages import (
+from nonvacuous.papers.zhang.networks import corruption_title, network_title
+from nonvacuous.papers.zhang.pages import (
     MISSING,
     footer,
     percent,
     points,
     time_table,
     training_section,
-    write_files,
     yes_or_no,
 )
-from nonvacuous.experiments.zhang_published import PAPER, TABLE_1
-from nonvacuous.experiments.zhang_table import (
+from nonvacuous.papers.zhang.published import PAPER, TABLE_1
+from nonvacuous.papers.zhang.table import (
     CHANCE_TOLERANCE,
     FIT,
     TEST_TOLERANCE,
@@ -24,13 +21,6 @@ from nonvacuous.experiments.zhang_table import (
     TableResult,
 )
 from nonvacuous.report.study import Section, StudyPage, Table
-
-
-def write_pages(result: TableResult, folder: str | Path) -> dict[str, Path]:
-    """results.json, table.md and report.html; their paths by name."""
-    return write_files(
-        folder, result.to_dict(), (table(result), time_table(result.timings)), page(result)
-    )
 
 
 def table(result: TableResult) -> Table:

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.zhang_cells import Cell, CellResult
-from nonvacuous.experiments.zhang_published import TABLE_1, PublishedRow
-from nonvacuous.experiments.zhang_settings import ZhangSettings
-from nonvacuous.experiments.zhang_store import CellStore, GroupTiming
-from nonvacuous.experiments.zhang_training import train_cells
-from nonvacuous.training import Progress
+from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming
+from nonvacuous.papers.zhang.published import TABLE_1, PublishedRow
+from nonvacuous.papers.zhang.settings import TableSettings, ZhangSettings
+from nonvacuous.papers.zhang.training import NetworksStudy
+from nonvacuous.report.study import StudyPage, Table
+from nonvacuous.study.study import Finished
 
 #: What counts as reproduced, in percentage points: the training accuracy that the paper calls a
 #: fit, how near a test accuracy must come, and how near to guessing random labels must stay.
@@ -84,7 +82,7 @@ class RowResult:
 class TableResult:
     """The table, or the part of it that was asked for."""
 
-    settings: ZhangSettings
+    settings: TableSettings
     rows: tuple[RowResult, ...]
     timings: tuple[GroupTiming, ...]
 
@@ -102,50 +100,11 @@ class TableResult:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a file."""
         return {
-            "settings": self.settings.to_dict(),
+            "settings": self.settings.record(),
             "summary": self.summary,
             "rows": [row.to_dict() for row in self.rows],
             "timings": [timing.to_dict() for timing in self.timings],
         }
-
-
-def run(
-    settings: ZhangSettings,
-    folder: str | Path,
-    *,
-    rows: Sequence[TableRow] | None = None,
-    data_dir: str | Path | None = None,
-    device: torch.device | str = "cpu",
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> TableResult:
-    """Compute the table or some of its rows; rows that the folder holds already are joined to them.
-
-    folder   settings.json, cells/*.json for each network, groups/*.json for the times
-    """
-    every = table_rows(settings)
-    store = CellStore(folder)
-    store.open(settings, resume=resume, force=force)
-    asked = every if rows is None else tuple(rows)
-    train_cells(
-        [row.cell for row in asked],
-        settings,
-        store,
-        data_dir=data_dir,
-        device=device,
-        progress=progress,
-    )
-    found = ((row, store.find(row.cell, settings)) for row in every)
-    return TableResult(
-        settings,
-        tuple(
-            RowResult(row.number, result, row.published)
-            for row, result in found
-            if result is not None
-        ),
-        store.timings(),
-    )
 
 
 def table_rows(settings: ZhangSettings) -> tuple[TableRow, ...]:
@@ -183,7 +142,9 @@ def chosen_rows(
             # inception is itself a name, though inception-no-bn starts with it.
             matching = {word} & set(names) or {name for name in names if name.startswith(word)}
             if not matching:
-                raise BadInput(f"there is no network {word!r} here; there are {', '.join(names)}")
+                raise BadInput(
+                    f"only: there is no network {word!r} here; there are {', '.join(names)}"
+                )
             kept |= matching
     wanted = _numbers(numbers, {row.number for row in rows})
     return tuple(row for row in rows if row.cell.network in kept and row.number in wanted)
@@ -199,7 +160,7 @@ def _numbers(texts: Sequence[str], known: set[int]) -> set[int]:
         last = int(match[2] or match[1]) if match else 0
         if not match or not {first, last} <= known or last < first:
             raise BadInput(
-                f"{text!r} is not a row of the table; give numbers from {min(known)} to "
+                f"rows: {text!r} is not a row of the table; give numbers from {min(known)} to "
                 f"{max(known)}, such as 15 or 9-13"
             )
         chosen |= set(range(first, last + 1))
@@ -209,3 +170,49 @@ def _numbers(texts: Sequence[str], known: set[int]) -> set[int]:
 def _counted(judgments: Any) -> dict[str, int]:
     known = [judgment for judgment in judgments if judgment is not None]
     return {"yes": sum(known), "of": len(known)}
+
+
+class Table1(NetworksStudy[TableSettings, TableResult]):
+    """Train the table's networks again, those of one kind at once, and compare with the paper.
+
+    Needs CIFAR-10. All nineteen want a GPU; the perceptrons (--only mlp) take less than an hour on
+    two processor cores.
+    """
+
+    name = "zhang-table-1"
+    settings = TableSettings
+
+    def networks(self, settings: TableSettings) -> Sequence[Cell]:
+        chosen = chosen_rows(settings, only=settings.only, numbers=settings.rows)
+        if not chosen:
+            raise BadInput("only and --rows together leave no row: give one of them")
+        return [row.cell for row in chosen]
+
+    def result(
+        self, settings: TableSettings, finished: Sequence[Finished], *, jobs: int
+    ) -> TableResult:
+        found = self.trained(settings, finished)
+        rows = (row for row in table_rows(settings) if row.cell in found)
+        return TableResult(
+            settings,
+            tuple(RowResult(row.number, found[row.cell], row.published) for row in rows),
+            self.timings(finished),
+        )
+
+    def page(self, result: TableResult, command: str) -> StudyPage:
+        from nonvacuous.papers.zhang.table_page import page
+
+        return page(result)
+
+    def tables(self, result: TableResult) -> Sequence[Table]:
+        from nonvacuous.papers.zhang.pages import time_table
+        from nonvacuous.papers.zhang.table_page import table
+
+        return table(result), time_table(result.timings)
+
+    def next_command(self, result: TableResult, folder: Path) -> str:
+        quick = " --quick" if result.settings.data == "digits" else ""
+        return f"nonvacuous reproduce zhang-regularization --table {folder}{quick}"
+
+
+STUDY = Table1()

@@ -12,23 +12,38 @@ from hypothesis import strategies as st
 
 from nonvacuous.bounds import holdout
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments import (
-    zhang_figure,
-    zhang_figure_page,
-    zhang_regularization,
-    zhang_regularization_page,
-    zhang_table,
-    zhang_table_page,
+from nonvacuous.papers.zhang import (
+    figure as zhang_figure,
 )
-from nonvacuous.experiments.zhang_cells import Cell
-from nonvacuous.experiments.zhang_published import RANDOM_WITH_REGULARIZERS, TABLE_1
-from nonvacuous.experiments.zhang_settings import FigureSettings, Recipe, ZhangSettings
-from nonvacuous.experiments.zhang_store import CellStore, GroupTiming
+from nonvacuous.papers.zhang import (
+    figure_page as zhang_figure_page,
+)
+from nonvacuous.papers.zhang import (
+    regularization as zhang_regularization,
+)
+from nonvacuous.papers.zhang import (
+    table as zhang_table,
+)
+from nonvacuous.papers.zhang import (
+    table_page as zhang_table_page,
+)
+from nonvacuous.papers.zhang.networks import Cell, GroupTiming
+from nonvacuous.papers.zhang.published import RANDOM_WITH_REGULARIZERS, TABLE_1
+from nonvacuous.papers.zhang.settings import FigureSettings, Recipe, TableSettings, ZhangSettings
+from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
 
-from .zhang_worlds import made_up, tiny, write_images
+from .worlds import SHARED, in_table, made_up, tiny, write_images
 
-PAPER = ZhangSettings()
-TIMING = GroupTiming("alexnet", 5, 80, 40.0, "vmap", "cuda", solo_seconds=0.3)
+PAPER = TableSettings()
+TIMING = GroupTiming(
+    network="alexnet",
+    networks=5,
+    epochs=80,
+    seconds=40.0,
+    method="vmap",
+    device="cuda",
+    solo_seconds=0.3,
+)
 
 
 def row_result(number: int, train: float, test: float) -> zhang_table.RowResult:
@@ -46,19 +61,19 @@ def test_rows_are_the_papers():
     assert [row.published for row in rows] == list(TABLE_1)
     assert rows[0].cell == Cell("inception", "true", "crop", True)
     assert rows[12].cell == Cell("alexnet", "random-labels")
-    for other in (replace(PAPER, data="digits"), replace(PAPER, examples=5000)):
+    for other in (PAPER.changed(data="digits"), PAPER.changed(examples=5000)):
         assert all(row.published is None for row in zhang_table.table_rows(other))
 
 
 def test_networks_of_ones_own_get_three_rows():
-    own = {"mine": Recipe("mlp:4", epochs=1)}
-    rows = zhang_table.table_rows(replace(PAPER, networks=own))
+    own = {"mine": Recipe(model="mlp:4", epochs=1)}
+    rows = zhang_table.table_rows(PAPER.changed(networks=own))
     assert [(row.number, row.cell.corruption, row.cell.decay) for row in rows] == [
         (1, "true", True),
         (2, "true", False),
         (3, "random-labels", False),
     ]
-    both = zhang_table.table_rows(replace(PAPER, networks={**PAPER.networks, **own}))
+    both = zhang_table.table_rows(PAPER.changed(networks={**PAPER.networks, **own}))
     assert [row.number for row in both] == list(range(1, 23))
 
 
@@ -112,7 +127,7 @@ def test_the_page_of_the_table(tmp_path):
     result = zhang_table.TableResult(PAPER, rows, (TIMING,))
     assert result.summary["test_agrees"] == {"yes": 2, "of": 3}
     assert "(not: 12)" in zhang_table_page.verdict(result)
-    paths = zhang_table_page.write_pages(result, tmp_path)
+    paths = write_pages(zhang_table.STUDY, result, tmp_path, command="")
     page = paths["report.html"].read_text()
     assert "get 100.0 % or more of them right" in page
     assert "85.75" in page and "+0.25" in page and "-6.07" in page
@@ -126,11 +141,12 @@ def test_the_page_of_the_table(tmp_path):
 
 
 def test_the_table_from_beginning_to_end_in_two_calls(tmp_path):
-    settings = tiny(write_images(tmp_path))
-    rows = zhang_table.table_rows(settings)
-    first = zhang_table.run(settings, tmp_path / "r", rows=rows[:2])
+    settings = in_table(tiny(write_images(tmp_path)))
+    first = run_study(zhang_table.STUDY, settings.changed(rows=("1-2",)), tmp_path / "r")
     assert [row.number for row in first.rows] == [1, 2]
-    whole = zhang_table.run(settings, tmp_path / "r", resume=True)
+    whole = run_study(
+        zhang_table.STUDY, settings, tmp_path / "r", surroundings=Surroundings(resume=True)
+    )
     assert [row.number for row in whole.rows] == [1, 2, 3, 4, 5, 6]
     assert whole.rows[:2] == first.rows
     assert zhang_table_page.page(whole).lead.startswith("Trained on random labels")
@@ -141,8 +157,8 @@ def test_the_table_from_beginning_to_end_in_two_calls(tmp_path):
 
 def figure(errors: list[int], *, slow: int = 1) -> zhang_figure.FigureResult:
     """A sweep with these test errors in 1,000; the last level fits `slow` measurements later."""
-    settings = replace(FigureSettings(), networks={"alexnet": PAPER.networks["alexnet"]})
-    settings = replace(settings, levels=tuple(i / (len(errors) - 1) for i in range(len(errors))))
+    settings = FigureSettings(networks={"alexnet": PAPER.networks["alexnet"]})
+    settings = settings.changed(levels=tuple(i / (len(errors) - 1) for i in range(len(errors))))
     found = {}
     for place, wrong in enumerate(errors):
         cell = Cell("alexnet", zhang_figure.corruption_at(settings.levels[place]))
@@ -186,7 +202,7 @@ def test_rising_within_intervals():
 
 def test_the_page_of_the_figure(tmp_path):
     result = figure([100, 500, 900])
-    paths = zhang_figure_page.write_pages(result, tmp_path)
+    paths = write_pages(zhang_figure.STUDY, result, tmp_path, command="")
     assert all(paths[f"figure-1{panel}.svg"].read_text().startswith("<svg") for panel in "abc")
     page = paths["report.html"].read_text()
     assert "without ever falling on the way" in page and "guessing" in page
@@ -196,21 +212,22 @@ def test_the_page_of_the_figure(tmp_path):
 
 def test_the_figure_takes_networks_from_the_table(tmp_path, monkeypatch):
     settings = tiny(write_images(tmp_path))
-    zhang_table.run(settings, tmp_path / "table")
-    shared = {n: getattr(settings, n) for n in ("data", "crop", "batch_size", "networks")}
-    wanted = FigureSettings(**shared, levels=(0.0, 0.5, 1.0))
-    result = zhang_figure.run(wanted, tmp_path / "figure", reuse=tmp_path / "table")
+    run_study(zhang_table.STUDY, in_table(settings), tmp_path / "table")
+    shared = {n: getattr(settings, n) for n in SHARED}
+    wanted = FigureSettings(**shared, levels=(0.0, 0.5, 1.0), table=tmp_path / "table")
+    result = run_study(zhang_figure.STUDY, wanted, tmp_path / "figure")
     assert [point.level for point in result.sweep["small"]] == [0.0, 0.5, 1.0]
     assert result.settings.curves_of == "small"
-    table = CellStore(tmp_path / "table")
-    assert result.sweep["small"][0].result == table.find(Cell("small"), settings)
+    finished = finished_cells(zhang_table.STUDY, tmp_path / "table")
+    known = zhang_table.STUDY.trained(in_table(settings), finished)
+    assert result.sweep["small"][0].result == known[Cell("small")]
     assert sum(timing.networks for timing in result.timings) == 2 + 3
 
 
 def test_levels_are_shares():
     assert FigureSettings(levels=(0.5,)).levels == (0.0, 0.5, 1.0)
     with pytest.raises(BadInput, match="not shares of labels"):
-        FigureSettings(levels=(0.0, 1.5))
+        FigureSettings.of({"levels": (0.0, 1.5)})
 
 
 # -- the regularizers -----------------------------------------------------------------------------
@@ -258,7 +275,7 @@ def test_gains_and_early_stopping():
 
 
 def test_the_page_of_the_regularizers(tmp_path):
-    paths = zhang_regularization_page.write_pages(matrix(), tmp_path)
+    paths = write_pages(zhang_regularization.STUDY, matrix(), tmp_path, command="")
     page = paths["report.html"].read_text()
     for words in ("did not converge", "99.93", "full augmentation", "77.84", "batch normalization"):
         assert words in page
@@ -267,10 +284,9 @@ def test_the_page_of_the_regularizers(tmp_path):
 
 def test_the_matrix_from_beginning_to_end(tmp_path):
     settings = tiny(write_images(tmp_path))
-    zhang_table.run(settings, tmp_path / "table")
-    result = zhang_regularization.run(
-        settings, tmp_path / "r", networks=("small",), reuse=tmp_path / "table"
-    )
+    run_study(zhang_table.STUDY, in_table(settings), tmp_path / "table")
+    asked = settings.changed(only=("small",), table=tmp_path / "table")
+    result = run_study(zhang_regularization.STUDY, asked, tmp_path / "r")
     small = result.of("small")
     assert [(s.augmentation, s.decay) for s in small] == [
         ("none", False),
@@ -290,7 +306,9 @@ def test_settings_from_files(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text('data = "digits"\n[networks.alexnet]\nepochs = 3\n')
     settings = ZhangSettings.from_toml(path)
-    assert settings.networks == {"alexnet": replace(PAPER.networks["alexnet"], epochs=3)}
+    assert settings.networks == {
+        "alexnet": PAPER.networks["alexnet"].model_copy(update={"epochs": 3})
+    }
     for text, message in (
         ("speed = 3", "there is no setting 'speed'"),
         ("[networks.alexnet]\nlayers = 3", "there is no setting 'layers'"),
@@ -304,10 +322,10 @@ def test_settings_from_files(tmp_path):
     with pytest.raises(BadInput, match="cannot be read"):
         ZhangSettings.from_toml(tmp_path / "absent.toml")
     with pytest.raises(BadInput, match="too few"):
-        PAPER.with_epochs(0)
+        PAPER.changed(epochs=0)
 
 
 def test_settings_travel_through_json():
     for settings in (PAPER, FigureSettings(), ZhangSettings.quick(), FigureSettings.quick()):
-        record = json.loads(json.dumps(settings.to_dict()))
-        assert type(settings).from_dict(record) == settings
+        record = json.loads(json.dumps(settings.record()))
+        assert type(settings).of(record) == settings

@@ -1,46 +1,14 @@
-"""What the pages of the randomization paper share: files, tables as text, how it was trained."""
+"""What the pages of the randomization paper share: words, how networks were trained, the time."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from nonvacuous.experiments.zhang_cells import Cell, network_title
-from nonvacuous.experiments.zhang_settings import ZhangSettings
-from nonvacuous.experiments.zhang_store import GroupTiming
-from nonvacuous.files import write_atomically
-from nonvacuous.report.study import Section, StudyPage, Table, write_study
+from nonvacuous.papers.zhang.networks import Cell, GroupTiming, network_title
+from nonvacuous.papers.zhang.settings import ZhangSettings
+from nonvacuous.report.study import Section, Table
 
 MISSING = "-"
-
-
-def write_files(
-    folder: str | Path, record: Mapping[str, Any], tables: Sequence[Table], page: StudyPage
-) -> dict[str, Path]:
-    """results.json, table.md and report.html in the folder; their paths by name."""
-    place = Path(folder)
-    text = f"# {page.title}\n\n{page.lead}\n\n" + "\n".join(map(markdown, tables))
-    paths = {name: place / name for name in ("results.json", "table.md", "report.html")}
-    write_text(paths["results.json"], json.dumps(record, indent=1, allow_nan=False) + "\n")
-    write_text(paths["table.md"], text)
-    write_study(page, paths["report.html"])
-    return paths
-
-
-def markdown(table: Table) -> str:
-    """A table as Markdown, its caption below it.
-
-    >>> print(markdown(Table(("network", "test"), (("MLP", "50.1"),))))
-    | network | test |
-    |:---|---:|
-    | MLP | 50.1 |
-    <BLANKLINE>
-    """
-    rule = ["---:" if table.is_numeric(column) else ":---" for column in range(len(table.headings))]
-    lines = [_line(table.headings), "|" + "|".join(rule) + "|", *map(_line, table.rows)]
-    return "\n".join(lines) + "\n" + (f"\n{table.caption}\n" if table.caption else "")
 
 
 def percent(value: float | None, *, digits: int = 2) -> str:
@@ -132,12 +100,3 @@ def footer(settings: ZhangSettings, name: str) -> tuple[str, ...]:
         f"Command: nonvacuous reproduce {name}{quick}",
         f"Seed: {settings.seed}",
     )
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file that a reader sees whole or not at all."""
-    write_atomically(path, lambda stream: stream.write(text.encode()))

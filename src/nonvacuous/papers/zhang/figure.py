@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from nonvacuous.experiments.zhang_cells import Cell, CellResult, Point
-from nonvacuous.experiments.zhang_settings import FigureSettings
-from nonvacuous.experiments.zhang_store import CellStore, GroupTiming
-from nonvacuous.experiments.zhang_training import train_cells
+from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming, Point
+from nonvacuous.papers.zhang.settings import FigureSettings
+from nonvacuous.papers.zhang.training import NetworksStudy
 from nonvacuous.randomization.intervals import Interval, exact_rate
-from nonvacuous.training import Progress
+from nonvacuous.report.study import StudyPage, Table
+from nonvacuous.study.study import Finished
 
 #: Figure 1a: everything that the paper did to the data.
 CURVES = ("true", "random-labels", "shuffled-pixels", "random-pixels", "gaussian")
@@ -106,7 +104,7 @@ class FigureResult:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a file."""
         return {
-            "settings": self.settings.to_dict(),
+            "settings": self.settings.record(),
             "summary": self.summary,
             "sweep": {
                 network: [point.to_dict() for point in points]
@@ -115,41 +113,6 @@ class FigureResult:
             "curves": {name: result.to_dict() for name, result in self.curves.items()},
             "timings": [timing.to_dict() for timing in self.timings],
         }
-
-
-def run(
-    settings: FigureSettings,
-    folder: str | Path,
-    *,
-    reuse: str | Path | None = None,
-    data_dir: str | Path | None = None,
-    device: torch.device | str = "cpu",
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> FigureResult:
-    """Train the networks of the figure; each kind is kept as soon as it is finished.
-
-    reuse   the folder of a table: its networks on true and on random labels are not trained again
-    """
-    store = CellStore(folder)
-    store.open(settings, resume=resume, force=force)
-    results = train_cells(
-        figure_cells(settings),
-        settings,
-        store,
-        reuse=None if reuse is None else CellStore(reuse),
-        data_dir=data_dir,
-        device=device,
-        progress=progress,
-    )
-    found = {result.cell: result for result in results}
-    return FigureResult(
-        settings,
-        curves={name: found[Cell(settings.curves_of, name)] for name in CURVES},
-        sweep={network: _sweep(settings, network, found) for network in settings.networks},
-        timings=store.timings(),
-    )
 
 
 def figure_cells(settings: FigureSettings) -> tuple[Cell, ...]:
@@ -191,3 +154,50 @@ def _sweep(
             )
         )
     return tuple(points)
+
+
+class Figure1(NetworksStudy[FigureSettings, FigureResult]):
+    """Train networks with more and more labels redrawn, and draw the figure's three panels.
+
+    Needs CIFAR-10 and a GPU. On two processor cores: --only mlp-1x512 --examples 5000, or --quick.
+    """
+
+    name = "zhang-figure-1"
+    settings = FigureSettings
+
+    def networks(self, settings: FigureSettings) -> Sequence[Cell]:
+        return figure_cells(settings)
+
+    def result(
+        self, settings: FigureSettings, finished: Sequence[Finished], *, jobs: int
+    ) -> FigureResult:
+        found = self.trained(settings, finished)
+        return FigureResult(
+            settings,
+            curves={name: found[Cell(settings.curves_of, name)] for name in CURVES},
+            sweep={network: _sweep(settings, network, found) for network in settings.networks},
+            timings=self.timings(finished),
+        )
+
+    def page(self, result: FigureResult, command: str) -> StudyPage:
+        from nonvacuous.papers.zhang.figure_page import page
+
+        return page(result)
+
+    def tables(self, result: FigureResult) -> Sequence[Table]:
+        from nonvacuous.papers.zhang.figure_page import curves_table, sweep_table
+
+        return sweep_table(result), curves_table(result)
+
+    def files(self, result: FigureResult, page: StudyPage) -> Mapping[str, str]:
+        from nonvacuous.papers.zhang.figure_page import PANELS
+
+        # The page shows c first: the answer, then the time that it takes, then how it goes.
+        shown = [figure.svg for section in page.sections for figure in section.figures]
+        return {**super().files(result, page), **dict(zip(PANELS, shown, strict=True))}
+
+    def next_command(self, result: FigureResult, folder: Path) -> str:
+        return "nonvacuous reproduce zhang-regularization --quick"
+
+
+STUDY = Figure1()

@@ -1,16 +1,13 @@
-"""One network of the randomization paper: what it was trained on, and what came of it."""
+"""A network of the randomization paper: what it sees, what came of it, and how long it took."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from nonvacuous.errors import BadInput
-from nonvacuous.experiments.zhang_published import TITLES
-from nonvacuous.files import write_atomically
+from nonvacuous.papers.zhang.published import TITLES
+from nonvacuous.study.settings import Frozen
 
 #: How corruptions and regularizers are called in tables.
 _LABELS = {
@@ -97,8 +94,7 @@ class Point:
     test_errors: int
 
 
-@dataclass(frozen=True)
-class CellResult:
+class CellResult(Frozen):
     """A trained network.
 
     parameters   of the network
@@ -162,36 +158,54 @@ class CellResult:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a file, derived ones included."""
         return {
-            **asdict(self),
+            **self.model_dump(),
             "key": self.cell.key,
             "train_accuracy": self.train_accuracy,
             "test_accuracy": self.test_accuracy,
             "fit_epoch": None if self.fitted is None else self.fitted.epoch,
         }
 
-    def save(self, path: Path) -> None:
-        """Write JSON; a reader sees the whole file or none."""
-        text = json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
-        write_atomically(path, lambda stream: stream.write(text.encode()))
+    def told(self) -> str:
+        """One line."""
+        return (
+            f"{self.cell}: training accuracy {self.train_accuracy:.2f} %, test accuracy "
+            f"{self.test_accuracy:.2f} %, {self.history[-1].epoch} epochs"
+        )
 
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> CellResult:
-        """The result out of such a record."""
-        known = {name: record[name] for name in cls.__dataclass_fields__}
-        known["cell"] = Cell(**record["cell"])
-        known["history"] = tuple(Point(**point) for point in record["history"])
-        return cls(**known)
 
-    @classmethod
-    def load(cls, path: Path) -> CellResult:
-        """Read what :meth:`save` wrote."""
-        try:
-            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(
-                f"{path} is not a result of this experiment ({error!r}); remove it to compute it "
-                "anew"
-            ) from error
+class GroupTiming(Frozen):
+    """The time of one training of several networks at once.
+
+    networks        how many; epochs: how many each was trained for, at most
+    seconds         for all of them, starting and measuring included
+    solo_seconds    per epoch for one network of the same kind trained alone in the same run, start
+                    left out; None: not measured
+    """
+
+    network: str
+    networks: int
+    epochs: int
+    seconds: float
+    method: str
+    device: str
+    solo_seconds: float | None = None
+
+    @property
+    def seconds_per_epoch(self) -> float:
+        """Per epoch and network."""
+        return self.seconds / self.networks / self.epochs
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times longer the same would have taken one network after another."""
+        return None if self.solo_seconds is None else self.solo_seconds / self.seconds_per_epoch
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, derived ones included."""
+        return self.model_dump() | {
+            "seconds_per_epoch": self.seconds_per_epoch,
+            "speedup": self.speedup,
+        }
 
 
 def _percent(errors: int, examples: int) -> float:

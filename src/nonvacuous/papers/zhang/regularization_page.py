@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from nonvacuous.experiments.zhang_cells import Cell, network_title
-from nonvacuous.experiments.zhang_pages import (
+from nonvacuous.papers.zhang.networks import Cell, network_title
+from nonvacuous.papers.zhang.pages import (
     MISSING,
     footer,
     percent,
     points,
     time_table,
     training_section,
-    write_files,
 )
-from nonvacuous.experiments.zhang_published import IMAGENET, PAPER
-from nonvacuous.experiments.zhang_regularization import RegularizationResult, Switch
+from nonvacuous.papers.zhang.published import IMAGENET, PAPER
+from nonvacuous.papers.zhang.regularization import RegularizationResult, Switch
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
-
-
-def write_pages(result: RegularizationResult, folder: str | Path) -> dict[str, Path]:
-    """results.json, table.md and report.html; their paths by name."""
-    tables = (table(result), early_stopping_table(result))
-    return write_files(folder, result.to_dict(), tables, page(result))
 
 
 def table(result: RegularizationResult) -> Table:

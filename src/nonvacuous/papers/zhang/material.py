@@ -9,8 +9,7 @@ from torch import Tensor
 
 from nonvacuous.data import Dataset
 from nonvacuous.data.image_preprocessing import cropped
-from nonvacuous.experiments.zhang_cells import Cell
-from nonvacuous.experiments.zhang_settings import ZhangSettings
+from nonvacuous.papers.zhang.networks import Cell
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.seeds import derived_seed
@@ -23,8 +22,10 @@ class Material:
     the images stay whole, so that training can crop them at random.
     """
 
-    def __init__(self, cells: Sequence[Cell], settings: ZhangSettings, dataset: Dataset) -> None:
-        seed = derived_seed(settings.seed, "corruption")
+    def __init__(
+        self, cells: Sequence[Cell], dataset: Dataset, *, crop: int | None, seed: int
+    ) -> None:
+        seed = derived_seed(seed, "corruption")
         self._input_of: dict[str, int] = {}
         self._label_of: dict[str, int] = {}
         self.inputs: list[Tensor] = []
@@ -36,8 +37,8 @@ class Material:
             spoils_inputs = parse_corruption(corruption).corruption.what == "inputs"
             source = corruption if spoils_inputs else "whole images"
             shown = dataset
-            if spoils_inputs and settings.crop is not None:
-                shown = cropped(dataset, settings.crop)
+            if spoils_inputs and crop is not None:
+                shown = cropped(dataset, crop)
             drawn = corrupt(shown, corruption, seed=seed)
             if source not in self._input_of:
                 self._input_of[source] = len(self.inputs)

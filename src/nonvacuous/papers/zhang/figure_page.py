@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from nonvacuous.experiments.zhang_cells import CellResult, corruption_title, network_title
-from nonvacuous.experiments.zhang_figure import NEARLY, FigureResult, SweepPoint
-from nonvacuous.experiments.zhang_pages import (
+from nonvacuous.papers.zhang.figure import NEARLY, FigureResult, SweepPoint
+from nonvacuous.papers.zhang.networks import CellResult, corruption_title, network_title
+from nonvacuous.papers.zhang.pages import (
     MISSING,
     footer,
     percent,
     time_table,
     training_section,
-    write_files,
-    write_text,
     yes_or_no,
 )
-from nonvacuous.experiments.zhang_published import PAPER, STEPS_TO_FIT
+from nonvacuous.papers.zhang.published import PAPER, STEPS_TO_FIT
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 
 #: The loss at which the independent reproduction of panel a stopped its clock.
 SMALL_LOSS = 0.01
-
-
-def write_pages(result: FigureResult, folder: str | Path) -> dict[str, Path]:
-    """results.json, table.md, report.html and the three panels; their paths by name."""
-    pictures = panels(result)
-    tables = (sweep_table(result), curves_table(result))
-    paths = write_files(folder, result.to_dict(), tables, _page(result, pictures))
-    for name, svg in pictures.items():
-        paths[name] = Path(folder) / name
-        write_text(paths[name], svg)
-    return paths
+#: The files of the panels, in the order in which the page shows them.
+PANELS = ("figure-1c.svg", "figure-1b.svg", "figure-1a.svg")
 
 
 def panels(result: FigureResult) -> dict[str, str]:
@@ -162,11 +150,7 @@ def verdict(result: FigureResult) -> str:
 
 def page(result: FigureResult) -> StudyPage:
     """The page of the figure."""
-    return _page(result, panels(result))
-
-
-def _page(result: FigureResult, pictures: dict[str, str]) -> StudyPage:
-    a, b, c = (Figure(svg) for svg in pictures.values())
+    a, b, c = (Figure(svg) for svg in panels(result).values())
     return StudyPage(
         title="From true labels to random ones",
         question="What happens as more and more labels are replaced by random ones?",

@@ -1,0 +1,274 @@
+"""Training the networks of the randomization paper, many at once, each kept when it is done."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from nonvacuous.data import Dataset
+from nonvacuous.data.image_preprocessing import whiten_each_image
+from nonvacuous.errors import BadInput
+from nonvacuous.models import build
+from nonvacuous.papers.zhang.material import Material
+from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming, Point, network_title
+from nonvacuous.papers.zhang.settings import Recipe, ZhangSettings
+from nonvacuous.seeds import derived_seed
+from nonvacuous.study.running import finished_cells
+from nonvacuous.study.settings import Frozen
+from nonvacuous.study.study import Context, Finished, Study
+from nonvacuous.training.many import Job, JobResult, ManyResult, ManySettings, train_many
+from nonvacuous.training.progress import Progress
+
+Settings = TypeVar("Settings", bound=ZhangSettings)
+Result = TypeVar("Result")
+
+
+class Group(Frozen):
+    """A cell of the engine: networks of one kind and recipe that are trained at once."""
+
+    networks: tuple[Cell, ...]
+    recipe: Recipe
+    data: str
+    examples: int | None
+    crop: int | None
+    batch_size: int
+    momentum: float
+    stop_when_fit: bool
+    method: str
+    solo_epochs: int
+    seed: int
+
+    @classmethod
+    def of(cls, networks: Sequence[Cell], settings: ZhangSettings) -> Group:
+        """Such networks as the settings train them."""
+        shared = cls.model_fields.keys() - {"networks", "recipe"}
+        return cls(
+            networks=tuple(networks),
+            recipe=settings.recipe(networks[0]),
+            **{name: getattr(settings, name) for name in shared},
+        )
+
+    @property
+    def key(self) -> str:
+        """A name that says which networks these are."""
+        digest = derived_seed(0, *(cell.key for cell in self.networks)) % 16**8
+        return f"{self.networks[0].network}-{len(self.networks)}-{digest:08x}"
+
+
+class NetworksStudy(Study[Settings, Result]):
+    """What the studies of the paper's networks share: those that are asked for are trained."""
+
+    cell = Group
+    may_change = frozenset({"networks", "solo_epochs", "method"})
+
+    @abstractmethod
+    def networks(self, settings: Settings) -> Sequence[Cell]:
+        """The networks that are asked for."""
+
+    def cells(self, settings: Settings, finished: Sequence[Finished]) -> Sequence[Group]:
+        known = self.trained(settings, finished)
+        missing = [cell for cell in dict.fromkeys(self.networks(settings)) if cell not in known]
+        groups = []
+        # What is trained at once has one recipe.
+        for kind in dict.fromkeys((cell.network, settings.recipe(cell)) for cell in missing):
+            alike = [c for c in missing if (c.network, settings.recipe(c)) == kind]
+            for start in range(0, len(alike), kind[1].together):
+                groups.append(Group.of(alike[start : start + kind[1].together], settings))
+        return groups
+
+    def compute(self, cell: Group, at: Context) -> Mapping[str, Any]:
+        return _Training(cell, at).run()
+
+    def trained(self, settings: Settings, finished: Sequence[Finished]) -> dict[Cell, CellResult]:
+        """The networks in the folder, and in the table's, that are trained as the settings say."""
+        table = getattr(settings, "table", None)
+        if table is not None:
+            others = finished_cells(self, table)
+            if not others:
+                raise BadInput(f"table: {table} holds no table")
+            finished = (*others, *finished)
+        results = (CellResult(**entry) for group in finished for entry in group.found["results"])
+        return {
+            result.cell: result
+            for result in results
+            if result.cell.network in settings.networks
+            and settings.training_record(result.cell).items() <= result.training.items()
+        }
+
+    def timings(self, finished: Sequence[Finished]) -> tuple[GroupTiming, ...]:
+        """The time of every training in this folder."""
+        groups = sorted(finished, key=lambda group: str(group.cell.key))
+        return tuple(GroupTiming(**group.found["timing"]) for group in groups)
+
+    def title(self, settings: Settings) -> str:
+        count = len(set(self.networks(settings)))
+        return f"{count} networks on {settings.data}, seed {settings.seed}"
+
+    def told(self, cell: Group, found: Mapping[str, Any]) -> Sequence[str]:
+        return [CellResult(**entry).told() for entry in found["results"]]
+
+
+def _dataset(group: Group, at: Context) -> Dataset:
+    dataset = at.dataset(group.data)
+    if dataset.test is None:
+        raise BadInput(f"{dataset.name} has no test set; the tables need one")
+    if group.examples is not None and group.examples < len(dataset.train):
+        dataset = replace(dataset, train=dataset.train.subset(range(group.examples)))
+    return dataset
+
+
+class _Training:
+    """The training of one group."""
+
+    def __init__(self, group: Group, at: Context) -> None:
+        self.group, self.at, self.device = group, at, torch.device(at.device)
+        self.network, self.recipe = group.networks[0].network, group.recipe
+        self.dataset = _dataset(group, at)
+        self.seed = derived_seed(group.seed, "randomization paper", self.network)
+        channels = self.dataset.train.example_shape
+        self.shape = (channels[0], group.crop, group.crop) if group.crop is not None else channels
+        self.material = Material(group.networks, self.dataset, crop=group.crop, seed=group.seed)
+
+    def run(self) -> dict[str, Any]:
+        """The results of all networks, and the time that they took."""
+        jobs = [self._job(cell) for cell in self.group.networks]
+        checkpoint = self.at.folder / "checkpoint"
+        result = self._many(
+            jobs,
+            self.recipe.epochs,
+            method=self.group.method,
+            checkpoint=checkpoint,
+            progress=self._progress,
+        )
+        timing = GroupTiming(
+            network=self.network,
+            networks=len(jobs),
+            epochs=max(entry.history[-1].epoch for entry in result.jobs),
+            seconds=result.seconds,
+            method=result.method,
+            device=self.device.type,
+            solo_seconds=self._solo(jobs),
+        )
+        results = [
+            self._result(cell, entry, timing).model_dump()
+            for cell, entry in zip(self.group.networks, result.jobs, strict=True)
+        ]
+        for old in self.at.folder.glob("checkpoint*"):
+            old.unlink()
+        return {"results": results, "timing": timing.model_dump()}
+
+    def _build(self, seed: int) -> nn.Module:
+        return build(self.recipe.model, self.shape, self.dataset.train.classes, seed=seed)
+
+    def _job(self, cell: Cell) -> Job:
+        return Job(
+            labels=self.material.label_row(cell),
+            inputs=self.material.input_set(cell),
+            # The same start and the same order of examples in every condition: only data differ.
+            seed=self.seed,
+            learning_rate=self.recipe.learning_rate,
+            weight_decay=self.recipe.weight_decay if cell.decay else 0.0,
+            augmentation=cell.augmentation,
+        )
+
+    def _many(
+        self,
+        jobs: Sequence[Job],
+        epochs: int,
+        *,
+        method: str,
+        checkpoint: Path | None = None,
+        progress: Progress | None = None,
+    ) -> ManyResult:
+        group, material = self.group, self.material
+        return train_many(
+            self._build,
+            material.inputs,
+            material.labels,
+            jobs,
+            settings=ManySettings(
+                epochs=epochs,
+                batch_size=group.batch_size,
+                momentum=group.momentum,
+                decay=self.recipe.rate_decay,
+                stop_when_fit=group.stop_when_fit,
+                measure_every=self.recipe.measure_every,
+                precision=self.recipe.precision,
+            ),
+            test=material.test,
+            marked=material.marked,
+            crop_size=group.crop,
+            prepare=whiten_each_image,
+            method=method,
+            device=self.device,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+
+    def _progress(self, phase: str, done: int, total: int, message: str) -> None:
+        title = f"training {len(self.group.networks)} × {network_title(self.network)}"
+        self.at.tell(title, done, total, message)
+
+    def _solo(self, jobs: Sequence[Job]) -> float | None:
+        """Seconds per epoch of the group's jobs trained one after another, the start left out."""
+        epochs = self.group.solo_epochs
+        if not epochs or len(jobs) < 2:
+            return None
+        # Augmentation takes time of its own: every kind of it in the group is timed once.
+        kinds = {job.augmentation: job for job in jobs}
+        per_epoch = {}
+        for kind, job in kinds.items():
+            short = self._timed(job, 1)
+            per_epoch[kind] = max(self._timed(job, 1 + epochs) - short, 0.0)
+        total = math.fsum(per_epoch[job.augmentation] for job in jobs) / epochs / len(jobs)
+        # On a busy machine the short run can take longer than the long one.
+        return total or None
+
+    def _timed(self, job: Job, epochs: int) -> float:
+        started = time.perf_counter()
+        self._many([job], epochs, method="one at a time")
+        return time.perf_counter() - started
+
+    def _result(self, cell: Cell, entry: JobResult, timing: GroupTiming) -> CellResult:
+        assert entry.test_examples is not None
+        return CellResult(
+            cell=cell,
+            parameters=sum(part.numel() for part in self._build(0).parameters()),
+            examples=entry.examples,
+            redrawn=self.material.redrawn(cell),
+            test_examples=entry.test_examples,
+            history=tuple(
+                Point(
+                    epoch=record.epoch,
+                    steps=record.steps,
+                    loss=record.train_loss if math.isfinite(record.train_loss) else None,
+                    train_errors=record.train_errors,
+                    redrawn_errors=record.marked_errors,
+                    kept_errors=record.unmarked_errors,
+                    test_errors=int(record.test_errors or 0),
+                )
+                for record in entry.history
+            ),
+            stopped=entry.stopped,
+            training=self._record(),
+            method=timing.method,
+            together=timing.networks,
+            seconds=timing.seconds / timing.networks,
+            device=timing.device,
+        )
+
+    def _record(self) -> dict[str, Any]:
+        """What decided about a network besides its data: see ``ZhangSettings.training_record``."""
+        recipe = self.recipe.model_dump(
+            include={"model", "epochs", "learning_rate", "weight_decay", "precision", "rate_decay"}
+        )
+        names = ("batch_size", "momentum", "data", "examples", "crop", "seed")
+        return recipe | {name: getattr(self.group, name) for name in names}
