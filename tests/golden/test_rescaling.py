@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from nonvacuous.experiments.published import CNNS, MLPS, published_mlp
-from nonvacuous.experiments.rescaling_results import BOUND_GOAL, RATIO_TOLERANCE
-from nonvacuous.experiments.rescaling_settings import RescalingSettings, network_name
+from nonvacuous.papers.rescaling.published import CNNS, MLPS, published_mlp
+from nonvacuous.papers.rescaling.results import BOUND_GOAL, RATIO_TOLERANCE
+from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
 
 # hidden widths -> bound, bound after rescaling, KL before / after
 MNIST = {
@@ -94,10 +94,12 @@ def test_the_experiment_file_holds_the_defaults() -> None:
 def test_small_networks_on_mnist(
     widths: tuple[int, ...], goal: float, data_dir: Path, tmp_path: Path
 ) -> None:
-    from nonvacuous.experiments.rescaling_figure import run
+    from nonvacuous.papers.rescaling.figure import STUDY
+    from nonvacuous.study.running import Surroundings, run_study
 
-    settings = RescalingSettings().only((network_name(widths),))
-    (entry,) = run(settings, tmp_path, data_dir=data_dir).networks
+    settings = RescalingSettings(only=(network_name(widths),))
+    around = Surroundings(data_dir=data_dir)
+    (entry,) = run_study(STUDY, settings, tmp_path, surroundings=around).networks
     assert entry.examples == EXAMPLES
     assert abs(entry.ratio_error or 1.0) <= RATIO_TOLERANCE
     bound, rescaled, _ = MNIST[widths]

@@ -22,7 +22,7 @@ class Reproduction(NamedTuple):
 
 REPRODUCTIONS = {
     "rescaling-figure-1": Reproduction(
-        "",
+        "rescaling.figure",
         "Rouchouse et al., Can Rescaling Invariances Help? (arXiv 2509.26149), Figure 1: "
         "ten perceptrons on MNIST before and after rescaling, and a certificate for each.",
         "--only 784-32-10",

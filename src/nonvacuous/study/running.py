@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -59,6 +60,24 @@ def run_study(
     """
     place, around = Path(folder), surroundings or Surroundings()
     study.cells(settings, ())  # what cannot be meant is refused before anything is touched
+    parent_was_there = place.parent.is_dir()
+    try:
+        return _run_claimed(study, settings, place, around, progress, say)
+    except NonvacuousError:
+        if not parent_was_there:
+            with contextlib.suppress(OSError):  # not empty: something was kept
+                place.parent.rmdir()
+        raise
+
+
+def _run_claimed(
+    study: Study[Any, Result],
+    settings: Any,
+    place: Path,
+    around: Surroundings,
+    progress: Progress | None,
+    say: Callable[[str], None] | None,
+) -> Result:
     with own_folder(place):
         _claim(study, settings, place, around)
         try:
@@ -98,7 +117,8 @@ def write_pages(
     for name, text in study.files(result, page).items():
         paths[name] = place / name
         _write(paths[name], text)
-    paths[PAGE] = write_study(page, place / PAGE)
+    if page is not None:
+        paths[PAGE] = write_study(page, place / PAGE)
     return paths
 
 

@@ -97,8 +97,8 @@ class Study(ABC, Generic[Settings, Result]):
         """What the finished cells of the folder amount to; ``jobs`` processes may be used."""
 
     @abstractmethod
-    def page(self, result: Result, command: str) -> StudyPage:
-        """The page; ``command`` gives it again."""
+    def page(self, result: Result, command: str) -> StudyPage | None:
+        """The page, if there is one; ``command`` gives it again."""
 
     @abstractmethod
     def tables(self, result: Result) -> Sequence[Table]:
@@ -120,10 +120,11 @@ class Study(ABC, Generic[Settings, Result]):
         """The result as plain values, for results.json."""
         return result.to_dict()  # type: ignore[attr-defined, no-any-return]
 
-    def files(self, result: Result, page: StudyPage) -> Mapping[str, str]:
+    def files(self, result: Result, page: StudyPage | None) -> Mapping[str, str]:
         """Texts to be written beside results.json and report.html."""
         tables = "\n".join(map(markdown, self.tables(result)))
-        return {"table.md": f"# {page.title}\n\n{page.lead}\n\n{tables}"}
+        head = "" if page is None else f"# {page.title}\n\n{page.lead}\n\n"
+        return {"table.md": head + tables}
 
     def next_command(self, result: Result, folder: Path) -> str:
         """What makes sense after this."""

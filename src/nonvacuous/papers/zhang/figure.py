@@ -189,9 +189,10 @@ class Figure1(NetworksStudy[FigureSettings, FigureResult]):
 
         return sweep_table(result), curves_table(result)
 
-    def files(self, result: FigureResult, page: StudyPage) -> Mapping[str, str]:
+    def files(self, result: FigureResult, page: StudyPage | None) -> Mapping[str, str]:
         from nonvacuous.papers.zhang.figure_page import PANELS
 
+        assert page is not None
         # The page shows c first: the answer, then the time that it takes, then how it goes.
         shown = [figure.svg for section in page.sections for figure in section.figures]
         return {**super().files(result, page), **dict(zip(PANELS, shown, strict=True))}

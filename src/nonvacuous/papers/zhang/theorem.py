@@ -259,7 +259,7 @@ class Theorem(Study[TheoremSettings, TheoremResult]):
 
         return (short_table(result),)
 
-    def files(self, result: TheoremResult, page: StudyPage) -> Mapping[str, str]:
+    def files(self, result: TheoremResult, page: StudyPage | None) -> Mapping[str, str]:
         from nonvacuous.papers.zhang.theorem_page import table_text
 
         return {"table.md": table_text(result)}

@@ -1,25 +1,23 @@
-"""What the rescaling figure found: frozen records that go to JSON and come back the same."""
+"""What the rescaling figure found: frozen records."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from nonvacuous.errors import BadInput
-from nonvacuous.experiments.published import PublishedMlp, published_mlp
-from nonvacuous.experiments.rescaling_columns import Column
-from nonvacuous.experiments.rescaling_settings import RescalingSettings
-from nonvacuous.files import write_atomically
+from nonvacuous.certificate import rounded_up
+from nonvacuous.papers.rescaling.cnn import CnnResult
+from nonvacuous.papers.rescaling.columns import Column
+from nonvacuous.papers.rescaling.published import PublishedMlp, published_mlp
+from nonvacuous.papers.rescaling.settings import RescalingSettings
+from nonvacuous.study.settings import Frozen
 
 #: How near a ratio must come to the published one, and how far below its bound ours should be.
 RATIO_TOLERANCE, BOUND_GOAL = 0.15, 0.75
 
 
-@dataclass(frozen=True)
-class PaperSetting:
+class PaperSetting(Frozen):
     """The paper's own formula, risk + sqrt(KL / 2n): neither clipped at 1 nor with a confidence.
 
     kl_before, kl_after   nats, in weight space and after the best rescaling
@@ -37,8 +35,7 @@ class PaperSetting:
         return self.kl_before / self.kl_after
 
 
-@dataclass(frozen=True)
-class OurSetting:
+class OurSetting(Frozen):
     """An audited certificate for the same weights, with a prior at their initial values.
 
     tensor_kl_nats, tensor_risk_upper
@@ -60,8 +57,7 @@ class OurSetting:
     certificate: str
 
 
-@dataclass(frozen=True)
-class NetworkResult:
+class NetworkResult(Frozen):
     """Everything about one network."""
 
     name: str
@@ -91,32 +87,15 @@ class NetworkResult:
         shown = self.published
         return None if shown is None else self.ours.risk_upper / shown.rescaled
 
-    def save(self, path: Path) -> None:
-        """Write JSON; a reader sees the whole file or none."""
-        text = json.dumps(asdict(self), indent=2, allow_nan=False) + "\n"
-        write_atomically(path, lambda stream: stream.write(text.encode()))
-
-    @classmethod
-    def load(cls, path: Path) -> NetworkResult:
-        """Read what :meth:`save` wrote."""
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            return cls(
-                **{
-                    **record,
-                    "widths": tuple(record["widths"]),
-                    "paper": PaperSetting(**record["paper"]),
-                    "ours": OurSetting(**record["ours"]),
-                    "columns": {
-                        scale: tuple(Column(**entry) for entry in entries)
-                        for scale, entries in record["columns"].items()
-                    },
-                }
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(
-                f"{path} is not a result of this experiment ({error}); remove it to compute it anew"
-            ) from error
+    def told(self) -> str:
+        """One line."""
+        shown = self.published
+        ratio = f"KL ratio {self.paper.kl_ratio:.2f}"
+        ours = f"certificate {rounded_up(self.ours.risk_upper)}"
+        if shown is not None:
+            ratio += f" (published {shown.kl_ratio:.2f})"
+            ours += f" (published {shown.bound:.2f}, rescaled {shown.rescaled:.2f})"
+        return f"{self.name}: {ratio}, {ours}"
 
 
 @dataclass(frozen=True)
@@ -125,6 +104,7 @@ class FigureResult:
 
     settings: RescalingSettings
     networks: tuple[NetworkResult, ...]
+    convolutional: CnnResult | None = None
 
     @property
     def summary(self) -> dict[str, int]:
@@ -145,12 +125,13 @@ class FigureResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a file, derived ones included."""
+        cnn = self.convolutional
         return {
-            "settings": self.settings.to_dict(),
+            "settings": self.settings.record(),
             "summary": self.summary,
             "networks": [
                 {
-                    **asdict(entry),
+                    **entry.model_dump(),
                     "kl_ratio": entry.paper.kl_ratio,
                     "published": None if entry.published is None else asdict(entry.published),
                     "ratio_error": entry.ratio_error,
@@ -158,4 +139,5 @@ class FigureResult:
                 }
                 for entry in self.networks
             ],
+            **({} if cnn is None else {"convolutional": cnn.model_dump()}),
         }

@@ -7,33 +7,30 @@ weights of the paper's network are and how they are spread over the layers.
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import torch
 
-from nonvacuous.data import Dataset, Examples, load
+from nonvacuous.data import Dataset, Examples
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.errors import BadInput
-from nonvacuous.experiments.published import CNNS
-from nonvacuous.experiments.rescaling_cifar_training import CropTraining, train_on_crops
-from nonvacuous.files import write_atomically
 from nonvacuous.models import build
 from nonvacuous.networks import capture, scale_groups
+from nonvacuous.papers.rescaling.cnn_training import CropTraining, train_on_crops
+from nonvacuous.papers.rescaling.published import CNNS
+from nonvacuous.report.study import Table
 from nonvacuous.rescaling import rescale
 from nonvacuous.risk import estimate_risk
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import Progress
+from nonvacuous.study.settings import Frozen
+from nonvacuous.study.study import Context
 from nonvacuous.training.erm import evaluate
 
 _EXAMPLES = 50_000  # of CIFAR-10, all of them in the paper's bound
 
 
-@dataclass(frozen=True)
-class CnnSettings:
+class CnnSettings(Frozen):
     """The network and its training; the scales are the paper's.
 
     examples   how many training examples to use; None: all of them
@@ -78,8 +75,7 @@ class CnnSettings:
         )
 
 
-@dataclass(frozen=True)
-class CnnPoint:
+class CnnPoint(Frozen):
     """One pair of scales, in the paper's formula risk + sqrt(KL / 2n)."""
 
     prior_scale: float
@@ -98,8 +94,7 @@ class CnnPoint:
         return self.kl_before / self.kl_after
 
 
-@dataclass(frozen=True)
-class CnnResult:
+class CnnResult(Frozen):
     """All six points of one network; ``weights_squared`` adds up the squares of its weights."""
 
     settings: CnnSettings
@@ -135,20 +130,9 @@ def inferred_weights() -> tuple[float, float]:
     return float(weights), float(squares)
 
 
-def run_cnn(
-    settings: CnnSettings,
-    folder: str | Path,
-    *,
-    data_dir: str | Path | None = None,
-    device: torch.device | str = "cpu",
-    resume: bool = False,
-    progress: Progress | None = None,
-) -> CnnResult:
-    """Train once, then account for the six pairs of scales; the result is kept in cnn.json."""
-    path = Path(folder) / "cnn.json"
-    if path.is_file() and resume:
-        return _load(path, settings)
-    dataset = load(settings.data, data_dir=data_dir)
+def run_cnn(settings: CnnSettings, at: Context) -> CnnResult:
+    """Train once, then account for the six pairs of scales."""
+    dataset = at.dataset(settings.data)
     if settings.examples is not None:
         first = range(min(settings.examples, len(dataset.train)))
         dataset = Dataset(dataset.train.subset(first), dataset.test)
@@ -156,15 +140,15 @@ def run_cnn(
     initial = build(
         settings.architecture, examples.example_shape, examples.classes, seed=settings.seed
     )
-    place = torch.device(device)
-    checkpoint = path.with_name("cnn.checkpoint")
+    place = torch.device(at.device)
+    checkpoint = at.folder / "checkpoint"
     module = train_on_crops(
         initial,
         examples,
         settings.training,
         device=place,
         checkpoint=checkpoint,
-        progress=progress,
+        progress=at.progress,
     )
     examples = examples.to(place)
     scored = evaluate(module, examples.inputs, examples.labels)
@@ -203,8 +187,7 @@ def run_cnn(
                 published_kl_ratio=shown.kl_ratio,
             )
         )
-        if progress is not None:
-            progress("noise levels", number + 1, len(CNNS), f"ratio {points[-1].kl_ratio:.2f}")
+        at.tell("noise levels", number + 1, len(CNNS), f"ratio {points[-1].kl_ratio:.2f}")
     parameters = list(module.parameters())
     result = CnnResult(
         settings=settings,
@@ -215,8 +198,6 @@ def run_cnn(
         test_error=tested,
         points=tuple(points),
     )
-    text = json.dumps(asdict(result), indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()))
     checkpoint.unlink(missing_ok=True)
     return result
 
@@ -230,40 +211,31 @@ def _centered(examples: Examples) -> Examples:
     )
 
 
-def cnn_table(result: CnnResult) -> str:
-    """Markdown: the six points beside the published ones."""
+def cnn_table(result: CnnResult) -> Table:
+    """The six points beside the published ones."""
     tested = "" if result.test_error is None else f", {1 - result.test_error:.1%} on test data"
     weights, squares = inferred_weights()
-    lines = [
-        "# Rescaling, figure 1, convolutional network",
-        "",
+    caption = (
         f"{result.settings.architecture} on {result.settings.data}, {result.weights:,} weights "
         f"whose squares add up to {result.weights_squared:,.0f}, "
         f"{1 - result.train_error:.1%} right on its training examples{tested}. The paper's network "
         "(86 % on test data) is not described; its printed bounds and ratios suggest "
         f"{weights / 1e6:.1f} million weights whose squares add up to about {squares:,.0f}. That "
-        "is an inference. All bounds are vacuous, ours and the published ones.",
-        "",
-        "| prior scale | noise | KL ratio | published | bound → rescaled | published | risk |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    lines += [
-        f"| {p.prior_scale:g} | {p.posterior_scale:g} | {p.kl_ratio:.2f} | "
-        f"{p.published_kl_ratio:.2f} | {p.bound:.2f} → {p.rescaled:.2f} | "
-        f"{p.published_bound:.2f} → {p.published_rescaled:.2f} | {p.empirical_risk:.2f} |"
+        "is an inference. All bounds are vacuous, ours and the published ones."
+    )
+    headings = (
+        "prior scale", "noise", "KL ratio", "published", "bound → rescaled", "published", "risk",
+    )  # fmt: skip
+    rows = tuple(
+        (
+            f"{p.prior_scale:g}",
+            f"{p.posterior_scale:g}",
+            f"{p.kl_ratio:.2f}",
+            f"{p.published_kl_ratio:.2f}",
+            f"{p.bound:.2f} → {p.rescaled:.2f}",
+            f"{p.published_bound:.2f} → {p.published_rescaled:.2f}",
+            f"{p.empirical_risk:.2f}",
+        )
         for p in result.points
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _load(path: Path, settings: CnnSettings) -> CnnResult:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        stored = CnnSettings(**record["settings"])
-        points = tuple(CnnPoint(**entry) for entry in record["points"])
-        result = CnnResult(**{**record, "settings": stored, "points": points})
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"{path} is not a result of this experiment ({error})") from error
-    if stored != settings:
-        raise BadInput(f"{path} was made with other settings; name another folder")
-    return result
+    )
+    return Table(headings, rows, caption, numeric=(True,) * len(headings))

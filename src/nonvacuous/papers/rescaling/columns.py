@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import Tensor, nn
 
 from nonvacuous.distributions import DiagonalGaussian
@@ -18,10 +16,10 @@ from nonvacuous.rescaling.columns import (
     symmetry_columns,
 )
 from nonvacuous.rescaling.quotients import symmetries_of
+from nonvacuous.study.settings import Frozen
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Frozen):
     """One way to account for the complexity, in nats, and the two bounds that follow.
 
     charge_nats   what the choice of the prior's scale from its grid costs; the bounds contain it

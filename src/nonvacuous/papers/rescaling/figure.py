@@ -7,8 +7,9 @@ ways to account for the same noise, then a real certificate for the same weights
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,86 +17,39 @@ from torch import nn
 
 from nonvacuous.audit.arithmetic import recompute_bound, total_nats
 from nonvacuous.bounds import sampling
-from nonvacuous.certificate import Certificate, rounded_up
+from nonvacuous.certificate import Certificate
 from nonvacuous.certification.recipe import PlainRecipe, Recipe
 from nonvacuous.certify import certify
-from nonvacuous.claims import claim_folder
-from nonvacuous.data import Dataset, Examples, Split, load
+from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.rescaling_columns import all_columns
-from nonvacuous.experiments.rescaling_results import (
+from nonvacuous.models import build
+from nonvacuous.networks import ScaleGroups, capture, scale_groups
+from nonvacuous.papers.rescaling.cnn import CnnResult, CnnSettings, cnn_table, run_cnn
+from nonvacuous.papers.rescaling.columns import all_columns
+from nonvacuous.papers.rescaling.results import (
     FigureResult,
     NetworkResult,
     OurSetting,
     PaperSetting,
 )
-from nonvacuous.experiments.rescaling_settings import RescalingSettings, network_name
-from nonvacuous.models import build
-from nonvacuous.networks import ScaleGroups, capture, scale_groups
+from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
 from nonvacuous.report.measured import errors_on_test
+from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rescaling import rescale
 from nonvacuous.rescaling.columns import Accounting
 from nonvacuous.risk import RiskEstimate, estimate_risk
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import Progress, Trained, train
+from nonvacuous.study.records import CELLS
+from nonvacuous.study.settings import Frozen
+from nonvacuous.study.study import Context, Finished, Study
+from nonvacuous.training import Trained, train
 
 #: The part of the failure probability that pays for sampling a risk.
 _SAMPLING_SHARE = 0.2
-
-
-def run(
-    settings: RescalingSettings,
-    folder: str | Path,
-    *,
-    data_dir: str | Path | None = None,
-    device: torch.device | str = "cpu",
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> FigureResult:
-    """Compute the figure, network by network; each one's numbers are kept as soon as they exist.
-
-    folder     networks/NAME.json for each network, certificates/NAME/ a run folder for each
-               certificate; a run that was stopped goes on with ``resume``
-    progress   called with a phase, its steps done, all its steps and a message; the phase
-               "networks" tells what a network gave
-    """
-    place = Path(folder)
-    dataset = load(settings.data, data_dir=data_dir)
-    split = _split(dataset.train, settings)
-    claim_folder(
-        place,
-        # Which networks are asked for may differ from one call to the next: each has its own files.
-        {name: value for name, value in settings.to_dict().items() if name != "networks"},
-        results=("networks/*.json", "networks/*.safetensors", "networks/*.checkpoint"),
-        resume=resume,
-        force=force,
-    )
-    results = []
-    for number, widths in enumerate(settings.networks):
-        work = _Work(settings, dataset, split, widths, place, torch.device(device), progress)
-        result = work.finished()
-        if result is None:
-            result = work.compute(force=force)
-        results.append(result)
-        if progress is not None:
-            progress("networks", number + 1, len(settings.networks), told(result))
-    return FigureResult(settings, tuple(results))
-
-
-def told(result: NetworkResult) -> str:
-    """One line about a network."""
-    shown = result.published
-    ratio = f"KL ratio {result.paper.kl_ratio:.2f}"
-    ours = f"certificate {rounded_up(result.ours.risk_upper)}"
-    if shown is not None:
-        ratio += f" (published {shown.kl_ratio:.2f})"
-        ours += f" (published {shown.bound:.2f}, rescaled {shown.rescaled:.2f})"
-    return f"{result.name}: {ratio}, {ours}"
 
 
 def initialized(
@@ -116,32 +70,21 @@ def initialized(
 class _Work:
     """The steps for one network."""
 
-    def __init__(
-        self,
-        settings: RescalingSettings,
-        dataset: Dataset,
-        split: Split,
-        widths: tuple[int, ...],
-        folder: Path,
-        device: torch.device,
-        progress: Progress | None,
-    ) -> None:
-        shape, classes = dataset.train.example_shape, dataset.train.classes
-        self.settings, self.dataset, self.split = settings, dataset, split
-        self.widths, self.folder, self.device, self.progress = widths, folder, device, progress
-        self.name = network_name(widths, inputs=math.prod(shape), classes=classes)
+    def __init__(self, settings: RescalingSettings, at: Context) -> None:
+        self.settings, self.at, self.device = settings, at, torch.device(at.device)
+        (self.widths,) = settings.networks
+        self.dataset = at.dataset(settings.data)
+        examples = self.dataset.train
+        shape, classes = examples.example_shape, examples.classes
+        self.name = network_name(self.widths, inputs=math.prod(shape), classes=classes)
         self.seed = derived_seed(settings.seed, "rescaling figure", self.name)
-        self.bound_part = dataset.train.subset(split.bound)
+        self.split = _split(examples, settings)
+        self.bound_part = examples.subset(self.split.bound)
         self.initial = initialized(
-            widths, shape, classes, initialization=settings.initialization, seed=self.seed
+            self.widths, shape, classes, initialization=settings.initialization, seed=self.seed
         ).eval()
-        self.result_file = folder / "networks" / f"{self.name}.json"
-        self.weights_file = folder / "networks" / f"{self.name}.safetensors"
 
-    def finished(self) -> NetworkResult | None:
-        return NetworkResult.load(self.result_file) if self.result_file.is_file() else None
-
-    def compute(self, *, force: bool) -> NetworkResult:
+    def compute(self) -> NetworkResult:
         trained, errors = self._trained()
         trained = trained.to(self.device)
         graph = capture(trained, self.bound_part.inputs[:2].to(self.device))
@@ -164,28 +107,26 @@ class _Work:
             )
             self._tell("columns", done + 1, len(levels), f"noise {scale:g}")
         self.initial.to("cpu")
-        result = NetworkResult(
+        return NetworkResult(
             name=self.name,
             widths=self.widths,
             weights=sum(p.numel() for p in trained.parameters()),
             examples=len(self.bound_part),
             train_errors=errors,
             paper=self._paper(trained, groups, risks[self.settings.paper_posterior_scale]),
-            ours=self._certified(trained, grid, force=force),
+            ours=self._certified(trained, grid),
             columns=columns,
             is_published_data=self.settings.data == "mnist",
         )
-        result.save(self.result_file)
-        return result
 
     def _tell(self, phase: str, done: int, total: int, message: str) -> None:
-        if self.progress is not None:
-            self.progress(phase, done, total, f"{self.name}: {message}")
+        self.at.tell(phase, done, total, f"{self.name}: {message}")
 
     def _trained(self) -> tuple[nn.Module, int]:
         """The trained network and its training errors, from the file where there is one."""
-        if self.weights_file.is_file():
-            stored = load_tensors(self.weights_file, kind="trained perceptron", device="cpu")
+        weights_file = self.at.folder / "trained.safetensors"
+        if weights_file.is_file():
+            stored = load_tensors(weights_file, kind="trained perceptron", device="cpu")
             errors = int(stored.pop("train_errors"))
             module = initialized(
                 self.widths,
@@ -197,7 +138,7 @@ class _Work:
             module.load_state_dict(stored)
             return module, errors
         settings = self.settings
-        checkpoint = self.folder / "networks" / f"{self.name}.checkpoint"
+        checkpoint = self.at.folder / "checkpoint"
         found: Trained = train(
             self.initial,
             self.bound_part,
@@ -209,16 +150,13 @@ class _Work:
             device=self.device,
             phase="training",
             checkpoint=checkpoint,
-            progress=self._training_progress(),
+            progress=self._tell,
         )
         module = found.module.to("cpu")
         tensors = {**module.state_dict(), "train_errors": torch.tensor(found.train.errors)}
-        save_tensors(self.weights_file, tensors, kind="trained perceptron")
+        save_tensors(weights_file, tensors, kind="trained perceptron")
         checkpoint.unlink(missing_ok=True)
         return module, found.train.errors
-
-    def _training_progress(self) -> Progress | None:
-        return None if self.progress is None else self._tell
 
     def _risk(self, module: nn.Module, scale: float) -> RiskEstimate:
         generator = torch.Generator(device=self.device)
@@ -252,9 +190,9 @@ class _Work:
             rescaled=observed + math.sqrt(found.kl_after / twice),
         )
 
-    def _certified(self, module: nn.Module, grid: ScaleGrid, *, force: bool) -> OurSetting:
+    def _certified(self, module: nn.Module, grid: ScaleGrid) -> OurSetting:
         settings = self.settings
-        folder = self.folder / "certificates" / self.name
+        folder = self.at.folder / "certificate"
         certificate = certify(
             module,
             self.dataset.train,
@@ -280,13 +218,12 @@ class _Work:
             source=settings.data,
             device=self.device,
             folder=folder,
-            resume=not force,
-            force=force,
-            progress=self._training_progress(),
+            resume=True,
+            progress=self._tell,
         )
-        return self._ours(certificate, folder)
+        return self._ours(certificate)
 
-    def _ours(self, certificate: Certificate, folder: Path) -> OurSetting:
+    def _ours(self, certificate: Certificate) -> OurSetting:
         complexity, posterior = certificate.complexity, certificate.posterior
         assert complexity is not None and posterior is not None
         assert certificate.empirical.errors is not None
@@ -309,7 +246,7 @@ class _Work:
             posterior=posterior.description,
             held_out_twin=None if twin is None else twin.risk_upper,
             test_error=tested.rate if tested is not None else None,
-            certificate=folder.relative_to(self.folder).as_posix(),
+            certificate=f"{CELLS}/{self.at.folder.name}/certificate",
         )
 
 
@@ -324,3 +261,88 @@ def _split(examples: Examples, settings: RescalingSettings) -> Split:
     return Split(
         everything[:0], everything[:count], everything[count:], content=examples.content_hash()
     )
+
+
+class RescalingCell(Frozen):
+    """One perceptron with all that decides about it, or the convolutional network."""
+
+    widths: tuple[int, ...] = ()
+    settings: Mapping[str, Any] = {}
+    cnn: CnnSettings | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return "-".join(map(str, self.widths)) or "cnn"
+
+
+class Figure1(Study[RescalingSettings, FigureResult]):
+    """Compute the figure again and put the published numbers beside ours.
+
+    Needs MNIST and some ten minutes on one processor core.
+    """
+
+    name = "rescaling-figure-1"
+    settings = RescalingSettings
+    cell = RescalingCell
+
+    def claimed(self, settings: RescalingSettings) -> Mapping[str, Any]:
+        # Which networks are asked for may differ from one call to the next.
+        return {name: value for name, value in settings.record().items() if name != "networks"}
+
+    def cells(
+        self, settings: RescalingSettings, finished: Sequence[Finished]
+    ) -> Sequence[RescalingCell]:
+        cells = [
+            RescalingCell(widths=widths, settings=self.claimed(settings))
+            for widths in settings.networks
+        ]
+        if settings.cifar:
+            quick = settings.data == "digits"
+            cnn = CnnSettings.quick() if quick else CnnSettings(seed=settings.seed)
+            cells.append(RescalingCell(cnn=cnn))
+        return cells
+
+    def compute(self, cell: RescalingCell, at: Context) -> Frozen:
+        if cell.cnn is not None:
+            return run_cnn(cell.cnn, at)
+        return _Work(
+            RescalingSettings.of({**cell.settings, "networks": [cell.widths]}), at
+        ).compute()
+
+    def result(
+        self, settings: RescalingSettings, finished: Sequence[Finished], *, jobs: int
+    ) -> FigureResult:
+        found = {entry.cell.model_dump_json(): entry.found for entry in finished}
+        cells = self.cells(settings, finished)
+        return FigureResult(
+            settings,
+            tuple(NetworkResult(**found[c.model_dump_json()]) for c in cells if c.cnn is None),
+            next((CnnResult(**found[c.model_dump_json()]) for c in cells if c.cnn), None),
+        )
+
+    def title(self, settings: RescalingSettings) -> str:
+        return f"{len(settings.networks)} networks on {settings.data}, seed {settings.seed}"
+
+    def told(self, cell: RescalingCell, found: Mapping[str, Any]) -> Sequence[str]:
+        return (cell.key,) if cell.cnn else (NetworkResult(**found).told(),)
+
+    def page(self, result: FigureResult, command: str) -> StudyPage | None:
+        return None
+
+    def tables(self, result: FigureResult) -> Sequence[Table]:
+        from nonvacuous.papers.rescaling.page import short_table
+
+        cnn = result.convolutional
+        return (short_table(result), *([] if cnn is None else [cnn_table(cnn)]))
+
+    def files(self, result: FigureResult, page: StudyPage | None) -> Mapping[str, str]:
+        from nonvacuous.papers.rescaling.page import figure, table
+
+        return {"table.md": table(result), "figure.svg": figure(result)}
+
+    def next_command(self, result: FigureResult, folder: Path) -> str:
+        return f"nonvacuous verify {folder / result.networks[0].ours.certificate}"
+
+
+STUDY = Figure1()

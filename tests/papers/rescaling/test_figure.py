@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,21 +11,28 @@ import torch
 
 from nonvacuous.certificate import Certificate, rounded_up
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments import rescaling_figure
-from nonvacuous.experiments.rescaling_cifar import CnnSettings, cnn_table, run_cnn
-from nonvacuous.experiments.rescaling_figure import initialized, run
-from nonvacuous.experiments.rescaling_pages import figure, table, write_pages
-from nonvacuous.experiments.rescaling_results import FigureResult, NetworkResult
-from nonvacuous.experiments.rescaling_settings import RescalingSettings, network_name
+from nonvacuous.papers.rescaling import figure as rescaling_figure
+from nonvacuous.papers.rescaling.cnn import CnnSettings, cnn_table, run_cnn
+from nonvacuous.papers.rescaling.figure import STUDY, RescalingCell, initialized
+from nonvacuous.papers.rescaling.page import figure, table
+from nonvacuous.papers.rescaling.results import FigureResult
+from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
+from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
+from nonvacuous.study.study import Context
 
-SMALL = replace(
-    RescalingSettings.quick(),
+SMALL = RescalingSettings.quick().changed(
     networks=((12,), (10, 8)),
     epochs=3,
     trials=400,
     posterior_scales=(0.05, 0.2, 2),
     prior_scales=(0.001, 1.0, 9),
 )
+
+
+def run(settings: RescalingSettings, folder: Path, progress=None, **around) -> FigureResult:
+    return run_study(
+        STUDY, settings, folder, surroundings=Surroundings(**around), progress=progress
+    )
 
 
 @pytest.fixture(scope="module")
@@ -96,15 +102,8 @@ def test_forgetting_the_shift_of_the_scores_only_helps(result: FigureResult) -> 
 
 
 def test_results_survive_the_file(result: FigureResult, folder: Path) -> None:
-    for entry in result.networks:
-        assert NetworkResult.load(folder / "networks" / f"{entry.name}.json") == entry
-
-
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    path.write_text('{"name": "x"}')
-    with pytest.raises(BadInput, match=r"x\.json"):
-        NetworkResult.load(path)
+    stored = STUDY.result(SMALL, finished_cells(STUDY, folder), jobs=1)
+    assert stored == result
 
 
 def test_finished_networks_are_not_computed_again(
@@ -130,7 +129,7 @@ def test_a_killed_run_goes_on_and_ends_the_same(result: FigureResult, tmp_path: 
         with pytest.raises(KeyboardInterrupt):
             run(SMALL, tmp_path, resume=True, progress=stop_at(phase, name))
     # The weights were kept: training is not begun again.
-    assert seen.count("networks") == 3
+    assert seen.count("cells") == 1
     assert run(SMALL, tmp_path, resume=True) == result
 
 
@@ -138,11 +137,11 @@ def test_a_folder_is_not_overwritten_by_accident(folder: Path, result: FigureRes
     with pytest.raises(BadInput, match="holds a reproduction already"):
         run(SMALL, folder)
     with pytest.raises(BadInput, match="other settings \\(epochs\\)"):
-        run(replace(SMALL, epochs=4), folder, resume=True)
+        run(SMALL.changed(epochs=4), folder, resume=True)
 
 
 def test_pages(result: FigureResult, tmp_path: Path) -> None:
-    paths = write_pages(result, tmp_path)
+    paths = write_pages(STUDY, result, tmp_path, command="")
     assert json.loads(paths["results.json"].read_text())["summary"]["networks"] == 2
     text = table(result)
     for entry in result.networks:
@@ -156,7 +155,9 @@ def test_pages(result: FigureResult, tmp_path: Path) -> None:
 
 
 def test_published_networks_are_compared(result: FigureResult) -> None:
-    entry = replace(result.networks[0], widths=(32,), name="784-32-10", is_published_data=True)
+    entry = result.networks[0].model_copy(
+        update={"widths": (32,), "name": "784-32-10", "is_published_data": True}
+    )
     compared = FigureResult(result.settings, (entry,))
     assert entry.published is not None
     assert entry.bound_fraction == entry.ours.risk_upper / 0.46
@@ -183,9 +184,10 @@ def test_initial_weights_depend_on_the_seed_alone() -> None:
 
 def test_networks_are_chosen_by_name() -> None:
     settings = RescalingSettings()
-    assert settings.only(("784-32-10", "64,32", "512")).networks == ((32,), (64, 32), (512,))
+    chosen = settings.changed(only=("784-32-10", "64,32", "512"))
+    assert chosen.networks == ((32,), (64, 32), (512,))
     with pytest.raises(BadInput, match="784-33-10"):
-        settings.only(("784-33-10",))
+        settings.changed(only=("784-33-10",))
     assert network_name((64, 32)) == "784-64-32-10"
 
 
@@ -195,7 +197,7 @@ def test_networks_are_chosen_by_name() -> None:
         ("epoch = 3", "no setting 'epoch'"),
         ("networks = []", "at least one network"),
         ("networks = [[0]]", "hidden widths"),
-        ("initialization = 'zeros'", "lecun or pytorch"),
+        ("initialization = 'zeros'", "'lecun' or 'pytorch'"),
         ("epochs = ", "not TOML"),
     ],
 )
@@ -208,18 +210,17 @@ def test_bad_settings_are_named(tmp_path: Path, text: str, message: str) -> None
 
 def test_too_many_examples(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="1437 training examples, not 5000"):
-        run(replace(SMALL, examples=5000), tmp_path / "figure")
+        run(SMALL.changed(examples=5000), tmp_path / "figure")
     assert not (tmp_path / "figure").exists()
 
 
 def test_the_convolutional_network(tmp_path: Path) -> None:
-    settings = replace(CnnSettings.quick(), epochs=1, trials=50)
-    found = run_cnn(settings, tmp_path)
+    settings = CnnSettings.quick().model_copy(update={"epochs": 1, "trials": 50})
+    found = run_cnn(settings, Context(tmp_path))
     assert len(found.points) == 6
     for point in found.points:
         assert point.kl_after <= point.kl_before
         assert point.rescaled <= point.bound
-    assert run_cnn(settings, tmp_path, resume=True) == found
-    with pytest.raises(BadInput, match="other settings"):
-        run_cnn(replace(settings, epochs=2), tmp_path, resume=True)
-    assert "not described" in cnn_table(found)
+    assert "not described" in cnn_table(found).caption
+    (cell,) = STUDY.cells(SMALL.changed(networks=((4,),), cifar=True), ())[1:]
+    assert cell == RescalingCell(cnn=CnnSettings.quick())

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 from torch.nn.functional import pad
 
 from nonvacuous.data import load
-from nonvacuous.experiments.published import CNNS
-from nonvacuous.experiments.rescaling_cifar import CnnSettings, inferred_weights
-from nonvacuous.experiments.rescaling_cifar_training import (
+from nonvacuous.models import build
+from nonvacuous.papers.rescaling.cnn import CnnSettings, inferred_weights
+from nonvacuous.papers.rescaling.cnn_training import (
     CropTraining,
     cropped,
     train_on_crops,
 )
-from nonvacuous.models import build
+from nonvacuous.papers.rescaling.published import CNNS
 
 
 def test_crops_are_windows_of_the_padded_images() -> None:
@@ -55,7 +54,7 @@ class Stop(Exception):
 def test_training_goes_on_where_it_stopped_and_learns(tmp_path) -> None:
     digits = load("digits").train
     initial = build("cnn:8,16", digits.example_shape, digits.classes, seed=3)
-    training = replace(CnnSettings.quick(), epochs=6, learning_rate=0.1).training
+    training = CnnSettings.quick().model_copy(update={"epochs": 6, "learning_rate": 0.1}).training
     device = torch.device("cpu")
     losses: list[str] = []
 

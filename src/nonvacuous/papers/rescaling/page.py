@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import io
-import json
-from functools import partial
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from nonvacuous.certificate import rounded_up
-from nonvacuous.experiments.published import RESCALING_PAPER
-from nonvacuous.experiments.rescaling_results import FigureResult, NetworkResult
-from nonvacuous.files import write_atomically
+from nonvacuous.papers.rescaling.cnn import cnn_table
+from nonvacuous.papers.rescaling.published import RESCALING_PAPER
+from nonvacuous.papers.rescaling.results import FigureResult, NetworkResult
+from nonvacuous.report.study import Table
+from nonvacuous.study.pages import markdown
 
 _MISSING = "–"
 
 
-def write_pages(result: FigureResult, folder: str | Path) -> dict[str, Path]:
-    """Write results.json, table.md and figure.svg, and say where they are."""
-    place = Path(folder)
-    texts = {
-        "results.json": json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n",
-        "table.md": table(result),
-        "figure.svg": figure(result),
-    }
-    paths = {}
-    for name, text in texts.items():
-        paths[name] = place / name
-        write_atomically(paths[name], partial(_fill, text=text))
-    return paths
-
-
-def _fill(stream: BinaryIO, *, text: str) -> None:
-    stream.write(text.encode())
+def short_table(result: FigureResult) -> Table:
+    """What a terminal shows."""
+    rows = []
+    for entry in result.networks:
+        shown = entry.published
+        rows.append(
+            (
+                entry.name,
+                f"{entry.paper.kl_ratio:.2f}",
+                "-" if shown is None else f"{shown.kl_ratio:.2f}",
+                f"{entry.paper.bound:.2f} > {entry.paper.rescaled:.2f}",
+                "-" if shown is None else f"{shown.bound:.2f} > {shown.rescaled:.2f}",
+                rounded_up(entry.ours.risk_upper),
+            )
+        )
+    headings = ("network", "KL ratio", "published", "bounds", "published", "certificate")
+    caption = (
+        "bounds: the paper's formula, before and after rescaling. certificate: the same weights, "
+        f"our recipe, everything paid for.\n{verdict(result)}"
+    )
+    return Table(headings, tuple(rows), caption, numeric=(False, True, True, True, True, True))
 
 
 def table(result: FigureResult) -> str:
@@ -82,6 +85,8 @@ def table(result: FigureResult) -> str:
     ]
     for level in result.networks[0].columns:
         lines += ["", f"### Noise {level}", "", *_columns_table(result, level)]
+    if result.convolutional is not None:
+        lines += ["", "## A convolutional network", "", markdown(cnn_table(result.convolutional))]
     return "\n".join(lines) + "\n"
 
 

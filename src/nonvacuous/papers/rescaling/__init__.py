@@ -1,0 +1,1 @@
+"""Rouchouse, Gonon, Gribonval, Guedj: Can Rescaling Invariances Help? (arXiv 2509.26149)."""
