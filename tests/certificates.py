@@ -7,6 +7,7 @@ from typing import Any
 from nonvacuous.certificate import Certificate
 from nonvacuous.records import (
     Assumption,
+    BaselineRecord,
     BoundRecord,
     BudgetRecord,
     ChargeRecord,
@@ -84,6 +85,9 @@ def fields(mode: str = "posterior", **changes: Any) -> dict[str, Any]:
         ),
         "held_out_twin": TwinRecord(
             description="test set", errors=9, examples=360, failure=0.05, risk_upper=0.05
+        ),
+        "baseline": BaselineRecord(
+            answer=1, name="1", errors=1290, examples=1437, failure=0.005, risk_lower=0.87
         ),
         "observed": (Observation(name="test", errors=9, trials=360),),
         "assumptions": (IID,),

@@ -212,7 +212,7 @@ def test_the_text_has_four_lines(mode, assumption, risk, twin):
         assert "no promise" in promise
         assert "0.25" not in promise
     else:
-        assert ("vacuous" in promise) == (risk == 1.0)
+        assert promise.startswith("VACUOUS") == (risk == 1.0)
     assert certificate.is_vacuous == (assumption is BROKEN or risk == 1.0)
     assert "0.95" in confidence
     assert "1437" in confidence
@@ -220,7 +220,6 @@ def test_the_text_has_four_lines(mode, assumption, risk, twin):
     assert assumption.name in caveats
     assert ("was found false" in caveats) == (assumption is BROKEN)
     assert ("is in doubt" in caveats) == (assumption is DOUBT)
-    assert certificate.guessing == 0.9
 
 
 def test_a_printed_risk_is_never_below_the_risk():

@@ -6,7 +6,7 @@ import hashlib
 import html
 import json
 import os
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +23,7 @@ from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.files import write_atomically
 from nonvacuous.records import (
     Assumption,
+    BaselineRecord,
     BoundRecord,
     BudgetRecord,
     ComplexityRecord,
@@ -78,6 +79,8 @@ class Certificate(Record):
     sparsity: SparsityRecord | None = None
     empirical: RiskRecord
     held_out_twin: TwinRecord | None = None
+    #: The best constant answer; certificates made before there was a comparison lack it.
+    baseline: BaselineRecord | None = None
     observed: tuple[Observation, ...] = ()
     assumptions: Annotated[tuple[Assumption, ...], Field(min_length=1)]
     #: The version of the audit that asked these questions; without it, the first.
@@ -98,7 +101,7 @@ class Certificate(Record):
     def _without_absent_terms(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What a certificate does not have is not written: older ones keep their digests."""
         record: dict[str, Any] = handler(self)
-        for name in ("sparsity", "audit"):
+        for name in ("sparsity", "baseline", "audit"):
             if record.get(name, 0) is None:
                 del record[name]
         return record
@@ -130,18 +133,28 @@ class Certificate(Record):
 
     @property
     def is_vacuous(self) -> bool:
-        """True when the promise says nothing worth knowing: guessing errs no more often.
+        """True when the promise says nothing worth knowing: a constant answer may do as well.
 
         (The kl-inverse stays below 1 however large the KL: comparing with 1 would call 0.9987 a
         result.)
         """
-        useless = self.guessing if self.loss.name == "zero-one" else 1.0
-        return self.status == "refused" or self.risk_upper >= useless
+        if self.status == "refused" or self.risk_upper >= 1.0:
+            return True
+        return self.counts_errors and not self.shown_better
 
     @property
-    def guessing(self) -> float:
-        """The error rate of a uniform guess among the classes."""
-        return 1.0 - 1.0 / self.data.classes
+    def counts_errors(self) -> bool:
+        """Whether the loss is at least 1 on every error, so that the promise bounds their rate."""
+        return self.loss.name == "zero-one" or self.loss.name.startswith("margin ")
+
+    @property
+    def shown_better(self) -> bool:
+        """Whether the predictor is shown to be better than always answering one class.
+
+        Shown with failure at most that of the promise plus ``baseline.failure``; never without a
+        baseline.
+        """
+        return self.baseline is not None and self.risk_upper < self.baseline.risk_lower
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the certificate as JSON; a reader never sees half of it."""
@@ -186,12 +199,26 @@ class Certificate(Record):
         what = f"{self.loss.name} risk of {PREDICTORS[self.predictor]}"
         if self.status == "refused":
             return f"REFUSED: no promise about the {what}."
-        note = " (vacuous: guessing does as well)" if self.is_vacuous else ""
-        return f"{self.status.upper()}: {what} <= {rounded_up(self.risk_upper)}{note}"
+        promised = f"{what} <= {rounded_up(self.risk_upper)}"
+        if not self.is_vacuous:
+            return f"{self.status.upper()}: {promised}"
+        nothing = "every network satisfies it" if self.risk_upper >= 1.0 else self.unshown
+        return f"VACUOUS ({self.status.upper()}, but {nothing}): {promised}"
+
+    @property
+    def unshown(self) -> str:
+        """What is said until the predictor is shown to be better than a constant answer."""
+        answer = "one class" if self.baseline is None else f"“{self.baseline.name}”"
+        return f"not shown to be better than always answering {answer}"
 
     def _confidence(self) -> str:
         twin = self.held_out_twin
         beside = f"; held-out twin {rounded_up(twin.risk_upper)}" if twin else "; no held-out twin"
+        if self.baseline is not None and self.counts_errors:
+            beside += (
+                f"; always answering “{self.baseline.name}” errs on at least "
+                f"{rounded_down(self.baseline.risk_lower)} (failure {self.baseline.failure:g} more)"
+            )
         return (
             f"with confidence {self.confidence:g} over the draw of {self.data.bound.examples} "
             f"examples of {self.data.name}{beside}"
@@ -231,6 +258,11 @@ class Certificate(Record):
 def rounded_up(risk: float) -> str:
     """Four decimals, never below the number itself: what is printed must be true as printed."""
     return str(Decimal(risk).quantize(Decimal("0.0001"), rounding=ROUND_CEILING))
+
+
+def rounded_down(risk: float) -> str:
+    """Four decimals, never above the number itself: for lower bounds."""
+    return str(Decimal(risk).quantize(Decimal("0.0001"), rounding=ROUND_FLOOR))
 
 
 def _one_line(text: str) -> str:

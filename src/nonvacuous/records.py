@@ -354,6 +354,26 @@ class TwinRecord(Record):
     risk_upper: Probability
 
 
+class BaselineRecord(Record):
+    """Always answering the class that is most frequent among the bound examples.
+
+    ``risk_lower`` is what every constant answer errs on at least, see
+    :func:`nonvacuous.bounds.constant_lower`; its ``failure`` comes on top of the promise's.
+    """
+
+    answer: Count
+    name: Text
+    errors: Count
+    examples: PositiveCount
+    failure: Failure
+    risk_lower: Probability
+
+    @property
+    def rate(self) -> float:
+        """How often it errs on the bound examples."""
+        return self.errors / self.examples
+
+
 class Observation(Record):
     """A measured error rate that is not part of the promise."""
 

@@ -55,7 +55,7 @@ def test_the_first_screen_answers_the_first_four_questions(visit: Open) -> None:
         "95%",
         "of 20 training samples",
         "on average at most one would yield a false claim",
-        "better than guessing among 10 classes",
+        "better than always answering “0”",
         "About what exactly?",
         "Non-vacuous",
         "≤ 1.59%",

@@ -114,7 +114,7 @@ QUICK = {
     "--model": "mlp:8",
     "--trials": "500",
     "--epochs": "2",
-    "--prior-epochs": "3",
+    "--prior-epochs": "30",
     "--no-report": "",
 }
 

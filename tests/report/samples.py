@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from nonvacuous import bounds
+from nonvacuous.audit.arithmetic import baseline_record
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.records import (
     Assumption,
@@ -333,6 +334,12 @@ def build(**changes: Any) -> Certificate:
         },
     }
     fields |= changes
+    if "baseline" not in fields:
+        data = fields["data"]
+        share, rest = divmod(data.bound.examples, data.classes)
+        counts = [share + (label < rest) for label in range(data.classes)]
+        names = [str(label) for label in range(data.classes)]
+        fields["baseline"] = baseline_record(counts, names, fields["budget"])
     fields["status"] = status_of(fields["assumptions"])
     return Certificate.sealed(**fields)
 

@@ -48,7 +48,7 @@ def test_the_confidence_is_about_the_procedure() -> None:
 
 def test_it_is_held_against_guessing_and_the_twin() -> None:
     shown = view_of(samples.posterior()).verdict
-    assert "better than guessing among 10 classes, which is wrong 90% of the time" in shown
+    assert "It is better than always answering “0”, wrong at least 89.5% of the time" in shown
     assert "promises at most 0.922%: the certificate is 1.73 times as large" in shown
 
 
@@ -76,10 +76,10 @@ def test_a_vacuous_certificate_promises_nothing() -> None:
 def test_a_certificate_above_guessing_is_not_sold_as_non_vacuous() -> None:
     shown = view_of(samples.hopeless())
     assert str(shown.promise).startswith(
-        "No better than guessing: wrong on fewer than 999 in 1,000"
+        "Vacuous, not shown to be better than always answering “0”: wrong on fewer than 999"
     )
     texts = [badge.text for badge in shown.badges]
-    assert "No better than guessing" in texts and "Non-vacuous" not in texts
+    assert "Vacuous: not shown better than one class" in texts and "Non-vacuous" not in texts
 
 
 def test_a_refused_certificate_shows_no_number_that_could_be_taken_for_a_promise() -> None:

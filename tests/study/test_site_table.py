@@ -69,7 +69,7 @@ def test_what_decides_comes_first_and_what_is_the_same_is_said_once() -> None:
 
 def test_a_certificate_that_a_guess_beats_says_so_beside_its_number() -> None:
     entry = shown(run("a", sealed(risk_upper=0.95))).rows[0].entries["risk_upper"]
-    assert (entry.text, entry.note) == ("≤ 95.0%", "no better than guessing")
+    assert (entry.text, entry.note) == ("≤ 95.0%", "not shown better than one class")
 
 
 def test_the_test_error_is_the_certified_predictors_or_says_whose() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from nonvacuous import audit
-from nonvacuous.audit.arithmetic import recompute_bound, statement, twin_risk
+from nonvacuous.audit.arithmetic import baseline_record, recompute_bound, statement, twin_risk
 from nonvacuous.audit.digests import file_digest, fixed_tensors, tensors_digest
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate, status_of
@@ -82,6 +82,11 @@ def fields_of(evidence: Evidence, *, architecture: str = ARCHITECTURE) -> dict[s
         ),
         "complexity": evidence.complexity,
         "empirical": evidence.risk,
+        "baseline": baseline_record(
+            evidence.examples.class_counts(evidence.split.bound),
+            evidence.examples.class_names,
+            evidence.budget,
+        ),
         "held_out_twin": TwinRecord(
             description="the mean network on the held-out examples",
             errors=1,

@@ -7,22 +7,32 @@ equal to the last bit, on any machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from typing import Protocol
 
 from nonvacuous.audit.theorems import bound_record, recompute_bound
-from nonvacuous.bounds import holdout, sampling, sampling_bounded
+from nonvacuous.bounds import constant_lower, holdout, sampling, sampling_bounded
 from nonvacuous.bounds.rounding import up
 from nonvacuous.certificate import PREDICTORS, Certificate, status_of
 from nonvacuous.errors import BadInput
-from nonvacuous.records import Assumption, BudgetRecord, KlTerm, SpendRecord, SymmetrySaving
+from nonvacuous.records import (
+    Assumption,
+    BaselineRecord,
+    BudgetRecord,
+    KlTerm,
+    SpendRecord,
+    SymmetrySaving,
+)
 from nonvacuous.rescaling.accounting import remaining_nats
 
 __all__ = [
     "BOUND_LINE",
+    "OTHERS_LINE",
     "SAMPLING_LINE",
+    "baseline_failure",
+    "baseline_record",
     "bound_record",
     "complexity_nats",
     "counts_of",
@@ -39,6 +49,10 @@ __all__ = [
 #: The ledger line that the bound's failure probability comes from, and the one of the sampling.
 BOUND_LINE = "bound"
 SAMPLING_LINE = "sampling"
+#: The line of certificates on the same examples, and the part of what it leaves that the comparison
+#: with a constant answer may fail by, on top of it: the promise itself does not pay for it.
+OTHERS_LINE = "other certificates"
+BASELINE_SHARE = 0.1
 
 
 class Counts(Protocol):
@@ -146,6 +160,28 @@ def sampled_risk(risk: Counts, failure: float | None) -> float:
 def twin_risk(*, errors: int, examples: int, failure: float) -> float:
     """What a plain held-out test promises."""
     return holdout(errors=errors, examples=examples, failure=failure)
+
+
+def baseline_failure(budget: BudgetRecord) -> float:
+    """What the comparison with a constant answer may fail by, on top of the promise."""
+    others = math.fsum(entry.failure for entry in budget.entries if entry.name == OTHERS_LINE)
+    return BASELINE_SHARE * (budget.failure - others)
+
+
+def baseline_record(
+    counts: Sequence[int], names: Sequence[str], budget: BudgetRecord
+) -> BaselineRecord:
+    """The best constant answer for bound examples with these numbers of each class."""
+    answer = max(range(len(counts)), key=lambda label: counts[label])
+    examples, failure = sum(counts), baseline_failure(budget)
+    return BaselineRecord(
+        answer=answer,
+        name=names[answer],
+        errors=examples - counts[answer],
+        examples=examples,
+        failure=failure,
+        risk_lower=constant_lower(most_frequent=counts[answer], examples=examples, failure=failure),
+    )
 
 
 def statement(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from nonvacuous.audit.arithmetic import BOUND_LINE, SAMPLING_LINE, line, share
+from nonvacuous.audit.arithmetic import BOUND_LINE, OTHERS_LINE, SAMPLING_LINE, line, share
 from nonvacuous.audit.attempts import Standing
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.registry import (
@@ -21,8 +21,6 @@ from nonvacuous.audit.theorems import theorem
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.records import BudgetRecord
 
-#: The ledger line that reserves failure probability for other certificates on the same examples.
-OTHERS_LINE = "other certificates"
 #: The charge of a search that the bound pays for in nats, as one of its inputs.
 GRID = "grid"
 #: Searches that cost nothing where the theorem holds for all posteriors at once: those whose name

@@ -4,6 +4,7 @@ Every function takes keyword-only floats and ints, checks them, returns a number
 outward, and names its theorem. Nothing here knows about networks; nothing here imports torch.
 """
 
+from nonvacuous.bounds.baseline import constant_lower
 from nonvacuous.bounds.betting import betting, betting_lower
 from nonvacuous.bounds.binary_kl import binary_kl, kl_inverse_lower, kl_inverse_upper
 from nonvacuous.bounds.budget import ConfidenceBudget, Spend
@@ -67,6 +68,7 @@ __all__ = [
     "catoni_union",
     "chance_to_promise",
     "compression",
+    "constant_lower",
     "constant_margin",
     "derandomized",
     "disintegrated",

@@ -11,6 +11,7 @@ from torch import nn
 from nonvacuous import audit
 from nonvacuous.audit.arithmetic import (
     BOUND_LINE,
+    baseline_record,
     bound_record,
     complexity_nats,
     line,
@@ -370,6 +371,11 @@ def _seal(
         sparsity=evidence.sparsity,
         empirical=evidence.risk,
         held_out_twin=twin,
+        baseline=baseline_record(
+            evidence.examples.class_counts(evidence.split.bound),
+            evidence.examples.class_names,
+            evidence.budget,
+        ),
         observed=_observations(job, module, evidence.split, evidence.posterior),
         assumptions=assumptions,
         audit=audit.registry.VERSION,

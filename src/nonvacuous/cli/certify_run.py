@@ -299,7 +299,7 @@ def _verdict(certificate: Certificate, limit: float | None, folder: Path) -> int
     if refused:
         reason = "the certificate is refused: there is no promise, for the reason above"
     elif certificate.is_vacuous:
-        reason = "the certificate is vacuous"
+        reason = f"the certificate is vacuous: {certificate.unshown}"
     else:
         reason = f"the certificate promises {rounded_up(certificate.risk_upper)} only"
     gate = "" if limit is None else f"; --max-risk asks for at most {limit:g}"

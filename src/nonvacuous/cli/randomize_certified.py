@@ -126,7 +126,7 @@ def _record(true: Certificate, random: Certificate, seed: int) -> dict[str, Any]
             "empirical_risk": random.empirical.amount / random.empirical.trials,
             "kl_nats": None if random.complexity is None else random.complexity.kl_nats,
         },
-        "guessing": random.guessing,
+        "guessing": 1.0 - 1.0 / random.data.classes,
         "confidence": random.confidence,
         "label_seed": seed,
     }
@@ -139,7 +139,7 @@ def _tell(record: dict[str, Any], path: Path, folder: Path, *, as_json: bool) ->
         true, random = record["true_labels"], record["random_labels"]
         console = result_console()
         for name, part in (("true labels", true), ("random labels", random)):
-            note = " (vacuous: guessing does as well)" if part["is_vacuous"] else ""
+            note = " (vacuous: a constant answer may do as well)" if part["is_vacuous"] else ""
             console.print(f"{name + ':':15}error <= {rounded_up(part['risk_upper'])}{note}")
         console.print(printable(f"Written: {path}"), soft_wrap=True)
     report = shlex.join(["nonvacuous", "report", str(folder)])

@@ -54,6 +54,12 @@ class Examples:
         """The shape of one input, such as (1, 28, 28)."""
         return tuple(self.inputs.shape[1:])
 
+    def class_counts(self, indices: np.ndarray | None = None) -> tuple[int, ...]:
+        """How many examples each class has, among those at these positions or among all."""
+        labels = self.labels.cpu().numpy()
+        chosen = labels if indices is None else labels[indices]
+        return tuple(np.bincount(chosen, minlength=self.classes).tolist())
+
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> Examples:
         """The examples at these positions, in this order."""
         positions = self._positions(indices)

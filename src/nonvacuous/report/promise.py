@@ -13,8 +13,8 @@ from nonvacuous.report.wording import (
     confidence_percent,
     frequency,
     odds,
+    percent_down,
     percent_up,
-    round_percent,
     whole,
 )
 
@@ -46,7 +46,7 @@ def counts_errors(certificate: Certificate) -> bool:
 
 def is_frequency(certificate: Certificate) -> bool:
     """Whether the risk is the frequency of something: of errors, or of too small margins."""
-    return counts_errors(certificate) or certificate.loss.name.startswith("margin ")
+    return certificate.counts_errors
 
 
 def says_nothing(certificate: Certificate) -> bool:
@@ -55,12 +55,10 @@ def says_nothing(certificate: Certificate) -> bool:
 
 
 def vacuity(certificate: Certificate) -> str:
-    """``vacuous``: it says nothing. ``guessing``: no better than a guess. Else ``non-vacuous``."""
+    """``vacuous``: says nothing. ``unshown``: a constant may do as well. Else ``non-vacuous``."""
     if says_nothing(certificate):
         return "vacuous"
-    if is_frequency(certificate) and certificate.risk_upper >= certificate.guessing:
-        return "guessing"
-    return "non-vacuous"
+    return "unshown" if certificate.is_vacuous else "non-vacuous"
 
 
 def promise(certificate: Certificate) -> Sentence:
@@ -70,8 +68,8 @@ def promise(certificate: Certificate) -> Sentence:
     if says_nothing(certificate):
         return Sentence("", "Nothing", " is promised: it may be wrong on every new example.")
     before = "if its conditions hold, " if certificate.status == "conditional" else ""
-    if vacuity(certificate) == "guessing":
-        before += "no better than guessing: "
+    if vacuity(certificate) == "unshown":
+        before = f"vacuous, {clean(certificate.unshown)}: {before}"
     if is_frequency(certificate):
         before += "wrong on " if counts_errors(certificate) else "wrong, or only just right, on "
         often = str(frequency(certificate.risk_upper))
@@ -123,10 +121,10 @@ def confidence(certificate: Certificate) -> Sentence:
 
 
 def verdict(certificate: Certificate) -> str:
-    """Is that any good? Against guessing, against the held-out twin, against the test error."""
+    """Is that any good? Against a constant answer, the held-out twin and the test error."""
     if certificate.status == "refused":
         return "There is no number to judge. What was measured is shown, and promises nothing."
-    parts = [_against_guessing(certificate), _against_twin(certificate)]
+    parts = [_against_constant(certificate), _against_twin(certificate)]
     above = [e for e in errors_on_test(certificate) if e.rate > certificate.risk_upper]
     if above and above[0].own:
         parts.append(
@@ -141,18 +139,19 @@ def verdict(certificate: Certificate) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _against_guessing(certificate: Certificate) -> str:
+def _against_constant(certificate: Certificate) -> str:
     if says_nothing(certificate):
         return "No: any network at all satisfies this."
     if not is_frequency(certificate):
         return ""
-    guess = (
-        f"guessing among {certificate.data.classes} classes, which is wrong "
-        f"{round_percent(certificate.guessing)} of the time"
-    )
-    if vacuity(certificate) == "guessing":
-        return f"Hardly: it is no better than {guess}."
-    return f"It is better than {guess}."
+    baseline = certificate.baseline
+    if baseline is None:
+        return f"Hardly: it is {clean(certificate.unshown)}."
+    least = percent_down(baseline.risk_lower)
+    beside = f"at least {least} of the time (failure {baseline.failure:g} on top of the promise's)"
+    if certificate.shown_better:
+        return f"It is better than always answering “{clean(baseline.name)}”, wrong {beside}."
+    return f"Hardly: it is {clean(certificate.unshown)}, which is wrong {beside}."
 
 
 def _against_twin(certificate: Certificate) -> str:

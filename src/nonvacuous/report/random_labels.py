@@ -17,7 +17,7 @@ def rows(certificate: Certificate, record: Mapping[str, Any] | None) -> tuple[Ba
     if record is None or random is None or record.get("certificate") != certificate.digest:
         return ()
     true = certificate.risk_upper
-    guess = certificate.guessing
+    guess = 1.0 - 1.0 / certificate.data.classes
     return (
         Bar("Real labels", "this certificate", f"≤ {percent_up(true)}", 0.0, true, marked=True),
         Bar("Random labels", "the same recipe", f"≤ {percent_up(random)}", 0.0, random),

@@ -21,7 +21,6 @@ from nonvacuous.report.wording import (
     percent,
     percent_up,
     plural,
-    round_percent,
     shortened,
     visible,
     whole,
@@ -62,7 +61,7 @@ class View:
 
     title: str
     status: str
-    #: "vacuous", "guessing" (no better than a guess) or "non-vacuous".
+    #: "vacuous", "unshown" (not shown better than a constant answer) or "non-vacuous".
     weight: str
     promise: Sentence
     subject: str
@@ -167,7 +166,7 @@ def _badges(certificate: Certificate) -> tuple[Badge, ...]:
         badges.append(
             {
                 "vacuous": Badge("Vacuous", "ring"),
-                "guessing": Badge("No better than guessing", "ring"),
+                "unshown": Badge("Vacuous: not shown better than one class", "ring"),
                 "non-vacuous": Badge("Non-vacuous", "disc"),
             }[promise.vacuity(certificate)]
         )
@@ -205,9 +204,10 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
             marks.append(Mark("twin", "Held-out twin", twin.risk_upper, text))
         text = f"≤ {percent_up(certificate.risk_upper)}"
         marks.append(Mark("certificate", "Certificate", certificate.risk_upper, text))
-    if promise.is_frequency(certificate):
-        guess = certificate.guessing
-        marks.append(Mark("guessing", "Guessing", guess, round_percent(guess)))
+    baseline = certificate.baseline
+    if promise.is_frequency(certificate) and baseline is not None:
+        name = f"Always “{shortened(clean(baseline.name), 16)}”"
+        marks.append(Mark("guessing", name, baseline.rate, percent(baseline.rate)))
     return tuple(marks)
 
 

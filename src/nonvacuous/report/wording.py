@@ -67,6 +67,15 @@ def percent_up(value: float) -> str:
     return _percent(value, ROUND_CEILING)
 
 
+def percent_down(value: float) -> str:
+    """A lower bound, rounded down.
+
+    >>> percent_down(0.0315799)
+    '3.15%'
+    """
+    return _percent(value, ROUND_FLOOR)
+
+
 def _percent(value: float, rounding: str) -> str:
     exact = Decimal(value) * 100
     if value in (0.0, 1.0):

@@ -72,7 +72,7 @@ def figures_of(certificate: Certificate) -> dict[str, Any]:
         # The certified predictor's where it was tested; else of the one that is named here.
         "tested": None if test is None else test.whose,
         "twin": None if twin is None or refused else twin.risk_upper,
-        "guessing": certificate.guessing,
+        "baseline": None if certificate.baseline is None else certificate.baseline.rate,
         "kl_nats": None if complexity is None else complexity.kl_nats,
         "data": certificate.data.name,
         "model": certificate.model.architecture,

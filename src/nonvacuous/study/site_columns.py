@@ -27,7 +27,7 @@ _FURTHER = {
     "predictor": "Predictor",
     "bound": "Bound",
     "confidence": "Confidence",
-    "guessing": "Guessing",
+    "baseline": "Largest class",
 }
 #: Told by the name, by other columns or by the page of the certificate.
 _TOLD = ("name", "state", "error", "tested", "vacuous", "empirical_risk", "architecture")

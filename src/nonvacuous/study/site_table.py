@@ -14,7 +14,7 @@ from nonvacuous.report.wording import clean, nats, percent, percent_up, plural, 
 from nonvacuous.study.runs import Run
 from nonvacuous.study.site_columns import Column, columns
 
-_PERCENT = ("test_error", "training_error", "guessing")
+_PERCENT = ("test_error", "training_error", "baseline")
 _PERCENT_UP = ("risk_upper", "twin")
 #: What only a certificate may say: a function's result of this name is shown as its own.
 _PROMISED = ("status", "vacuous", *_PERCENT_UP)
@@ -32,7 +32,7 @@ _LEGEND = (
     Mark("test", "Test error", 0.0, "", "not part of the promise"),
     Mark("twin", "Held-out twin", 0.0, ""),
     Mark("certificate", "Certificate", 0.0, ""),
-    Mark("guessing", "Guessing", 0.0, ""),
+    Mark("guessing", "Always the largest class", 0.0, ""),
 )
 
 
@@ -212,7 +212,7 @@ def _entry(name: str, row: Mapping[str, Any]) -> Entry:
 def _note(name: str, row: Mapping[str, Any]) -> str:
     """What a number must not be read without."""
     if name == "risk_upper" and row.get("vacuous"):
-        return "no better than guessing"
+        return "not shown better than one class"
     other = row.get("tested") not in (None, SHORT.get(str(row.get("predictor"))))
     return str(row["tested"]) if name == "test_error" and other else ""
 

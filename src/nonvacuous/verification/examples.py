@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nonvacuous.audit.arithmetic import baseline_record
 from nonvacuous.audit.data_checks import COPIES, INDEPENDENT, MANY_REPEATS, SEEN, repeated
 from nonvacuous.audit.digests import content_digest, index_digest
 from nonvacuous.certificate import Certificate
@@ -74,6 +75,17 @@ def check_examples(
             return f"{found}, as the certificate itself says."
         return f"{repeats} of {count} repeat the input of another one."
 
+    def constant() -> str:
+        baseline = certificate.baseline
+        assert baseline is not None
+        counts = examples.class_counts(known.bound)
+        expected = baseline_record(counts, examples.class_names, certificate.budget)
+        equal(baseline.errors, expected.errors, "baseline.errors")
+        equal(baseline.answer, expected.answer, "baseline.answer")
+        return f"always answering “{baseline.name}” errs on {baseline.errors} of them."
+
+    if certificate.baseline is not None:
+        findings.expect("the constant answer is the most frequent class", "baseline", constant)
     findings.expect("the bound examples are no copies of one another", "data.bound", different)
     if certificate.prior is not None and certificate.prior.saw is not None:
         if any(name in admitted for name in (SEEN, COPIES)):

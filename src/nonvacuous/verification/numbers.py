@@ -8,6 +8,7 @@ from collections.abc import Callable
 from nonvacuous.audit.arithmetic import (
     BOUND_LINE,
     SAMPLING_LINE,
+    baseline_failure,
     complexity_nats,
     line,
     recompute_bound,
@@ -27,6 +28,7 @@ from nonvacuous.audit.drawing import sampling_seed
 from nonvacuous.audit.ledger_checks import rebuilt
 from nonvacuous.audit.symmetry_checks import impossible_saving
 from nonvacuous.audit.theorems import theorem
+from nonvacuous.bounds import constant_lower
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.columns import (
     accounting_of,
@@ -56,6 +58,7 @@ def check_numbers(certificate: Certificate, findings: Collector) -> None:
         ("the bound used the recorded numbers", "bound.inputs", _inputs),
         ("the bound follows from its inputs", "risk_upper", _value),
         ("the held-out twin follows from its counts", "held_out_twin.risk_upper", _twin),
+        ("the constant answer follows from its counts", "baseline", _baseline),
         ("the rescaling columns follow from their KL", "rescaling", _rescaling),
         ("the observations are frequencies", "observed", _observed),
         ("the version of the audit can be the one it passed", "audit", check_version),
@@ -81,6 +84,8 @@ def _not_asked(certificate: Certificate, field: str) -> str | None:
         return "nothing was sampled."
     if certificate.held_out_twin is None and field == "held_out_twin.risk_upper":
         return "there is no twin."
+    if certificate.baseline is None and field == "baseline":
+        return "nothing is said to be better than a constant answer."
     if certificate.rescaling is None and field == "rescaling":
         return "nothing was rescaled."
     return None
@@ -211,6 +216,22 @@ def _twin(certificate: Certificate) -> str:
     expected = twin_risk(errors=twin.errors, examples=twin.examples, failure=twin.failure)
     equal(twin.risk_upper, expected, "held_out_twin.risk_upper")
     return f"{twin.errors} in {twin.examples} give at most {twin.risk_upper:.6g}."
+
+
+def _baseline(certificate: Certificate) -> str:
+    baseline = certificate.baseline
+    assert baseline is not None
+    equal(baseline.examples, certificate.data.bound.examples, "baseline.examples")
+    if baseline.answer >= certificate.data.classes:
+        raise Disagreement(f"there is no class {baseline.answer}.", "baseline.answer")
+    if baseline.errors > baseline.examples:
+        raise Disagreement("there are more errors than examples.", "baseline.errors")
+    failure = baseline_failure(certificate.budget)
+    equal(baseline.failure, failure, "baseline.failure")
+    right = baseline.examples - baseline.errors
+    expected = constant_lower(most_frequent=right, examples=baseline.examples, failure=failure)
+    equal(baseline.risk_lower, expected, "baseline.risk_lower")
+    return f"{baseline.errors} in {baseline.examples} give at least {baseline.risk_lower:.6g}."
 
 
 def _symmetries(certificate: Certificate, complexity: ComplexityRecord) -> None:
