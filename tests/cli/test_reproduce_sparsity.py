@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nonvacuous.cli import exits
-from nonvacuous.experiments import sparsity_mnist
+from nonvacuous.papers.sparsity import study as sparsity_mnist
 
 TOML = """
 data = "points.npz"

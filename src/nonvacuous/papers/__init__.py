@@ -33,7 +33,7 @@ REPRODUCTIONS = {
         "trained to the same loss, and which complexity measures foretell their gaps.",
     ),
     "sparsity-mnist": Reproduction(
-        "",
+        "sparsity.study",
         "Muthukumar and Sulam, Sparsity-aware generalization theory for deep neural "
         "networks (COLT 2023): certificates for deterministic networks on MNIST, by every "
         "theorem, dense and sparse, and deeper.",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import BinaryIO
 
-from nonvacuous.experiments.sparsity_published import PAPER, PROTOTYPE_NOTE
-from nonvacuous.experiments.sparsity_results import CaseResult, SparsityResult
-from nonvacuous.experiments.sparsity_tables import (
+from nonvacuous.papers.sparsity.published import PAPER, PROTOTYPE_NOTE
+from nonvacuous.papers.sparsity.results import CaseResult, SparsityResult
+from nonvacuous.papers.sparsity.tables import (
     certificate_table,
     depth_table,
     does_sparsity_help,
@@ -20,9 +16,8 @@ from nonvacuous.experiments.sparsity_tables import (
     promise,
     short_table,
 )
-from nonvacuous.files import write_atomically
 from nonvacuous.report.plots import Series, lines
-from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
+from nonvacuous.report.study import Figure, Section, StudyPage, Table
 
 _CAPTION = (
     "Theorem A: the paper's construction with explicit constants. D, E and F: see "
@@ -32,21 +27,6 @@ _CAPTION = (
     "of this shape; the paper prints none."
 )
 _LEVEL = ("guessing", 0.9)
-
-
-def write_pages(result: SparsityResult, folder: str | Path, *, command: str) -> dict[str, Path]:
-    """Write results.json, table.md and report.html, and say where they are."""
-    place = Path(folder)
-    texts = {
-        "results.json": json.dumps(result.to_dict(), indent=2, allow_nan=False) + "\n",
-        "table.md": _markdown(result),
-    }
-    paths = {}
-    for name, text in texts.items():
-        paths[name] = place / name
-        write_atomically(paths[name], partial(_fill, text=text))
-    paths["report.html"] = write_study(page(result, command=command), place / "report.html")
-    return paths
 
 
 def tables(result: SparsityResult) -> tuple[Table, ...]:
@@ -245,7 +225,8 @@ def _activity(result: SparsityResult) -> Section | None:
     )
 
 
-def _markdown(result: SparsityResult) -> str:
+def table_text(result: SparsityResult) -> str:
+    """Markdown: every certificate, the goals and the gains."""
     parts = [
         "# Certificates for deterministic networks through sparsity",
         "",
@@ -261,7 +242,3 @@ def _markdown(result: SparsityResult) -> str:
     if result.gains():
         parts += [*markdown(gain_table(result)), ""]
     return "\n".join(parts)
-
-
-def _fill(stream: BinaryIO, *, text: str) -> None:
-    stream.write(text.encode())

@@ -46,14 +46,6 @@ class Recipe:
             whole_number("shifts", record.get("shifts", 0), least=0),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "prior": self.prior.to_dict(),
-            "network": self.network.to_dict(),
-            "start": self.start,
-            "shifts": self.shifts,
-        }
-
 
 #: plain      the paper's objective, for the prior (without the pull) and for the network
 #: robust     the prior is learned under weight noise, from images that are moved by up to a pixel;

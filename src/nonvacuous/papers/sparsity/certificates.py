@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from nonvacuous.data import Examples
-from nonvacuous.experiments.sparsity_settings import VARIANTS, SparsitySettings
+from nonvacuous.papers.sparsity.settings import VARIANTS, SparsityCell
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse
 from nonvacuous.sparsity.greedy import NormTables, greedy_sparsity
@@ -41,7 +41,7 @@ def certificates(
     prior: Sequence[Tensor],
     examples: Examples,
     *,
-    settings: SparsitySettings,
+    settings: SparsityCell,
     seed: int,
     progress: Progress | None = None,
 ) -> dict[str, dict[str, Any]]:
@@ -89,7 +89,7 @@ def _finite(value: Any) -> Any:
 
 
 def activity(
-    weights: Sequence[Tensor], examples: Examples, *, settings: SparsitySettings
+    weights: Sequence[Tensor], examples: Examples, *, settings: SparsityCell
 ) -> tuple[tuple[float, ...], dict[str, float]]:
     """Mean share of active units by layer, and the effective activity ratio by perturbation."""
     some = examples.subset(np.arange(min(settings.activity_examples, len(examples))))

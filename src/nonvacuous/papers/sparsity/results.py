@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nonvacuous.certificate import rounded_up
-from nonvacuous.experiments.sparsity_published import GOALS, PROTOTYPE, Prototype
-from nonvacuous.experiments.sparsity_settings import VARIANTS, Case, SparsitySettings
+from nonvacuous.papers.sparsity.published import GOALS, PROTOTYPE, Prototype
+from nonvacuous.papers.sparsity.settings import VARIANTS, Case, SparsitySettings
+from nonvacuous.study.settings import Frozen
 
 
-@dataclass(frozen=True)
-class CaseResult:
+class CaseResult(Frozen):
     """One trained network and its certificates.
 
     examples          the bound part: n of every certificate
@@ -40,19 +40,9 @@ class CaseResult:
     training_seconds: float
     certificate_seconds: float
 
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> CaseResult:
-        """Read what :meth:`to_dict` wrote; derived numbers are derived again."""
-        values = {entry.name: record[entry.name] for entry in fields(cls)}
-        for name in ("moved", "spectral", "active"):
-            values[name] = tuple(values[name])
-        return cls(**{**values, "case": Case(**record["case"])})
-
     def to_dict(self) -> dict[str, Any]:
-        record = asdict(self)
-        for name in ("moved", "spectral", "active"):
-            record[name] = list(record[name])
-        return record | {"best": self.best, "best_by": self.best_by}
+        """Plain numbers, derived ones included."""
+        return self.model_dump(mode="json") | {"best": self.best, "best_by": self.best_by}
 
     def risk(self, name: str) -> float | None:
         """The certificate of a theorem and variant, such as "E sparse"."""
@@ -183,7 +173,7 @@ class SparsityResult:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "settings": self.settings.to_dict(),
+            "settings": self.settings.record(),
             "goals": [asdict(goal) | {"met": goal.met} for goal in self.goals()],
             "gains": [
                 {

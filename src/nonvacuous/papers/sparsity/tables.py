@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nonvacuous.certificate import rounded_up
-from nonvacuous.experiments.sparsity_results import CaseResult, SparsityGain, SparsityResult
-from nonvacuous.experiments.sparsity_settings import VARIANTS
+from nonvacuous.papers.sparsity.results import CaseResult, SparsityGain, SparsityResult
+from nonvacuous.papers.sparsity.settings import VARIANTS
 from nonvacuous.report.study import Table
 
 

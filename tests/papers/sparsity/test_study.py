@@ -11,14 +11,16 @@ import pytest
 
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments import sparsity_certificates, sparsity_mnist
-from nonvacuous.experiments.sparsity_mnist import run
-from nonvacuous.experiments.sparsity_pages import page, tables, write_pages
-from nonvacuous.experiments.sparsity_published import GOALS, PROTOTYPE
-from nonvacuous.experiments.sparsity_recipes import RECIPES, candidate_priors, is_candidate
-from nonvacuous.experiments.sparsity_results import CaseResult, SparsityResult
-from nonvacuous.experiments.sparsity_settings import Case, SparsitySettings
-from nonvacuous.experiments.sparsity_tables import does_sparsity_help, promise, verdict
+from nonvacuous.papers.sparsity import certificates as sparsity_certificates
+from nonvacuous.papers.sparsity import study as sparsity_mnist
+from nonvacuous.papers.sparsity.page import page, tables
+from nonvacuous.papers.sparsity.published import GOALS, PROTOTYPE
+from nonvacuous.papers.sparsity.recipes import RECIPES, candidate_priors, is_candidate
+from nonvacuous.papers.sparsity.results import CaseResult, SparsityResult
+from nonvacuous.papers.sparsity.settings import Case, SparsitySettings
+from nonvacuous.papers.sparsity.study import STUDY
+from nonvacuous.papers.sparsity.tables import does_sparsity_help, promise, verdict
+from nonvacuous.study.running import Surroundings, run_study, write_pages
 
 DEFAULTS = "experiments/sparsity-mnist.toml"
 
@@ -39,6 +41,12 @@ def small() -> SparsitySettings:
         recipes=brief,
         theorems=("E",),
         activity_examples=50,
+    )
+
+
+def run(settings, folder, *, progress=None, **around):
+    return run_study(
+        STUDY, settings, folder, surroundings=Surroundings(**around), progress=progress
     )
 
 
@@ -80,21 +88,25 @@ def test_finished_networks_are_not_computed_again(finished, monkeypatch):
     monkeypatch.setattr(sparsity_mnist, "certificates", None)
     told = []
     again = run(
-        small(), folder, resume=True, progress=lambda *words: told.append(words), only=["h1-*"]
+        small().changed(only=("h1-*",)),
+        folder,
+        resume=True,
+        progress=lambda *words: told.append(words),
     )
-    assert again.to_dict() == result.to_dict()
-    assert [words[0] for words in told] == ["networks", "networks"]
+    assert again.to_dict() == result.to_dict() and not told
     with pytest.raises(BadInput, match="holds a reproduction already"):
         run(small(), folder)
     with pytest.raises(BadInput, match="other settings \\(seed\\)"):
-        run(replace(small(), seed=1), folder, resume=True)
+        run(small().changed(seed=1), folder, resume=True)
 
 
 def test_a_lost_certificate_is_computed_from_the_stored_network(finished, monkeypatch):
     folder, result = finished
-    path = folder / "cases" / f"{result.cases[0].case.key}.json"
+    (whole,) = folder.glob("cells/*/result.json")
+    path = whole.parent / f"{result.cases[0].case.key}.json"
     before = json.loads(path.read_text())
     path.unlink()
+    whole.unlink()
     monkeypatch.setattr(sparsity_mnist, "train_chain", None)
     run(small(), folder, resume=True)
     after = json.loads(path.read_text())
@@ -105,14 +117,14 @@ def test_a_lost_certificate_is_computed_from_the_stored_network(finished, monkey
 
 def test_pages(finished, tmp_path):
     _, result = finished
-    paths = write_pages(result, tmp_path, command="nonvacuous reproduce sparsity-mnist")
+    paths = write_pages(STUDY, result, tmp_path, command="nonvacuous reproduce sparsity-mnist")
     assert sorted(paths) == ["report.html", "results.json", "table.md"]
     text = paths["report.html"].read_text()
     assert "held-out twin" in text and "Does sparsity help?" in text and "<script" not in text
     assert "nonvacuous reproduce sparsity-mnist" in text
     record = json.loads(paths["results.json"].read_text())
     assert record["cases"][0]["best"] == result.cases[0].best
-    assert SparsitySettings.from_dict(record["settings"]).cases() == small().cases()
+    assert SparsitySettings.of(record["settings"]).cases() == small().cases()
     assert "E sparse" in paths["table.md"].read_text()
     assert len(tables(result)[0].rows) == 2
 
@@ -123,20 +135,20 @@ def made_up(case: Case, **risks: float) -> CaseResult:
         for name, value in risks.items()
     }
     return CaseResult(
-        case,
-        100,
-        1,
-        2,
-        50,
-        3,
-        0.09,
-        (0.1,),
-        (2.0, 3.0, 4.0),
-        (0.5,),
-        {"0.1": 0.4},
-        entries,
-        1.0,
-        1.0,
+        case=case,
+        examples=100,
+        train_errors=1,
+        test_errors=2,
+        test_examples=50,
+        prior_errors=3,
+        twin=0.09,
+        moved=(0.1,),
+        spectral=(2.0, 3.0, 4.0),
+        active=(0.5,),
+        activity={"0.1": 0.4},
+        certificates=entries,
+        training_seconds=1.0,
+        certificate_seconds=1.0,
     )
 
 
@@ -150,7 +162,7 @@ def test_goals_look_at_mnist_and_at_the_smallest_certificate():
     assert met.prototype == 0.122
     other = replace(case, recipe="plain")
     assert not SparsityResult(settings, (made_up(other, E_dense=0.2),)).goals()
-    assert not SparsityResult(replace(settings, data="digits"), result.cases).goals()
+    assert not SparsityResult(settings.changed(data="digits"), result.cases).goals()
 
 
 def test_sparsity_is_judged_plainly():
@@ -188,7 +200,8 @@ def test_promises_are_rounded_up():
 
 
 def test_the_narration_rounds_up_too():
-    told = replace(made_up(Case(1, 5, "zero", 1.0, "plain"), E_dense=0.40001), twin=0.08001).told()
+    case = made_up(Case(1, 5, "zero", 1.0, "plain"), E_dense=0.40001)
+    told = case.model_copy(update={"twin": 0.08001}).told()
     assert "certificate 0.4001 by" in told and "held-out twin 0.0801" in told
 
 
@@ -202,7 +215,11 @@ def test_the_caption_speaks_of_every_theorem():
 
 
 def test_default_settings_are_those_in_the_file():
-    assert SparsitySettings.from_toml(DEFAULTS).to_dict() == SparsitySettings().to_dict()
+    assert SparsitySettings.from_toml(DEFAULTS).record() == SparsitySettings().record()
+
+
+def asked(*only):
+    return SparsitySettings(only=only).asked()
 
 
 def test_the_study_answers_what_it_must():
@@ -222,7 +239,7 @@ def test_the_study_answers_what_it_must():
             for prior in ("zero", "initialization", "learned:0.05"):
                 assert (hidden, width, prior) in shapes
     assert {case.hidden for case in settings.cases("depth")} >= {5, 10}
-    assert len(settings.only(["depth", "h1-w100-zero-*"])) > len(settings.only(["depth"]))
+    assert len(asked("depth", "h1-w100-zero-*")) > len(asked("depth"))
     assert all(0 < min(known.certificates.values()) <= 1 for known in PROTOTYPE.values())
 
 
@@ -241,7 +258,7 @@ def test_the_study_answers_what_it_must():
 )
 def test_bad_settings(record, words):
     with pytest.raises(BadInput, match=words):
-        SparsitySettings.from_dict(record)
+        SparsitySettings.of(record)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +273,7 @@ def test_bad_settings(record, words):
 def test_bad_networks(changes, words):
     grid = {"hidden": 1, "width": 5, "prior": "zero", "pull": 1.0, "recipe": "plain"}
     with pytest.raises(BadInput, match=words):
-        SparsitySettings(parts={"x": [grid | changes]})
+        SparsitySettings.of({"parts": {"x": [grid | changes]}})
 
 
 def test_the_quick_study_asks_the_same_questions():
@@ -277,7 +294,7 @@ def test_names_of_networks():
 
 def test_unknown_names():
     with pytest.raises(BadInput, match="neither a part"):
-        SparsitySettings().only(["h7-*"])
+        asked("h7-*")
 
 
 def test_infinite_thresholds_become_nothing():

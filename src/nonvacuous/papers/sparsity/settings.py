@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatch
 from itertools import product
 from typing import Any
 
+from pydantic import Field, field_validator, model_validator
+
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.settings_files import SettingsFile, check_names
-from nonvacuous.experiments.sparsity_recipes import DEFAULT_PARTS, QUICK_PARTS, RECIPES, Recipe
+from nonvacuous.papers.sparsity.recipes import DEFAULT_PARTS, QUICK_PARTS, RECIPES, Recipe
 from nonvacuous.sparsity.priors import parse_prior
-from nonvacuous.training.checks import whole_number
+from nonvacuous.study.settings import Frozen, StudySettings
 
 THEOREMS = ("A", "D", "E", "F")
 VARIANTS = ("dense", "sparse")
@@ -62,52 +63,75 @@ class Case:
         return words + ("" if self.recipe == "plain" else f", {self.recipe}") + part
 
 
-@dataclass(frozen=True)
-class SparsitySettings(SettingsFile):
+class SparsitySettings(StudySettings):
     """One reproduction.
 
-    parts              which cases belong to which question: every combination of the lists
-    recipes            how networks are trained
-    theorems           which theorems; each in its dense and its sparse variant
-    failure            of everything, with sampling_failure for Monte Carlo on top: both are
-                       shared by the theorems, their variants and `attempts`
-    attempts           how many priors on the same examples the confidence covers at once. A recipe
-                       is a handful of numbers, each from a short list, and all combinations for
-                       all shapes are fewer than a million (sparsity_recipes.PRIOR_GRID). Paying
-                       for every one of them, 13.8 nats or a few per mille of a bound, covers the
-                       recipes that were tried out on the same examples, shown here or not, as far
-                       as they are on that list
-    epsilons           perturbation levels of the activity ratio
-    activity_examples  test examples it is averaged over
+    parts      which cases belong to which question: every combination of the lists
+    recipes    how networks are trained
     """
 
-    data: str = "mnist"
-    parts: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=lambda: DEFAULT_PARTS)
-    recipes: Mapping[str, Recipe] = field(default_factory=lambda: RECIPES)
-    theorems: tuple[str, ...] = THEOREMS
-    failure: float = 0.05
-    sampling_failure: float = 0.01
-    attempts: int = 1_000_000
-    epsilons: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1)
-    activity_examples: int = 2_000
-    seed: int = 0
+    data: str = Field("mnist", description="The data set.")
+    parts: Mapping[str, Sequence[Mapping[str, Any]]] = Field(default_factory=lambda: DEFAULT_PARTS)
+    recipes: Mapping[str, Recipe] = Field(default_factory=lambda: RECIPES)
+    theorems: tuple[str, ...] = Field(
+        THEOREMS, description="Which theorems; each in its dense and its sparse variant."
+    )
+    failure: float = Field(
+        0.05,
+        description="Of everything, with sampling_failure for Monte Carlo on top: both are shared "
+        "by the theorems, their variants and the attempts.",
+    )
+    sampling_failure: float = Field(0.01, description="Of Monte Carlo.")
+    # A recipe is a handful of numbers, each from a short list, and all combinations for all shapes
+    # are fewer than a million (recipes.PRIOR_GRID). Paying for every one of them, 13.8 nats or a
+    # few per mille of a bound, covers the recipes that were tried out on the same examples, shown
+    # here or not, as far as they are on that list.
+    attempts: int = Field(
+        1_000_000,
+        ge=1,
+        description="How many priors on the same examples the confidence covers at once.",
+    )
+    epsilons: tuple[float, ...] = Field(
+        (1e-4, 1e-3, 1e-2, 1e-1), description="Perturbation levels of the activity ratio."
+    )
+    activity_examples: int = Field(
+        2_000, ge=1, description="Test examples that the activity ratio is averaged over."
+    )
+    only: tuple[str, ...] = Field(
+        (),
+        exclude=True,
+        description="Some of the parts (goals, priors, width, size, sparsity, depth) or names of "
+        "networks, such as h1-w100-*; those finished earlier are shown as well.",
+    )
 
-    def __post_init__(self) -> None:
-        for name in ("theorems", "epsilons"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+    @field_validator("recipes", mode="before")
+    @classmethod
+    def _recipes(cls, recipes: Any) -> Any:
+        """Recipes named in a file replace those of the same name."""
+        if not isinstance(recipes, Mapping):
+            return recipes
+        return dict(RECIPES) | {
+            name: entry
+            if isinstance(entry, Recipe)
+            else Recipe.from_dict(entry, where=f"recipe {name}")
+            for name, entry in recipes.items()
+        }
+
+    @model_validator(mode="after")
+    def _sensible(self) -> SparsitySettings:
         for theorem in self.theorems:
             if theorem not in THEOREMS:
                 raise BadInput(f"theorems: there is no theorem {theorem!r}; there are A, D, E, F")
         if not self.theorems:
             raise BadInput("theorems: there are none; give at least one, such as E")
-        whole_number("attempts", self.attempts, least=1)
+        if not self.cases():
+            raise BadInput("parts: they name no network")
         if self.attempts < len(self.cases()):
             raise BadInput(
                 f"attempts: {self.attempts} are paid for, but there are {len(self.cases())} "
                 "networks; raise attempts"
             )
-        if not self.cases():
-            raise BadInput("parts: they name no network")
+        return self
 
     def cases(self, part: str | None = None) -> tuple[Case, ...]:
         """The networks of one part, or of all of them, each once."""
@@ -118,12 +142,12 @@ class SparsitySettings(SettingsFile):
                     found |= {case.key: case for case in _expanded(grid, name, self.recipes)}
         return tuple(found.values())
 
-    def only(self, patterns: Sequence[str]) -> tuple[Case, ...]:
-        """The cases of these parts, or whose names match these patterns; all without any."""
-        if not patterns:
+    def asked(self) -> tuple[Case, ...]:
+        """The cases of the parts in ``only``, or whose names match; all without any."""
+        if not self.only:
             return self.cases()
         chosen: dict[str, Case] = {}
-        for pattern in patterns:
+        for pattern in self.only:
             hits = (
                 self.cases(pattern)
                 if pattern in self.parts
@@ -131,8 +155,8 @@ class SparsitySettings(SettingsFile):
             )
             if not hits:
                 raise BadInput(
-                    f"{pattern!r} is neither a part ({', '.join(self.parts)}) nor the name of a "
-                    f"network, such as {self.cases()[0].key} or h1-w100-*"
+                    f"only: {pattern!r} is neither a part ({', '.join(self.parts)}) nor the name "
+                    f"of a network, such as {self.cases()[0].key} or h1-w100-*"
                 )
             chosen |= {case.key: case for case in hits}
         return tuple(chosen.values())
@@ -142,26 +166,6 @@ class SparsitySettings(SettingsFile):
         """The same steps on the embedded digits, in seconds."""
         brief = {name: recipe.shortened(steps=150) for name, recipe in RECIPES.items()}
         return cls(data="digits", parts=QUICK_PARTS, recipes=brief, activity_examples=200)
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any], *, where: str = "settings") -> SparsitySettings:
-        """Settings as they stand in a file. Recipes named there replace those of the same name."""
-        check_names(record, cls, where)
-        recipes = dict(RECIPES) | {
-            name: Recipe.from_dict(entry, where=f"{where}, recipe {name}")
-            for name, entry in record.get("recipes", {}).items()
-        }
-        return cls(**{**record, "recipes": recipes})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, as they stand in a file."""
-        record = {entry.name: _plain(getattr(self, entry.name)) for entry in fields(self)}
-        record["parts"] = {
-            name: [{key: _plain(value) for key, value in grid.items()} for grid in grids]
-            for name, grids in self.parts.items()
-        }
-        record["recipes"] = {name: recipe.to_dict() for name, recipe in self.recipes.items()}
-        return record
 
 
 def _expanded(
@@ -192,5 +196,35 @@ def _expanded(
     return cases
 
 
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+class SparsityCell(Frozen):
+    """Networks that share a prior, and all that decides about them."""
+
+    cases: tuple[Case, ...]
+    recipe: Mapping[str, Any]
+    data: str
+    theorems: tuple[str, ...]
+    failure: float
+    sampling_failure: float
+    attempts: int
+    epsilons: tuple[float, ...]
+    activity_examples: int
+    seed: int
+
+    @classmethod
+    def of(cls, cases: Sequence[Case], settings: SparsitySettings) -> SparsityCell:
+        """Such networks as the settings train and certify them."""
+        shared = cls.model_fields.keys() - {"cases", "recipe"}
+        return cls(
+            cases=tuple(cases),
+            recipe=settings.record()["recipes"][cases[0].recipe],
+            **{name: getattr(settings, name) for name in shared},
+        )
+
+    def alike(self, other: SparsityCell) -> bool:
+        """Whether networks of both are trained and certified in the same way."""
+        return self.model_copy(update={"cases": ()}) == other.model_copy(update={"cases": ()})
+
+    @property
+    def key(self) -> str:
+        """The name of the prior."""
+        return self.cases[0].prior_key

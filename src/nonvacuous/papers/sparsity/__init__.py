@@ -1,0 +1,1 @@
+"""Muthukumar, Sulam: Sparsity-aware generalization theory for deep neural networks (COLT 2023)."""

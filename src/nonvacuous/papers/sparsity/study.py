@@ -1,0 +1,219 @@
+"""The sparsity paper on MNIST: certificates for the network you would deploy, with no noise in it.
+
+Depths 2 and 3 with widths 100, 500 and 1000 and priors that saw nothing or 5 % of the data, as in
+Muthukumar and Sulam (2023), then deeper. Every theorem in its dense and in its sparse variant, and
+always beside them what a plain test of the prior promises.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from nonvacuous.claims import write_record
+from nonvacuous.data import Examples, make_split
+from nonvacuous.distributions.storage import load_tensors, save_tensors
+from nonvacuous.papers.sparsity.certificates import activity, certificates
+from nonvacuous.papers.sparsity.recipes import Recipe
+from nonvacuous.papers.sparsity.results import CaseResult, SparsityResult
+from nonvacuous.papers.sparsity.settings import Case, SparsityCell, SparsitySettings
+from nonvacuous.report.study import StudyPage, Table
+from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.chains import (
+    Chain,
+    chain_errors,
+    spectral_norms,
+    squared_distances,
+    unit_norm,
+)
+from nonvacuous.sparsity.priors import ChainPrior, make_prior
+from nonvacuous.sparsity.training import train_chain
+from nonvacuous.study.study import Context, Finished, Study
+
+_KIND = "chain"
+
+
+class SparsityMnist(Study[SparsitySettings, SparsityResult]):
+    """Certify deterministic networks by every sparsity theorem, dense and sparse side by side.
+
+    Needs MNIST. The part called goals takes some minutes on one processor core, everything about
+    an hour; a GPU needs some minutes for everything. Random numbers differ between kinds of
+    devices, and so do the networks; every certificate is as valid.
+    """
+
+    name = "sparsity-mnist"
+    settings = SparsitySettings
+    cell = SparsityCell
+
+    def cells(
+        self, settings: SparsitySettings, finished: Sequence[Finished]
+    ) -> Sequence[SparsityCell]:
+        known = self._known(settings, finished)
+        shared: dict[str, list[Case]] = {}
+        for case in settings.asked():
+            if case.key not in known:
+                shared.setdefault(case.prior_key, []).append(case)
+        return [SparsityCell.of(cases, settings) for cases in shared.values()]
+
+    def compute(self, cell: SparsityCell, at: Context) -> Mapping[str, Any]:
+        work: _Networks | None = None
+        results = []
+        for case in cell.cases:
+            # Kept one by one: a cell that was stopped does not begin anew.
+            path = at.folder / f"{case.key}.json"
+            if not path.is_file():
+                work = work or _Networks(cell, at)
+                write_record(path, work.compute(case).model_dump(mode="json"))
+            results.append(json.loads(path.read_text(encoding="utf-8")))
+        return {"cases": results}
+
+    def result(
+        self, settings: SparsitySettings, finished: Sequence[Finished], *, jobs: int
+    ) -> SparsityResult:
+        known = self._known(settings, finished)
+        shown = (known[case.key] for case in settings.cases() if case.key in known)
+        return SparsityResult(settings, tuple(shown))
+
+    def _known(
+        self, settings: SparsitySettings, finished: Sequence[Finished]
+    ) -> dict[str, CaseResult]:
+        return {
+            result.case.key: result
+            for entry in finished
+            if entry.cell.cases[0].recipe in settings.recipes
+            and entry.cell.alike(SparsityCell.of(entry.cell.cases, settings))
+            for result in (CaseResult(**record) for record in entry.found["cases"])
+        }
+
+    def title(self, settings: SparsitySettings) -> str:
+        return f"{settings.data}, {len(settings.asked())} networks, seed {settings.seed}"
+
+    def told(self, cell: SparsityCell, found: Mapping[str, Any]) -> Sequence[str]:
+        return [CaseResult(**record).told() for record in found["cases"]]
+
+    def page(self, result: SparsityResult, command: str) -> StudyPage:
+        from nonvacuous.papers.sparsity.page import page
+
+        return page(result, command=command)
+
+    def tables(self, result: SparsityResult) -> Sequence[Table]:
+        from nonvacuous.papers.sparsity.page import tables
+
+        return tables(result)
+
+    def files(self, result: SparsityResult, page: StudyPage | None) -> Mapping[str, str]:
+        from nonvacuous.papers.sparsity.page import table_text
+
+        return {"table.md": table_text(result)}
+
+    def next_command(self, result: SparsityResult, folder: Path) -> str:
+        return f"nonvacuous sparsity --data {result.settings.data}"
+
+
+STUDY = SparsityMnist()
+
+
+class _Networks:
+    """Trains and certifies networks that share a prior."""
+
+    def __init__(self, cell: SparsityCell, at: Context) -> None:
+        self._cell, self._at = cell, at
+        dataset = at.dataset(cell.data)
+        self._train = unit_norm(dataset.train)
+        self._device = torch.device(at.device)
+        self._test = None if dataset.test is None else unit_norm(dataset.test).to(self._device)
+        self._recipe = Recipe.from_dict(cell.recipe, where=cell.cases[0].recipe)
+        self._prior = self._learned(cell.cases[0])
+
+    def compute(self, case: Case) -> CaseResult:
+        """One network; its weights are kept before they are certified."""
+        settings, prior = self._cell, self._prior
+        started = time.perf_counter()
+        seed = derived_seed(settings.seed, case.key)
+        weights = self._stored(case.key)
+        if weights is None:
+            weights = train_chain(
+                prior.start,
+                prior.bound,
+                settings=replace(self._recipe.network, pull=case.pull),
+                toward=prior.weights,
+                seed=seed,
+                phase="network",
+                device=self._device,
+                progress=self._at.progress,
+            ).weights
+            self._keep(case.key, weights)
+        between = time.perf_counter()
+        found = certificates(
+            weights,
+            prior.weights,
+            prior.bound,
+            settings=settings,
+            seed=seed,
+            progress=self._at.progress,
+        )
+        ended = time.perf_counter()
+        test = self._test
+        shown = test if test is not None else prior.bound
+        active, ratios = activity(weights, shown, settings=settings)
+        return CaseResult(
+            case=case,
+            examples=len(prior.bound),
+            train_errors=chain_errors(weights, prior.bound),
+            test_errors=0 if test is None else chain_errors(weights, test),
+            test_examples=0 if test is None else len(test),
+            prior_errors=prior.errors,
+            twin=prior.held_out_twin(
+                failure=(settings.failure + settings.sampling_failure) / settings.attempts
+            ),
+            moved=squared_distances(weights, prior.weights),
+            spectral=spectral_norms(weights),
+            active=active,
+            activity=ratios,
+            certificates=found,
+            training_seconds=between - started,
+            certificate_seconds=ended - between,
+        )
+
+    def _learned(self, case: Case) -> ChainPrior:
+        prior = make_prior(
+            case.prior,
+            self._part(case.share),
+            (case.width,) * case.hidden,
+            settings=self._recipe.prior,
+            start=self._recipe.start,
+            shifts=self._recipe.shifts,
+            seed=self._cell.seed,
+            device=self._device,
+            progress=self._at.progress,
+            learned=self._stored("prior"),
+        )
+        self._keep("prior", prior.weights)
+        return prior
+
+    def _part(self, share: float) -> Examples:
+        train = self._train
+        if share == 1.0:
+            return train
+        split = make_split(
+            len(train), prior_fraction=share, seed=derived_seed(self._cell.seed, "share")
+        )
+        return train.subset(np.sort(split.prior))
+
+    def _stored(self, name: str) -> Chain | None:
+        path = self._at.folder / f"{name}.safetensors"
+        if not path.is_file():
+            return None
+        stored = load_tensors(path, kind=_KIND, device="cpu").values()
+        return tuple(matrix.to(self._device) for matrix in stored)
+
+    def _keep(self, name: str, weights: Chain) -> None:
+        named = {f"{index}.weight": matrix.cpu() for index, matrix in enumerate(weights)}
+        save_tensors(self._at.folder / f"{name}.safetensors", named, kind=_KIND)
