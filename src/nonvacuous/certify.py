@@ -103,8 +103,7 @@ def certify(
     prior_scales     the prior's standard deviation (0.01 by default), or a grid of them that is
                      paid for; a ``prior`` that is given brings its own
     rescaling        for "post-hoc": move the posterior along the network's rescaling symmetries to
-                     where it is cheapest, so that the certificate does not depend on the gauge in
-                     which the weights were given
+                     where it is cheapest; the certificate is never worse for it
     quotients        symmetries to forget in the KL, for the randomized network: "translation" (a
                      common shift of all scores) and "permutation" (the order of a layer's units,
                      where the prior does not tell them apart). They leave every prediction as it
@@ -245,17 +244,12 @@ def certify(
         else:
             assert prior is not None
             candidate = post_hoc_candidate(
+                job,
                 model,
-                examples,
                 split,
                 prior=prior,
                 posterior_scales=posterior_scales,
                 rescaling=rescaling,
-                loss=loss,
-                failure=settings.failure,
-                seed=seed,
-                device=place,
-                progress=progress,
             )
         save_candidate(run, candidate)
         beside = _twin(job, model, prior, candidate, recipe) if twin else None

@@ -147,12 +147,15 @@ class RescalingRecord(Record):
 
     ``kl_before`` is the KL of the certified randomized network with the weights scaled as they
     were given and a prior of the same family that suits them best; ``kl_after`` is the KL of the
-    certified posterior, before symmetries are forgotten.
+    certified posterior, before symmetries are forgotten. ``noise_digest`` is that of the posterior
+    before it was moved, from which the draws that measure its risk are derived: with and without
+    rescaling they are the same draws.
     """
 
     kl_before: Nats
     kl_after: Nats
     log_scales_digest: Digest
+    noise_digest: Digest | None = None
     columns: tuple[RescalingColumn, ...] = ()
 
     @model_validator(mode="after")

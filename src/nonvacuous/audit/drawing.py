@@ -9,9 +9,13 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.seeds import derived_seed
 
 
-def sampling_seed(seed: int, posterior_digest: str) -> int:
-    """The one-shot seed of everything that is sampled after the posterior was frozen."""
-    return derived_seed(seed, "sampling", posterior_digest)
+def sampling_seed(seed: int, posterior_digest: str, noise_digest: str | None = None) -> int:
+    """The one-shot seed of everything that is sampled after the posterior was frozen.
+
+    Rescaling a posterior leaves its predictions as they are, so a rescaled one keeps the draws of
+    the posterior that was rescaled (``noise_digest``).
+    """
+    return derived_seed(seed, "sampling", noise_digest or posterior_digest)
 
 
 def draw_network(posterior: DiagonalGaussian, seed: int) -> dict[str, Tensor]:

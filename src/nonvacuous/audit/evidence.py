@@ -65,6 +65,8 @@ class Evidence:
     #: Digest of the posterior when the KL was computed, and when the risk was sampled.
     posterior_at_kl: str | None = None
     posterior_at_risk: str | None = None
+    #: Digest of the posterior before it was rescaled, if it was: the draws belong to it.
+    noise_digest: str | None = None
     #: Buffers, tensors in plain attributes and parameters outside the posterior, as they were
     #: before the bound examples were seen: those of the prior's network, not those of the network
     #: that was trained.

@@ -119,7 +119,7 @@ def _shared(evidence: Evidence) -> Outcome:
 def one_shot(evidence: Evidence) -> Outcome:
     if evidence.posterior is None:
         return refuse("there is no posterior, so nothing was frozen.")
-    expected = sampling_seed(evidence.seed, evidence.posterior.digest())
+    expected = sampling_seed(evidence.seed, evidence.posterior.digest(), evidence.noise_digest)
     if evidence.risk.seed != expected:
         return refuse(
             f"the risk was sampled with seed {evidence.risk.seed}, not with the one derived from "

@@ -13,7 +13,6 @@ from nonvacuous.audit.arithmetic import (
     BOUND_LINE,
     baseline_record,
     bound_record,
-    complexity_nats,
     line,
     recompute_bound,
     share,
@@ -23,10 +22,11 @@ from nonvacuous.audit.digests import array_digest, example_set, fixed_tensors, t
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.outcomes import outcome_digest
 from nonvacuous.audit.paying import ledger
-from nonvacuous.audit.symmetries import captured, symmetry_savings
+from nonvacuous.audit.symmetries import captured
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.candidate import Candidate, RescalingFacts
 from nonvacuous.certification.columns import column_records
+from nonvacuous.certification.complexity import complexity_of
 from nonvacuous.certification.counting import count_errors
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import measure_drawn, measure_stochastic
@@ -42,13 +42,11 @@ from nonvacuous.records import (
     ComplexityRecord,
     DataRecord,
     DistributionRecord,
-    KlTerm,
     LossRecord,
     ModelRecord,
     Observation,
     RescalingRecord,
     RiskRecord,
-    SymmetrySaving,
     TwinRecord,
 )
 from nonvacuous.risk import estimate_risk, zero_one
@@ -83,6 +81,7 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
         start=candidate.start,
         drawn=measured.drawn,
         prior_saw_digest=candidate.saw_digest,
+        noise_digest=candidate.noise_digest,
     )
     data = evidence.data
     assert data is not None
@@ -103,22 +102,13 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
 
 
 def _complexity(job: Job, candidate: Candidate) -> ComplexityRecord:
-    """The KL by tensor, less what symmetries save where they were asked for and apply."""
-    posterior, prior = candidate.posterior, candidate.prior
-    terms = tuple(
-        KlTerm(tensor=name, size=posterior.means[name].numel(), nats=nats)
-        for name, nats in posterior.kl_to(prior).items()
-    )
-    savings: tuple[SymmetrySaving, ...] = ()
-    if job.quotients:
+    if candidate.complexity is not None:
+        return candidate.complexity
+    graph = candidate.graph
+    if graph is None and job.quotients:
         with contextlib.suppress(Unsupported):  # no graph, no symmetry that is known
-            graph = candidate.graph or captured(candidate.module, job.examples.inputs)
-            savings = symmetry_savings(
-                graph, posterior, prior, loss=job.loss.name, which=job.quotients
-            )
-    return ComplexityRecord(
-        terms=terms, symmetries=savings, kl_nats=complexity_nats(terms, savings)
-    )
+            graph = captured(candidate.module, job.examples.inputs)
+    return complexity_of(job, candidate.posterior, candidate.prior, graph)
 
 
 def holdout_certificate(job: Job, module: nn.Module, split: Split) -> Certificate:
@@ -315,6 +305,7 @@ def _rescaling_record(facts: RescalingFacts, evidence: Evidence) -> RescalingRec
         kl_before=facts.kl_before,
         kl_after=facts.kl_after,
         log_scales_digest=array_digest(facts.log_scales),
+        noise_digest=evidence.noise_digest,
         columns=column_records(
             facts,
             evidence.complexity,

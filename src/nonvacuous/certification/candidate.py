@@ -14,6 +14,7 @@ from nonvacuous.data import Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.networks import LayerGraph
+from nonvacuous.records import ComplexityRecord
 from nonvacuous.rescaling.columns import Accounted, Center, Way
 
 
@@ -50,7 +51,9 @@ class Candidate:
     saw_digest     what the prior itself records about the examples it saw
     searches       what was chosen by looking at the bound examples
     draws          (purpose, seed) of every random stream used so far
+    noise_digest   digest of the posterior before it was rescaled; None if it was not
     graph          the network as a graph, if it was captured on the way
+    complexity     what the posterior costs, if it was needed on the way
     """
 
     module: nn.Module
@@ -67,7 +70,9 @@ class Candidate:
     start: nn.Module | None = None
     saw_digest: str | None = None
     rescaling: RescalingFacts | None = None
+    noise_digest: str | None = None
     graph: LayerGraph | None = None
+    complexity: ComplexityRecord | None = None
 
 
 def frozen_copy(module: nn.Module, device: torch.device | None = None) -> nn.Module:

@@ -1,18 +1,27 @@
-"""Post-hoc certificates that do not depend on the gauge in which the weights were given.
+"""Noise around a network's weights, in several gauges, each moved to where its KL is smallest.
 
 A rescaled posterior is a posterior like any other, and the randomized network that draws from it
-computes the same functions with the same probabilities. So the certificate is simply about the
-posterior in its best gauge: nothing downstream needs to know how it was found. (The gauge is
-chosen after seeing the data; that is free, since the bound holds for all posteriors at once.)
+computes the same functions with the same probabilities. So a posterior is moved along its orbit
+exactly, mean and noise together, and its risk stays what it was. That can only help.
 
-Two moves. First the weights go to the point of their orbit that a prior with next to no noise
-prefers: it is the same point in whatever gauge they came. Noise of equal scale is put around that
-point, and then gauge and prior scale are chosen together.
+Equal noise put around other weights of the same orbit is *another* posterior, with a risk of its
+own: much better or much worse. So it is tried in several gauges, and the bound decides:
+
+given      the weights as they came; what a certificate without rescaling would use
+balanced   every hidden channel has equal norms in and out: one point of the orbit, whatever the
+           gauge in which the weights came
+nearest    as near to the prior's center as possible, where that is not zero
+cheapest   where the balanced one went when it was moved: the point that the prior prefers
+
+All choices are about the posterior, so they are free: the bound holds for all of them at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -29,33 +38,29 @@ from nonvacuous.rescaling.output_scale import with_output_scale
 from nonvacuous.rescaling.polish import polished
 from nonvacuous.risk import Loss
 
+Where = Literal["given", "balanced", "nearest", "cheapest"]
+
 #: Noise that marks a point of the orbit, relative to each weight: it moves along with the weight.
 _POINT = 1e-3
-
-
-@dataclass(frozen=True, eq=False)
-class Gauge:
-    """The free scales of a network, and the point of its orbit from which everything starts.
-
-    hidden   the scales of hidden channels, which leave the scores as they are
-    groups   the same and, where the loss sees only the order of the scores, their common scale
-    """
-
-    graph: LayerGraph
-    hidden: ScaleGroups
-    groups: ScaleGroups
-    weights: dict[str, Tensor]
-    log_scales: np.ndarray
+#: Under a prior this narrow only distances count, not numbers of weights.
+_NARROW = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
 class Rescaled:
-    """A posterior in its best gauge, with the prior chosen for it."""
+    """A posterior with the prior chosen for it, and how far it was moved from the given gauge.
 
+    noise   the posterior before it was moved
+    """
+
+    noise: DiagonalGaussian
     posterior: DiagonalGaussian
     prior: DiagonalGaussian
     log_scales: np.ndarray
-    kl_nats: float
+
+    @cached_property
+    def kl_nats(self) -> float:
+        return self.posterior.kl_nats(self.prior)
 
 
 def free_scales(graph: LayerGraph, loss: str) -> tuple[ScaleGroups, ScaleGroups]:
@@ -69,43 +74,87 @@ def free_scales(graph: LayerGraph, loss: str) -> tuple[ScaleGroups, ScaleGroups]
         return hidden, hidden
 
 
-def find_gauge(module: nn.Module, examples: Examples, prior: Prior, loss: Loss) -> Gauge | str:
-    """The network's free scales and its starting point, or the reason why there are none.
+class Gauge:
+    """The free scales of a network, and noise around its weights in every gauge.
 
-    Where the loss sees only the order of the scores, their common scale is free as well.
+    hidden   the scales of hidden channels, which leave the scores as they are
+    groups   the same and, where the loss sees only the order of the scores, their common scale
     """
+
+    def __init__(self, graph: LayerGraph, loss: Loss, module: nn.Module, prior: Prior) -> None:
+        self.graph = graph
+        self.hidden, self.groups = free_scales(graph, loss.name)
+        self._module, self._prior = module, prior
+        self._center = prior.at(module, prior.grid.scales[0]).means
+        #: Where noise is put.
+        self.wheres: tuple[Where, ...] = ("given", "balanced", "cheapest")
+        if prior.means is not None:
+            self.wheres += ("nearest",)
+        #: Where balanced noise of a scale ended: the gauge of the cheapest.
+        self._ends: dict[float, np.ndarray] = {}
+
+    def rescaled(self, where: Where, scale: float) -> Rescaled:
+        """Equal noise in one of the gauges, then the best gauge and prior scale together."""
+        moves = self._log_scales(where, scale)
+        noise = DiagonalGaussian.from_means(self._weights_at(moves), scale)
+        prior = self._prior
+        best = rescale_with_prior_scales(
+            noise,
+            self._center,
+            self.groups,
+            grid=prior.grid,
+            per_tensor=prior.per_tensor,
+        )
+        total = moves + best.log_scales
+        if where == "balanced":
+            self._ends[scale] = total
+        return Rescaled(noise, push(noise, self.groups, best.log_scales), best.prior, total)
+
+    def _log_scales(self, where: Where, scale: float) -> np.ndarray:
+        """Where the noise is put, seen from the given weights."""
+        moves = np.zeros(self.groups.size)
+        if where == "cheapest":
+            # Only hidden scales: the scores would shrink until any noise drowns them.
+            if scale not in self._ends:
+                self.rescaled("balanced", scale)
+            moves[: self.hidden.size] = self._ends[scale][: self.hidden.size]
+        elif where != "given":
+            moves[: self.hidden.size] = self._balanced if where == "balanced" else self._nearest
+        return moves
+
+    @cached_property
+    def _balanced(self) -> np.ndarray:
+        return self._preferred_by(DiagonalGaussian.centered(self._module, scale=_NARROW))
+
+    @cached_property
+    def _nearest(self) -> np.ndarray:
+        return self._preferred_by(DiagonalGaussian.from_means(self._center, _NARROW))
+
+    def _preferred_by(self, narrow: DiagonalGaussian) -> np.ndarray:
+        """To the last digits: noise is put around this point, and what follows depends on it."""
+        start = rescale(self._marked, narrow, self.hidden).log_scales
+        return polished(self._marked, narrow, self.hidden, start)
+
+    @cached_property
+    def _marked(self) -> DiagonalGaussian:
+        named = self._module.named_parameters()
+        point = {name: p.detach().abs() * _POINT + 1e-12 for name, p in named}
+        return DiagonalGaussian.around(self._module, scale=point)
+
+    def _weights_at(self, moves: np.ndarray) -> Mapping[str, Tensor]:
+        if not moves.any():
+            return {name: p.detach() for name, p in self._module.named_parameters()}
+        return push(self._marked, self.groups, moves).mean_weights()
+
+
+def find_gauge(module: nn.Module, examples: Examples, prior: Prior, loss: Loss) -> Gauge | str:
+    """The network's free scales, or the reason why there are none."""
     try:
-        graph = captured(module, examples.inputs)
+        gauge = Gauge(captured(module, examples.inputs), loss, module, prior)
     except Unsupported as error:
         return str(error)
-    hidden, groups = free_scales(graph, loss.name)
-    if hidden.size == 0:
+    if gauge.hidden.size == 0:
         return "no channel of the network can be rescaled: " + "; ".join(
-            f"{pinned.what}: {pinned.reason}" for pinned in hidden.pinned
+            f"{pinned.what}: {pinned.reason}" for pinned in gauge.hidden.pinned
         )
-    point = {name: p.detach().abs() * _POINT + 1e-12 for name, p in module.named_parameters()}
-    marked = DiagonalGaussian.around(module, scale=point)
-    middle = prior.grid.scales[len(prior.grid) // 2]
-    # Only hidden scales: without noise, the scores would shrink until any noise drowns them.
-    # To the last digits: noise is put around this point, and what follows depends on where it is.
-    around = prior.at(module, middle)
-    best = polished(marked, around, hidden, rescale(marked, around, hidden).log_scales)
-    weights = push(marked, hidden, best).mean_weights()
-    log_scales = np.append(best, np.zeros(groups.size - hidden.size))
-    return Gauge(graph=graph, hidden=hidden, groups=groups, weights=weights, log_scales=log_scales)
-
-
-def best_in_orbit(gauge: Gauge, module: nn.Module, prior: Prior, scale: float) -> Rescaled:
-    """Equal noise around the starting point, then the best gauge and prior scale together."""
-    start = DiagonalGaussian.from_means(gauge.weights, scale)
-    means = prior.at(module, prior.grid.scales[0]).means
-    found = rescale_with_prior_scales(
-        start, means, gauge.groups, grid=prior.grid, per_tensor=prior.per_tensor
-    )
-    posterior = push(start, gauge.groups, found.log_scales)
-    return Rescaled(
-        posterior=posterior,
-        prior=found.prior,
-        log_scales=gauge.log_scales + found.log_scales,
-        kl_nats=posterior.kl_nats(found.prior),
-    )
+    return gauge

@@ -46,7 +46,7 @@ def measure_stochastic(
 ) -> Measured:
     budget = _ledger(job, candidate, sampled=True)
     # The seed depends on the frozen posterior: it did not exist before, and is used once.
-    seed = sampling_seed(job.seed, posterior_digest)
+    seed = sampling_seed(job.seed, posterior_digest, candidate.noise_digest)
     generator = torch.Generator(device=job.device).manual_seed(seed)
     progress = job.progress
     estimate = estimate_risk(
@@ -96,7 +96,7 @@ def measure_drawn(
     complexity: ComplexityRecord,
 ) -> Measured:
     budget = _ledger(job, candidate, sampled=False)
-    seed = sampling_seed(job.seed, posterior_digest)
+    seed = sampling_seed(job.seed, posterior_digest, candidate.noise_digest)
     weights = draw_network(candidate.posterior, seed)
     drawn_file = job.folder.file("drawn.safetensors")
     if drawn_file is not None:

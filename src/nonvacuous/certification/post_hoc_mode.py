@@ -1,18 +1,16 @@
 """A given trained network: noise around its weights, a prior that its training data never saw.
 
-Which amount of noise serves best is found by trying a grid on the bound examples, each in the best
-gauge of the network (see ``gauge``). These choices are free: the bound holds for all posteriors at
-once. The choice of the prior's scale is not, and is paid for as a union over its grid.
+Which noise serves best is tried on the bound examples (see ``noise_search``), and the posterior is
+moved to the gauge where its KL is smallest (see ``gauge``). These choices are free: the bound holds
+for all posteriors at once. The choice of the prior's scale is not, and is paid for as a union over
+its grid.
 """
 
 from __future__ import annotations
 
-import numpy as np
-import torch
 from torch import nn
 
 from nonvacuous.audit.evidence import Search
-from nonvacuous.bounds import seeger
 from nonvacuous.certification.candidate import (
     Candidate,
     RescalingFacts,
@@ -20,73 +18,52 @@ from nonvacuous.certification.candidate import (
     with_weights,
 )
 from nonvacuous.certification.columns import center_of, certified_way, comparison_columns
-from nonvacuous.certification.gauge import Gauge, Rescaled, best_in_orbit, find_gauge
-from nonvacuous.data import Examples, Split
-from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.certification.gauge import Gauge, Rescaled, find_gauge
+from nonvacuous.certification.job import Job
+from nonvacuous.certification.noise_search import NoiseSearch
+from nonvacuous.data import Split
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
-from nonvacuous.risk import Loss, estimate_risk
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import Progress
 
 #: Standard deviations tried for the posterior.
 POSTERIOR_SCALES = ScaleGrid.geometric(0.001, 0.3, 24)
-#: Pairs of a draw and an example spent on each of them.
-SEARCH_TRIALS = 10_000
+_WHERE = {
+    "given": "the given weights",
+    "balanced": "the balanced weights",
+    "nearest": "the weights in the gauge nearest to the prior's center",
+    "cheapest": "the weights in the gauge that the prior prefers",
+}
 
 
 def post_hoc_candidate(
+    job: Job,
     model: nn.Module,
-    examples: Examples,
     split: Split,
     *,
     prior: Prior,
     posterior_scales: ScaleGrid,
     rescaling: bool,
-    loss: Loss,
-    failure: float,
-    seed: int,
-    device: torch.device,
-    progress: Progress | None,
 ) -> Candidate:
-    module = frozen_copy(model, device)
-    bound_part = examples.subset(split.bound).to(device)
-    gauge = find_gauge(module, examples, prior, loss) if rescaling else "it was not asked for"
-    search_seed = derived_seed(seed, "posterior scale search")
-    best: tuple[float, float, Rescaled] | None = None
-    for tried, scale in enumerate(posterior_scales.scales):
-        found = _in_gauge(gauge, module, prior, scale)
-        generator = torch.Generator(device=device).manual_seed(search_seed)
-        estimate = estimate_risk(
-            with_weights(module, found.posterior.means),
-            found.posterior,
-            bound_part,
-            loss=loss,
-            trials=SEARCH_TRIALS,
-            generator=generator,
-        )
-        value = seeger(
-            empirical_risk=estimate.total / estimate.trials,
-            kl_nats=found.kl_nats,
-            examples=len(split.bound),
-            failure=failure,
-        )
-        if best is None or value < best[0]:
-            best = (value, scale, found)
-        if progress is not None:
-            message = f"noise {scale:.4g} gives {value:.3f}"
-            progress("noise", tried + 1, len(posterior_scales), message)
-    assert best is not None
-    _, scale, found = best
+    module = frozen_copy(model, job.device)
+    gauge: Gauge | str = "it was not asked for"
+    if rescaling:
+        gauge = find_gauge(module, job.examples, prior, job.loss)
+    seed = derived_seed(job.seed, "posterior scale search")
+    search = NoiseSearch(job, module, split, prior, posterior_scales, gauge, seed)
+    chosen = search.run()
+    best, found = chosen.best, chosen.best.found
     facts = _facts(gauge, module, prior, found)
-    where = "around the given weights" if facts is None else "around the weights, rescaled,"
+    moved = "" if facts is None else ", then rescaled"
     return Candidate(
         module=with_weights(module, found.posterior.means),
         split=split,
         prior=found.prior,
         posterior=found.posterior,
         prior_description=prior.description,
-        posterior_description=f"Gaussian {where} with scale {scale:.6g}",
+        posterior_description=(
+            f"Gaussian around {_WHERE[best.where]} with scale {best.scale:.6g}{moved}"
+        ),
         prior_choices=_choices(prior, module),
         saw=split.prior if len(split.prior) else None,
         fixed_before=prior.fixed,
@@ -94,19 +71,13 @@ def post_hoc_candidate(
         if prior.kind == "initialization" and prior.means is not None
         else None,
         saw_digest=prior.saw,
-        searches=_searches(prior, module, posterior_scales, facts),
-        draws=(("posterior scale search", search_seed),),
+        searches=_searches(prior, module, posterior_scales, gauge),
+        draws=(("posterior scale search", seed),),
         rescaling=facts,
+        noise_digest=chosen.noise_digest,
         graph=gauge.graph if isinstance(gauge, Gauge) else None,
+        complexity=chosen.complexity,
     )
-
-
-def _in_gauge(gauge: Gauge | str, module: nn.Module, prior: Prior, scale: float) -> Rescaled:
-    if isinstance(gauge, Gauge):
-        return best_in_orbit(gauge, module, prior, scale)
-    posterior = DiagonalGaussian.around(module, scale=scale)
-    chosen = prior.choose(module, posterior).distribution
-    return Rescaled(posterior, chosen, np.zeros(0), posterior.kl_nats(chosen))
 
 
 def _facts(
@@ -136,12 +107,14 @@ def _facts(
 
 
 def _searches(
-    prior: Prior, module: nn.Module, scales: ScaleGrid, facts: RescalingFacts | None
+    prior: Prior, module: nn.Module, scales: ScaleGrid, gauge: Gauge | str
 ) -> tuple[Search, ...]:
     free = "the bound holds for all posteriors at once"
     searches = [Search("posterior scale", len(scales), charge="free", reason=free)]
-    if facts is not None:
-        searches.append(Search("rescaling", facts.log_scales.size + 1, charge="free", reason=free))
+    if isinstance(gauge, Gauge):
+        moves = gauge.groups.size + 1
+        searches.append(Search("posterior gauge", len(gauge.wheres), charge="free", reason=free))
+        searches.append(Search("rescaling", moves, charge="free", reason=free))
     if len(prior.grid) > 1:
         reason = "a union over the grid of scales that was fixed before the data"
         choices = _choices(prior, module)

@@ -140,7 +140,7 @@ def certify(
         share the confidence.
     rescaling
         For --mode post-hoc: move the posterior along the network's rescaling symmetries to where
-        it is cheapest, so that the certificate does not depend on how the weights were scaled.
+        it is cheapest. The certificate is never worse for it.
     translation
         For --mode post-hoc: forget a common shift of all scores in the complexity. No prediction
         depends on it, and it is free.

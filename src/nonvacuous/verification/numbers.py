@@ -159,7 +159,12 @@ def _seed(certificate: Certificate) -> str:
         expected = final_seed(certificate.seed, record.network_digest, setting_of(record))
         equal(certificate.empirical.seed, expected, "empirical.seed")
         return "derived from the seed, the network and the frozen setting."
-    expected = sampling_seed(certificate.seed, certificate.posterior.digest)
+    moved = certificate.rescaling
+    expected = sampling_seed(
+        certificate.seed,
+        certificate.posterior.digest,
+        None if moved is None else moved.noise_digest,
+    )
     equal(certificate.empirical.seed, expected, "empirical.seed")
     return "derived from the seed and the digest of the frozen posterior."
 

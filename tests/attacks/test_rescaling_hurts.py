@@ -1,0 +1,140 @@
+"""Attack: a certificate with rescaling that is worse than the one without.
+
+Rescaling keeps the randomized network and lowers its KL, so it can only help. A certificate that
+moves the weights first and puts its noise there is about another randomized network: under a wide
+prior that one can be useless where plain noise would have done.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import nonvacuous as nv
+from nonvacuous.networks import capture, rescaled, scale_groups
+from nonvacuous.risk import bounded_cross_entropy
+
+Grid = nv.priors.ScaleGrid
+NOISE = Grid.geometric(0.01, 0.3, 6)
+GRIDS = {
+    "scale 1": Grid((1.0,)),
+    "two wide scales": Grid((0.3, 3.0)),
+    "wide": Grid.geometric(0.001, 10.0, 25),
+    "narrow": Grid.geometric(0.02, 0.08, 3),
+    "too narrow": Grid((0.001,)),
+}
+
+
+def perceptron(*widths: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def convolutional() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 4, 4)),
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16, 3),
+    )
+
+
+NETWORKS = {
+    "wide": lambda: perceptron(16, 24, 3),
+    "deep": lambda: perceptron(16, 12, 12, 8, 3),
+    "convolutional": convolutional,
+}
+
+
+def world(name: str, seed: int) -> tuple[nn.Module, nn.Module, tuple[torch.Tensor, torch.Tensor]]:
+    """A network before and after training, and the examples: easy, but not without errors."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(3, (1200,), generator=generator)
+    inputs = torch.randn(1200, 16, generator=generator)
+    inputs[torch.arange(1200), labels] += 3.0
+    torch.manual_seed(seed)
+    initial = NETWORKS[name]().eval()
+    trained = NETWORKS[name]()
+    trained.load_state_dict(initial.state_dict())
+    optimizer = torch.optim.Adam(trained.parameters(), lr=0.01)
+    for _ in range(150):
+        optimizer.zero_grad()
+        functional.cross_entropy(trained(inputs), labels).backward()
+        optimizer.step()
+    return initial, trained.eval(), (inputs, labels)
+
+
+def with_and_without(
+    network: nn.Module,
+    examples: tuple[torch.Tensor, torch.Tensor],
+    prior: object,
+    **settings: object,
+) -> tuple[nv.Certificate, nv.Certificate]:
+    common = {"posterior_scales": NOISE, "trials": 4_000, "twin": False, **settings}
+    return tuple(  # type: ignore[return-value]
+        nv.certify(network, examples, prior=prior, rescaling=on, **common) for on in (True, False)
+    )
+
+
+@pytest.mark.parametrize(
+    ("center", "per_tensor"),
+    [
+        ("zero", False),
+        pytest.param("zero", True, marks=pytest.mark.slow),
+        pytest.param("initialization", False, marks=pytest.mark.slow),
+        pytest.param("initialization", True, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_rescaling_never_hurts(name: str, grid: str, center: str, per_tensor: bool) -> None:
+    initial, trained, examples = world(name, seed=len(grid) + len(center))
+    choices = {"grid": GRIDS[grid], "per_tensor": per_tensor}
+    prior = (
+        nv.priors.zero_mean(**choices)
+        if center == "zero"
+        else nv.priors.at_initialization(initial, **choices)
+    )
+    on, off = with_and_without(trained, examples, prior)
+    assert on.status == off.status == "valid"
+    assert on.risk_upper <= off.risk_upper
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nor_does_it_in_any_other_gauge_or_loss(seed: int) -> None:
+    _, trained, examples = world("deep", seed)
+    groups = scale_groups(capture(trained, examples[0][:2]))
+    moves = np.random.default_rng(seed).normal(size=groups.size) * 0.5 * seed
+    moved = rescaled(trained, groups, moves)
+    for settings in ({}, {"loss": bounded_cross_entropy(0.01)}, {"quotients": ()}):
+        on, off = with_and_without(moved, examples, nv.priors.zero_mean(1.0), **settings)
+        assert on.risk_upper <= off.risk_upper
+
+
+def test_it_helps_a_lot_under_a_wide_prior() -> None:
+    """The published setting: a prior of scale 1 around zero."""
+    _, trained, examples = world("wide", seed=0)
+    on, off = with_and_without(trained, examples, nv.priors.zero_mean(1.0))
+    assert on.risk_upper < off.risk_upper - 0.1
+
+
+def test_the_draws_are_those_without_rescaling(tmp_path: Path) -> None:
+    """One noise, one way to put it: the two certificates then differ in nothing but the KL."""
+    _, trained, examples = world("wide", seed=1)
+    prior = nv.priors.zero_mean(grid=GRIDS["wide"])
+    on, off = with_and_without(trained, examples, prior, posterior_scales=Grid((0.1,)))
+    assert on.rescaling is not None and off.posterior is not None
+    assert on.rescaling.noise_digest == off.posterior.digest
+    assert on.empirical.seed == off.empirical.seed
+    nv.certify(trained, examples, prior=prior, trials=500, twin=False, folder=tmp_path / "run")
+    nv.verify(tmp_path / "run", data=examples, model=trained).raise_if_failed()
