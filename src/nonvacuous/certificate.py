@@ -6,6 +6,7 @@ import hashlib
 import html
 import json
 import os
+from collections import Counter
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,8 +20,9 @@ from pydantic import (
 )
 
 from nonvacuous.bounds import ConfidenceBudget
-from nonvacuous.errors import BadInput, InvalidCertificate
+from nonvacuous.errors import InvalidCertificate
 from nonvacuous.files import write_atomically
+from nonvacuous.foreign import read_bytes
 from nonvacuous.records import (
     Assumption,
     BaselineRecord,
@@ -167,9 +169,7 @@ class Certificate(Record):
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
         """Read a certificate; raise :class:`InvalidCertificate` naming what is wrong with it."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise BadInput(f"Cannot read the certificate {path}: {error.strerror}.") from error
+            text = read_bytes(Path(path)).decode()
         except UnicodeDecodeError as error:
             raise InvalidCertificate(f"{path} is not UTF-8 text: {error.reason}.") from error
         return cls.from_json(text, source=str(path))
@@ -292,11 +292,12 @@ def _refuse_repeated_keys(text: str, source: str) -> None:
     """Two values under one key let a reader see one and a checker the other."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        repeated = {key for key in keys if keys.count(key) > 1}
-        if repeated:
-            raise InvalidCertificate(f"{source} repeats the key(s) {sorted(repeated)}.")
-        return dict(pairs)
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            times = Counter(key for key, _ in pairs)
+            repeated = sorted(key for key, count in times.items() if count > 1)
+            raise InvalidCertificate(f"{source} repeats the key(s) {repeated}.")
+        return found
 
     try:
         json.loads(text, object_pairs_hook=unique)

@@ -22,7 +22,7 @@ from nonvacuous.certification.job import Job
 from nonvacuous.certification.post_hoc_mode import POSTERIOR_SCALES, post_hoc_candidate
 from nonvacuous.certification.posterior_mode import posterior_candidate
 from nonvacuous.certification.recipe import Recipe
-from nonvacuous.certification.run_folder import RunFolder, in_own_folder
+from nonvacuous.certification.run_folder import RunFolder, in_own_folder, to_toml
 from nonvacuous.certification.saving import save_candidate, save_network
 from nonvacuous.certification.sparsity_run import sparse_examples, sparse_run, sparse_settings
 from nonvacuous.certification.sparsity_settings import SparsitySettings, prior_kind
@@ -36,6 +36,7 @@ from nonvacuous.records import TwinRecord
 from nonvacuous.risk import Loss, zero_one
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import EventLog, Progress
+from nonvacuous.verification.run_folder import check_before_sealing
 
 Mode = Literal["posterior", "post-hoc", "sparsity", "holdout"]
 Quotient = Literal["translation", "permutation"]
@@ -254,6 +255,8 @@ def certify(
         save_candidate(run, candidate)
         beside = _twin(job, model, prior, candidate, recipe) if twin else None
         certificate = random_certificate(job, candidate, beside)
+    if run.path is not None:
+        check_before_sealing(certificate, run.path, to_toml(configuration))
     certificate_file = run.file("certificate.json")
     if certificate_file is not None:
         certificate.save(certificate_file)

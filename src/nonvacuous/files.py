@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -131,7 +132,11 @@ def _lives(process: int) -> bool:
 
 def _without_links(path: str, flags: int) -> int:
     safe = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    return os.open(path, flags | safe, 0o666)
+    descriptor = os.open(path, flags | safe, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO), path)
+    return descriptor
 
 
 def _create_without_links(path: Path, content: bytes) -> bool:

@@ -143,7 +143,6 @@ def test_a_function_that_ignores_its_labels_fails_the_study(own, invoke):
     ("words", "code", "message"),
     [
         ([], exits.USAGE, "say what to test"),
-        (["--data", "x.npz", "--run", "r"], exits.USAGE, "say what to test"),
         (["--data", "x.npz", "--resume", "--force"], exits.USAGE, "give one of them"),
         (["--data", "x.npz", "--conditions", "partial:2"], exits.USAGE, "partial"),
         (["--data", "x.npz", "--conditions", "gausian"], exits.USAGE, "did you mean gaussian"),
@@ -177,7 +176,9 @@ def test_the_help_ends_with_an_example(capsys):
 def test_the_recipe_of_a_certificate_on_random_labels(place, invoke, quick):
     certified = invoke(*quick("--out", "c"))
     assert certified.code == exits.DONE, certified.err
-    done = invoke("randomize", "--run", "c")
+    again = ("randomize", "--run", "c", "--data", "x.npz")
+    assert invoke(*again[:3]).next == "nonvacuous randomize --run c --data x.npz"
+    done = invoke(*again)
     assert done.code == exits.DONE, done.err
     assert "random labels: error <=" in done.out and "vacuous" in done.out
     record = json.loads((place / "c" / "random_labels.json").read_text())
@@ -187,5 +188,5 @@ def test_the_recipe_of_a_certificate_on_random_labels(place, invoke, quick):
     assert record["random_labels"]["is_vacuous"]
     assert record["random_labels"]["risk_upper"] >= record["guessing"]
     assert done.next == "nonvacuous report c"
-    assert "exists already" in invoke("randomize", "--run", "c").error
-    assert invoke("randomize", "--run", "c", "--force", "--json").code == exits.DONE
+    assert "exists already" in invoke(*again).error
+    assert invoke(*again, "--force", "--json").code == exits.DONE

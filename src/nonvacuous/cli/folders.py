@@ -9,6 +9,7 @@ from typing import Any
 
 from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.invocation import again
+from nonvacuous.foreign import run_settings
 
 #: Keys that the record of a run has and hardly another config.toml.
 _MARKS = {"mode", "predictor", "split", "examples", "recipe"}
@@ -16,11 +17,7 @@ _MARKS = {"mode", "predictor", "split", "examples", "recipe"}
 
 def holds_run(folder: Path) -> bool:
     """Whether the folder's config.toml is the record of a run, finished or not."""
-    try:
-        record = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return record.keys() >= _MARKS
+    return run_settings(folder).keys() >= _MARKS
 
 
 def check_writable(
@@ -84,6 +81,6 @@ def _other_settings(folder: Path, asked: Mapping[str, Any]) -> list[str]:
     """The names of settings that the run in the folder has otherwise."""
     from nonvacuous.certification.run_folder import to_toml
 
-    stored = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    stored = run_settings(folder)
     now = tomllib.loads(to_toml(asked))
     return [name for name in asked if stored.get(name) != now.get(name)]

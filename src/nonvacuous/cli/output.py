@@ -1,47 +1,81 @@
-"""Where output goes: results on stdout, narration and errors on stderr."""
+"""Where output goes: results on stdout, narration and errors on stderr.
+
+Names, paths and messages come out of files, and a control character in one of them could rewrite
+the screen: everything that is written passes :func:`printable` or :func:`_escaped`, here.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
+
+from nonvacuous.report.terminal import printable
 
 if TYPE_CHECKING:
     from nonvacuous.certificate import Certificate
 
 
+class _SafeConsole(Console):
+    """A console on which only rich itself, not a text, moves the cursor or changes colors."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control is None and not segment.text.isprintable():
+                lines = segment.text.split("\n")
+                yield Segment("\n".join(map(printable, lines)), segment.style)
+            else:
+                yield segment
+
+
 def result_console() -> Console:
     """Stdout. rich leaves color out when it is not a terminal or when NO_COLOR is set."""
-    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    return _SafeConsole(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
 
 def narration_console() -> Console:
     """Stderr, for everything that is not the result."""
-    return Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+    return _SafeConsole(file=sys.stderr, highlight=False, markup=False, emoji=False)
 
 
 def write_json(record: dict[str, Any]) -> None:
     """The whole result as one JSON object; floats are written exactly."""
-    sys.stdout.write(json.dumps(record, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    text = json.dumps(record, indent=2, allow_nan=False, ensure_ascii=False)
+    sys.stdout.write(_escaped(text) + "\n")
 
 
 def write_certificate(certificate: Certificate, *, as_json: bool) -> None:
     """The four lines, or the very text of certificate.json."""
-    text = certificate.model_dump_json(indent=2) if as_json else str(certificate)
+    text = _escaped(certificate.model_dump_json(indent=2)) if as_json else str(certificate)
     sys.stdout.write(text + "\n")
 
 
 def write_error(message: str, *, next_command: str) -> None:
     """What went wrong, and the command to try next."""
     ended = message if message.endswith((".", "?", "!")) else f"{message}."
-    text = Text.assemble(("Error: ", "bold red"), ended)
+    text = Text.assemble(("Error: ", "bold red"), printable(ended))
     narration_console().print(text, soft_wrap=True)
     write_next(next_command)
 
 
 def write_next(command: str) -> None:
     """The command that makes sense after this one."""
-    narration_console().print(Text.assemble(("Next:  ", "bold"), command), soft_wrap=True)
+    text = Text.assemble(("Next:  ", "bold"), printable(command))
+    narration_console().print(text, soft_wrap=True)
+
+
+def _escaped(text: str) -> str:
+    """JSON with the same meaning, in which no character is one that a terminal acts on."""
+    return re.sub(r"[^\n\x20-\x7e]", _escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1]

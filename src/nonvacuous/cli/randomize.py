@@ -27,7 +27,7 @@ def randomize(
     *,
     data: Annotated[str | None, _WHAT] = None,
     data_dir: Annotated[Path | None, _WHAT] = None,
-    model: Annotated[str, _WHAT] = "mlp:256,256",
+    model: Annotated[str | None, _WHAT] = None,
     train: Annotated[str | None, _WHAT] = None,
     run: Annotated[Path | None, _WHAT] = None,
     conditions: Annotated[tuple[str, ...], _TESTS, _SEVERAL] = (),
@@ -64,14 +64,16 @@ def randomize(
         Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
     model
         mlp:WIDTHS, cnn:CHANNELS, alexnet, inception; or package.module:function, called without
-        arguments, returning a torch.nn.Module (the current folder is searched too).
+        arguments, returning a torch.nn.Module (the current folder is searched too). mlp:256,256 by
+        default.
     train
         Your own training: package.module:function, called as
         train(model, inputs, labels, *, seed) and returning the trained model. If it yields the
         model after every epoch, learning curves and the time to fit are shown too.
     run
-        Instead of --data: the folder of a finished nonvacuous certify. Its recipe is repeated on
-        random labels, and random_labels.json is written beside its certificate.
+        The folder of a finished nonvacuous certify: its recipe is repeated on random labels, and
+        random_labels.json is written beside its certificate. Data or a model of your own must be
+        named again (--data, --model): nothing that a folder names is opened or imported.
     conditions
         What is done to the training data: partial:P (that share of labels is drawn anew),
         shuffled-pixels, random-pixels, gaussian. True and random labels are always there; by
@@ -123,9 +125,9 @@ def randomize(
         raise UsageError(
             "--resume goes on with a study and --force overwrites it: give one of them."
         )
-    if (run is None) == (data is None):
+    if run is None and data is None:
         raise UsageError(
-            "say what to test, once: --data NAME, such as --data digits, or --run FOLDER with a "
+            "say what to test: --data NAME, such as --data digits, or --run FOLDER with a "
             "finished nonvacuous certify.",
             next_command="nonvacuous randomize --data digits",
         )
@@ -133,7 +135,14 @@ def randomize(
         from nonvacuous.cli.randomize_certified import randomize_run
 
         return randomize_run(
-            run, data_dir=data_dir, device=device, threads=threads, force=force, as_json=json
+            run,
+            data=data,
+            model=model,
+            data_dir=data_dir,
+            device=device,
+            threads=threads,
+            force=force,
+            as_json=json,
         )
     if train is not None and regularization:
         raise UsageError(
@@ -162,7 +171,7 @@ def randomize(
     request = Request(
         data=data,
         data_dir=data_dir,
-        model=model,
+        model=model or "mlp:256,256",
         train=train,
         conditions=conditions,
         settings=changes,

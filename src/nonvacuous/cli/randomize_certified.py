@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import BaseModel, Strict, ValidationError
+from torch import nn
 
 from nonvacuous.audit.digests import tensors_digest
 from nonvacuous.certificate import Certificate, rounded_up
@@ -18,15 +19,19 @@ from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError
 from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.networks import build_network
+from nonvacuous.cli.networks import build_network, is_built_in
 from nonvacuous.cli.output import result_console, write_error, write_json, write_next
 from nonvacuous.cli.pages import LABELS
 from nonvacuous.cli.randomize_run import device_of
 from nonvacuous.cli.sources import load_data
 from nonvacuous.cli.stopping import exit_code_of, stoppable
-from nonvacuous.data import Split
+from nonvacuous.data import NAMES, Examples, Split
+from nonvacuous.data.files import sha256_of_file
+from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
-from nonvacuous.files import write_atomically
+from nonvacuous.files import inside, write_atomically
+from nonvacuous.foreign import run_settings
+from nonvacuous.models import rebuild
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.report.terminal import printable
 from nonvacuous.seeds import derived_seed
@@ -35,55 +40,71 @@ from nonvacuous.seeds import derived_seed
 def randomize_run(
     folder: Path,
     *,
+    data: str | None,
+    model: str | None,
     data_dir: Path | None,
     device: str,
     threads: int | None,
     force: bool,
     as_json: bool,
 ) -> int:
-    """Train and certify once more with labels drawn at random; nothing else is changed."""
+    """Train and certify once more with labels drawn at random; nothing else is changed.
+
+    The folder may be a stranger's. What it names is used only if it is built in; a file or a
+    function (which would be imported) must be named again by whoever types the command.
+    """
     if threads is not None:
         torch.set_num_threads(threads)
     certificate, settings = _finished(folder)
-    path = folder / LABELS
+    source = _named("--data", data, settings.source, built_in=settings.source in NAMES)
+    spec = _named(
+        "--model", model, settings.architecture, built_in=is_built_in(settings.architecture)
+    )
+    path = inside(folder, LABELS)
     if path.exists() and not force:
         raise UsageError(
             f"{path} exists already. Add --force to compute it again.",
             next_command=again("--force"),
         )
-    dataset = load_data(settings["source"], data_dir)
-    network = build_network(settings["architecture"], dataset.train, seed=settings["seed"])
-    if tensors_digest(dict(network.state_dict())) != settings["weights"]:
+    dataset = load_data(source, data_dir)
+    if dataset.train.content_hash() != settings.examples:
         raise CommandError(
-            f"--run: {folder} started from weights that --model {settings['architecture']} with "
-            f"seed {settings['seed']} does not give (an --init-seed of its own, or another version "
-            "of the model), so nothing could be compared.",
-            next_command=f"nonvacuous randomize --data {shlex.quote(settings['source'])}",
+            f"--run: {folder} was computed on other examples than --data {source} has, so nothing "
+            "could be compared.",
+            next_command=again(replacing={"--data": "SOURCE"}),
         )
-    split = Split.load(folder / "split.npz")
+    network = _network(folder, spec, dataset.train, settings.seed, repeated=model is not None)
+    if tensors_digest(dict(network.state_dict())) != settings.weights:
+        raise CommandError(
+            f"--run: {folder} started from weights that --model {spec} with seed {settings.seed} "
+            "does not give (an --init-seed of its own, or another version of the model), so "
+            "nothing could be compared.",
+            next_command=f"nonvacuous randomize --data {shlex.quote(source)}",
+        )
+    split = Split.load(inside(folder, "split.npz"))
     randomized = corrupt(
-        dataset, "random-labels", seed=derived_seed(settings["seed"], "random labels")
+        dataset, "random-labels", seed=derived_seed(settings.seed, "random labels")
     )
     try:
         with stoppable(), Narration() as narration:
             narration.say(
-                f"{settings['architecture']} on {dataset.name} with labels drawn at random, seed "
-                f"{settings['seed']}: the recipe of {folder}"
+                f"{spec} on {dataset.name} with labels drawn at random, seed {settings.seed}: the "
+                f"recipe of {folder}"
             )
             made = certify(
                 network,
                 randomized.train,
                 mode="posterior",
-                predictor=settings["predictor"],
-                confidence=settings["confidence"],
-                seed=settings["seed"],
-                trials=settings["trials"],
+                predictor=settings.predictor,
+                confidence=settings.confidence,
+                seed=settings.seed,
+                trials=settings.trials,
                 prior_fraction=len(split.prior) / len(dataset.train),
-                prior_scales=ScaleGrid(tuple(settings["prior_scales"])),
-                recipe=Recipe.from_dict(settings["recipe"]),
-                attempts=settings["attempts"],
+                prior_scales=ScaleGrid(settings.prior_scales),
+                recipe=Recipe.from_dict(settings.recipe),
+                attempts=settings.attempts,
                 twin=False,
-                architecture=settings["architecture"],
+                architecture=spec,
                 device=device_of(device),
                 progress=narration,
             )
@@ -96,22 +117,75 @@ def randomize_run(
     return _tell(record, path, folder, as_json=as_json)
 
 
-def _finished(folder: Path) -> tuple[Certificate, dict[str, Any]]:
-    path = folder / "certificate.json"
+class _Settings(BaseModel, frozen=True, strict=True, extra="ignore"):
+    """What config.toml must say for a recipe to be repeated, each of its kind."""
+
+    mode: str
+    source: str
+    architecture: str
+    predictor: Literal["stochastic", "drawn"]
+    confidence: float
+    seed: int
+    trials: int
+    attempts: int
+    weights: str
+    examples: str
+    pretrained: bool = False
+    prior_scales: Annotated[tuple[float, ...], Strict(False)]
+    recipe: dict[str, Any]
+
+
+def _finished(folder: Path) -> tuple[Certificate, _Settings]:
+    path = inside(folder, "certificate.json")
     if not holds_run(folder) or not path.is_file():
         raise (CommandError if folder.is_dir() else UsageError)(
             f"--run: {folder} holds no finished nonvacuous certify (config.toml and "
             "certificate.json).",
             next_command="nonvacuous certify --data digits",
         )
-    settings = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    if settings["mode"] != "posterior" or settings.get("pretrained"):
+    certificate = Certificate.load(path)
+    check = shlex.join(["nonvacuous", "verify", str(folder)])
+    for name in ("config.toml", "split.npz", "posterior.safetensors"):
+        file = inside(folder, name)
+        if not file.is_file() or sha256_of_file(file) != certificate.artifacts.get(name):
+            raise CommandError(
+                f"--run: {name} in {folder} is not the file that its certificate was sealed with.",
+                next_command=check,
+            )
+    try:
+        settings = _Settings.model_validate(run_settings(folder))
+    except ValidationError as error:
+        raise CommandError(
+            f"--run: config.toml in {folder} is not that of a run: {error.errors()[0]['loc']}.",
+            next_command=check,
+        ) from error
+    if settings.mode != "posterior" or settings.pretrained:
         raise CommandError(
             f"--run: {folder} certified weights that were trained elsewhere; that training cannot "
             "be repeated here. Give it as --train package.module:function instead.",
             next_command="nonvacuous randomize --help",
         )
-    return Certificate.load(path), settings
+    return certificate, settings
+
+
+def _named(flag: str, given: str | None, stored: str, *, built_in: bool) -> str:
+    if given is not None or built_in:
+        return given or stored
+    raise UsageError(
+        f"--run: the run names {stored!r}, which is not built in. Nothing that a folder names is "
+        f"opened or imported: if you trust it, repeat it as {flag}.",
+        next_command=again(flag, stored),
+    )
+
+
+def _network(
+    folder: Path, spec: str, examples: Examples, seed: int, *, repeated: bool
+) -> nn.Module:
+    if repeated:
+        return build_network(spec, examples, seed=seed)
+    means = DiagonalGaussian.load(inside(folder, "posterior.safetensors")).means
+    shapes = {name: tuple(mean.shape) for name, mean in means.items()}
+    return rebuild(spec, examples.example_shape, examples.classes, seed=seed, shapes=shapes)
 
 
 def _record(true: Certificate, random: Certificate, seed: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import Json
 from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.output import narration_console, result_console, write_json
+from nonvacuous.files import inside
 
 
 def report(run_folder: Path, /, *, json: Json = False) -> int:
@@ -21,7 +22,7 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
         run folders in it: index.html gets a sortable table of all of them, certificates/ one page
         for each certificate.
     """
-    source = run_folder / "certificate.json"
+    source = inside(run_folder, "certificate.json")
     if source.is_file():
         return _page(run_folder, source, as_json=json)
     if holds_run(run_folder):

@@ -16,6 +16,7 @@ from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.output import narration_console, write_json, write_next
 from nonvacuous.errors import BadInput
+from nonvacuous.report.terminal import printable
 
 #: What a terminal has room for, where a run has them; then the settings in which runs differ.
 _SHOWN = ("name", "state", "status", "risk_upper", "twin", "test_error")
@@ -166,7 +167,7 @@ def _write(
     elif csv:
         text = io.StringIO()
         writer = csv_module.writer(text, lineterminator="\n")
-        writer.writerow(columns)
+        writer.writerow([_cell(name) for name in columns])
         writer.writerows([_cell(row.get(name)) for name in columns] for row in rows)
         sys.stdout.write(text.getvalue())
     else:
@@ -183,6 +184,7 @@ def _write(
 
 def _cell(value: Any) -> Any:
     """A text that a spreadsheet would take for a formula stays a text."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{value}"
+    if isinstance(value, str):
+        text = printable(value)
+        return f"'{text}" if value[:1] in ("=", "+", "-", "@", "\t", "\r") else text
     return "" if value is None else value

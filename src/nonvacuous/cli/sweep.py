@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -202,12 +201,11 @@ def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
 
 def _trouble(failure: Failure) -> str:
     """What the cell raised, as a sentence that begins with the exception's type."""
-    from nonvacuous.study.records import ERROR
+    from nonvacuous.study.records import ERROR, read_record
 
     try:
-        record = loads((Path(failure.folder) / ERROR).read_text(encoding="utf-8"))
-        kind = f"{record['error']['type']}: "
-    except (OSError, ValueError, KeyError, TypeError):
+        kind = f"{(read_record(Path(failure.folder) / ERROR) or {})['error']['type']}: "
+    except (KeyError, TypeError):
         kind = ""
     return f"{kind}{failure.message.removesuffix('.')}."
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from nonvacuous.cli.output import (
     write_json,
     write_next,
 )
+from nonvacuous.foreign import run_settings
 from nonvacuous.report.terminal import printable
 
 if TYPE_CHECKING:
@@ -181,10 +181,7 @@ def _built_in(name: str | None, folder: Path | None) -> str | None:
     known = None if name is None else name.removesuffix(" (test)")
     if known not in NAMES:
         return None
-    try:
-        settings = tomllib.loads((folder / "config.toml").read_text("utf-8")) if folder else {}
-    except (OSError, ValueError):
-        settings = {}
+    settings = run_settings(folder) if folder else {}
     # A file of one's own may be called digits.npz.
     return known if settings.get("source", known) in (known, name) else None
 

@@ -47,7 +47,7 @@ def load_tensors(path: Path, *, kind: str, device: torch.device | str) -> dict[s
             if not isinstance(order, list) or sorted(map(str, order)) != sorted(stored.keys()):
                 raise BadInput(f"{path} lists other tensors than it holds; save it again")
             return {name: stored.get_tensor(name) for name in order}
-    except (SafetensorError, json.JSONDecodeError) as error:
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise BadInput(
             f"{path} is not a readable safetensors file ({error}); it may have been cut short "
             "while copied: fetch or save it again"

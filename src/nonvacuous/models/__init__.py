@@ -7,7 +7,9 @@ number of classes, and put it into BUILDERS.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -19,10 +21,23 @@ from nonvacuous.models.inception import SmallInception
 from nonvacuous.models.mlp import Mlp
 from nonvacuous.models.resnet import SmallResNet
 
-__all__ = ["BUILDERS", "Cnn", "Mlp", "SmallAlexNet", "SmallInception", "SmallResNet", "build"]
+__all__ = [
+    "BUILDERS",
+    "Cnn",
+    "Mlp",
+    "SmallAlexNet",
+    "SmallInception",
+    "SmallResNet",
+    "build",
+    "rebuild",
+]
 
 Builder = Callable[[str, tuple[int, ...], int], nn.Module]
 _NO_BIAS = "/no-bias"
+#: The deepest residual network of the paper has 1202 layers.
+_DEEPEST = 2_000
+#: Characters and digits of a size that the name of a built-in network has at most.
+_LONGEST_NAME, _LONGEST_SIZE = 500, 7
 
 
 def _build_mlp(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -67,6 +82,8 @@ def _build_resnet(arguments: str, example_shape: tuple[int, ...], classes: int) 
             f"model resnet:{arguments}: it has 8, 14, 20, 26, ... layers (six more with each block "
             "of its stages); write resnet:20"
         )
+    if int(depth) > _DEEPEST:
+        raise BadInput(f"model resnet:{arguments}: it has at most {_DEEPEST:,} layers")
     if variant not in ("", "no-bn"):
         raise BadInput(
             f"model resnet:{arguments}: write resnet:{depth}, or resnet:{depth}/no-bn to leave out "
@@ -119,6 +136,33 @@ def build(
             stack.enter_context(torch.random.fork_rng(devices=[]))
             torch.manual_seed(seed)
         return BUILDERS[kind](arguments, shape, classes)
+
+
+def rebuild(
+    name: str,
+    example_shape: Sequence[int],
+    classes: int,
+    *,
+    seed: int,
+    shapes: Mapping[str, Sequence[int]],
+) -> nn.Module:
+    """A network that a stranger's record names: only if it has the tensors that are stored.
+
+    A few letters can name a network that no memory holds; a file of its weights cannot.
+    shapes   of the tensors that are stored
+    """
+    sizes = re.findall(r"\d+", name)
+    if len(name) > _LONGEST_NAME or any(len(size) > _LONGEST_SIZE for size in sizes):
+        raise BadInput(f"the model {name[:40]}... is too large to be built from a record")
+    with torch.device("meta"):
+        planned = dict(build(name, example_shape, classes).state_dict())
+    for tensor, shape in shapes.items():
+        if tensor not in planned or tuple(planned[tensor].shape) != tuple(shape):
+            raise BadInput(f"the model {name} has no tensor {tensor!r} of shape {tuple(shape)}")
+    stored = sum(math.prod(shape) for shape in shapes.values())
+    if sum(tensor.numel() for tensor in planned.values()) > 2 * stored + 10_000:
+        raise BadInput(f"the model {name} has many more weights than are stored")
+    return build(name, example_shape, classes, seed=seed)
 
 
 def _is_positive_integer(value: object) -> bool:

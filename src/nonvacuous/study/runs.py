@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput, NonvacuousError
+from nonvacuous.files import inside
+from nonvacuous.foreign import run_settings
 from nonvacuous.locks import is_held
 from nonvacuous.report.measured import errors_on_test
 from nonvacuous.study.records import CELLS, ERROR, RESULT, SWEEP, ending, read_record
@@ -116,14 +117,7 @@ def _is_cell(folder: Path) -> bool:
 
 
 def _is_begun(folder: Path) -> bool:
-    return _configuration(folder).keys() >= _MARKS
-
-
-def _configuration(folder: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+    return run_settings(folder).keys() >= _MARKS
 
 
 def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
@@ -193,16 +187,14 @@ def _run(root: Path, folder: Path) -> Run:
 
 
 def _asked(folder: Path) -> dict[str, Any]:
-    stored = _configuration(folder)
+    stored = run_settings(folder)
     return {name: stored[name] for name in _FROM_CONFIG if name in stored}
 
 
 def _certificate(folder: Path) -> tuple[Certificate | None, str]:
-    path = folder / CERTIFICATE
-    if not path.is_file():
-        return None, ""
     try:
-        return Certificate.load(path), ""
+        path = inside(folder, CERTIFICATE)
+        return (Certificate.load(path), "") if path.is_file() else (None, "")
     except NonvacuousError as error:
         return None, str(error)
 

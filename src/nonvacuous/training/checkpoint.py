@@ -66,7 +66,12 @@ def load_checkpoint(path: Path, *, configuration: Mapping[str, Any]) -> Checkpoi
     recorded = metadata.pop("digest", None)
     if recorded != _digest(tensors, metadata):
         raise _corrupt(path, "its checksum does not match its content")
-    stored = json.loads(metadata["configuration"])
+    try:
+        stored, facts = json.loads(metadata["configuration"]), json.loads(metadata["facts"])
+        if not (isinstance(stored, dict) and isinstance(facts, dict)):
+            raise ValueError("not a record")
+    except (KeyError, ValueError, RecursionError) as error:
+        raise _corrupt(path, "its facts cannot be read") from error
     current = json.loads(json.dumps(configuration))
     if stored != current:
         raise OtherConfiguration(
@@ -74,7 +79,7 @@ def load_checkpoint(path: Path, *, configuration: Mapping[str, Any]) -> Checkpoi
             "Going on from it would mix two runs. Call with the settings, model and data it was "
             "begun with, or delete the file (or name another one) to start afresh."
         )
-    return Checkpoint(tensors=tensors, facts=json.loads(metadata["facts"]))
+    return Checkpoint(tensors=tensors, facts=facts)
 
 
 def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

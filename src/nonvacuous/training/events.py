@@ -15,6 +15,10 @@ from typing import Any, Protocol
 
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.files import open_here
+from nonvacuous.foreign import read_bytes
+
+#: Bytes of a log that are read.
+_LONGEST = 2**30
 
 
 class EventLog:
@@ -78,12 +82,14 @@ class EventLog:
 
 def read_events(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """All events of a log, oldest first. A torn last line is left out."""
-    lines = Path(path).read_bytes().split(b"\n")
+    lines = read_bytes(Path(path), longest=_LONGEST).split(b"\n")
     events = []
     for number, line in enumerate(lines[:-1], start=1):
         try:
             event = json.loads(line)
-        except ValueError as error:
+            if not isinstance(event, dict):
+                raise ValueError("not an event")
+        except (ValueError, RecursionError) as error:
             raise BadInput(
                 f"Line {number} of the event log {path} is not JSON ({error}). Only a last line "
                 "can be torn by a kill, so the file was edited or damaged: restore it, or delete "

@@ -20,7 +20,7 @@ from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples, import_function
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import BadInput
-from nonvacuous.models import BUILDERS, build
+from nonvacuous.models import BUILDERS, build, rebuild
 from nonvacuous.risk import Loss, bounded_cross_entropy, estimate_risk, margin_loss, zero_one
 from nonvacuous.risk.estimate import RiskEstimate
 from nonvacuous.seeds import derived_seed
@@ -222,7 +222,7 @@ def loss_named(name: str) -> Loss | None:
 def _network(
     certificate: Certificate, contents: Contents, examples: Examples, model: Any
 ) -> nn.Module:
-    module = _module(certificate, examples, model)
+    module = _module(certificate, contents, examples, model)
     fixed = contents.fixed or {}
     own = fixed_tensors(module)
     with torch.no_grad():
@@ -240,10 +240,18 @@ def _network(
     return module
 
 
-def _module(certificate: Certificate, examples: Examples, model: Any) -> nn.Module:
-    if model is None or (isinstance(model, str) and model.partition(":")[0] in BUILDERS):
-        name = certificate.model.architecture if model is None else model
-        return build(name, examples.example_shape, examples.classes, seed=0).eval()
+def _module(
+    certificate: Certificate, contents: Contents, examples: Examples, model: Any
+) -> nn.Module:
+    shape, classes = examples.example_shape, examples.classes
+    if model is None:
+        means = {} if contents.posterior is None else contents.posterior.means
+        stored = {**means, **(contents.fixed or {})}
+        shapes = {name: tuple(tensor.shape) for name, tensor in stored.items()}
+        name = certificate.model.architecture
+        return rebuild(name, shape, classes, seed=0, shapes=shapes).eval()
+    if isinstance(model, str) and model.partition(":")[0] in BUILDERS:
+        return build(model, shape, classes, seed=0).eval()
     if isinstance(model, str):
         model = import_function(model)  # the caller's own words, not the certificate's
     if not isinstance(model, nn.Module) and callable(model):

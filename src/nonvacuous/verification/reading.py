@@ -10,6 +10,7 @@ from pydantic import ValidationError, model_validator
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import InvalidCertificate
+from nonvacuous.foreign import read_bytes
 from nonvacuous.verification.findings import Collector, Disagreement
 
 
@@ -92,10 +93,7 @@ def check_seal(reading: Reading, findings: Collector) -> None:
 def _bytes_of(path: Path) -> bytes:
     if not path.is_file():
         raise Disagreement(f"there is no file {path}; check the path.")
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise Disagreement(f"{path} cannot be read: {error.strerror}.") from error
+    return read_bytes(path)
 
 
 def _text_of(content: bytes) -> str:

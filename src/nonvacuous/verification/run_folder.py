@@ -28,7 +28,11 @@ from nonvacuous.audit.digests import (
 from nonvacuous.audit.drawing import draw_network
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Split
+from nonvacuous.data.files import read_npz_arrays
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import InvalidCertificate
+from nonvacuous.files import inside
+from nonvacuous.foreign import read_bytes, run_settings
 from nonvacuous.records import DistributionRecord, ExampleSet
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 from nonvacuous.verification.sparsity import check_constants
@@ -57,6 +61,23 @@ class Contents:
     #: The settings of the run, as its config.toml has them.
     settings: dict[str, Any] = field(default_factory=dict)
     intact: set[str] = field(default_factory=set)
+
+
+def check_before_sealing(certificate: Certificate, folder: Path, configuration: str) -> None:
+    """A run reads its own files back: what it is about to promise must be what lies there."""
+    if run_settings(folder) != tomllib.loads(configuration):
+        raise InvalidCertificate(
+            f"config.toml in {folder} is no longer this run's: somebody changed it while the run "
+            "computed. Nothing is sealed; start again in another folder"
+        )
+    findings = Collector()
+    check_folder(certificate, folder, findings)
+    for finding in findings.findings:
+        if finding.passed is False:
+            raise InvalidCertificate(
+                f"the files in {folder} are no longer what this run wrote ({finding.field}: "
+                f"{finding.detail}). Nothing is sealed; start again in another folder"
+            )
 
 
 def check_folder(certificate: Certificate, folder: Path, findings: Collector) -> Contents:
@@ -120,14 +141,15 @@ class _Asker:
         field: str,
         work: Callable[[Certificate, Path, Contents], str],
     ) -> None:
-        path = self.folder / name
         if name in self.certificate.artifacts and name not in self.contents.intact:
             self.findings.skip(question, field, f"{name} is missing or was changed.")
-        elif not path.is_file():
+        elif not (self.folder / name).is_file():
             self.findings.skip(question, field, f"there is no {name} in the folder.")
         else:
             self.findings.expect(
-                question, field, lambda: work(self.certificate, path, self.contents)
+                question,
+                field,
+                lambda: work(self.certificate, inside(self.folder, name), self.contents),
             )
 
 
@@ -144,7 +166,7 @@ def _check_same_certificate(certificate: Certificate, folder: Path, findings: Co
 
     def work() -> str:
         expected = (certificate.model_dump_json(indent=2) + "\n").encode()
-        if path.read_bytes() != expected:
+        if read_bytes(inside(folder, path.name)) != expected:
             raise Disagreement("its certificate.json is not the certificate that was given.")
         return "its certificate.json is the certificate that was given."
 
@@ -192,7 +214,7 @@ def _untouched(folder: Path, name: str, digest: str) -> str:
     # A name with a path in it would let a certificate point at files outside its folder.
     if name != os.path.basename(name) or name in ("", ".", "..") or "\\" in name:
         raise Disagreement(f"{name!r} is not the name of a file in the run folder.")
-    path = folder / name
+    path = inside(folder, name)
     if not path.is_file():
         raise Disagreement(f"there is no file {name} in {folder}.")
     found = file_digest(path)
@@ -307,8 +329,7 @@ def _weights(certificate: Certificate, path: Path, contents: Contents) -> str:
 
 def _log_scales(certificate: Certificate, path: Path, contents: Contents) -> str:
     assert certificate.rescaling is not None
-    with np.load(path, allow_pickle=False) as stored:
-        found = np.asarray(stored["log_scales"], dtype=np.float64)
+    found = np.asarray(read_npz_arrays(path)["log_scales"], dtype=np.float64)
     digest = array_digest(found)
     equal(certificate.rescaling.log_scales_digest, digest, "rescaling.log_scales_digest")
     contents.log_scales = found
@@ -317,12 +338,7 @@ def _log_scales(certificate: Certificate, path: Path, contents: Contents) -> str
 
 def _settings(folder: Path, contents: Contents) -> dict[str, Any]:
     """The settings of the run, if their file is untouched and can be read."""
-    if "config.toml" not in contents.intact:
-        return {}
-    try:
-        return tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+    return run_settings(folder) if "config.toml" in contents.intact else {}
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.models import BUILDERS, build
+from nonvacuous.models import BUILDERS, rebuild
 from nonvacuous.verification.findings import Collector, Disagreement
 
 _QUESTION = "the prior does not know the bound examples"
@@ -103,7 +103,10 @@ def _seed_of(certificate: Certificate, prior: DiagonalGaussian, examples: Exampl
     if name.partition(":")[0] not in BUILDERS:
         return None
     try:
-        fresh = build(name, examples.example_shape, examples.classes, seed=certificate.seed)
+        shapes = {tensor: tuple(mean.shape) for tensor, mean in prior.means.items()}
+        fresh = rebuild(
+            name, examples.example_shape, examples.classes, seed=certificate.seed, shapes=shapes
+        )
     except Exception:  # a name out of a file can break a builder in many ways
         return None
     own = dict(fresh.named_parameters())

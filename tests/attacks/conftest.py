@@ -1,0 +1,6 @@
+"""The command line, as in tests/cli."""
+
+from tests.cli.conftest import Invoke as Invoke
+from tests.cli.conftest import invoke as invoke
+from tests.cli.conftest import place as place
+from tests.cli.conftest import quick as quick
