@@ -196,7 +196,9 @@ def test_a_new_run_does_not_go_on_from_what_another_left(tmp_path: Path) -> None
     with pytest.raises(BadInput, match="other settings"):
         run(used, seed=4, resume=True)
     (used / "config.toml").unlink()
-    run(used, seed=4)
+    with pytest.raises(BadInput, match="not the settings"):
+        run(used, seed=4)
+    run(used, seed=4, force=True)
     for name in ("prior.safetensors", "weights.safetensors", "certificate.json"):
         assert (used / name).read_bytes() == (tmp_path / "clean" / "run" / name).read_bytes(), name
 
