@@ -7,7 +7,6 @@ import html
 import json
 import os
 from collections import Counter
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +19,7 @@ from pydantic import (
 )
 
 from nonvacuous.bounds import ConfidenceBudget
+from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.files import write_atomically
 from nonvacuous.foreign import read_bytes
@@ -199,7 +199,7 @@ class Certificate(Record):
         what = f"{self.loss.name} risk of {PREDICTORS[self.predictor]}"
         if self.status == "refused":
             return f"REFUSED: no promise about the {what}."
-        promised = f"{what} <= {rounded_up(self.risk_upper)}"
+        promised = f"{what} <= {shown_up(self.risk_upper)}"
         if not self.is_vacuous:
             return f"{self.status.upper()}: {promised}"
         nothing = "every network satisfies it" if self.risk_upper >= 1.0 else self.unshown
@@ -213,11 +213,11 @@ class Certificate(Record):
 
     def _confidence(self) -> str:
         twin = self.held_out_twin
-        beside = f"; held-out twin {rounded_up(twin.risk_upper)}" if twin else "; no held-out twin"
+        beside = f"; held-out twin {shown_up(twin.risk_upper)}" if twin else "; no held-out twin"
         if self.baseline is not None and self.counts_errors:
             beside += (
                 f"; always answering “{self.baseline.name}” errs on at least "
-                f"{rounded_down(self.baseline.risk_lower)} (failure {self.baseline.failure:g} more)"
+                f"{shown_down(self.baseline.risk_lower)} (failure {self.baseline.failure:g} more)"
             )
         return (
             f"with confidence {self.confidence:g} over the draw of {self.data.bound.examples} "
@@ -228,7 +228,7 @@ class Certificate(Record):
         risk = self.empirical
         parts = [
             f"{'empirical' if self.sparsity is None else 'noisy loss'} "
-            f"{rounded_up(risk.risk_upper)} ({risk.amount:g} in {risk.trials} trials)"
+            f"{shown_up(risk.risk_upper)} ({risk.amount:g} in {risk.trials} trials)"
         ]
         if self.complexity is not None:
             parts.append(f"KL {self.complexity.kl_nats:.1f} nats")
@@ -253,16 +253,6 @@ class Certificate(Record):
     def _repr_html_(self) -> str:
         lines = "<br>".join(html.escape(line) for line in self.lines())
         return f'<div class="nonvacuous-certificate" data-status="{self.status}">{lines}</div>'
-
-
-def rounded_up(risk: float) -> str:
-    """Four decimals, never below the number itself: what is printed must be true as printed."""
-    return str(Decimal(risk).quantize(Decimal("0.0001"), rounding=ROUND_CEILING))
-
-
-def rounded_down(risk: float) -> str:
-    """Four decimals, never above the number itself: for lower bounds."""
-    return str(Decimal(risk).quantize(Decimal("0.0001"), rounding=ROUND_FLOOR))
 
 
 def _one_line(text: str) -> str:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from typing import Protocol
 
 from nonvacuous.audit.theorems import bound_record, recompute_bound
 from nonvacuous.bounds import constant_lower, holdout, sampling, sampling_bounded
-from nonvacuous.bounds.rounding import up
+from nonvacuous.bounds.rounding import shown_up, up
 from nonvacuous.certificate import PREDICTORS, Certificate, status_of
 from nonvacuous.errors import BadInput
 from nonvacuous.records import (
@@ -219,7 +218,7 @@ the network is at most 0.0318.'
     }.get(predictor, " and of the Monte-Carlo trials" if sampled else "")
     text = (
         f"With confidence {confidence!r} over the draw of the {examples} bound examples of "
-        f"{data}{beside}, {about} is at most {_rounded_up(risk_upper)}."
+        f"{data}{beside}, {about} is at most {shown_up(risk_upper)}."
     )
     if risk_upper >= 1.0:
         text += " This says nothing: every risk is at most 1."
@@ -240,8 +239,3 @@ def statement_of(certificate: Certificate) -> str:
         assumptions=certificate.assumptions,
         sampled=certificate.empirical.scheme == "fresh noise",
     )
-
-
-def _rounded_up(risk: float) -> str:
-    """Four decimals, never below the number itself."""
-    return str(Decimal(risk).quantize(Decimal("0.0001"), rounding=ROUND_CEILING))

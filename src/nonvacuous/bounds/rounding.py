@@ -7,6 +7,7 @@ and widens it by more than those operations can have lost.
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 #: 2**-52, the distance from 1 to the next double.
 EPSILON = 2.0**-52
@@ -27,3 +28,17 @@ def down(value: float, *, ulps: int = 8) -> float:
 def as_risk(value: float) -> float:
     """A bound on a risk says nothing beyond [0, 1], so it is clipped there."""
     return min(1.0, max(0.0, value))
+
+
+def shown_up(value: float, digits: int = 4) -> str:
+    """Some decimals, never below the number itself: what is printed must be true as printed.
+
+    >>> shown_up(0.26504), shown_up(1.301, 2), shown_up(0.5)
+    ('0.2651', '1.31', '0.5000')
+    """
+    return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_CEILING))
+
+
+def shown_down(value: float, digits: int = 4) -> str:
+    """Some decimals, never above the number itself: for lower bounds."""
+    return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_FLOOR))

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from nonvacuous.certificate import Certificate, rounded_up
+from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.certificate import Certificate
 from nonvacuous.certification.sparsity_settings import LEARNED, SparsitySettings
 from nonvacuous.certify import certify
 from nonvacuous.cli.certify_request import (
@@ -301,7 +302,7 @@ def _verdict(certificate: Certificate, limit: float | None, folder: Path) -> int
     elif certificate.is_vacuous:
         reason = f"the certificate is vacuous: {certificate.unshown}"
     else:
-        reason = f"the certificate promises {rounded_up(certificate.risk_upper)} only"
+        reason = f"the certificate promises {shown_up(certificate.risk_upper)} only"
     gate = "" if limit is None else f"; --max-risk asks for at most {limit:g}"
     write_error(f"{reason}{gate}.", next_command=shlex.join(["nonvacuous", "report", str(folder)]))
     return FAILED if limit is None else TOO_RISKY

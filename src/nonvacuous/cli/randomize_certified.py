@@ -12,7 +12,8 @@ from pydantic import BaseModel, Strict, ValidationError
 from torch import nn
 
 from nonvacuous.audit.digests import tensors_digest
-from nonvacuous.certificate import Certificate, rounded_up
+from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.certificate import Certificate
 from nonvacuous.certification.recipe import Recipe
 from nonvacuous.certify import certify
 from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError
@@ -214,7 +215,7 @@ def _tell(record: dict[str, Any], path: Path, folder: Path, *, as_json: bool) ->
         console = result_console()
         for name, part in (("true labels", true), ("random labels", random)):
             note = " (vacuous: a constant answer may do as well)" if part["is_vacuous"] else ""
-            console.print(f"{name + ':':15}error <= {rounded_up(part['risk_upper'])}{note}")
+            console.print(f"{name + ':':15}error <= {shown_up(part['risk_upper'])}{note}")
         console.print(printable(f"Written: {path}"), soft_wrap=True)
     report = shlex.join(["nonvacuous", "report", str(folder)])
     if not record["random_labels"]["is_vacuous"]:

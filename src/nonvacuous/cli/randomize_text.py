@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from nonvacuous.certificate import rounded_up
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.experiments.randomization_page import lead
 from nonvacuous.randomization.results import ConditionResult, Study
 from nonvacuous.report.terminal import printable
@@ -48,7 +48,7 @@ def _table(study: Study) -> Table:
             _fitting(entry),
         ]
         if study.certificates:
-            cells.append("-" if promise is None else rounded_up(promise))
+            cells.append("-" if promise is None else shown_up(promise))
         table.add_row(*cells)
     return table
 

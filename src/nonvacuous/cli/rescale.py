@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from nonvacuous.bounds import checks
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.exits import DONE, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, WholeNumber
 from nonvacuous.cli.invocation import again
@@ -156,13 +157,13 @@ def _write_text(record: dict[str, Any]) -> None:
 
 #: What a row is called, and how its numbers are written.
 _ROWS = (
-    ("norm", "norm of all weights", "{:.4g}"),
-    ("largest_weight", "largest weight", "{:.4g}"),
-    ("kl_naive", "KL of equal noise around them", "{:,.0f}"),
-    ("bound_naive", "  bound with it", "{:.4f}"),
-    ("kl_carried", "KL of the noise moved along", "{:,.0f}"),
-    ("kl_smallest", "  smallest on its orbit", "{:,.0f}"),
-    ("bound_smallest", "  bound with that", "{:.4f}"),
+    ("norm", "norm of all weights", "{:.4g}".format),
+    ("largest_weight", "largest weight", "{:.4g}".format),
+    ("kl_naive", "KL of equal noise around them", "{:,.0f}".format),
+    ("bound_naive", "  bound with it", shown_up),
+    ("kl_carried", "KL of the noise moved along", "{:,.0f}".format),
+    ("kl_smallest", "  smallest on its orbit", "{:,.0f}".format),
+    ("bound_smallest", "  bound with that", shown_up),
 )
 
 
@@ -175,6 +176,6 @@ def _table(record: dict[str, Any]) -> Table:
     table.add_column("after", justify="right")
     for key, title, form in _ROWS:
         if key in record["before"]:
-            texts = (form.format(record[side][key]) for side in ("before", "after"))
+            texts = [form(record[side][key]) for side in ("before", "after")]
             table.add_row(title, *(f"{t} (vacuous)" if t == "1.0000" else t for t in texts))
     return table

@@ -112,9 +112,9 @@ def shown(name: str, value: Any, *, known: Sequence[str] | None = None) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         if _BOUND.search(name):
-            from nonvacuous.certificate import rounded_up
+            from nonvacuous.bounds.rounding import shown_up
 
-            return rounded_up(value)
+            return shown_up(value)
         return f"{value:.6g}" if known is None or name in known else repr(value)
     return str(value)
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nonvacuous.certificate import rounded_up
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.sparsity_text import (
     activity_rows,
@@ -57,7 +57,7 @@ def _badges(record: dict[str, Any]) -> tuple[str, ...]:
     if record["certificates"]:
         # The first, not the better of the two: a number picked after looking is another claim.
         first = record["certificates"][0]
-        badges.append(f"certificate {rounded_up(first['risk_upper'])} ({first['variant']})")
+        badges.append(f"certificate {shown_up(first['risk_upper'])} ({first['variant']})")
     return tuple(badges)
 
 
@@ -305,7 +305,7 @@ _TERMS = (
 
 
 def _term(value: float, form: str) -> str:
-    return rounded_up(value) if form == _UP else form.format(value)
+    return shown_up(value) if form == _UP else form.format(value)
 
 
 def _terms(record: dict[str, Any]) -> Section:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nonvacuous.certificate import rounded_up
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.output import result_console
 
 Row = tuple[str, ...]
@@ -92,7 +92,7 @@ def _large(number: float) -> str:
 
 def risk_text(risk: float) -> str:
     """A bound that says nothing is said to say nothing."""
-    return "1 (vacuous)" if risk >= 0.99995 else rounded_up(risk)
+    return "1 (vacuous)" if risk >= 0.99995 else shown_up(risk)
 
 
 def caveats(record: dict[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nonvacuous.certificate import rounded_up
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.experiments.randomization_figures import half_corrupted
 from nonvacuous.randomization.results import ConditionResult, Study
 from nonvacuous.report.study import Figure, Section, Table
@@ -178,7 +178,7 @@ def certificates_section(study: Study, drawn: dict[str, str]) -> Section | None:
     rows = tuple(
         (
             entry.condition,
-            _MISSING if entry.risk_upper is None else rounded_up(entry.risk_upper),
+            _MISSING if entry.risk_upper is None else shown_up(entry.risk_upper),
             f"{entry.floor:.3f}",
             entry.verdict if not entry.reason else f"{entry.verdict}: {entry.reason}",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nonvacuous.certificate import rounded_up
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.randomization.certificates import ConditionCertificate
 from nonvacuous.randomization.results import (
     ConditionResult,
@@ -201,7 +201,7 @@ def _certificates(certificates: Sequence[ConditionCertificate]) -> list[Finding]
                     f"a false certificate: {entry.condition}",
                     "problem",
                     "The certificate promises an error of at most "
-                    f"{rounded_up(entry.risk_upper)} on {entry.condition}, where nobody can err "
+                    f"{shown_up(entry.risk_upper)} on {entry.condition}, where nobody can err "
                     f"less than {entry.floor:.3f}. One in {1 / (1 - entry.confidence):.0f} may be "
                     "false by bad luck; repeat it with "
                     "another seed, and report it if it comes again.",
@@ -226,8 +226,8 @@ def _certificates(certificates: Sequence[ConditionCertificate]) -> list[Finding]
             Finding(
                 "the certificate tells them apart",
                 "good",
-                f"The same bound promises an error of at most {rounded_up(true.risk_upper)} on "
-                f"true labels and nothing on random ones ({rounded_up(random.risk_upper)}, "
+                f"The same bound promises an error of at most {shown_up(true.risk_upper)} on "
+                f"true labels and nothing on random ones ({shown_up(random.risk_upper)}, "
                 f"guessing errs {random.guessing:.3f}).",
             )
         )

@@ -15,6 +15,7 @@ from nonvacuous.audit.digests import fixed_tensors, tensors_digest
 from nonvacuous.audit.foreign import foreign_tensor
 from nonvacuous.audit.probing import WATCHED, Network, recount
 from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples, import_function
@@ -332,7 +333,7 @@ def _compare(certificate: Certificate, fresh: RiskEstimate) -> None:
     if lower > claimed.risk_upper:
         raise Disagreement(
             f"{fresh.total:g} in {fresh.trials} fresh trials put the risk above {lower:.6g}; the "
-            f"certificate says at most {claimed.risk_upper:.6g}."
+            f"certificate says at most {shown_up(claimed.risk_upper, 6)}."
         )
     if fresh.errors is not None and claimed.errors is not None:
         chance = same_rate(claimed.errors, claimed.trials, fresh.errors, fresh.trials)

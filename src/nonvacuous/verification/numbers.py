@@ -29,6 +29,7 @@ from nonvacuous.audit.ledger_checks import rebuilt
 from nonvacuous.audit.symmetry_checks import impossible_saving
 from nonvacuous.audit.theorems import theorem
 from nonvacuous.bounds import constant_lower
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.columns import (
     accounting_of,
@@ -174,7 +175,8 @@ def _empirical(certificate: Certificate) -> str:
     once = empirical.scheme == "every example once"
     failure = None if once else share(line(certificate.budget, SAMPLING_LINE))
     equal(empirical.risk_upper, sampled_risk(empirical, failure), "empirical.risk_upper")
-    return f"{empirical.amount:g} in {empirical.trials} give at most {empirical.risk_upper:.6g}."
+    most = shown_up(empirical.risk_upper, 6)
+    return f"{empirical.amount:g} in {empirical.trials} give at most {most}."
 
 
 def _theorem(certificate: Certificate) -> str:
@@ -220,7 +222,7 @@ def _twin(certificate: Certificate) -> str:
         raise Disagreement("there are more errors than examples.", "held_out_twin.errors")
     expected = twin_risk(errors=twin.errors, examples=twin.examples, failure=twin.failure)
     equal(twin.risk_upper, expected, "held_out_twin.risk_upper")
-    return f"{twin.errors} in {twin.examples} give at most {twin.risk_upper:.6g}."
+    return f"{twin.errors} in {twin.examples} give at most {shown_up(twin.risk_upper, 6)}."
 
 
 def _baseline(certificate: Certificate) -> str:

@@ -18,6 +18,7 @@ from nonvacuous.audit.derandomization import (
     wrong_layer_distance,
 )
 from nonvacuous.bounds import holdout_lower
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
@@ -229,7 +230,7 @@ def check_losses(
         if lower > record.loss_upper:
             raise Disagreement(
                 f"{counts} with fresh noise put the mean loss above {lower:.6g}; the certificate "
-                f"says at most {record.loss_upper:.6g}.",
+                f"says at most {shown_up(record.loss_upper, 6)}.",
                 "sparsity.loss_upper",
             )
         return f"{counts} with fresh noise (seed {used}) agree."

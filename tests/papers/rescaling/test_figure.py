@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from nonvacuous.certificate import Certificate, rounded_up
+from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.rescaling import figure as rescaling_figure
 from nonvacuous.papers.rescaling.cnn import CnnSettings, cnn_table, run_cnn
@@ -146,7 +147,7 @@ def test_pages(result: FigureResult, tmp_path: Path) -> None:
     text = table(result)
     for entry in result.networks:
         assert f"| {entry.name} |" in text
-        assert rounded_up(entry.ours.risk_upper) in text
+        assert shown_up(entry.ours.risk_upper) in text
     assert "weight decay" in text and "not known" in text
     drawing = figure(result)
     assert drawing == figure(result)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.data import Dataset, Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.models import build
@@ -232,7 +233,7 @@ def cnn_table(result: CnnResult) -> Table:
             f"{p.posterior_scale:g}",
             f"{p.kl_ratio:.2f}",
             f"{p.published_kl_ratio:.2f}",
-            f"{p.bound:.2f} → {p.rescaled:.2f}",
+            f"{shown_up(p.bound, 2)} → {shown_up(p.rescaled, 2)}",
             f"{p.published_bound:.2f} → {p.published_rescaled:.2f}",
             f"{p.empirical_risk:.2f}",
         )

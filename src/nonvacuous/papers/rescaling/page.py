@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from nonvacuous.certificate import rounded_up
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.papers.rescaling.cnn import cnn_table
 from nonvacuous.papers.rescaling.published import RESCALING_PAPER
 from nonvacuous.papers.rescaling.results import FigureResult, NetworkResult
@@ -25,9 +25,9 @@ def short_table(result: FigureResult) -> Table:
                 entry.name,
                 f"{entry.paper.kl_ratio:.2f}",
                 "-" if shown is None else f"{shown.kl_ratio:.2f}",
-                f"{entry.paper.bound:.2f} > {entry.paper.rescaled:.2f}",
+                f"{shown_up(entry.paper.bound, 2)} > {shown_up(entry.paper.rescaled, 2)}",
                 "-" if shown is None else f"{shown.bound:.2f} > {shown.rescaled:.2f}",
-                rounded_up(entry.ours.risk_upper),
+                shown_up(entry.ours.risk_upper),
             )
         )
     headings = ("network", "KL ratio", "published", "bounds", "published", "certificate")
@@ -100,12 +100,12 @@ def _cells(entry: NetworkResult) -> list[str]:
         f"{paper.kl_ratio:.2f}",
         _MISSING if shown is None else f"{shown.kl_ratio:.2f}",
         _MISSING if entry.ratio_error is None else f"{entry.ratio_error:+.0%}",
-        f"{paper.bound:.2f} → {paper.rescaled:.2f}",
+        f"{shown_up(paper.bound, 2)} → {shown_up(paper.rescaled, 2)}",
         _MISSING if shown is None else f"{shown.bound:.2f} → {shown.rescaled:.2f}",
-        f"{rounded_up(ours.risk_upper)}{vacuous}{status}",
+        f"{shown_up(ours.risk_upper)}{vacuous}{status}",
         _MISSING if entry.bound_fraction is None else f"{entry.bound_fraction:.0%}",
-        rounded_up(ours.tensor_risk_upper),
-        _MISSING if ours.held_out_twin is None else rounded_up(ours.held_out_twin),
+        shown_up(ours.tensor_risk_upper),
+        _MISSING if ours.held_out_twin is None else shown_up(ours.held_out_twin),
         _MISSING if ours.test_error is None else f"{ours.test_error:.4f}",
     ]
 
@@ -151,7 +151,7 @@ def _columns_table(result: FigureResult, level: str) -> list[str]:
         for entry in result.networks:
             column = entry.columns[level][number]
             nats = column.kl_nats + column.charge_nats
-            bounds = f"{rounded_up(column.mcallester)} / {rounded_up(column.kl_inverse)}"
+            bounds = f"{shown_up(column.mcallester)} / {shown_up(column.kl_inverse)}"
             cells.append(f"{nats:,.0f} ({bounds})")
         lines.append(_row([name, *cells]))
     return lines

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nonvacuous.certificate import rounded_up
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.papers.rescaling.cnn import CnnResult
 from nonvacuous.papers.rescaling.columns import Column
 from nonvacuous.papers.rescaling.published import PublishedMlp, published_mlp
@@ -91,7 +91,7 @@ class NetworkResult(Frozen):
         """One line."""
         shown = self.published
         ratio = f"KL ratio {self.paper.kl_ratio:.2f}"
-        ours = f"certificate {rounded_up(self.ours.risk_upper)}"
+        ours = f"certificate {shown_up(self.ours.risk_upper)}"
         if shown is not None:
             ratio += f" (published {shown.kl_ratio:.2f})"
             ours += f" (published {shown.bound:.2f}, rescaled {shown.rescaled:.2f})"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nonvacuous.certificate import rounded_up
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.papers.sparsity.published import GOALS, PROTOTYPE, Prototype
 from nonvacuous.papers.sparsity.settings import VARIANTS, Case, SparsitySettings
 from nonvacuous.study.settings import Frozen
@@ -82,8 +82,8 @@ class CaseResult(Frozen):
 
     def told(self) -> str:
         """One line."""
-        twin = "" if self.twin is None else f", held-out twin {rounded_up(self.twin)}"
-        best = rounded_up(self.best)
+        twin = "" if self.twin is None else f", held-out twin {shown_up(self.twin)}"
+        best = shown_up(self.best)
         return f"{self.case.told()}: certificate {best} by Theorem {self.best_by}{twin}"
 
 

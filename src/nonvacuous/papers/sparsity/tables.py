@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nonvacuous.certificate import rounded_up
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.papers.sparsity.results import CaseResult, SparsityGain, SparsityResult
 from nonvacuous.papers.sparsity.settings import VARIANTS
 from nonvacuous.report.study import Table
@@ -12,7 +12,7 @@ from nonvacuous.report.study import Table
 
 def promise(value: float | None) -> str:
     """A bound, rounded up: what is printed must be true as printed."""
-    return "-" if value is None else rounded_up(value)
+    return "-" if value is None else shown_up(value)
 
 
 def certificate_table(result: SparsityResult, cases: Sequence[CaseResult], caption: str) -> Table:
