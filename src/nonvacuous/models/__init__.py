@@ -20,11 +20,15 @@ from nonvacuous.models.cnn import Cnn
 from nonvacuous.models.inception import SmallInception
 from nonvacuous.models.mlp import Mlp
 from nonvacuous.models.resnet import SmallResNet
+from nonvacuous.models.resnet9 import ResNet9
+from nonvacuous.models.scattering import ScatteringNet
 
 __all__ = [
     "BUILDERS",
     "Cnn",
     "Mlp",
+    "ResNet9",
+    "ScatteringNet",
     "SmallAlexNet",
     "SmallInception",
     "SmallResNet",
@@ -92,17 +96,39 @@ def _build_resnet(arguments: str, example_shape: tuple[int, ...], classes: int) 
     return SmallResNet(example_shape, classes, depth=int(depth), batch_norm=not variant)
 
 
+def _build_resnet9(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+    sizes = _sizes(arguments or "64", name="resnet9")
+    if len(sizes) != 1:
+        raise BadInput(f"model resnet9:{arguments}: it has one width; write resnet9:64")
+    return ResNet9(example_shape, classes, width=sizes[0])
+
+
+def _build_scatter(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+    width, _, variant = (arguments or "16").partition("/")
+    sizes = _sizes(width, name="scatter")
+    if len(sizes) != 1 or variant not in ("", "mirror"):
+        raise Unrecognized(
+            f"model scatter:{arguments}: write scatter:16, or scatter:16/mirror to give an image "
+            "and its mirror image the same features"
+        )
+    return ScatteringNet(example_shape, classes, width=sizes[0], mirror=bool(variant))
+
+
 BUILDERS: dict[str, Builder] = {
     "mlp": _build_mlp,
     "cnn": _build_cnn,
     "inception": _build_inception,
     "alexnet": _build_alexnet,
     "resnet": _build_resnet,
+    "resnet9": _build_resnet9,
+    "scatter": _build_scatter,
 }
 """Every architecture by name. mlp:600,600 has two hidden layers; cnn:32,64/128 has two
 convolutional blocks and one hidden linear layer (mlp:600,600/no-bias and cnn:32,64/128/no-bias have
 no biases); inception (or inception:no-bn, without batch normalization) and alexnet are the small
-ones of Zhang et al. (2017); resnet:20 (or resnet:20/no-bn) is the one of He et al. (2016).
+ones of Zhang et al. (2017); resnet:20 (or resnet:20/no-bn) is the one of He et al. (2016);
+resnet9:64 learns small images fast; scatter:16 (or scatter:16/mirror) learns little on fixed
+wavelet features, which makes for small certificates without a learned prior.
 """
 
 
@@ -113,7 +139,8 @@ def build(
 
     name            mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, sizes separated by commas, each
                     with /no-bias at the end for a network without biases; inception,
-                    inception:no-bn, alexnet, resnet:DEPTH or resnet:DEPTH/no-bn
+                    inception:no-bn, alexnet, resnet:DEPTH, resnet:DEPTH/no-bn, resnet9:WIDTH,
+                    scatter:WIDTH or scatter:WIDTH/mirror
     example_shape   the shape of one input, such as (1, 28, 28) or (20,)
     seed            makes the initial weights reproducible and leaves torch's global random state
                     alone; without it they follow that state

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import checks
+from nonvacuous.training.augmentation import augmented, check_augmentation
 from nonvacuous.training.events import EventLog
 from nonvacuous.training.loop import Records, Schedule, run_epochs
 from nonvacuous.training.optimizers import (
@@ -74,6 +76,10 @@ def train(
     optimizer: str = "sgd",
     momentum: float = 0.9,
     weight_decay: float = 0.0,
+    augmentation: Sequence[str] = (),
+    label_smoothing: float = 0.0,
+    averaging: float = 0.0,
+    half_precision: bool = False,
     patience: int | None = None,
     minimum_improvement: float = 0.0,
     seed: int = 0,
@@ -95,7 +101,13 @@ def train(
     patience         stop when the validation loss has not fallen by more than
                      `minimum_improvement` for so many epochs, and return the best epoch
     momentum         of SGD, or the first decay rate of Adam
-    schedule         'constant', or 'cosine': learning rate falling to zero over all epochs
+    schedule         'constant'; 'cosine': learning rate falling to zero over all epochs; or
+                     'one-cycle': rising for a quarter of the time, then falling to zero
+    augmentation     changes of images at random at each visit, see `training.augmentation`
+    label_smoothing  this share of each label is spread evenly over all classes
+    averaging        decay per step of a running mean of the weights, which is then what is judged
+                     and returned; 0 returns the last weights
+    half_precision   on a GPU: compute in bfloat16 where that is safe; weights stay as they are
     device           where to compute and where the result lies; by default the model's device
     checkpoint       a file to write after every epoch, and to go on from if it is there
     checkpoint_every steps between further checkpoints, for long epochs
@@ -111,6 +123,12 @@ def train(
         "optimizer": checks.one_of("optimizer", optimizer, OPTIMIZERS),
         "momentum": checks.real_number("momentum", momentum, least=0.0, below=1.0),
         "weight_decay": checks.real_number("weight_decay", weight_decay, least=0.0),
+        "augmentation": list(augmentation),
+        "label_smoothing": checks.real_number(
+            "label_smoothing", label_smoothing, least=0.0, below=1.0
+        ),
+        "averaging": checks.real_number("averaging", averaging, least=0.0, below=1.0),
+        "half_precision": bool(half_precision),
         "patience": None
         if patience is None
         else checks.whole_number("patience", patience, least=1),
@@ -124,6 +142,7 @@ def train(
             "patience was given without validation examples to judge by. Give validation= (for a "
             "prior: a part of the prior data), or leave patience out."
         )
+    check_augmentation(settings["augmentation"], examples.example_shape)
     records = Records.of(
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
@@ -195,13 +214,16 @@ class _Learner:
         )
         self._steps = -(-len(examples) // settings["batch_size"])
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=device)
-        self._best = {name: t.detach().clone() for name, t in _tensors(module).items()}
+        self._average = _copies(module) if settings["averaging"] else None
+        self._best = _copies(module)
         self.facts: dict[str, Any] = {"history": [], "best_epoch": 0, "best_loss": None}
 
     def tensors(self) -> dict[str, Tensor]:
         kept = {f"module.{name}": tensor for name, tensor in _tensors(self._module).items()}
         kept |= optimizer_tensors(self._optimizer)
         kept["loss_sum"] = self._loss_sum
+        if self._average is not None:
+            kept |= {f"average.{name}": tensor for name, tensor in self._average.items()}
         if self._settings["patience"] is not None:
             kept |= {f"best.{name}": tensor for name, tensor in self._best.items()}
         return kept
@@ -212,6 +234,8 @@ class _Learner:
                 tensor.copy_(tensors[f"module.{name}"])
             for name, tensor in self._best.items():
                 tensor.copy_(tensors.get(f"best.{name}", tensor))
+            for name, tensor in (self._average or {}).items():
+                tensor.copy_(tensors[f"average.{name}"])
             self._loss_sum.copy_(tensors["loss_sum"])
         restore_optimizer(self._optimizer, tensors)
 
@@ -224,11 +248,30 @@ class _Learner:
             position / (self._steps * settings["epochs"]),
         )
         self._reseed(derived_seed(settings["seed"], "layers", epoch, step))
-        loss = cross_entropy(self._module(self._inputs[batch]), self._labels[batch])
+        inputs = augmented(self._inputs[batch], settings["augmentation"])
+        with torch.autocast(
+            inputs.device.type,
+            torch.bfloat16,
+            enabled=settings["half_precision"] and inputs.is_cuda,
+        ):
+            outputs = self._module(inputs)
+        loss = cross_entropy(
+            outputs.to(inputs.dtype),
+            self._labels[batch],
+            label_smoothing=settings["label_smoothing"],
+        )
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self._optimizer.step()
         self._loss_sum += loss.detach() * len(batch)
+        if self._average is not None:
+            # In the first steps the mean of all weights so far, for the start is worth nothing.
+            share = max(1.0 - settings["averaging"], 1.0 / (position + 1))
+            _move_toward(self._average, _tensors(self._module), share)
+
+    def _judged(self) -> Mapping[str, Tensor]:
+        """The weights that count: the running mean where there is one."""
+        return _tensors(self._module) if self._average is None else self._average
 
     def end_epoch(self, epoch: int) -> tuple[dict[str, Any], bool]:
         facts, patience = self.facts, self._settings["patience"]
@@ -239,24 +282,23 @@ class _Learner:
         self._loss_sum.zero_()
         stop = False
         if self._validation is not None:
-            score = evaluate(self._module, *self._validation)
+            with _carrying(self._module, self._judged()):
+                score = evaluate(self._module, *self._validation)
             record |= {"validation_loss": score.loss, "validation_errors": score.errors}
             needed = self._settings["minimum_improvement"]
             if facts["best_loss"] is None or score.loss < facts["best_loss"] - needed:
                 facts["best_loss"], facts["best_epoch"] = score.loss, epoch + 1
-                for name, tensor in _tensors(self._module).items():
+                for name, tensor in self._judged().items():
                     self._best[name].copy_(tensor.detach())
             stop = patience is not None and epoch + 1 - facts["best_epoch"] >= patience
         facts["history"].append(record)
         return record, stop
 
     def result(self, epochs: int) -> Trained:
-        ran, best = len(self.facts["history"]), len(self.facts["history"])
+        ran, best, chosen = len(self.facts["history"]), len(self.facts["history"]), self._judged()
         if self._settings["patience"] is not None:
-            best = self.facts["best_epoch"]
-            with torch.no_grad():
-                for name, tensor in _tensors(self._module).items():
-                    tensor.copy_(self._best[name])
+            best, chosen = self.facts["best_epoch"], self._best
+        _put(self._module, chosen)
         self._module.eval()
         self._module.zero_grad(set_to_none=True)
         return Trained(
@@ -274,6 +316,36 @@ class _Learner:
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _copies(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in _tensors(module).items()}
+
+
+@torch.no_grad()
+def _put(module: nn.Module, values: Mapping[str, Tensor]) -> None:
+    for name, tensor in _tensors(module).items():
+        tensor.copy_(values[name])
+
+
+@torch.no_grad()
+def _move_toward(
+    average: Mapping[str, Tensor], present: Mapping[str, Tensor], share: float
+) -> None:
+    """One step of a running mean; whole numbers, such as counts of batches, are copied."""
+    real = [name for name, tensor in average.items() if tensor.is_floating_point()]
+    torch._foreach_lerp_([average[name] for name in real], [present[name] for name in real], share)
+    for name in average.keys() - set(real):
+        average[name].copy_(present[name])
+
+
+@contextmanager
+def _carrying(module: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
+    """The module with these weights, for a while."""
+    kept = _copies(module)
+    _put(module, values)
+    yield
+    _put(module, kept)
 
 
 def _configuration(

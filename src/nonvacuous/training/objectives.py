@@ -44,6 +44,20 @@ def bounded_cross_entropy(
     return logs.clamp_min(floor) / floor
 
 
+def power_loss(outputs: Tensor, labels: Tensor, *, power: float) -> Tensor:
+    """1 - p**power per example, p the probability given to its label: in [0, 1] without a cut.
+
+    Between the cross-entropy (power near 0, up to a factor) and the chance of a wrong answer when
+    classes are drawn by their probabilities (power 1), which is closest to the 0-1 loss
+    (Zhang and Sabuncu 2018).
+
+    >>> power_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), power=1.0)
+    tensor([0.5000])
+    """
+    logs = log_softmax(outputs, dim=1).gather(1, labels.unsqueeze(1)).squeeze(1)
+    return -torch.expm1(real_number("power", power, above=0.0) * logs)
+
+
 class ObjectiveFunction(Protocol):
     """The signature of an objective; `free_parameter` is None for objectives that have none."""
 

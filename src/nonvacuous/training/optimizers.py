@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 OPTIMIZERS = ("sgd", "adam")
-SCHEDULES = ("constant", "cosine")
+SCHEDULES = ("constant", "cosine", "one-cycle")
+_RISE = 0.25  # the share of a one-cycle in which the rate rises; then it falls to zero
 
 
 def build_optimizer(
@@ -40,7 +41,11 @@ def build_optimizer(
 
 def set_rate(optimizer: torch.optim.Optimizer, schedule: str, done: float) -> None:
     """Set every learning rate for a run of which the fraction `done` lies behind."""
-    factor = 0.5 * (1.0 + math.cos(math.pi * min(1.0, done))) if schedule == "cosine" else 1.0
+    factor = 1.0
+    if schedule == "cosine":
+        factor = 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+    elif schedule == "one-cycle":
+        factor = max(0.0, min(0.02 + done / _RISE, (1.0 - done) / (1.0 - _RISE)))
     for group in optimizer.param_groups:
         group["lr"] = group["base_rate"] * factor
 

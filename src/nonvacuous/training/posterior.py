@@ -23,9 +23,10 @@ from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import checks
 from nonvacuous.training.events import EventLog
+from nonvacuous.training.fronts import behind_fixed_front
 from nonvacuous.training.graphs import RecordedStep
 from nonvacuous.training.loop import Records, Schedule, run_epochs
-from nonvacuous.training.objectives import bounded_cross_entropy, objective_named
+from nonvacuous.training.objectives import bounded_cross_entropy, objective_named, power_loss
 from nonvacuous.training.optimizers import (
     OPTIMIZERS,
     SCHEDULES,
@@ -68,6 +69,7 @@ def train_posterior(
     failure: float = 0.05,
     bound_examples: int | None = None,
     minimum_probability: float = 0.01,
+    power: float | None = None,
     kl_penalty: float = 1.0,
     warm_up_epochs: int = 0,
     epochs: int = 30,
@@ -106,6 +108,7 @@ def train_posterior(
     minimum_probability  where the cross-entropy is cut, see `bounded_cross_entropy`; keep it well
                          below 1/classes. The larger, the closer to the 0-1 loss: at 1e-5 guessing
                          costs so little that a posterior hardly leaves a prior that guesses
+    power                train on `power_loss` of this exponent instead of the cross-entropy
     kl_penalty           weight of the KL in the objective; 1 is the bound itself
     warm_up_epochs       epochs over which that weight grows linearly from 0
     scale_learning_rate  for the logarithms of the scales; by default 20 times `learning_rate`,
@@ -133,6 +136,7 @@ def train_posterior(
         "minimum_probability": real(
             "minimum_probability", minimum_probability, above=0.0, below=1.0
         ),
+        "power": None if power is None else real("power", power, above=0.0),
         "kl_penalty": real("kl_penalty", kl_penalty, least=0.0),
         "warm_up_epochs": whole("warm_up_epochs", warm_up_epochs, least=0),
         "epochs": whole("epochs", epochs, least=0),
@@ -205,8 +209,9 @@ class _Learner:
         self._settings = settings
         self._device = device
         module = copied_network(model).to(device).eval().requires_grad_(False)
-        self._module = module
         self._inputs, self._labels = checks.resident(examples, module, device)
+        self._inputs = behind_fixed_front(module, self._inputs)
+        self._module = module
         self._layout = find_layout(
             module, self._inputs[:3], per_example=settings["noise"] == "example"
         )
@@ -282,9 +287,12 @@ class _Learner:
             scales=self._named(self._scales()),
             generator=self._generator,
         )
-        losses = bounded_cross_entropy(
-            outputs, labels, minimum_probability=settings["minimum_probability"]
-        )
+        if settings["power"] is None:
+            losses = bounded_cross_entropy(
+                outputs, labels, minimum_probability=settings["minimum_probability"]
+            )
+        else:
+            losses = power_loss(outputs, labels, power=settings["power"])
         risk, kl = losses.mean(dtype=torch.float64), self._kl()
         penalized = kl * self._penalty
         value = self._objective(

@@ -1,0 +1,27 @@
+"""The residual network of nine layers: its size, and that batch normalization folds away."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from nonvacuous.errors import BadInput
+from nonvacuous.models import build
+from nonvacuous.networks import fold_batch_norm
+
+
+def test_size_and_folding() -> None:
+    network = build("resnet9", (3, 32, 32), 10, seed=0)
+    assert sum(parameter.numel() for parameter in network.parameters()) == 6_573_130
+    small = build("resnet9:4", (1, 28, 28), 10, seed=0)
+    small(torch.rand(16, 1, 28, 28))  # statistics to fold
+    small.eval()
+    images = torch.rand(3, 1, 28, 28)
+    folded = fold_batch_norm(small, images)
+    assert not any("BatchNorm" in type(module).__name__ for module in folded.modules())
+    torch.testing.assert_close(folded(images), small(images), rtol=1e-4, atol=1e-5)
+
+
+def test_it_has_one_width() -> None:
+    with pytest.raises(BadInput, match="one width"):
+        build("resnet9:8,8", (3, 32, 32), 10)
