@@ -23,7 +23,7 @@ class Block(nn.Sequential):
             nn.BatchNorm2d(outgoing),
             nn.ReLU(),
         ]
-        super().__init__(*layers, *([nn.MaxPool2d(2)] if pool else []))
+        super().__init__(*layers, *([nn.MaxPool2d(2, ceil_mode=True)] if pool else []))
 
 
 class Residual(nn.Module):
