@@ -44,8 +44,13 @@ from nonvacuous.records import (
     TwinRecord,
 )
 
+#: The command that gives what the held-out twin promises.
+PLAIN_TEST = "nonvacuous certify --mode holdout --unseen --weights FILE --data FILE"
+
 Status = Literal["valid", "conditional", "refused"]
 
+#: The assumption of a plain test, which only the user can make.
+UNSEEN = "the network never saw these examples"
 #: What the promise is about; see ``predictor``.
 PREDICTORS = {
     "stochastic": "the randomized network (weights drawn afresh from the posterior for each input)",
@@ -200,10 +205,23 @@ class Certificate(Record):
         if self.status == "refused":
             return f"REFUSED: no promise about the {what}."
         promised = f"{what} <= {shown_up(self.risk_upper)}"
+        if self.declared_unseen:
+            promised += ", on examples that it never saw, as declared by the user"
         if not self.is_vacuous:
             return f"{self.status.upper()}: {promised}"
         nothing = "every network satisfies it" if self.risk_upper >= 1.0 else self.unshown
         return f"VACUOUS ({self.status.upper()}, but {nothing}): {promised}"
+
+    @property
+    def declared_unseen(self) -> bool:
+        """Whether a plain test rests on the user's word that the network never saw the examples."""
+        return any(a.name == UNSEEN and a.status == "asserted" for a in self.assumptions)
+
+    @property
+    def dominated(self) -> bool:
+        """Whether a plain held-out test on the same data promises at least as much."""
+        twin = self.held_out_twin
+        return self.status != "refused" and twin is not None and twin.risk_upper <= self.risk_upper
 
     @property
     def unshown(self) -> str:
@@ -214,6 +232,8 @@ class Certificate(Record):
     def _confidence(self) -> str:
         twin = self.held_out_twin
         beside = f"; held-out twin {shown_up(twin.risk_upper)}" if twin else "; no held-out twin"
+        if self.dominated:
+            beside += f" (tighter than this certificate; set examples aside and run: {PLAIN_TEST})"
         if self.baseline is not None and self.counts_errors:
             beside += (
                 f"; always answering “{self.baseline.name}” errs on at least "

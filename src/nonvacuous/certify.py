@@ -67,6 +67,7 @@ def certify(
     ledger: str | Path | None = None,
     different_data: str | None = None,
     pretrained: bool = False,
+    unseen: bool = False,
     twin: bool = True,
     architecture: str | None = None,
     source: str | None = None,
@@ -120,6 +121,7 @@ def certify(
     different_data   where the ledger has examples with the same labels, why these are other data:
                      a sentence that the certificate quotes
     pretrained       declare that the starting weights were trained on other, independent data
+    unseen           for "holdout": declare that nobody looked at ``train`` in making the network
     twin             also compute what a plain held-out test would promise on the same data
     folder           a run folder: everything needed to check, resume and report the certificate
     tensorboard      a folder for TensorBoard, where that package is installed
@@ -127,6 +129,8 @@ def certify(
     settings = _Settings(
         mode or ("posterior" if prior is None else "post-hoc"), predictor, confidence, attempts
     )
+    if unseen and settings.mode != "holdout":
+        raise BadInput(f"unseen speaks of a plain test (mode holdout), not of mode {settings.mode}")
     forgotten = _quotients(quotients, settings)
     examples = Examples.of(train)
     check_examples(examples)
@@ -179,6 +183,7 @@ def certify(
         if prior is None or prior.means is None
         else tensors_digest(dict(prior.means)),
         "pretrained": pretrained,
+        **({"unseen": unseen} if settings.mode == "holdout" else {}),
         "twin": twin,
         "recipe": recipe.to_dict(),
     }
@@ -214,6 +219,7 @@ def certify(
         folder=run,
         progress=progress,
         pretrained=pretrained,
+        unseen=unseen,
         quotients=forgotten,
         charging=attempt,
     )

@@ -338,6 +338,7 @@ def holdout(*, module: nn.Module | None = None) -> Evidence:
     return changed(
         base,
         mode="holdout",
+        unseen=True,
         predictor="deterministic",
         measured_predictor="deterministic",
         bound=bound,

@@ -389,7 +389,8 @@ def test_one_drawn_network(digits: Dataset, tmp_path: Path) -> None:
 
 def test_a_plain_test(digits: Dataset, trained: nn.Module, tmp_path: Path) -> None:
     assert digits.test is not None
-    certificate = nv.certify(trained, digits.test, mode="holdout", folder=tmp_path / "run")
+    settings = {"mode": "holdout", "unseen": True, "folder": tmp_path / "run"}
+    certificate = nv.certify(trained, digits.test, **settings)
     expected = nv.bounds.holdout(errors=certificate.empirical.errors, examples=360, failure=0.05)
     assert certificate.risk_upper == expected
     assert certificate.predictor == "deterministic"

@@ -211,8 +211,8 @@ def test_a_plain_test_on_training_data_must_be_meant(place, invoke):
     words = ("certify", "--data", "x.npz", "--model", "mlp:8", "--weights", "w.safetensors")
     done = invoke(*words, "--mode", "holdout", "--out", "r")
     assert done.code == exits.USAGE and "never saw them" in done.error
-    assert done.next.endswith("--part train") and not (place / "r").exists()
-    meant = invoke(*words, "--mode", "holdout", "--out", "r", "--part", "train")
+    assert done.next.endswith("--unseen") and not (place / "r").exists()
+    meant = invoke(*words, "--mode", "holdout", "--out", "r", "--unseen")
     assert meant.code == exits.DONE
     assert "what is not random was fixed before" in meant.out
 

@@ -17,6 +17,7 @@ from nonvacuous.audit.registry import (
     refuse,
     unknowable,
 )
+from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
 
 #: Data sets that were collected with care hold next to no copies; from this part of the bound
@@ -135,6 +136,25 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
     return asserted(
         "the weights that the prior starts from were chosen without the bound examples, as stated "
         "by the one who made them."
+    )
+
+
+@check(rows=(6,), since=2, name=UNSEEN, says=("asserted",), modes=("holdout",))
+def network_saw_nothing(evidence: Evidence) -> Outcome:
+    if evidence.examples.beside_test:
+        return doubtful(
+            "these are the training part of data that come with a test part, and networks are "
+            "trained on such parts. Test on the test part."
+        )
+    if evidence.unseen:
+        return asserted(
+            "as declared by the user (unseen): the network, and everything that was chosen about "
+            "it, was fixed before anyone looked at these examples."
+        )
+    return doubtful(
+        "nobody said so, and a network that was trained on them, or chosen by them, errs on fewer "
+        "of them than of others. Declare unseen=True (--unseen) if it never saw them; a network "
+        "that did is certified with a prior (mode post-hoc)."
     )
 
 

@@ -93,6 +93,8 @@ class Evidence:
     start: torch.nn.Module | None = None
     #: True if the user declares that the starting weights were trained on other, independent data.
     pretrained: bool = False
+    #: True if the user declares that the network of a plain test never saw the bound examples.
+    unseen: bool = False
     #: The weights of the one network that was drawn, for the predictor "drawn".
     drawn: Mapping[str, torch.Tensor] | None = None
     #: How many times weights were drawn independently for the risk; must be said for shared draws.

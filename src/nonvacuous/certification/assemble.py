@@ -133,6 +133,7 @@ def holdout_certificate(job: Job, module: nn.Module, split: Split) -> Certificat
         bound=bound_record("holdout", errors=errors, examples=len(bound_part), failure=failure),
         budget=budget,
         risk=risk,
+        unseen=job.unseen,
         draws=(("freeze", 0),),
     )
     return _seal(job, evidence, twin=None, prior=None, posterior=None)

@@ -32,6 +32,8 @@ class Job:
     folder: RunFolder
     progress: Progress | None
     pretrained: bool
+    #: Declared by the user: the network of a plain test never saw the examples.
+    unseen: bool
     #: Symmetries to forget in the KL, see :mod:`nonvacuous.audit.symmetries`.
     quotients: tuple[str, ...] = ()
     #: Its way into the ledger; None where none is kept.

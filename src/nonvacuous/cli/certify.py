@@ -40,6 +40,7 @@ def certify(
     init_seed: Annotated[OptionalWholeNumber, _WHAT] = None,
     pretrained: Annotated[bool, _WHAT, SWITCH] = False,
     part: Annotated[Literal["train", "test"] | None, _WHAT] = None,
+    unseen: Annotated[bool, _WHAT, SWITCH] = False,
     mode: Annotated[
         Literal["posterior", "post-hoc", "sparsity", "holdout"] | None, _PROMISE
     ] = None,
@@ -55,6 +56,7 @@ def certify(
     permutation: Annotated[bool, _PROMISE] = True,
     twin: Annotated[bool, _PROMISE] = True,
     max_risk: Annotated[float | None, _PROMISE] = None,
+    allow_conditional: Annotated[bool, _PROMISE, SWITCH] = False,
     theorem: Annotated[Literal["E", "F", "D", "A"], _SPARSITY] = "E",
     variant: Annotated[Literal["sparse", "dense"], _SPARSITY] = "sparse",
     passes: Annotated[WholeNumber, _SPARSITY] = SparsitySettings.passes,
@@ -111,6 +113,9 @@ def certify(
     part
         Which part of the data --mode holdout tests on, one that the network never saw: the test
         part, unless said otherwise.
+    unseen
+        For --mode holdout: declare that the network, and every choice about it, was fixed before
+        anyone looked at these examples. Without it the certificate is conditional.
     mode
         posterior: train a randomized network for a good certificate (default). post-hoc: certify
         noise around given --weights (default with --weights). sparsity: certify one fixed network
@@ -150,7 +155,10 @@ def certify(
     twin
         Also say what a plain held-out test promises on the same data.
     max_risk
-        Exit with code 3 if the certificate is above this, refused or vacuous: a gate for CI.
+        Exit with code 3 if the certificate is above this, refused, conditional or vacuous (not
+        shown to be better than always answering one class): a gate for CI.
+    allow_conditional
+        Let a conditional certificate pass --max-risk.
     theorem
         Which proof of docs/theory/sparsity.md; choose before looking, each is its own claim.
         Convolutional networks have E.
@@ -240,6 +248,7 @@ def certify(
         init_seed=init_seed,
         pretrained=pretrained,
         part=part,
+        unseen=unseen,
         mode=mode or ("posterior" if weights is None else "post-hoc"),
         predictor=predictor,
         confidence=confidence,
@@ -253,6 +262,7 @@ def certify(
         permutation=permutation,
         twin=twin,
         max_risk=max_risk,
+        allow_conditional=allow_conditional,
         recipe=Recipe(
             plain=PlainRecipe(
                 epochs=prior_epochs, learning_rate=prior_learning_rate, batch_size=batch_size

@@ -32,6 +32,7 @@ class Request:
     init_seed: int | None
     pretrained: bool
     part: str | None
+    unseen: bool
     mode: str
     predictor: str
     confidence: float
@@ -45,6 +46,7 @@ class Request:
     permutation: bool
     twin: bool
     max_risk: float | None
+    allow_conditional: bool
     recipe: Recipe
     sparsity: SparsitySettings
     seed: int
@@ -72,6 +74,8 @@ class Request:
             raise UsageError(
                 "--resume goes on with a run and --force overwrites it: give one of them."
             )
+        if self.allow_conditional and self.max_risk is None:
+            raise UsageError("--allow-conditional speaks of --max-risk: give it too.")
         for flag, given, belongs in self._belongings():
             if given and self.mode not in belongs:
                 raise UsageError(
@@ -101,6 +105,7 @@ class Request:
                 for flag, name in self._sparsity_flags()
             ),
             ("--part", self.part is not None, ("holdout",)),
+            ("--unseen", self.unseen, ("holdout",)),
             ("--predictor drawn", self.predictor == "drawn", ("posterior", "post-hoc")),
             ("--prior-scale", bool(self.prior_scales), ("posterior", "post-hoc")),
             ("--prior-fraction", self.prior_fraction != PRIOR_FRACTION, ("posterior",)),

@@ -88,6 +88,7 @@ def run(request: Request) -> int:
                 recipe=request.recipe,
                 attempts=request.attempts,
                 pretrained=request.pretrained,
+                unseen=request.unseen,
                 rescaling=request.rescaling,
                 quotients=request.quotients,
                 sparsity=_sparsity(request) if sparse else None,
@@ -146,7 +147,9 @@ def _parts(request: Request, dataset: Dataset) -> tuple[Examples, Examples | Non
     """The examples that the promise is about, and those that are only looked at at the end."""
     if request.mode != "holdout":
         return dataset.train, dataset.test
-    if request.part == "train":
+    if request.part == "train" or (
+        request.part is None and dataset.test is None and request.unseen
+    ):
         return dataset.train, None
     if dataset.test is not None:
         return dataset.test, None
@@ -154,8 +157,8 @@ def _parts(request: Request, dataset: Dataset) -> tuple[Examples, Examples | Non
         raise UsageError(f"--part test: {request.data} has no test part.")
     raise UsageError(
         f"--mode holdout: {request.data} has no test part, and a network that was trained on these "
-        "examples would look better than it is. If it never saw them, say so with --part train.",
-        next_command=again(replacing={"--part": "train"}),
+        "examples would look better than it is. If it never saw them, say so with --unseen.",
+        next_command=again("--unseen"),
     )
 
 
@@ -260,7 +263,7 @@ def _tell(certificate: Certificate, folder: Path, request: Request, *, was_finis
     if request.report:
         page = write_page(certificate, folder)
         console.print(f"Report:     {printable(str(page))}", soft_wrap=True)
-    code = _verdict(certificate, request.max_risk, folder)
+    code = _verdict(certificate, request, folder)
     if code == DONE:
         write_next(shlex.join(_verification(request, folder)))
     return code
@@ -290,14 +293,18 @@ def _verification(request: Request, folder: Path) -> list[str]:
     return words
 
 
-def _verdict(certificate: Certificate, limit: float | None, folder: Path) -> int:
+def _verdict(certificate: Certificate, request: Request, folder: Path) -> int:
     """The exit code, with the reason where it is not 0."""
-    refused = certificate.status == "refused"
+    limit, refused = request.max_risk, certificate.status == "refused"
+    doubtful = certificate.status == "conditional" and not request.allow_conditional
     if not refused and (
-        limit is None or (certificate.risk_upper <= limit and not certificate.is_vacuous)
+        limit is None
+        or (certificate.risk_upper <= limit and not certificate.is_vacuous and not doubtful)
     ):
         return DONE
-    if refused:
+    if doubtful:
+        reason = "the certificate is conditional, for the reason above (--allow-conditional)"
+    elif refused:
         reason = "the certificate is refused: there is no promise, for the reason above"
     elif certificate.is_vacuous:
         reason = f"the certificate is vacuous: {certificate.unshown}"

@@ -35,6 +35,8 @@ class Examples:
     class_names: tuple[str, ...]
     name: str
     preprocessing: tuple[str, ...] = ()
+    #: They are the training part of data that come with a test part.
+    beside_test: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "class_names", tuple(self.class_names))
@@ -172,6 +174,9 @@ class Dataset:
                 f"{self.train.name}: training and test set name different classes; "
                 "give both the same class_names"
             )
+        marked = replace(self.train, beside_test=True)
+        self.train._hand_over_hashes(marked, None)
+        object.__setattr__(self, "train", marked)
 
     @property
     def name(self) -> str:

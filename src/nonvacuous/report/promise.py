@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from nonvacuous.certificate import Certificate
+from nonvacuous.certificate import PLAIN_TEST, Certificate
 from nonvacuous.report.measured import PREDICTOR, errors_on_test
 from nonvacuous.report.wording import (
     capital,
@@ -85,6 +85,8 @@ def subject(certificate: Certificate) -> str:
     about = capital(PREDICTOR_IN_FULL[certificate.predictor])
     data = clean(certificate.data.name)
     counted = whole(certificate.data.bound.examples)
+    if certificate.declared_unseen:
+        about += ", tested on examples that it never saw, as declared by the user"
     return f"{about}. New examples are those drawn like the {counted} of {data} that it counts."
 
 
@@ -171,7 +173,10 @@ def _against_twin(certificate: Certificate) -> str:
         return f"{told}."
     ratio = certificate.risk_upper / twin.risk_upper
     ratio = math.ceil(ratio) if ratio > 10 else math.ceil(100 * ratio) / 100
-    return f"{told}: the certificate is {ratio:g} times as large."
+    return (
+        f"{told}: the certificate is dominated by its twin, {ratio:g} times as large. A plain test "
+        f"gives the tighter promise: {PLAIN_TEST}"
+    )
 
 
 def limits(certificate: Certificate) -> tuple[str, ...]:

@@ -1,0 +1,33 @@
+"""A certificate that a plain test beats must say so where it is read first."""
+
+from __future__ import annotations
+
+from nonvacuous.certificate import PLAIN_TEST
+from nonvacuous.report import view
+from tests.certificates import sealed
+from tests.report import samples
+
+
+def test_line_two_names_the_command_that_gives_the_tighter_promise():
+    certificate = samples.posterior()
+    assert certificate.held_out_twin is not None
+    assert certificate.dominated
+    assert "tighter than this certificate" in certificate.lines()[1]
+    assert PLAIN_TEST in certificate.lines()[1]
+    shown = view.of(certificate).verdict
+    assert "dominated by its twin" in shown and PLAIN_TEST in shown
+
+
+def test_a_tighter_certificate_is_not_called_dominated():
+    twin = sealed().held_out_twin
+    assert twin is not None
+    looser = twin.model_copy(update={"risk_upper": 0.5})
+    certificate = sealed(held_out_twin=looser)
+    assert not certificate.dominated
+    assert "tighter" not in certificate.lines()[1]
+
+
+def test_the_first_word_is_vacuous_where_it_is():
+    assert str(samples.vacuous()).startswith("VACUOUS")
+    assert str(samples.hopeless()).startswith("VACUOUS")
+    assert not str(samples.posterior()).startswith("VACUOUS")
