@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def read_bytes(path: Path, *, longest: int = LONGEST) -> bytes:
         with open(path, "rb") as stream:
             content = stream.read(longest + 1)
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+        raise BadInput(f"{path} cannot be read: {error.strerror}; check the path") from error
     if len(content) > longest:
         raise BadInput(f"{path} is longer than {longest:,} bytes: it is no record of ours")
     return content
@@ -28,12 +29,12 @@ def read_bytes(path: Path, *, longest: int = LONGEST) -> bytes:
 
 def read_json(path: Path) -> Any:
     """The value in a JSON file."""
-    return _parsed(path, json.loads)
+    return _parsed(path, json.loads, "JSON")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a TOML file."""
-    return dict(_parsed(path, lambda content: tomllib.loads(content.decode())))
+    return dict(_parsed(path, lambda content: tomllib.loads(content.decode()), "TOML"))
 
 
 def run_settings(folder: Path) -> dict[str, Any]:
@@ -44,10 +45,10 @@ def run_settings(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def _parsed(path: Path, parse: Any) -> Any:
+def _parsed(path: Path, parse: Callable[[bytes], Any], kind: str) -> Any:
     content = read_bytes(path)
     try:
         return parse(content)
     except (ValueError, RecursionError) as error:  # a bad letter is a ValueError too
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise BadInput(f"{path} cannot be read ({why})") from error
+        raise BadInput(f"{path} is not {kind}: {why}") from error

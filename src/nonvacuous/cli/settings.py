@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ from cyclopts import App, Token
 from cyclopts.argument import ArgumentCollection, update_argument_collection
 
 from nonvacuous.cli.exits import UsageError
+from nonvacuous.errors import BadInput
+from nonvacuous.foreign import read_toml
 
 PREFIX = "NONVACUOUS_"
 #: These are decided anew each time: a variable set long ago must not overwrite or resume a run.
@@ -71,11 +72,6 @@ def from_toml(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollecti
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as stream:
-            return tomllib.load(stream)
-    except OSError as error:
-        raise UsageError(
-            f"--config: {path} cannot be read: {error.strerror}; check the path."
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"--config: {path} is not TOML: {error}.") from error
+        return read_toml(path)
+    except BadInput as error:
+        raise UsageError(f"--config: {error}.") from error

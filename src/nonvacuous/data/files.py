@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +12,9 @@ import numpy as np
 
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
+
+#: A file may unpack to so many times its size, or to so many bytes, whichever is more.
+_BOMB, _SMALL = 200, 2**27
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -31,7 +34,7 @@ def read_npz_arrays(path: Path) -> dict[str, np.ndarray]:
         raise BadInput(f"there is no file {path}; check the path")
     try:
         loaded = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # damaged archives break zip and numpy in many ways
         raise BadInput(
             f"{path} cannot be read as an npz file ({error}); write it with "
             "numpy.savez(path, inputs=..., labels=...)"
@@ -43,23 +46,45 @@ def read_npz_arrays(path: Path) -> dict[str, np.ndarray]:
         )
     arrays: dict[str, np.ndarray] = {}
     with loaded:
+        unpacked = sum(member.file_size for member in loaded.zip.infolist())
+        check_unpacked(path, unpacked)
         for key in loaded.files:
             try:
+                _check_header(loaded.zip, key)
                 arrays[key] = loaded[key]
-            except (
-                ValueError,
-                OSError,
-                EOFError,
-                MemoryError,
-                zipfile.BadZipFile,
-                zlib.error,
-            ) as error:
+            except Exception as error:  # damaged archives break zip and numpy in many ways
                 raise BadInput(
                     f"array {key!r} in {path} cannot be read ({error}). Arrays of Python objects "
                     "are refused because reading them can run code: save numbers as numbers and "
                     "text as numpy strings (array.astype(str)). A damaged file must be made again."
                 ) from error
     return arrays
+
+
+def check_unpacked(path: Path, size: int) -> None:
+    """Refuse a file that would unpack to so much that it can only be meant to fill the memory."""
+    packed = path.stat().st_size
+    if size > _SMALL and size > _BOMB * packed:
+        raise BadInput(
+            f"{path} would unpack to {size:,} bytes, more than {_BOMB} times its size; if that is "
+            "right, write it uncompressed"
+        )
+
+
+def _check_header(archive: zipfile.ZipFile, key: str) -> None:
+    """An array must not announce more numbers than follow: they would be made room for first."""
+    name = key if key in archive.namelist() else f"{key}.npy"
+    with archive.open(name) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0
+        shape, _, dtype = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(
+            stream
+        )
+        if any(size < 0 for size in shape):
+            raise ValueError(f"its shape is {shape}")
+        announced, there = math.prod(shape) * dtype.itemsize, archive.getinfo(name).file_size
+        if announced > there:
+            raise ValueError(f"it announces {announced:,} bytes in a part of {there:,}")
 
 
 def sha256_of_file(path: Path) -> str:

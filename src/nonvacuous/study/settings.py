@@ -6,7 +6,6 @@ no part of the record, and may differ from one call to the next.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,6 +13,7 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nonvacuous.errors import BadInput
+from nonvacuous.foreign import read_toml
 
 
 class Frozen(BaseModel):
@@ -35,13 +35,7 @@ class StudySettings(Frozen):
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
         """Read a file such as those in experiments/."""
-        try:
-            record = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read: {error.strerror}; check the path") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path} is not TOML: {error}") from error
-        return cls.of(record, where=f"{path}: ")
+        return cls.of(read_toml(Path(path)), where=f"{path}: ")
 
     @classmethod
     def of(cls, record: Mapping[str, Any], *, where: str = "") -> Self:

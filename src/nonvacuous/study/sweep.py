@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nonvacuous.errors import BadInput
+from nonvacuous.foreign import read_toml
 from nonvacuous.study.cell import Cell, normal_name
 
 _TABLES = ("name", "seed", "command", "fixed", "grid", "cells")
@@ -51,12 +51,7 @@ def read_sweep(path: str | os.PathLike[str]) -> Sweep:
     values whose every combination is a cell, and each [[cells]] one more cell by itself.
     """
     source = Path(path)
-    try:
-        record = tomllib.loads(source.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{source} cannot be read: {error.strerror}; check the path.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{source} is not TOML: {error}.") from error
+    record = read_toml(source)
     try:
         return sweep_of(record, name=source.stem)
     except BadInput as error:

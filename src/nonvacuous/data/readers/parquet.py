@@ -11,6 +11,7 @@ import numpy as np
 
 from nonvacuous.data.cache import cached_images
 from nonvacuous.data.examples import Examples
+from nonvacuous.data.files import check_unpacked
 from nonvacuous.data.images import decode_image, optional_package, stack_images
 from nonvacuous.errors import BadInput
 
@@ -57,7 +58,12 @@ def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | No
         raise BadInput(f"there is no file {path}; check the path")
     try:
         with parquet.ParquetFile(path) as file:
+            # Repeated values take next to no room in the file: rows and columns are counted.
+            check_unpacked(path, 4 * file.metadata.num_rows * file.metadata.num_columns)
             table = file.read()
+            table.validate(full=True)
+    except BadInput:
+        raise
     except Exception as error:  # pyarrow's errors have no common root but Exception
         raise BadInput(
             f"{path} cannot be read as a parquet file ({error}); download or write it again"
@@ -111,7 +117,7 @@ def _hub_names(metadata: dict[bytes, bytes] | None, label_column: str) -> tuple[
     try:
         features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
         names = features[label_column]["names"]
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, RecursionError):
         return None
     if isinstance(names, list) and names and all(isinstance(value, str) for value in names):
         return tuple(names)
