@@ -76,10 +76,9 @@ def _check_header(archive: zipfile.ZipFile, key: str) -> None:
     name = key if key in archive.namelist() else f"{key}.npy"
     with archive.open(name) as stream:
         version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0
-        shape, _, dtype = (read if version == (1, 0) else np.lib.format.read_array_header_2_0)(
-            stream
-        )
+        layout = np.lib.format
+        read = layout.read_array_header_1_0 if version == (1, 0) else layout.read_array_header_2_0
+        shape, _, dtype = read(stream)
         if any(size < 0 for size in shape):
             raise ValueError(f"its shape is {shape}")
         announced, there = math.prod(shape) * dtype.itemsize, archive.getinfo(name).file_size
