@@ -1,4 +1,4 @@
-"""Write what certify, verify, report and bound say about tiny runs: `python scripts/goldens.py FOLDER`.
+"""Write what the commands of promises say about tiny runs: `python scripts/goldens.py FOLDER`.
 
 Every method with every predictor and two seeds, as certificates, text and pages, and the help of
 every command. Versions, timings and paths are masked, so two versions of the library can be
@@ -118,8 +118,11 @@ def _said(*words: str, err: bool = True) -> str:
 
 def _write(path: Path, text: str) -> None:
     text = re.sub(r"\b[0-9a-f]{12,64}\b", "<digest>", text) if path.suffix != ".json" else text
+    text = re.sub(r"SHA-256 [0-9a-f]+", "SHA-256 <digest>", text)
     text = re.sub(r"\d+(\.\d+)? seconds", "<seconds>", text)
-    text = re.sub(r"(torch|numpy|python|Python|nonvacuous) \d+\.\d+\.[\w.+]+", r"\1 <version>", text)
+    text = re.sub(
+        r"(torch|numpy|python|Python|nonvacuous) \d+\.\d+\.[\w.+]+", r"\1 <version>", text
+    )
     path.write_text(text, encoding="utf-8")
 
 

@@ -26,12 +26,18 @@ if TYPE_CHECKING:
     from nonvacuous import sparsity as sparsity
     from nonvacuous.bounds import ConfidenceBudget as ConfidenceBudget
     from nonvacuous.certificate import Certificate as Certificate
-    from nonvacuous.certification.sparsity_settings import SparsitySettings as SparsitySettings
+    from nonvacuous.certification.run import Run as Run
+    from nonvacuous.certification.training import PlainTraining as PlainTraining
+    from nonvacuous.certification.training import PosteriorTraining as PosteriorTraining
     from nonvacuous.certify import certify as certify
     from nonvacuous.distributions import DiagonalGaussian as DiagonalGaussian
     from nonvacuous.distributions import priors as priors
     from nonvacuous.interpolation import interpolate as interpolate
     from nonvacuous.memorization import memorize as memorize
+    from nonvacuous.methods import HeldOut as HeldOut
+    from nonvacuous.methods import Posterior as Posterior
+    from nonvacuous.methods import PostHoc as PostHoc
+    from nonvacuous.methods import Sparsity as Sparsity
     from nonvacuous.networks import LayerGraph as LayerGraph
     from nonvacuous.networks import ScaleGroups as ScaleGroups
     from nonvacuous.networks import capture as capture
@@ -52,9 +58,15 @@ _EXPORTS = {
     "Certificate": "nonvacuous.certificate:Certificate",
     "ConfidenceBudget": "nonvacuous.bounds:ConfidenceBudget",
     "DiagonalGaussian": "nonvacuous.distributions:DiagonalGaussian",
+    "HeldOut": "nonvacuous.methods:HeldOut",
     "LayerGraph": "nonvacuous.networks:LayerGraph",
+    "PlainTraining": "nonvacuous.certification.training:PlainTraining",
+    "PostHoc": "nonvacuous.methods:PostHoc",
+    "Posterior": "nonvacuous.methods:Posterior",
+    "PosteriorTraining": "nonvacuous.certification.training:PosteriorTraining",
+    "Run": "nonvacuous.certification.run:Run",
     "ScaleGroups": "nonvacuous.networks:ScaleGroups",
-    "SparsitySettings": "nonvacuous.certification.sparsity_settings:SparsitySettings",
+    "Sparsity": "nonvacuous.methods:Sparsity",
     "bounds": "nonvacuous.bounds",
     "capture": "nonvacuous.networks:capture",
     "certify": "nonvacuous.certify:certify",

@@ -45,7 +45,7 @@ def test_the_gate_fails_where_nothing_was_learned(tmp_path, monkeypatch, capsys)
 
 
 def test_a_constant_network_is_not_sold_as_non_vacuous():
-    certificate = nv.certify(Always(), rare_positives(), mode="holdout", unseen=True)
+    certificate = nv.certify(Always(), rare_positives(), method=nv.HeldOut(unseen=True))
     assert certificate.risk_upper < 0.1
     assert certificate.is_vacuous
     assert not certificate.shown_better
@@ -63,7 +63,7 @@ def test_what_is_better_than_the_largest_class_is_shown_to_be():
         linear.weight.zero_()
         linear.weight[1, 0] = 1.0
         linear.bias.zero_()
-    certificate = nv.certify(linear, (inputs, labels), mode="holdout", unseen=True)
+    certificate = nv.certify(linear, (inputs, labels), method=nv.HeldOut(unseen=True))
     assert certificate.shown_better
     assert not certificate.is_vacuous
     baseline = certificate.baseline
@@ -76,7 +76,7 @@ def test_what_is_better_than_the_largest_class_is_shown_to_be():
 def test_verify_counts_the_classes_again(field, value):
     """A baseline that was made worse than it is makes anything look good."""
     data = rare_positives()
-    certificate = nv.certify(Always(), data, mode="holdout", unseen=True)
+    certificate = nv.certify(Always(), data, method=nv.HeldOut(unseen=True))
     assert certificate.baseline is not None
     changed = {field: value}
     errors, failure = (

@@ -33,7 +33,7 @@ def memorized() -> tuple[nn.Module, Examples]:
 
 def test_nobody_said_that_the_examples_are_unseen():
     network, examples = memorized()
-    certificate = nv.certify(network, examples, mode="holdout")
+    certificate = nv.certify(network, examples, method=nv.HeldOut())
     assert certificate.risk_upper < 0.02
     assert certificate.status == "conditional"
     assert "never saw these examples" in certificate.lines()[3]
@@ -41,7 +41,7 @@ def test_nobody_said_that_the_examples_are_unseen():
 
 def test_what_is_said_is_quoted():
     network, examples = memorized()
-    certificate = nv.certify(network, examples, mode="holdout", unseen=True)
+    certificate = nv.certify(network, examples, method=nv.HeldOut(unseen=True))
     assert certificate.status == "valid"
     assert "never saw, as declared by the user" in certificate.lines()[0]
     assert "never saw, as declared by the user" in view.of(certificate).subject
@@ -50,10 +50,10 @@ def test_what_is_said_is_quoted():
 def test_the_training_part_of_a_file_with_a_test_part():
     network, examples = memorized()
     dataset = Dataset(examples, examples.subset(range(100)))
-    certificate = nv.certify(network, dataset.train, mode="holdout", unseen=True)
+    certificate = nv.certify(network, dataset.train, method=nv.HeldOut(unseen=True))
     assert certificate.status == "conditional"
     assert "training part" in certificate.lines()[3]
-    assert nv.certify(network, dataset.test, mode="holdout", unseen=True).status == "valid"
+    assert nv.certify(network, dataset.test, method=nv.HeldOut(unseen=True)).status == "valid"
 
 
 @pytest.mark.parametrize(

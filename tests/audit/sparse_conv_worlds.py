@@ -10,16 +10,17 @@ from torch import nn
 
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.sparsity_settings import SparsitySettings
+from nonvacuous.certification.run import Run
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples
+from nonvacuous.methods import Sparsity
 from nonvacuous.models import build
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 
 from . import sparse_worlds
 
 ARCHITECTURE = "cnn:3/no-bias"
-QUICK = SparsitySettings(passes=1, search_examples=100, steps=60, prior_steps=60)
+QUICK = Sparsity(passes=1, search_examples=100, steps=60, prior_steps=60)
 
 
 def examples(count: int = 240, *, seed: int = 0) -> Examples:
@@ -63,7 +64,7 @@ def near(module: nn.Module, step: float = 0.003) -> nn.Module:
     return other
 
 
-def evidence(settings: SparsitySettings = QUICK) -> Evidence:
+def evidence(settings: Sparsity = QUICK) -> Evidence:
     """Honest evidence: a network near its prior, which saw other examples than the bound counts."""
     data = examples()
     settled = ConvTraining(steps=150, learning_rate=0.2, noise=0.0)
@@ -75,10 +76,8 @@ def evidence(settings: SparsitySettings = QUICK) -> Evidence:
 def run(folder: Path | None, **changes: Any) -> Certificate:
     """A real run of a built-in network: prior, network, certificate and files."""
     arguments: dict[str, Any] = {
-        "mode": "sparsity",
-        "sparsity": QUICK,
-        "architecture": ARCHITECTURE,
-        "folder": folder,
+        "method": QUICK,
+        "folder": Run(folder=folder, architecture=ARCHITECTURE),
         "seed": 3,
     }
     model = build(ARCHITECTURE, (1, 5, 5), 3, seed=0)

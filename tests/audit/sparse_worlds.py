@@ -10,22 +10,23 @@ from torch import nn
 
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.assemble import sparsity_evidence
 from nonvacuous.certification.job import Job
+from nonvacuous.certification.run import Run
 from nonvacuous.certification.run_folder import RunFolder
-from nonvacuous.certification.sparsity_measurement import measure_sparse
-from nonvacuous.certification.sparsity_mode import given_candidate
-from nonvacuous.certification.sparsity_settings import SparsitySettings
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples, Split, split_examples
 from nonvacuous.distributions.priors import learned
+from nonvacuous.methods import Sparsity
+from nonvacuous.methods.sparsity.candidate import given_candidate
+from nonvacuous.methods.sparsity.making import sparsity_evidence
+from nonvacuous.methods.sparsity.measurement import measure_sparse
 from nonvacuous.models import build
 from nonvacuous.risk import zero_one
 
 from . import worlds
 
 ARCHITECTURE = "mlp:8/no-bias"
-QUICK = SparsitySettings(passes=2, search_examples=100, steps=60, prior_steps=60)
+QUICK = Sparsity(passes=2, search_examples=100, steps=60, prior_steps=60)
 
 
 def examples(count: int = 260, *, seed: int = 0) -> Examples:
@@ -50,44 +51,40 @@ def near(module: nn.Module, step: float = 0.01) -> nn.Module:
     return other
 
 
-def evidence(settings: SparsitySettings = QUICK) -> Evidence:
+def evidence(settings: Sparsity = QUICK) -> Evidence:
     """Honest evidence: a network near its prior, which saw other examples than the bound counts."""
     center = network()
     return evidence_of(near(center), center, examples(), settings)
 
 
 def evidence_of(
-    module: nn.Module, center: nn.Module, data: Examples, settings: SparsitySettings
+    module: nn.Module, center: nn.Module, data: Examples, settings: Sparsity
 ) -> Evidence:
     """What certifying a network with a prior at ``center`` leaves for the audit."""
     parts = split(data)
     candidate = given_candidate(module, data, parts, prior=learned(center, indices=parts.prior))
     job = Job(
-        mode="sparsity",
-        predictor="deterministic",
+        method=settings,
         architecture="own",
         examples=data,
         test=None,
+        split=parts,
         loss=zero_one,
         failure=0.05,
         attempts=1,
-        trials=1,
         seed=7,
         device=torch.device("cpu"),
         folder=RunFolder(None),
         progress=None,
-        pretrained=False,
     )
-    return sparsity_evidence(job, candidate, measure_sparse(job, candidate, settings))
+    return sparsity_evidence(job, candidate, measure_sparse(settings, job, candidate))
 
 
 def run(folder: Path | None, **changes: Any) -> Certificate:
     """A real run: prior, network, certificate and files."""
     arguments: dict[str, Any] = {
-        "mode": "sparsity",
-        "sparsity": QUICK,
-        "architecture": ARCHITECTURE,
-        "folder": folder,
+        "method": QUICK,
+        "folder": Run(folder=folder, architecture=ARCHITECTURE),
         "seed": 3,
     }
     return certify(network(), examples(), **{**arguments, **changes})

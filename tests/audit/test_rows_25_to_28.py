@@ -13,8 +13,8 @@ from nonvacuous.audit.attempts import Standing
 from nonvacuous.audit.derandomization import charged_nats
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import status_of
-from nonvacuous.certification.sparsity_settings import SparsitySettings
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.methods import Sparsity
 from nonvacuous.risk import bounded_cross_entropy
 from nonvacuous.sparsity.recount import final_seed, frozen_setting
 
@@ -45,7 +45,7 @@ def recorded(evidence: Evidence, **changes: Any) -> Evidence:
 @pytest.mark.parametrize("theorem", ["E", "F", "D", "A"])
 @pytest.mark.parametrize("variant", ["sparse", "dense"])
 def test_honest_sparsity_evidence_is_valid(theorem: str, variant: str) -> None:
-    settings = SparsitySettings(theorem=theorem, variant=variant, passes=2, search_examples=100)
+    settings = Sparsity(theorem=theorem, variant=variant, passes=2, search_examples=100)
     assumptions = audit.run(sparse_worlds.evidence(settings))
     assert [a for a in assumptions if a.effect != "none"] == []
     assert status_of(assumptions) == "valid"

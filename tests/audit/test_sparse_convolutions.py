@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,7 +42,7 @@ def honest() -> Evidence:
 @pytest.mark.parametrize("variant", ["sparse", "dense"])
 def test_honest_evidence_is_valid(variant: str, honest: Evidence) -> None:
     if variant == "dense":
-        honest = worlds.evidence(replace(worlds.QUICK, variant="dense"))
+        honest = worlds.evidence(worlds.QUICK.changed(variant="dense"))
     assumptions = audit.run(honest)
     assert [a for a in assumptions if a.effect != "none"] == []
     assert status_of(assumptions) == "valid"

@@ -12,16 +12,16 @@ import torch
 from torch import nn
 
 import nonvacuous as nv
-from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
 from nonvacuous.data import Dataset, Examples, split_examples
 from nonvacuous.errors import BadInput
 from nonvacuous.networks import capture, rescaled, scale_groups
 from nonvacuous.risk import bounded_cross_entropy
 from nonvacuous.training import train
 
-QUICK = Recipe(
-    plain=PlainRecipe(epochs=8, batch_size=32), posterior=PosteriorRecipe(epochs=3, batch_size=64)
-)
+QUICK = {
+    "plain_training": nv.PlainTraining(epochs=8, batch_size=32),
+    "training": nv.PosteriorTraining(epochs=3, batch_size=64),
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +51,9 @@ def test_a_posterior_certificate_verifies(digits: Dataset, tmp_path: Path) -> No
     certificate = nv.certify(
         small(digits),
         digits.train,
+        method=nv.Posterior(trials=20_000, **QUICK),
         test=digits.test,
-        trials=20_000,
-        recipe=QUICK,
-        architecture="mlp:32",
-        folder=tmp_path / "run",
+        folder=nv.Run(folder=tmp_path / "run", architecture="mlp:32"),
     )
     assert certificate.status == "valid"
     assert not certificate.is_vacuous
@@ -68,12 +66,13 @@ def test_a_posterior_certificate_verifies(digits: Dataset, tmp_path: Path) -> No
 
 def test_the_network_given_is_not_changed(digits: Dataset, initial: nn.Module) -> None:
     before = {name: tensor.clone() for name, tensor in initial.state_dict().items()}
-    nv.certify(initial, digits.train, trials=500, recipe=QUICK, twin=False)
+    nv.certify(initial, digits.train, method=nv.Posterior(trials=500, twin=False, **QUICK))
     assert all(torch.equal(before[name], t) for name, t in initial.state_dict().items())
 
 
 def test_a_resumed_run_is_the_same_run(digits: Dataset, tmp_path: Path) -> None:
-    arguments = {"trials": 500, "recipe": QUICK, "twin": False, "seed": 3}
+    method = nv.Posterior(trials=500, twin=False, **QUICK)
+    arguments = {"method": method, "seed": 3}
     first = nv.certify(small(digits), digits.train, folder=tmp_path / "a", **arguments)
     with pytest.raises(BadInput, match="holds a run already"):
         nv.certify(small(digits), digits.train, folder=tmp_path / "a", **arguments)
@@ -85,7 +84,7 @@ def test_a_resumed_run_is_the_same_run(digits: Dataset, tmp_path: Path) -> None:
             digits.train,
             folder=tmp_path / "a",
             resume=True,
-            **{**arguments, "trials": 501},
+            **{**arguments, "method": method.changed(trials=501)},
         )
     (tmp_path / "b").mkdir()
     other = nv.certify(small(digits), digits.train, folder=tmp_path / "b" / "run", **arguments)
@@ -99,7 +98,7 @@ def test_the_gauge_of_the_weights_does_not_matter(
     moved = rescaled(trained, groups, np.random.default_rng(0).normal(size=groups.size) * 2.0)
     prior = nv.priors.at_initialization(initial)
     plain, other = (
-        nv.certify(network, digits.train, prior=prior, trials=20_000, twin=False)
+        nv.certify(network, digits.train, method=nv.PostHoc(prior=prior, trials=20_000, twin=False))
         for network in (trained, moved)
     )
     assert plain.rescaling is not None and other.rescaling is not None
@@ -107,7 +106,9 @@ def test_the_gauge_of_the_weights_does_not_matter(
     assert other.rescaling.kl_after == pytest.approx(plain.rescaling.kl_after, rel=1e-5)
     assert plain.rescaling.kl_after < plain.rescaling.kl_before
     assert other.risk_upper == pytest.approx(plain.risk_upper, abs=0.01)
-    unmoved = nv.certify(moved, digits.train, prior=prior, trials=500, twin=False, rescaling=False)
+    unmoved = nv.certify(
+        moved, digits.train, method=nv.PostHoc(prior=prior, trials=500, twin=False, rescaling=False)
+    )
     assert unmoved.risk_upper > other.risk_upper + 0.1
 
 
@@ -143,7 +144,9 @@ def test_any_gauge_gives_the_same_complexity(
         moves = np.random.default_rng(seed).normal(size=groups.size) * 2.0 * (seed > 0)
         moved = rescaled(network, groups, moves)
         certificate = nv.certify(
-            moved, digits.train, prior=prior, posterior_scales=NOISE, trials=500, twin=False
+            moved,
+            digits.train,
+            method=nv.PostHoc(prior=prior, posterior_scales=NOISE, trials=500, twin=False),
         )
         assert certificate.status == "valid", str(certificate)
         assert certificate.complexity is not None and certificate.complexity.symmetries
@@ -159,10 +162,12 @@ def test_every_column_is_there_and_one_is_certified(
     certificate = nv.certify(
         trained,
         digits.train,
-        prior=nv.priors.at_initialization(initial, grid=GRID),
-        posterior_scales=NOISE,
-        trials=500,
-        twin=False,
+        method=nv.PostHoc(
+            prior=nv.priors.at_initialization(initial, grid=GRID),
+            posterior_scales=NOISE,
+            trials=500,
+            twin=False,
+        ),
     )
     assert certificate.rescaling is not None and certificate.complexity is not None
     columns = certificate.rescaling.columns
@@ -198,24 +203,27 @@ def test_quotients_are_switched_one_by_one(
     digits: Dataset, trained: nn.Module, loss: object
 ) -> None:
     found = {}
-    for which in (None, (), ("translation",), ("permutation",)):
+    both = ("translation", "permutation")
+    for which in (both, (), ("translation",), ("permutation",)):
         certificate = nv.certify(
             trained,
             digits.train,
-            prior=nv.priors.zero_mean(grid=GRID),
-            posterior_scales=NOISE,
-            quotients=which,
-            trials=300,
-            twin=False,
+            method=nv.PostHoc(
+                prior=nv.priors.zero_mean(grid=GRID),
+                posterior_scales=NOISE,
+                trials=300,
+                twin=False,
+                **{name: name in which for name in both},
+            ),
             **({} if loss is None else {"loss": loss}),
         )
         assert certificate.status == "valid"
         assert certificate.complexity is not None and certificate.rescaling is not None
         used = {s.symmetry for s in certificate.complexity.symmetries}
-        assert used == set(("translation", "permutation") if which is None else which)
+        assert used == set(which)
         assert certificate.rescaling.columns[-1].certified
         found[which] = certificate.complexity.kl_nats
-    assert found[None] < min(found[("translation",)], found[("permutation",)])
+    assert found[both] < min(found[("translation",)], found[("permutation",)])
     assert max(found[("translation",)], found[("permutation",)]) < found[()]
 
 
@@ -236,10 +244,9 @@ def test_a_network_that_cannot_be_captured_is_certified_without_symmetries(
     certificate = nv.certify(
         Opaque(),
         digits.train,
-        prior=nv.priors.zero_mean(grid=GRID),
-        posterior_scales=NOISE,
-        trials=300,
-        twin=False,
+        method=nv.PostHoc(
+            prior=nv.priors.zero_mean(grid=GRID), posterior_scales=NOISE, trials=300, twin=False
+        ),
     )
     assert certificate.status == "valid", str(certificate)
     assert certificate.complexity is not None
@@ -253,17 +260,19 @@ def test_one_drawn_network_uses_no_symmetry(digits: Dataset, trained: nn.Module)
         "predictor": "drawn",
         "twin": False,
     }
-    certificate = nv.certify(trained, digits.train, **arguments)
+    certificate = nv.certify(trained, digits.train, method=nv.PostHoc(**arguments))
     assert certificate.complexity is not None and certificate.rescaling is not None
     assert certificate.complexity.symmetries == () and certificate.rescaling.columns == ()
     with pytest.raises(BadInput, match="randomized network"):
-        nv.certify(trained, digits.train, quotients=("translation",), **arguments)
+        nv.Posterior(predictor="drawn", translation=True)
+    with pytest.raises(BadInput, match="change nothing"):
+        nv.PostHoc(**arguments, translation=False)
 
 
 def test_a_trained_posterior_may_use_them_if_asked(digits: Dataset) -> None:
-    arguments = {"trials": 300, "recipe": QUICK, "twin": False}
-    plain = nv.certify(small(digits), digits.train, **arguments)
-    asked = nv.certify(small(digits), digits.train, quotients=("translation",), **arguments)
+    method = nv.Posterior(trials=300, twin=False, **QUICK)
+    plain = nv.certify(small(digits), digits.train, method=method)
+    asked = nv.certify(small(digits), digits.train, method=method.changed(translation=True))
     assert plain.complexity is not None and asked.complexity is not None
     assert plain.complexity.symmetries == ()
     assert 0 < asked.complexity.symmetry_nats < 0.5 * plain.complexity.kl_nats
@@ -271,11 +280,13 @@ def test_a_trained_posterior_may_use_them_if_asked(digits: Dataset) -> None:
 
 
 def test_weights_that_know_the_examples_are_no_start(digits: Dataset, trained: nn.Module) -> None:
-    refused = nv.certify(trained, digits.train, trials=500, recipe=QUICK, twin=False)
+    refused = nv.certify(
+        trained, digits.train, method=nv.Posterior(trials=500, twin=False, **QUICK)
+    )
     assert refused.status == "refused"
     assert "starting weights" in reasons(refused)
     declared = nv.certify(
-        trained, digits.train, trials=500, recipe=QUICK, twin=False, pretrained=True
+        trained, digits.train, method=nv.Posterior(trials=500, twin=False, pretrained=True, **QUICK)
     )
     assert declared.status == "valid"
 
@@ -288,10 +299,9 @@ def test_batch_statistics_learned_on_the_bound_examples_are_refused(digits: Data
     certificate = nv.certify(
         fitted,
         digits.train,
-        prior=nv.priors.at_initialization(start.eval()),
-        trials=500,
-        twin=False,
-        rescaling=False,
+        method=nv.PostHoc(
+            prior=nv.priors.at_initialization(start.eval()), trials=500, twin=False, rescaling=False
+        ),
     )
     assert certificate.status == "refused"
     assert "not random" in reasons(certificate)
@@ -324,12 +334,14 @@ def test_examples_kept_as_attributes_are_refused(
     certificate = nv.certify(
         fitted,
         data,
-        prior=prior,
-        predictor=predictor,
-        posterior_scales=NOISE,
-        trials=500,
-        twin=False,
-        rescaling=False,
+        method=nv.PostHoc(
+            prior=prior,
+            predictor=predictor,
+            posterior_scales=NOISE,
+            trials=500,
+            twin=False,
+            rescaling=False,
+        ),
     )
     assert certificate.status == "refused"
     assert "not random" in reasons(certificate)
@@ -352,12 +364,11 @@ def test_attributes_that_no_example_shaped_are_part_of_the_certificate(
     digits: Dataset, initial: nn.Module, trained: nn.Module, tmp_path: Path
 ) -> None:
     network, start = Centering(trained, 0.125).eval(), Centering(initial, 0.125).eval()
-    arguments = {"trials": 500, "twin": False, "posterior_scales": NOISE}
-    bare = nv.certify(
-        trained, digits.train, prior=nv.priors.at_initialization(initial), **arguments
-    )
-    arguments["prior"] = nv.priors.at_initialization(start)
-    made = nv.certify(network, digits.train, folder=tmp_path / "a" / "run", **arguments)
+    initialized = nv.priors.at_initialization(initial)
+    method = nv.PostHoc(prior=initialized, trials=500, twin=False, posterior_scales=NOISE)
+    bare = nv.certify(trained, digits.train, method=method)
+    method = method.changed(prior=nv.priors.at_initialization(start))
+    made = nv.certify(network, digits.train, folder=tmp_path / "a" / "run", method=method)
     assert made.status == "valid", str(made)
     assert made.model.fixed_digest != bare.model.fixed_digest
     # The stored tensors say what the network was; another center is put right by them.
@@ -369,18 +380,15 @@ def test_attributes_that_no_example_shaped_are_part_of_the_certificate(
     # Another center is another network, and no way to go on with this run.
     with pytest.raises(BadInput, match="attributes"):
         other = Centering(trained, 0.25).eval()
-        nv.certify(other, digits.train, folder=tmp_path / "a" / "run", resume=True, **arguments)
+        nv.certify(other, digits.train, folder=tmp_path / "a" / "run", resume=True, method=method)
 
 
 def test_one_drawn_network(digits: Dataset, tmp_path: Path) -> None:
     certificate = nv.certify(
         small(digits),
         digits.train,
-        predictor="drawn",
-        recipe=QUICK,
-        twin=False,
-        architecture="mlp:32",
-        folder=tmp_path / "run",
+        method=nv.Posterior(predictor="drawn", twin=False, **QUICK),
+        folder=nv.Run(folder=tmp_path / "run", architecture="mlp:32"),
     )
     assert certificate.bound.name == "disintegrated"
     assert certificate.empirical.scheme == "every example once"
@@ -389,8 +397,9 @@ def test_one_drawn_network(digits: Dataset, tmp_path: Path) -> None:
 
 def test_a_plain_test(digits: Dataset, trained: nn.Module, tmp_path: Path) -> None:
     assert digits.test is not None
-    settings = {"mode": "holdout", "unseen": True, "folder": tmp_path / "run"}
-    certificate = nv.certify(trained, digits.test, **settings)
+    certificate = nv.certify(
+        trained, digits.test, method=nv.HeldOut(unseen=True), folder=tmp_path / "run"
+    )
     expected = nv.bounds.holdout(errors=certificate.empirical.errors, examples=360, failure=0.05)
     assert certificate.risk_upper == expected
     assert certificate.predictor == "deterministic"
@@ -401,10 +410,8 @@ def test_a_bounded_loss_is_summed(digits: Dataset) -> None:
     certificate = nv.certify(
         small(digits),
         digits.train,
+        method=nv.Posterior(trials=2_000, twin=False, **QUICK),
         loss=bounded_cross_entropy(0.01),
-        trials=2_000,
-        recipe=QUICK,
-        twin=False,
     )
     assert certificate.empirical.errors is None
     assert certificate.empirical.total is not None
@@ -416,10 +423,12 @@ def test_several_certificates_on_the_same_examples(digits: Dataset, tmp_path: Pa
         return nv.certify(
             small(digits),
             digits.train,
-            split=split_examples(digits.train, prior_fraction=0.5, seed=1),
-            trials=500,
-            recipe=QUICK,
-            twin=False,
+            method=nv.Posterior(
+                split=split_examples(digits.train, prior_fraction=0.5, seed=1),
+                trials=500,
+                twin=False,
+                **QUICK,
+            ),
             folder=tmp_path / name,
             **settings,
         )
@@ -442,8 +451,10 @@ def test_several_certificates_on_the_same_examples(digits: Dataset, tmp_path: Pa
 
 
 def test_the_best_of_several_seeds_is_a_search(digits: Dataset, tmp_path: Path) -> None:
+    method = nv.Posterior(trials=500, twin=False, **QUICK)
+
     def run(name: str, data: Examples, **settings: object) -> nv.Certificate:
-        arguments = {"trials": 500, "recipe": QUICK, "twin": False, **settings}
+        arguments = {"method": method, **settings}
         return nv.certify(small(digits), data, folder=tmp_path / name, **arguments)
 
     data = digits.train
@@ -453,12 +464,11 @@ def test_the_best_of_several_seeds_is_a_search(digits: Dataset, tmp_path: Path) 
     other = run("second", data, seed=1)
     assert other.data.bound.content_digest != first.data.bound.content_digest
     turned = data.subset(np.arange(len(data))[::-1])
-    whole = {"mode": "holdout", "recipe": None}  # all examples, as a plain test
     for certificate in (
         other,
-        run("third", data, prior_fraction=0.3),
+        run("third", data, method=method.changed(prior_fraction=0.3)),
         run("fourth", turned),
-        run("fifth", data, **whole),
+        run("fifth", data, method=nv.HeldOut()),  # all examples, as a plain test
         # The same pixels in a row, for a network that reads them so.
         run("sixth", Examples(data.inputs.flatten(1), data.labels, data.class_names, "flat")),
     ):
@@ -480,16 +490,21 @@ def test_a_learned_prior_of_the_users_own(digits: Dataset, initial: nn.Module) -
     prior = nv.priors.learned(center, indices=split.prior)
     network = train(center, digits.train, epochs=1, batch_size=64, learning_rate=0.001).module
     with pytest.raises(BadInput, match="split"):
-        nv.certify(network, digits.train, prior=prior)
+        nv.certify(network, digits.train, method=nv.PostHoc(prior=prior))
     certificate = nv.certify(
-        network, digits.train, prior=prior, split=split, trials=5_000, rescaling=False
+        network,
+        digits.train,
+        method=nv.PostHoc(prior=prior, split=split, trials=5_000, rescaling=False),
     )
     assert certificate.status == "valid"
     (seen,) = (a for a in certificate.assumptions if a.name == "the prior saw no bound example")
     assert seen.status == "asserted", "nobody here trained it"
     assert certificate.data.bound.examples == len(split.bound)
     wrong = split_examples(digits.train, prior_fraction=0.5, seed=5)
-    assert nv.certify(network, digits.train, prior=prior, split=wrong).status == "refused"
+    assert (
+        nv.certify(network, digits.train, method=nv.PostHoc(prior=prior, split=wrong)).status
+        == "refused"
+    )
 
 
 @pytest.mark.parametrize(
@@ -497,17 +512,10 @@ def test_a_learned_prior_of_the_users_own(digits: Dataset, initial: nn.Module) -
     [
         ({"confidence": 1.0}, "confidence"),
         ({"confidence": True}, "confidence"),
-        ({"mode": "magic"}, "mode"),
-        ({"predictor": "ensemble"}, "predictor"),
-        ({"trials": 0}, "trials"),
+        ({"seed": -1}, "seed"),
         ({"attempts": 0}, "attempts"),
-        ({"mode": "post-hoc"}, "needs a prior"),
-        ({"device": "cuda"}, "CUDA"),
-        ({"prior_scales": -1.0}, "positive"),
-        ({"prior_fraction": 1.0}, "fraction"),
-        ({"quotients": ("rotation",)}, "rotation"),
-        ({"quotients": "translation"}, "list of names"),
-        ({"quotients": ("translation",), "mode": "holdout"}, "randomized network"),
+        ({"method": "post-hoc"}, "method must be"),
+        ({"method": nv.PostHoc(prior="initialization")}, "before training"),
     ],
 )
 def test_bad_settings_are_named_before_any_work(
@@ -515,11 +523,53 @@ def test_bad_settings_are_named_before_any_work(
     initial: nn.Module,
     settings: dict[str, object],
     message: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BadInput, match=message):
         nv.certify(initial, digits.train, **settings)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (nv.Posterior, {"predictor": "ensemble"}, "predictor must be 'stochastic' or 'drawn'"),
+        (nv.Posterior, {"trials": 0}, "trials must be at least 1"),
+        (nv.Posterior, {"trials": 10.0}, "trials must be an integer"),
+        (nv.Posterior, {"prior_scale": -1.0}, "prior_scale must be positive"),
+        (nv.Posterior, {"prior_scale": (0.1, 0.1)}, "prior_scale must hold distinct"),
+        (nv.Posterior, {"prior_fraction": 1.0}, "prior_fraction = 1"),
+        (nv.Posterior, {"twin": 1}, "twin"),
+        (nv.Posterior, {"rescaling": True}, "Posterior has no setting 'rescaling'; it has pred"),
+        (nv.Posterior, {"training": {"epochs": 0}}, "epochs must be at least 1"),
+        (nv.PosteriorTraining, {"objective": "luck"}, "objective must be 'quadratic', "),
+        (nv.PostHoc, {}, "PostHoc needs a prior"),
+        (nv.PostHoc, {"prior": "learned:0.2"}, "no prior 'learned:0.2'"),
+        (nv.PostHoc, {"prior": 3}, "nv.priors"),
+        (nv.PostHoc, {"prior": nv.priors.zero_mean(), "prior_scale": 0.1}, "scales of its own"),
+        (nv.Sparsity, {"theorem": "Z"}, "theorem must be"),
+        (nv.HeldOut, {"trials": 5}, "HeldOut has no setting 'trials'; it has unseen"),
+    ],
+)
+def test_bad_settings_of_a_method_are_named_when_it_is_made(
+    kind: type, settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(BadInput, match=message):
+        kind(**settings)
+
+
+def test_a_method_is_frozen_and_changed_by_copy() -> None:
+    method = nv.Posterior(trials=5)
+    with pytest.raises(ValueError, match="frozen"):
+        method.trials = 6
+    assert method.changed(trials=6) == nv.Posterior(trials=6)
+    with pytest.raises(BadInput, match="trials"):
+        method.changed(trials=0)
+    # What TOML gives back is the same method.
+    import tomllib
+
+    from nonvacuous.certification.run_folder import to_toml
+
+    grid = nv.Posterior(prior_scale=(0.2, 0.1), training={"epochs": 3})
+    assert nv.Posterior(**tomllib.loads(to_toml(grid.record()))) == grid
 
 
 def test_too_few_examples(initial: nn.Module, digits: Dataset) -> None:
@@ -532,5 +582,5 @@ def test_too_few_examples(initial: nn.Module, digits: Dataset) -> None:
 def test_weights_of_another_precision_are_named(digits: Dataset, kind: torch.dtype) -> None:
     network = small(digits).to(kind)
     with pytest.raises(BadInput, match=r"certify model\.float\(\)"):
-        nv.certify(network, digits.train, trials=100)
+        nv.certify(network, digits.train, method=nv.Posterior(trials=100))
     assert next(network.parameters()).dtype == kind

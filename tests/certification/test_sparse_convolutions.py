@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ from torch import nn
 
 import nonvacuous as nv
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.sparsity_settings import prior_kind
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import at_initialization, zero_mean
 from nonvacuous.errors import BadInput, NotYetSupported
+from nonvacuous.methods.sparsity.settings import prior_kind
 from nonvacuous.models import build
 from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
 from nonvacuous.verify import verify
@@ -26,16 +25,13 @@ from tests.audit.sparse_conv_worlds import QUICK, examples, near, network, run
 def test_digits_end_to_end(tmp_path: Path) -> None:
     """A small network is trained, certified below guessing, and verified in full."""
     digits = nv.data.load("digits")
-    settings = replace(QUICK, steps=300, prior_steps=600, search_examples=300)
+    settings = QUICK.changed(steps=300, prior_steps=600, search_examples=300)
     certificate = nv.certify(
         build("cnn:8/no-bias", digits.train.example_shape, 10, seed=0),
         digits.train,
+        method=settings,
         test=digits.test,
-        mode="sparsity",
-        sparsity=settings,
-        architecture="cnn:8/no-bias",
-        source="digits",
-        folder=tmp_path / "run",
+        folder=nv.Run(folder=tmp_path / "run", architecture="cnn:8/no-bias", source="digits"),
     )
     assert certificate.status == "valid" and not certificate.is_vacuous, str(certificate)
     record, observed = certificate.sparsity, certificate.observed
@@ -48,7 +44,7 @@ def test_digits_end_to_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prior", ["learned:0.2", "initialization", "zero"])
 def test_a_network_that_is_trained_here(tmp_path: Path, prior: str) -> None:
-    certificate = run(tmp_path / "run", sparsity=replace(QUICK, prior=prior))
+    certificate = run(tmp_path / "run", method=QUICK.changed(prior=prior))
     kind, fraction = prior_kind(prior)
     record = certificate.sparsity
     assert record is not None and record.prior == kind
@@ -74,7 +70,7 @@ def test_the_number_is_that_of_the_library(tmp_path: Path) -> None:
         means = DiagonalGaussian.load(tmp_path / "run" / f"{name}.safetensors").means
         modules[-1].load_state_dict({key: mean.float() for key, mean in means.items()})
     parts = nv.data.Split.load(tmp_path / "run" / "split.npz")
-    from nonvacuous.certification.sparsity_mode import scaled
+    from nonvacuous.sparsity.chains import scaled
 
     found = certify_sparse_conv(
         *modules,
@@ -93,8 +89,9 @@ def test_the_number_is_that_of_the_library(tmp_path: Path) -> None:
 
 
 def run_given(model: nn.Module, prior: Any, **changes: Any) -> Certificate:
-    named = {"architecture": "own", "twin": False, **changes}
-    return nv.certify(model, examples(), mode="sparsity", prior=prior, sparsity=QUICK, **named)
+    folder = nv.Run(folder=changes.pop("folder", None), architecture="own")
+    method = QUICK.changed(prior=prior, twin=False, **changes)
+    return nv.certify(model, examples(), method=method, folder=folder)
 
 
 def test_a_given_network_with_biases_and_both_poolings(tmp_path: Path) -> None:
@@ -172,4 +169,4 @@ class Branched(nn.Module):
 )
 def test_what_is_refused(make: Any, changes: Any, error: type, words: str) -> None:
     with pytest.raises(error, match=words):
-        nv.certify(make(), examples(), mode="sparsity", sparsity=replace(QUICK, **changes))
+        nv.certify(make(), examples(), method=QUICK.changed(**changes))

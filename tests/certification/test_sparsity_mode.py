@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ from torch import nn
 
 import nonvacuous as nv
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.sparsity_settings import SparsitySettings, prior_kind
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import at_initialization, learned, zero_mean
 from nonvacuous.errors import BadInput, NotYetSupported
+from nonvacuous.methods.sparsity.settings import Sparsity, prior_kind
 from nonvacuous.risk import bounded_cross_entropy
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.verify import verify
@@ -25,7 +24,7 @@ from tests.audit.sparse_worlds import QUICK, examples, near, network, run
 
 @pytest.mark.parametrize("prior", ["learned:0.2", "initialization", "zero"])
 def test_a_network_that_is_trained_here(tmp_path: Path, prior: str) -> None:
-    certificate = run(tmp_path / "run", sparsity=replace(QUICK, prior=prior))
+    certificate = run(tmp_path / "run", method=QUICK.changed(prior=prior))
     kind, fraction = prior_kind(prior)
     record = certificate.sparsity
     assert record is not None and record.prior == kind
@@ -92,8 +91,10 @@ def test_a_given_network_and_its_priors(tmp_path: Path) -> None:
 
 
 def run_given(model: nn.Module, prior: Any, **changes: Any) -> Certificate:
-    named = {"architecture": sparse_worlds.ARCHITECTURE, **changes}
-    return nv.certify(model, examples(), mode="sparsity", prior=prior, sparsity=QUICK, **named)
+    name = changes.pop("architecture", sparse_worlds.ARCHITECTURE)
+    folder = nv.Run(folder=changes.pop("folder", None), architecture=name)
+    method = QUICK.changed(prior=prior, **changes)
+    return nv.certify(model, examples(), method=method, folder=folder)
 
 
 def test_layers_with_biases_and_functional_layers(tmp_path: Path) -> None:
@@ -123,10 +124,10 @@ def test_a_prior_that_knows_the_examples_is_refused_or_declared() -> None:
     data = digits_like()
     knowing = knowing_network(data)
     prior = at_initialization(knowing)
-    common: dict[str, Any] = {"mode": "sparsity", "prior": prior, "sparsity": QUICK, "twin": False}
-    refused = nv.certify(knowing, data, **common)
+    method = QUICK.changed(prior=prior, twin=False)
+    refused = nv.certify(knowing, data, method=method)
     assert refused.status == "refused" and refused.is_vacuous
-    declared = nv.certify(knowing, data, pretrained=True, **common)
+    declared = nv.certify(knowing, data, method=method.changed(pretrained=True))
     assert declared.status == "valid"
 
 
@@ -146,7 +147,7 @@ def knowing_network(data: nv.data.Examples) -> nn.Module:
 
 
 def test_vacuity_is_judged_against_a_constant_answer() -> None:
-    certificate = run(None, sparsity=replace(QUICK, theorem="A"))
+    certificate = run(None, method=QUICK.changed(theorem="A"))
     assert certificate.baseline is not None
     assert certificate.is_vacuous == (certificate.risk_upper >= certificate.baseline.risk_lower)
 
@@ -207,8 +208,8 @@ def test_a_new_run_does_not_go_on_from_what_another_left(tmp_path: Path) -> None
     ("changes", "what"),
     [
         ({"seed": 4}, "seed was"),
-        ({"sparsity": replace(QUICK, prior_steps=61)}, "settings was"),
-        ({"sparsity": replace(QUICK, prior="learned:0.4")}, "examples was"),
+        ({"method": QUICK.changed(prior_steps=61)}, "settings was"),
+        ({"method": QUICK.changed(prior="learned:0.4")}, "examples was"),
     ],
 )
 def test_a_prior_of_another_run_is_refused(
@@ -236,11 +237,11 @@ def test_a_damaged_prior_is_refused(tmp_path: Path) -> None:
 
 def test_a_second_certificate_on_the_same_examples_is_conditional(tmp_path: Path) -> None:
     assert run(tmp_path / "one").status == "valid"
-    other = replace(QUICK, variant="dense")
-    assert run(tmp_path / "two", sparsity=other).status == "conditional"
+    other = QUICK.changed(variant="dense")
+    assert run(tmp_path / "two", method=other).status == "conditional"
     planned = tmp_path / "planned"
     assert run(planned / "one", attempts=2).status == "valid"
-    shared = run(planned / "two", sparsity=replace(QUICK, theorem="D"), attempts=2)
+    shared = run(planned / "two", method=QUICK.changed(theorem="D"), attempts=2)
     assert shared.status == "valid"
     assert shared.budget.entries[0].name == "other certificates"
     assert verify(planned / "two", data=examples()).passed
@@ -252,7 +253,7 @@ def test_inputs_keep_their_shape_when_they_are_scaled() -> None:
         data.inputs.reshape(-1, 1, 2, 2), data.labels, data.class_names, "square"
     )
     module = nn.Sequential(nn.Flatten(), *network().layers)
-    certificate = nv.certify(module, square, mode="sparsity", sparsity=QUICK)
+    certificate = nv.certify(module, square, method=QUICK)
     assert certificate.status == "valid"
 
 
@@ -267,13 +268,10 @@ def test_inputs_keep_their_shape_when_they_are_scaled() -> None:
             "only linear layers",
         ),
         (network, {"loss": bounded_cross_entropy()}, BadInput, "how often"),
-        (network, {"mode": "posterior"}, BadInput, "change nothing"),
-        (network, {"quotients": ("translation",)}, BadInput, "randomized network"),
-        (network, {"mode": "magic"}, BadInput, "sparsity"),
     ],
 )
 def test_what_is_refused(make: Any, changes: Any, error: type, words: str) -> None:
-    arguments: dict[str, Any] = {"mode": "sparsity", "sparsity": QUICK}
+    arguments: dict[str, Any] = {"method": QUICK}
     with pytest.raises(error, match=words):
         nv.certify(make(), examples(), **{**arguments, **changes})
 
@@ -293,7 +291,7 @@ def test_what_is_refused(make: Any, changes: Any, error: type, words: str) -> No
 )
 def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
-        SparsitySettings(**settings)
+        Sparsity(**settings)
 
 
 def test_a_parameter_that_no_layer_uses_is_refused() -> None:

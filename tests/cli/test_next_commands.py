@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import nonvacuous as nv
 from nonvacuous import certify
 from nonvacuous.cli import exits
 from nonvacuous.data import import_function
@@ -60,7 +61,7 @@ def test_the_library_gives_a_refused_folder_back_too(place):
     inputs, labels = blobs()
     model = import_function("my_model:normalized")()
     with pytest.raises(NonvacuousError, match="only linear layers"):
-        certify(model, (inputs, labels), mode="sparsity", folder="r")
+        certify(model, (inputs, labels), method=nv.Sparsity(), folder="r")
     assert not (place / "r").exists()
 
 
@@ -71,7 +72,7 @@ def test_a_run_that_computed_something_keeps_its_folder(place, invoke, monkeypat
         raise NonvacuousError("not today")
 
     with monkeypatch.context() as patch:
-        patch.setattr("nonvacuous.certification.sparsity_training.Trainer.network", refuse)
+        patch.setattr("nonvacuous.methods.sparsity.training.Trainer.network", refuse)
         assert invoke(*SPARSE, "--model", "mlp:8/no-bias").code == exits.FAILED
     assert (place / "r/config.toml").is_file() and (place / "r/sparsity-prior.checkpoint").is_file()
     # With other settings there is no going on, and the suggestion says so.

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import nonvacuous as nv
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples
 from nonvacuous.distributions.priors import at_initialization
@@ -79,10 +80,9 @@ def test_a_module_that_is_read_as_another_one(kind: type[_Perceptron]) -> None:
     made = certify(
         module,
         examples,
-        mode="sparsity",
-        prior=at_initialization(copy.deepcopy(module)),
-        pretrained=True,
-        twin=False,
+        method=nv.Sparsity(
+            prior=at_initialization(copy.deepcopy(module)), pretrained=True, twin=False
+        ),
     )
     assert made.status == "refused"
 

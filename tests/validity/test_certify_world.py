@@ -17,16 +17,15 @@ import torch
 from scipy import stats
 
 import nonvacuous as nv
-from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
 from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import load_tensors
 from nonvacuous.training import train
 
 MEAN = np.array([0.7, 0.3])
-QUICK = Recipe(
-    plain=PlainRecipe(epochs=2, batch_size=30, learning_rate=0.2),
-    posterior=PosteriorRecipe(epochs=2, batch_size=60, learning_rate=0.05),
-)
+QUICK = {
+    "plain_training": nv.PlainTraining(epochs=2, batch_size=30, learning_rate=0.2),
+    "training": nv.PosteriorTraining(epochs=2, batch_size=60, learning_rate=0.05),
+}
 
 
 @pytest.fixture
@@ -95,12 +94,9 @@ def test_trained_posteriors_keep_their_promise(memory: Path) -> None:
         certificate = nv.certify(
             linear(world),
             draw_world(world, 60),
+            method=nv.Posterior(trials=500, prior_scale=0.3, twin=False, **QUICK),
             confidence=0.8,
             seed=world,
-            trials=500,
-            prior_scales=0.3,
-            recipe=QUICK,
-            twin=False,
             folder=folder,
         )
         assert certificate.status == "valid", str(certificate)
@@ -116,13 +112,11 @@ def test_one_drawn_network_keeps_its_promise(memory: Path) -> None:
         certificate = nv.certify(
             linear(world),
             draw_world(world, 60),
-            predictor="drawn",
+            method=nv.Posterior(
+                predictor="drawn", prior_fraction=0.0, prior_scale=0.5, twin=False, **QUICK
+            ),
             confidence=0.6,
             seed=world,
-            prior_fraction=0.0,
-            prior_scales=0.5,
-            recipe=QUICK,
-            twin=False,
             folder=folder,
         )
         drawn = load_tensors(folder / "drawn.safetensors", kind="weights", device="cpu")
@@ -144,12 +138,14 @@ def test_post_hoc_certificates_keep_their_promise(memory: Path) -> None:
         certificate = nv.certify(
             trained.module,
             examples,
-            prior=nv.priors.at_initialization(start, grid=grid),
-            posterior_scales=noise,
+            method=nv.PostHoc(
+                prior=nv.priors.at_initialization(start, grid=grid),
+                posterior_scales=noise,
+                trials=500,
+                twin=False,
+            ),
             confidence=0.8,
             seed=world,
-            trials=500,
-            twin=False,
             folder=folder,
         )
         return certificate.risk_upper, posterior_risk(folder)
@@ -190,12 +186,14 @@ def test_certificates_that_forget_symmetries_keep_their_promise(memory: Path) ->
         certificate = nv.certify(
             trained.module,
             examples,
-            prior=nv.priors.zero_mean(grid=grid),
-            posterior_scales=nv.priors.ScaleGrid((0.05, 0.2)),
+            method=nv.PostHoc(
+                prior=nv.priors.zero_mean(grid=grid),
+                posterior_scales=nv.priors.ScaleGrid((0.05, 0.2)),
+                trials=500,
+                twin=False,
+            ),
             confidence=0.6,
             seed=world,
-            trials=500,
-            twin=False,
             folder=folder,
         )
         assert certificate.status == "valid", str(certificate)
@@ -214,8 +212,9 @@ def held_out(world: int, *, peek: bool) -> tuple[float, float]:
     if peek:
         candidates = [linear(1000 * world + k) for k in range(200)]
         network = min(candidates, key=lambda c: errors_of(c, examples))
-    settings = {"mode": "holdout", "unseen": True, "confidence": 0.8, "seed": world}
-    certificate = nv.certify(network, examples, **settings)
+    certificate = nv.certify(
+        network, examples, method=nv.HeldOut(unseen=True), confidence=0.8, seed=world
+    )
     return certificate.risk_upper, true_risk(network.weight.detach(), network.bias.detach())
 
 

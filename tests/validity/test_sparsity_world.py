@@ -14,16 +14,16 @@ import torch
 from torch import nn
 
 import nonvacuous as nv
-from nonvacuous.certification.sparsity_settings import SparsitySettings
 from nonvacuous.data import Examples
 from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.distributions.storage import load_tensors
+from nonvacuous.methods import Sparsity
 from nonvacuous.models import build
 from nonvacuous.sparsity.chains import chain_module
 from nonvacuous.sparsity.training import ChainTraining, train_chain
 from tests.validity.test_certify_world import assert_at_most
 
-QUICK = SparsitySettings(
+QUICK = Sparsity(
     prior="learned:0.4", passes=1, search_examples=100, steps=40, prior_steps=80, unit_norm=False
 )
 
@@ -55,11 +55,9 @@ def test_networks_that_are_trained_here_keep_their_promise(tmp_path: Path) -> No
         certificate = nv.certify(
             build("mlp:6/no-bias", (2,), 2, seed=world),
             clouds(world, 250),
-            mode="sparsity",
-            sparsity=QUICK,
+            method=QUICK.changed(twin=False),
             confidence=0.6,
             seed=world,
-            twin=False,
             folder=folder,
         )
         assert certificate.status == "valid", str(certificate)
@@ -90,13 +88,11 @@ def test_this_counting_can_fail() -> None:
         certificate = nv.certify(
             module,
             data,
-            mode="sparsity",
-            prior=at_initialization(module),
-            sparsity=QUICK,
-            pretrained=True,
+            method=QUICK.model_copy(
+                update=dict(prior=at_initialization(module), pretrained=True, twin=False)
+            ),
             confidence=0.6,
             seed=world,
-            twin=False,
         )
         failures += certificate.risk_upper < 0.5
     assert failures == 3

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+import nonvacuous as nv
 from nonvacuous import audit
 from nonvacuous.audit.arithmetic import baseline_record, recompute_bound, statement, twin_risk
 from nonvacuous.audit.digests import file_digest, fixed_tensors, tensors_digest
@@ -152,12 +153,15 @@ def post_hoc_run(folder: Path, *, prior: str = "zero-mean") -> Certificate:
     return certify(
         fitted.module,
         worlds.examples(),
-        prior=zero_mean(grid=grid) if prior == "zero-mean" else at_initialization(start, grid=grid),
-        posterior_scales=ScaleGrid((0.05,)),
-        trials=500,
-        twin=False,
-        architecture=ARCHITECTURE,
-        folder=folder,
+        method=nv.PostHoc(
+            prior=zero_mean(grid=grid)
+            if prior == "zero-mean"
+            else at_initialization(start, grid=grid),
+            posterior_scales=ScaleGrid((0.05,)),
+            trials=500,
+            twin=False,
+        ),
+        folder=nv.Run(folder=folder, architecture=ARCHITECTURE),
     )
 
 

@@ -61,10 +61,8 @@ def verified(folder: Path, **more: Any) -> Verification:
 
 @pytest.mark.parametrize("theorem", ["E", "F", "D", "A"])
 def test_an_honest_run_verifies_in_full(tmp_path: Path, theorem: str) -> None:
-    from dataclasses import replace
-
-    settings = replace(sparse_worlds.QUICK, theorem=theorem)
-    certificate = sparse_worlds.run(tmp_path / "run", sparsity=settings)
+    settings = sparse_worlds.QUICK.changed(theorem=theorem)
+    certificate = sparse_worlds.run(tmp_path / "run", method=settings)
     assert certificate.status == "valid"
     result = verified(tmp_path / "run")
     assert result.passed, str(result)

@@ -14,11 +14,11 @@ from nonvacuous.audit import data_checks
 from nonvacuous.audit.arithmetic import statement_of
 from nonvacuous.audit.knowing import Knowledge, knowledge
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.sparsity_settings import SparsitySettings
+from nonvacuous.certification.run import Run
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples, load
-from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, zero_mean
+from nonvacuous.methods import Posterior, PostHoc, Sparsity
 from nonvacuous.models import build
 from nonvacuous.training import train
 from nonvacuous.verify import Finding, Verification, verify
@@ -46,14 +46,23 @@ def memorizing(data: Examples) -> nn.Module:
 
 
 def certified(
-    folder: Path, mode: str, module: nn.Module, prior: Prior, data: Examples, **more: Any
+    folder: Path,
+    mode: str,
+    module: nn.Module,
+    prior: Prior,
+    data: Examples,
+    *,
+    seed: int = 0,
+    architecture: str = ARCHITECTURE,
+    **more: Any,
 ) -> Certificate:
-    kind = {
-        "sparsity": {"sparsity": SparsitySettings(passes=1, search_examples=50)},
-        "post-hoc": {"trials": 200, "posterior_scales": ScaleGrid((0.01,)), "rescaling": False},
+    kind, settings = {
+        "sparsity": (Sparsity, {"passes": 1, "search_examples": 50}),
+        "post-hoc": (PostHoc, {"trials": 200, "posterior_scales": 0.01, "rescaling": False}),
     }[mode]
-    named = {"twin": False, "architecture": ARCHITECTURE, "folder": folder, **kind, **more}
-    return certify(module, data, mode=mode, prior=prior, **named)  # type: ignore[arg-type]
+    method = kind(prior=prior, twin=False, **settings, **more)
+    run = Run(folder=folder, architecture=architecture)
+    return certify(module, data, method=method, seed=seed, folder=run)
 
 
 def finding(result: Verification) -> Finding:
@@ -232,22 +241,15 @@ def test_a_posterior_trained_from_a_start_that_knows(
 ) -> None:
     data = random_labels()
     module = memorizing(data)
-    common: dict[str, Any] = {"mode": "posterior", "prior_fraction": 0.0, "twin": False}
+    method = Posterior(
+        prior_fraction=0.0, prior_scale=0.01, twin=False, trials=200, training={"epochs": 1}
+    )
     with monkeypatch.context() as forger:
         forger.setattr(data_checks, "knowledge", nothing)
         certify(
             module,
             data,
-            trials=200,
-            architecture=ARCHITECTURE,
-            folder=tmp_path / "run",
-            recipe=quick(),
-            **common,
+            method=method,
+            folder=Run(folder=tmp_path / "run", architecture=ARCHITECTURE),
         )
     assert failed_fields(verify(tmp_path / "run", data=data, trials=200)) == ["prior"]
-
-
-def quick() -> Any:
-    from nonvacuous.certification.recipe import PosteriorRecipe, Recipe
-
-    return Recipe(posterior=PosteriorRecipe(epochs=1))

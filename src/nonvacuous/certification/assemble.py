@@ -10,18 +10,13 @@ from torch import nn
 
 from nonvacuous import audit
 from nonvacuous.audit.arithmetic import (
-    BOUND_LINE,
     baseline_record,
-    bound_record,
-    line,
     recompute_bound,
-    share,
     statement,
 )
 from nonvacuous.audit.digests import array_digest, example_set, fixed_tensors, tensors_digest
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.outcomes import outcome_digest
-from nonvacuous.audit.paying import ledger
 from nonvacuous.audit.symmetries import captured
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.candidate import Candidate, RescalingFacts
@@ -30,8 +25,6 @@ from nonvacuous.certification.complexity import complexity_of
 from nonvacuous.certification.counting import count_errors
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import measure_drawn, measure_stochastic
-from nonvacuous.certification.sparsity_measurement import SparseMeasurement
-from nonvacuous.certification.sparsity_mode import SparseCandidate
 from nonvacuous.certification.versions import software
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
@@ -59,10 +52,9 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
     complexity = _complexity(job, candidate)
     measure = measure_drawn if job.predictor == "drawn" else measure_stochastic
     measured = measure(job, candidate, posterior_digest, complexity)
-    evidence = _evidence(
+    evidence = evidence_of(
         job,
         candidate.module,
-        candidate.split,
         measured_predictor=measured.measured_predictor,
         bound=measured.bound,
         budget=measured.budget,
@@ -75,7 +67,7 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
         posterior_at_risk=candidate.posterior.digest(),
         fixed_before=candidate.fixed_before,
         prior_saw=candidate.saw,
-        prior_given=job.mode == "post-hoc",
+        prior_given=candidate.prior_given,
         draws=(*candidate.draws, ("freeze", 0), *measured.draws),
         pretrained=job.pretrained,
         start=candidate.start,
@@ -85,7 +77,7 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
     )
     data = evidence.data
     assert data is not None
-    return _seal(
+    return seal(
         job,
         evidence,
         twin=twin,
@@ -111,97 +103,9 @@ def _complexity(job: Job, candidate: Candidate) -> ComplexityRecord:
     return complexity_of(job, candidate.posterior, candidate.prior, graph)
 
 
-def holdout_certificate(job: Job, module: nn.Module, split: Split) -> Certificate:
-    """The plain test: a network's errors on examples that had no part in making it."""
-    bound_part = job.examples.subset(split.bound)
-    budget = ledger(mode=job.mode, failure=job.failure, attempts=job.attempts, sampled=False)
-    failure = share(line(budget, BOUND_LINE))
-    errors = count_errors(module, bound_part)
-    risk = RiskRecord(
-        errors=errors,
-        trials=len(bound_part),
-        scheme="every example once",
-        identical=True,
-        seed=job.seed,
-        risk_upper=errors / len(bound_part),
-    )
-    evidence = _evidence(
-        job,
-        module,
-        split,
-        measured_predictor="deterministic",
-        bound=bound_record("holdout", errors=errors, examples=len(bound_part), failure=failure),
-        budget=budget,
-        risk=risk,
-        unseen=job.unseen,
-        draws=(("freeze", 0),),
-    )
-    return _seal(job, evidence, twin=None, prior=None, posterior=None)
-
-
-def sparsity_evidence(
-    job: Job, candidate: SparseCandidate, measured: SparseMeasurement
-) -> Evidence:
-    """The facts that a sparsity certificate is made from."""
-    digest = measured.posterior.digest()
-    return _evidence(
-        job,
-        candidate.module,
-        candidate.split,
-        measured_predictor=measured.measured_predictor,
-        bound=measured.bound,
-        budget=measured.budget,
-        risk=measured.risk,
-        searches=measured.searches,
-        prior=measured.prior,
-        posterior=measured.posterior,
-        complexity=measured.complexity,
-        posterior_at_kl=digest,
-        posterior_at_risk=digest,
-        fixed_before=candidate.fixed_before,
-        prior_saw=candidate.saw,
-        # Only a prior that came from outside brings a record of its own.
-        prior_given=candidate.saw_digest is not None,
-        draws=measured.draws,
-        pretrained=job.pretrained,
-        start=candidate.start,
-        prior_saw_digest=candidate.saw_digest,
-        sparsity=measured.record,
-        layers=measured.layers,
-        prior_layers=measured.prior_layers,
-    )
-
-
-def sparsity_certificate(
-    job: Job, candidate: SparseCandidate, measured: SparseMeasurement, twin: TwinRecord | None
-) -> Certificate:
-    """A certificate for the fixed network itself, from losses of noise around it."""
-    evidence = sparsity_evidence(job, candidate, measured)
-    data = evidence.data
-    assert data is not None
-    return _seal(
-        job,
-        evidence,
-        twin=twin,
-        prior=DistributionRecord(
-            description=candidate.description,
-            digest=measured.prior.digest(),
-            saw=data.prior.index_digest
-            if candidate.saw is not None and data.prior is not None
-            else None,
-        ),
-        posterior=DistributionRecord(
-            description="Gaussian noise around the network's weights, one scale for each layer"
-            + ("" if measured.record.images is None else ", smaller on biases of convolutions"),
-            digest=measured.posterior.digest(),
-        ),
-    )
-
-
-def _evidence(
+def evidence_of(
     job: Job,
     module: nn.Module,
-    split: Split,
     *,
     measured_predictor: str,
     bound: BoundRecord,
@@ -216,7 +120,7 @@ def _evidence(
         measured_predictor=measured_predictor,
         module=module,
         examples=job.examples,
-        split=split,
+        split=job.split,
         loss=job.loss,
         bound=bound,
         budget=budget,
@@ -231,7 +135,7 @@ def _evidence(
         else job.charging.end(
             outcome_digest(
                 module,
-                job.examples.subset(split.bound),
+                job.examples.subset(job.split.bound),
                 distributions=(facts.get("prior"), facts.get("posterior")),
                 # As counted: what its upper end is depends on the share of the confidence.
                 numbers={"bound": bound.name, **risk.model_dump(exclude={"risk_upper"})},
@@ -240,7 +144,7 @@ def _evidence(
         attempts_paid=job.attempts,
         risk_upper=recompute_bound(bound),
         confidence=1.0 - job.failure,
-        data=_data_record(job.examples, split),
+        data=_data_record(job.examples, job.split),
         **facts,
     )
 
@@ -317,13 +221,13 @@ def _rescaling_record(facts: RescalingFacts, evidence: Evidence) -> RescalingRec
     )
 
 
-def _seal(
+def seal(
     job: Job,
     evidence: Evidence,
     *,
-    twin: TwinRecord | None,
-    prior: DistributionRecord | None,
-    posterior: DistributionRecord | None,
+    twin: TwinRecord | None = None,
+    prior: DistributionRecord | None = None,
+    posterior: DistributionRecord | None = None,
     rescaling: RescalingFacts | None = None,
 ) -> Certificate:
     assumptions = audit.run(evidence)

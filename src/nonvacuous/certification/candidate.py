@@ -52,6 +52,7 @@ class Candidate:
     searches       what was chosen by looking at the bound examples
     draws          (purpose, seed) of every random stream used so far
     noise_digest   digest of the posterior before it was rescaled; None if it was not
+    prior_given    whether the prior came from outside, with a record of its own
     graph          the network as a graph, if it was captured on the way
     complexity     what the posterior costs, if it was needed on the way
     """
@@ -69,6 +70,7 @@ class Candidate:
     draws: tuple[tuple[str, int], ...]
     start: nn.Module | None = None
     saw_digest: str | None = None
+    prior_given: bool = False
     rescaling: RescalingFacts | None = None
     noise_digest: str | None = None
     graph: LayerGraph | None = None

@@ -3,38 +3,57 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
 
 import torch
 
 from nonvacuous.certification.charging import Charging
+from nonvacuous.certification.method import Method, Mode, Predictor
 from nonvacuous.certification.run_folder import RunFolder
-from nonvacuous.data import Examples
+from nonvacuous.data import Examples, Split
 from nonvacuous.risk import Loss
-from nonvacuous.training import Progress
+from nonvacuous.training import EventLog, Progress
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What a certificate is asked for: the same whatever the mode."""
+    """What a certificate is asked for: the same whatever the method."""
 
-    mode: Literal["posterior", "post-hoc", "sparsity", "holdout"]
-    predictor: Literal["stochastic", "drawn", "deterministic"]
+    method: Method
     architecture: str
     examples: Examples
     test: Examples | None
+    split: Split
     loss: Loss
     failure: float
     attempts: int
-    trials: int
     seed: int
     device: torch.device
     folder: RunFolder
     progress: Progress | None
-    pretrained: bool
-    #: Declared by the user: the network of a plain test never saw the examples.
-    unseen: bool
-    #: Symmetries to forget in the KL, see :mod:`nonvacuous.audit.symmetries`.
-    quotients: tuple[str, ...] = ()
+    events: EventLog | None = None
+    tensorboard: Path | None = None
     #: Its way into the ledger; None where none is kept.
     charging: Charging | None = None
+
+    @property
+    def mode(self) -> Mode:
+        return self.method.mode
+
+    @property
+    def predictor(self) -> Predictor:
+        predictor: Predictor = getattr(self.method, "predictor", "deterministic")
+        return predictor
+
+    @property
+    def quotients(self) -> tuple[str, ...]:
+        return self.method.quotients
+
+    @property
+    def trials(self) -> int:
+        """Pairs of an example and a draw of the weights; methods without draws have none."""
+        return int(getattr(self.method, "trials", 0))
+
+    @property
+    def pretrained(self) -> bool:
+        return bool(getattr(self.method, "pretrained", False))

@@ -1,4 +1,4 @@
-"""Plain training by a recipe: the same for a learned prior and for the held-out twin."""
+"""Plain training by its settings: the same for a learned prior and for the held-out twin."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from nonvacuous.certification.recipe import PlainRecipe
+from nonvacuous.certification.training import PlainTraining
 from nonvacuous.data import Examples
 from nonvacuous.training import EventLog, Progress, train
 
@@ -15,7 +15,7 @@ from nonvacuous.training import EventLog, Progress, train
 def train_plainly(
     model: nn.Module,
     examples: Examples,
-    recipe: PlainRecipe,
+    settings: PlainTraining,
     *,
     seed: int,
     device: torch.device,
@@ -31,13 +31,13 @@ def train_plainly(
         model,
         examples,
         validation=validation,
-        epochs=recipe.epochs,
-        batch_size=recipe.batch_size,
-        learning_rate=recipe.learning_rate,
-        schedule=recipe.schedule,
-        momentum=recipe.momentum,
-        weight_decay=recipe.weight_decay,
-        patience=None if validation is None else recipe.patience,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        schedule=settings.schedule,
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
+        patience=None if validation is None else settings.patience,
         seed=seed,
         device=device,
         phase=phase,

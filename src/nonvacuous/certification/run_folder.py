@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from nonvacuous.claims import Record, claim_folder, own_folder
 from nonvacuous.data.files import sha256_of_file
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, FolderTaken
 from nonvacuous.files import inside
 
 #: The files that a certificate rests on; it records the digest of each that exists.
@@ -29,6 +29,9 @@ EVIDENCE = (
 )
 
 
+#: Of config.toml: a run that was begun with other keys cannot be gone on with.
+FORMAT = 2
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -38,7 +41,8 @@ def in_own_folder(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
     @functools.wraps(function)
     def guarded(*arguments: _P.args, **settings: _P.kwargs) -> _T:
-        folder = settings.get("folder")
+        given: Any = settings.get("folder")
+        folder = getattr(given, "folder", given)
         if not isinstance(folder, str | Path):
             return function(*arguments, **settings)
         with own_folder(Path(folder), CONFIG):
@@ -65,7 +69,10 @@ class RunFolder:
         """Claim the folder for this configuration, or find it claimed by the same one."""
         if self.path is None:
             return
-        begun = self.existing(CONFIG.name) is not None and not force
+        stored = self.existing(CONFIG.name)
+        begun = stored is not None and not force
+        if stored is not None and begun and resume:
+            _check_format(stored)
         claim_folder(
             self.path, configuration, results=_RESULTS, resume=resume, force=force, record=CONFIG
         )
@@ -124,9 +131,42 @@ def settings_digest(configuration: Mapping[str, Any]) -> str:
     """What was to be computed, not how it is called or what stands beside it."""
     beside = ("attempts", "architecture", "source", "twin", "different_data")
     computed = {name: value for name, value in configuration.items() if name not in beside}
+    computed["method"] = {n: v for n, v in computed["method"].items() if n not in beside}
     return hashlib.sha256(to_toml(computed).encode()).hexdigest()
 
 
-CONFIG = Record("config.toml", to_toml, tomllib.loads, "run", ("split.npz", "events.jsonl"))
+def flat(record: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
+    """Settings by name, those of tables within with the table's; a method's go by their own.
+
+    >>> flat({"seed": 1, "method": {"trials": 5, "training": {"epochs": 2}}})
+    {'seed': 1, 'trials': 5, 'training.epochs': 2}
+    """
+    named: dict[str, Any] = {}
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            named |= flat(value, prefix="" if name == "method" else f"{prefix}{name}.")
+        else:
+            named[prefix + name] = value
+    return named
+
+
+def _read(text: str) -> dict[str, Any]:
+    return flat(tomllib.loads(text))
+
+
+def _check_format(stored: Path) -> None:
+    """A mix of two versions would be nobody's run."""
+    try:
+        version = _read(stored.read_text(encoding="utf-8")).get("format")
+    except (OSError, ValueError):
+        return  # said in full where the settings are compared
+    if version != FORMAT:
+        raise FolderTaken(
+            f"{stored.parent} holds a run that another version of nonvacuous began. Finish it with "
+            "that version, name another folder, or overwrite it (force)"
+        )
+
+
+CONFIG = Record("config.toml", to_toml, _read, "run", ("split.npz", "events.jsonl"))
 #: The certificate goes first: what is left after a kill must not look finished.
 _RESULTS = ("certificate.json", "report.html", "events.jsonl", *EVIDENCE[1:])

@@ -6,20 +6,20 @@ that of a learned prior is the prior's own.
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
 from nonvacuous.audit.digests import fixed_tensors
 from nonvacuous.bounds import holdout
+from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
 from nonvacuous.certification.counting import count_errors
+from nonvacuous.certification.job import Job
 from nonvacuous.certification.plain import train_plainly
-from nonvacuous.certification.recipe import Recipe
 from nonvacuous.certification.run_folder import RunFolder
+from nonvacuous.certification.training import PlainTraining
 from nonvacuous.data import Examples, Split, make_split
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import Progress
 
 #: The twin of a certificate that needs no prior data trains on this part and tests on the rest.
 TRAINED_FRACTION = 0.8
@@ -80,28 +80,28 @@ def save_twin(folder: RunFolder, network: nn.Module) -> None:
         save_tensors(path, fixed_tensors(network), kind="network")
 
 
-def trained_twin(
-    start: nn.Module,
-    examples: Examples,
-    *,
-    recipe: Recipe,
-    failure: float,
-    seed: int,
-    device: torch.device,
-    folder: RunFolder,
-    progress: Progress | None,
-) -> TwinRecord:
+def trained_twin(job: Job, start: nn.Module, training: PlainTraining) -> TwinRecord:
     """The same architecture, trained plainly on four fifths of the data and tested on the rest."""
-    split = twin_split(examples, seed)
+    split = twin_split(job.examples, job.seed)
     trained = train_plainly(
         start,
-        examples.subset(split.prior),
-        recipe.plain,
-        seed=twin_seed(seed),
-        device=device,
+        job.examples.subset(split.prior),
+        training,
+        seed=twin_seed(job.seed),
+        device=job.device,
         phase="held-out twin",
-        checkpoint=folder.file("twin.checkpoint"),
-        progress=progress,
+        checkpoint=job.folder.file("twin.checkpoint"),
+        progress=job.progress,
     )
-    save_twin(folder, trained)
-    return separate_twin(trained, examples, split, failure=failure)
+    save_twin(job.folder, trained)
+    return separate_twin(trained, job.examples, split, failure=job.failure)
+
+
+def candidate_twin(
+    job: Job, candidate: Candidate, start: nn.Module, training: PlainTraining
+) -> TwinRecord:
+    """The prior's own network on the bound examples, or one that is trained from ``start``."""
+    if candidate.saw is None:
+        return trained_twin(job, frozen_copy(start).requires_grad_(True), training)
+    own = with_weights(candidate.module, candidate.prior.means)
+    return prior_twin(own, job.examples, candidate.split, failure=job.failure)

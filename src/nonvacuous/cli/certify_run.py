@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,12 @@ from torch import nn
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.sparsity_settings import LEARNED, SparsitySettings
+from nonvacuous.certification.method import Method
+from nonvacuous.certification.run import Run
 from nonvacuous.certify import certify
-from nonvacuous.cli.certify_request import (
-    INITIAL_SCALE,
-    LEARNED_SCALE,
-    Request,
-    default_folder,
-)
+from nonvacuous.cli.certify import Call
 from nonvacuous.cli.exits import DONE, FAILED, TOO_RISKY, CommandError, UsageError, trouble_of
-from nonvacuous.cli.folders import check_writable, holds_run, instead_of
+from nonvacuous.cli.folders import check_writable, default_folder, holds_run, instead_of
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.networks import (
@@ -39,73 +34,61 @@ from nonvacuous.cli.sources import load_data
 from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import NAMES, Dataset, Examples
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
-from nonvacuous.distributions.priors import Prior, at_initialization, zero_mean
-from nonvacuous.errors import BadInput, FolderBusy, FolderTaken, Unsupported
+from nonvacuous.distributions.priors import at_initialization, zero_mean
+from nonvacuous.errors import FolderBusy, FolderTaken, Unsupported
+from nonvacuous.methods import HeldOut, PostHoc, Sparsity
 from nonvacuous.report import rescaling
 from nonvacuous.report.terminal import printable
 from nonvacuous.risk.memory import is_out_of_memory
 
-#: What --mode sparsity trains: one hidden layer, no biases.
-PLAIN_CHAIN = "mlp:100/no-bias"
 
-
-def run(request: Request) -> int:
+def run(call: Call, method: Method) -> int:
     """Load, build, certify, print."""
-    if request.threads is not None:
-        torch.set_num_threads(request.threads)
-    device = _device(request.device)
-    scales = _grid(request.prior_scales)
-    dataset = load_data(request.data, request.data_dir)
-    examples, test = _parts(request, dataset)
-    sparse = request.mode == "sparsity"
-    spec = request.model or (PLAIN_CHAIN if sparse else default_model(examples))
-    folder = request.out or default_folder(request.data, spec, request.seed)
-    asked = _asked(request, spec)
-    check_writable(folder, resume=request.resume, force=request.force, asked=asked)
-    init_seed = request.seed if request.init_seed is None else request.init_seed
+    if call.threads is not None:
+        torch.set_num_threads(call.threads)
+    device = _device(call.device)
+    dataset = load_data(call.data, call.data_dir)
+    examples, test = _parts(call, method, dataset)
+    spec = call.model or method.usual_network or default_model(examples)
+    folder = call.out or default_folder(call.data, spec, call.seed)
+    check_writable(folder, resume=call.resume, force=call.force, asked=_asked(call, method, spec))
+    init_seed = call.seed if call.init_seed is None else call.init_seed
     network = build_network(spec, examples, seed=init_seed)
     check_fits(network, examples, spec=spec)
-    prior = _prior(request, scales, spec, examples, network)
-    if request.weights is not None:
-        load_weights(network, request.weights, flag="--weights", spec=spec)
-    was_finished = request.resume and (folder / "certificate.json").is_file()
+    if call.weights is not None:
+        initial = network
+        if call.initial is not None:
+            initial = build_network(spec, examples, seed=init_seed)
+            load_weights(initial, call.initial, flag="--initial", spec=spec)
+        method = _with_prior(method, initial)
+        load_weights(network, call.weights, flag="--weights", spec=spec)
+    was_finished = call.resume and (folder / "certificate.json").is_file()
     try:
         with stoppable(), Narration() as narration:
-            for line in _announcement(request, spec, network, examples, device, folder):
+            for line in _announcement(call, method, spec, network, examples, device, folder):
                 narration.say(line)
             certificate = certify(
-                network,
+                network.to(device),
                 examples,
-                mode=request.mode,  # type: ignore[arg-type]
-                prior=prior,
-                predictor=request.predictor,  # type: ignore[arg-type]
-                confidence=request.confidence,
-                seed=request.seed,
+                method=method,
+                confidence=call.confidence,
+                seed=call.seed,
                 test=test,
-                trials=request.trials,
-                prior_fraction=request.prior_fraction,
-                prior_scales=None if prior is not None else scales or _default_scale(request),
-                recipe=request.recipe,
-                attempts=request.attempts,
-                pretrained=request.pretrained,
-                unseen=request.unseen,
-                rescaling=request.rescaling,
-                quotients=request.quotients,
-                sparsity=_sparsity(request) if sparse else None,
-                twin=request.twin,
-                architecture=spec,
-                source=request.data,
-                device=device,
-                folder=folder,
-                resume=request.resume,
-                force=request.force,
-                tensorboard=request.tensorboard,
+                attempts=call.attempts,
+                folder=Run(
+                    folder=folder,
+                    architecture=spec,
+                    source=call.data,
+                    tensorboard=call.tensorboard,
+                ),
+                resume=call.resume,
+                force=call.force,
                 progress=narration,
             )
     except Unsupported as error:
-        if not sparse:
+        if method.usual_network is None:
             raise
-        raise CommandError(str(error), next_command=_other_mode(request, spec)) from error
+        raise CommandError(str(error), next_command=_other_mode(call, spec)) from error
     except FolderTaken as error:
         busy = isinstance(error, FolderBusy)
         raise CommandError(str(error), next_command=instead_of(folder, busy=busy)) from error
@@ -114,8 +97,7 @@ def run(request: Request) -> int:
             write_error("stopped before anything was computed.", next_command=again())
             return exit_code_of(stop)
         write_error(
-            f"stopped. {folder} keeps everything up to the last finished "
-            f"{'stage' if sparse else 'epoch'}.",
+            f"stopped. {folder} keeps everything up to the last finished {method.kept_by}.",
             next_command=again("--resume", without=["--force"]),
         )
         return exit_code_of(stop)
@@ -128,7 +110,7 @@ def run(request: Request) -> int:
             f"memory ran out on the {device.type}. Take a smaller --batch-size or --model; "
             f"{folder} keeps what was done."
         ) from error
-    return _tell(certificate, folder, request, was_finished=was_finished)
+    return _tell(certificate, folder, call, was_finished=was_finished)
 
 
 def _device(name: str) -> torch.device:
@@ -143,20 +125,18 @@ def _device(name: str) -> torch.device:
     return torch.device("cuda")
 
 
-def _parts(request: Request, dataset: Dataset) -> tuple[Examples, Examples | None]:
+def _parts(call: Call, method: Method, dataset: Dataset) -> tuple[Examples, Examples | None]:
     """The examples that the promise is about, and those that are only looked at at the end."""
-    if request.mode != "holdout":
+    if not isinstance(method, HeldOut):
         return dataset.train, dataset.test
-    if request.part == "train" or (
-        request.part is None and dataset.test is None and request.unseen
-    ):
+    if call.part == "train" or (call.part is None and dataset.test is None and method.unseen):
         return dataset.train, None
     if dataset.test is not None:
         return dataset.test, None
-    if request.part == "test":
-        raise UsageError(f"--part test: {request.data} has no test part.")
+    if call.part == "test":
+        raise UsageError(f"--part test: {call.data} has no test part.")
     raise UsageError(
-        f"--mode holdout: {request.data} has no test part, and a network that was trained on these "
+        f"--mode holdout: {call.data} has no test part, and a network that was trained on these "
         "examples would look better than it is. If it never saw them, say so with --unseen.",
         next_command=again("--unseen"),
     )
@@ -176,65 +156,33 @@ def _folder_trouble(error: OSError, folder: Path) -> CommandError:
     )
 
 
-def _grid(scales: tuple[float, ...]) -> ScaleGrid | None:
-    try:
-        return ScaleGrid(scales) if scales else None
-    except BadInput as error:
-        raise UsageError(f"--prior-scale: {error}.") from error
+def _with_prior(method: Method, initial: nn.Module) -> Method:
+    """The prior of given weights is theirs: zero, or the network as it was before training."""
+    if not isinstance(method, PostHoc | Sparsity):
+        return method
+    scales = method.prior_scale if isinstance(method, PostHoc) else None
+    grid = ScaleGrid(scales) if scales else DEFAULT_GRID
+    zero = method.prior == "zero"
+    prior = zero_mean(grid=grid) if zero else at_initialization(initial, grid=grid)
+    return method.changed(prior=prior, **({"prior_scale": None} if scales else {}))
 
 
-def _default_scale(request: Request) -> float:
-    return LEARNED_SCALE if request.prior_fraction > 0 else INITIAL_SCALE
-
-
-def _prior(
-    request: Request,
-    scales: ScaleGrid | None,
-    spec: str,
-    examples: Examples,
-    initial: nn.Module,
-) -> Prior | None:
-    """The prior of given weights; a network that is trained here gets its own, or has none."""
-    if request.mode != "post-hoc" and (request.mode != "sparsity" or request.weights is None):
-        return None
-    grid = scales or DEFAULT_GRID
-    if request.prior == "zero":
-        return zero_mean(grid=grid)
-    if request.initial is not None:
-        init_seed = request.seed if request.init_seed is None else request.init_seed
-        initial = build_network(spec, examples, seed=init_seed)
-        load_weights(initial, request.initial, flag="--initial", spec=spec)
-    return at_initialization(initial, grid=grid)
-
-
-def _sparsity(request: Request) -> SparsitySettings:
-    """A network that is trained here gets the prior that was asked for."""
-    if request.weights is not None:
-        return request.sparsity
-    return replace(request.sparsity, prior=request.prior or LEARNED)
-
-
-def _asked(request: Request, spec: str) -> dict[str, Any]:
+def _asked(call: Call, method: Method, spec: str) -> dict[str, Any]:
     """What config.toml will say of this call, as far as it is known before the data are split."""
     return {
-        "mode": request.mode,
-        "source": request.data,
+        "mode": method.mode,
+        "source": call.data,
         "architecture": spec,
-        "predictor": request.predictor,
-        "confidence": request.confidence,
-        "seed": request.seed,
-        "trials": request.trials,
-        "attempts": request.attempts,
-        "rescaling": request.rescaling,
-        "pretrained": request.pretrained,
-        "twin": request.twin,
-        "recipe": request.recipe.to_dict(),
-        "sparsity": _sparsity(request).to_dict() if request.mode == "sparsity" else None,
+        "confidence": call.confidence,
+        "seed": call.seed,
+        "attempts": call.attempts,
+        "method": {n: v for n, v in method.record().items() if n not in ("prior", "prior_scale")},
     }
 
 
 def _announcement(
-    request: Request,
+    call: Call,
+    method: Method,
     spec: str,
     network: nn.Module,
     examples: Examples,
@@ -245,13 +193,13 @@ def _announcement(
     return [
         f"{spec} ({parameters:,} parameters) on {examples.name} ({len(examples):,} examples, "
         f"{examples.classes} classes)",
-        f"mode {request.mode}, confidence {request.confidence:g}, seed {request.seed}, "
+        f"mode {method.mode}, confidence {call.confidence:g}, seed {call.seed}, "
         f"device {device.type}, run folder {folder}",
     ]
 
 
-def _tell(certificate: Certificate, folder: Path, request: Request, *, was_finished: bool) -> int:
-    write_certificate(certificate, as_json=request.json)
+def _tell(certificate: Certificate, folder: Path, call: Call, *, was_finished: bool) -> int:
+    write_certificate(certificate, as_json=call.json)
     sys.stdout.flush()
     console = narration_console()
     if was_finished:
@@ -260,43 +208,43 @@ def _tell(certificate: Certificate, folder: Path, request: Request, *, was_finis
     if saved:
         console.print(printable(saved), soft_wrap=True)
     console.print(f"Run folder: {printable(str(folder))}", soft_wrap=True)
-    if request.report:
+    if call.report:
         page = write_page(certificate, folder)
         console.print(f"Report:     {printable(str(page))}", soft_wrap=True)
-    code = _verdict(certificate, request, folder)
+    code = _verdict(certificate, call, folder)
     if code == DONE:
-        write_next(shlex.join(_verification(request, folder)))
+        write_next(shlex.join(_verification(call, folder)))
     return code
 
 
-def _other_mode(request: Request, spec: str) -> str:
+def _other_mode(call: Call, spec: str) -> str:
     """The same network in a mode that takes every network."""
-    words = ["nonvacuous", "certify", "--data", request.data, "--model", spec]
-    if request.data_dir is not None:
-        words += ["--data-dir", str(request.data_dir)]
-    if request.weights is not None:
-        words += ["--weights", str(request.weights)]
-        given = ["--initial", str(request.initial)] if request.initial else ["--prior", "zero"]
+    words = ["nonvacuous", "certify", "--data", call.data, "--model", spec]
+    if call.data_dir is not None:
+        words += ["--data-dir", str(call.data_dir)]
+    if call.weights is not None:
+        words += ["--weights", str(call.weights)]
+        given = ["--initial", str(call.initial)] if call.initial else ["--prior", "zero"]
         words += given
-    return shlex.join([*words, "--seed", str(request.seed)])
+    return shlex.join([*words, "--seed", str(call.seed)])
 
 
-def _verification(request: Request, folder: Path) -> list[str]:
+def _verification(call: Call, folder: Path) -> list[str]:
     """The command that checks this run in full: what is not built in must be named again."""
     words = ["nonvacuous", "verify", str(folder)]
-    if request.data not in NAMES:
-        words += ["--data", request.data]
-    elif request.data_dir is not None and request.data != "digits":
-        words += ["--data-dir", str(request.data_dir)]
-    if request.model is not None and not is_built_in(request.model):
-        words += ["--model", request.model]
+    if call.data not in NAMES:
+        words += ["--data", call.data]
+    elif call.data_dir is not None and call.data != "digits":
+        words += ["--data-dir", str(call.data_dir)]
+    if call.model is not None and not is_built_in(call.model):
+        words += ["--model", call.model]
     return words
 
 
-def _verdict(certificate: Certificate, request: Request, folder: Path) -> int:
+def _verdict(certificate: Certificate, call: Call, folder: Path) -> int:
     """The exit code, with the reason where it is not 0."""
-    limit, refused = request.max_risk, certificate.status == "refused"
-    doubtful = certificate.status == "conditional" and not request.allow_conditional
+    limit, refused = call.max_risk, certificate.status == "refused"
+    doubtful = certificate.status == "conditional" and not call.allow_conditional
     if not refused and (
         limit is None
         or (certificate.risk_upper <= limit and not certificate.is_vacuous and not doubtful)

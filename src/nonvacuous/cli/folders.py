@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from nonvacuous.cli.invocation import again
 from nonvacuous.foreign import run_settings
 
 #: Keys that the record of a run has and hardly another config.toml.
-_MARKS = {"mode", "predictor", "split", "examples", "recipe"}
+_MARKS = {"mode", "split", "examples", "weights"}
 
 
 def holds_run(folder: Path) -> bool:
@@ -69,6 +70,21 @@ def instead_of(folder: Path, *, busy: bool = False) -> str:
     return again(without=["--resume"], replacing={"--out": str(free)})
 
 
+def default_folder(data: str, model: str, seed: int) -> Path:
+    """runs/DATA-MODEL-seedN, whatever characters the names have.
+
+    >>> default_folder("my data/x<1>.npz", "mlp:256,64", 3).as_posix()
+    'runs/x-1-mlp-256-64-seed3'
+    """
+    source = data if ":" in data else Path(data).stem
+    return Path("runs") / f"{_slug(source)}-{_slug(model)}-seed{seed}"
+
+
+def _slug(text: str) -> str:
+    words = re.findall(r"[A-Za-z0-9._]+", text)
+    return "-".join(words).strip(".-_")[:60] or "unnamed"
+
+
 def _in_use(folder: Path) -> bool:
     """Whether files of any kind are there.
 
@@ -79,8 +95,8 @@ def _in_use(folder: Path) -> bool:
 
 def _other_settings(folder: Path, asked: Mapping[str, Any]) -> list[str]:
     """The names of settings that the run in the folder has otherwise."""
-    from nonvacuous.certification.run_folder import to_toml
+    from nonvacuous.certification.run_folder import flat, to_toml
 
-    stored = run_settings(folder)
-    now = tomllib.loads(to_toml(asked))
-    return [name for name in asked if stored.get(name) != now.get(name)]
+    stored = flat(run_settings(folder))
+    now = flat(tomllib.loads(to_toml(asked)))
+    return [name for name in flat(asked) if stored.get(name) != now.get(name)]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import torch
-from pydantic import BaseModel, Strict, ValidationError
+from pydantic import BaseModel, ValidationError
 from torch import nn
 
 from nonvacuous.audit.digests import tensors_digest
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.recipe import Recipe
+from nonvacuous.certification.run import Run
 from nonvacuous.certify import certify
 from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError
 from nonvacuous.cli.folders import holds_run
@@ -29,9 +29,10 @@ from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import NAMES, Examples, Split
 from nonvacuous.data.files import sha256_of_file
 from nonvacuous.distributions.gaussian import DiagonalGaussian
-from nonvacuous.distributions.grids import ScaleGrid
+from nonvacuous.errors import BadInput
 from nonvacuous.files import inside, write_atomically
 from nonvacuous.foreign import run_settings
+from nonvacuous.methods import Posterior
 from nonvacuous.models import rebuild
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.report.terminal import printable
@@ -56,7 +57,7 @@ def randomize_run(
     """
     if threads is not None:
         torch.set_num_threads(threads)
-    certificate, settings = _finished(folder)
+    certificate, settings, method = _finished(folder)
     source = _named("--data", data, settings.source, built_in=settings.source in NAMES)
     spec = _named(
         "--model", model, settings.architecture, built_in=is_built_in(settings.architecture)
@@ -93,20 +94,15 @@ def randomize_run(
                 f"recipe of {folder}"
             )
             made = certify(
-                network,
+                network.to(device_of(device)),
                 randomized.train,
-                mode="posterior",
-                predictor=settings.predictor,
+                method=method.changed(
+                    prior_fraction=len(split.prior) / len(dataset.train), twin=False
+                ),
                 confidence=settings.confidence,
                 seed=settings.seed,
-                trials=settings.trials,
-                prior_fraction=len(split.prior) / len(dataset.train),
-                prior_scales=ScaleGrid(settings.prior_scales),
-                recipe=Recipe.from_dict(settings.recipe),
                 attempts=settings.attempts,
-                twin=False,
-                architecture=spec,
-                device=device_of(device),
+                folder=Run(architecture=spec),
                 progress=narration,
             )
     except KeyboardInterrupt as stop:
@@ -124,19 +120,15 @@ class _Settings(BaseModel, frozen=True, strict=True, extra="ignore"):
     mode: str
     source: str
     architecture: str
-    predictor: Literal["stochastic", "drawn"]
     confidence: float
     seed: int
-    trials: int
     attempts: int
     weights: str
     examples: str
-    pretrained: bool = False
-    prior_scales: Annotated[tuple[float, ...], Strict(False)]
-    recipe: dict[str, Any]
+    method: dict[str, Any]
 
 
-def _finished(folder: Path) -> tuple[Certificate, _Settings]:
+def _finished(folder: Path) -> tuple[Certificate, _Settings, Posterior]:
     path = inside(folder, "certificate.json")
     if not holds_run(folder) or not path.is_file():
         raise (CommandError if folder.is_dir() else UsageError)(
@@ -160,13 +152,18 @@ def _finished(folder: Path) -> tuple[Certificate, _Settings]:
             f"--run: config.toml in {folder} is not that of a run: {error.errors()[0]['loc']}.",
             next_command=check,
         ) from error
-    if settings.mode != "posterior" or settings.pretrained:
+    if settings.mode != Posterior.mode or settings.method.get("pretrained"):
         raise CommandError(
             f"--run: {folder} certified weights that were trained elsewhere; that training cannot "
             "be repeated here. Give it as --train package.module:function instead.",
             next_command="nonvacuous randomize --help",
         )
-    return certificate, settings
+    try:
+        return certificate, settings, Posterior(**settings.method)
+    except BadInput as error:
+        raise CommandError(
+            f"--run: config.toml in {folder}: {error}.", next_command=check
+        ) from error
 
 
 def _named(flag: str, given: str | None, stored: str, *, built_in: bool) -> str:

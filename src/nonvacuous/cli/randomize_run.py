@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from nonvacuous.cli.certify_request import default_folder
 from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError
+from nonvacuous.cli.folders import default_folder
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.networks import build_network, check_fits, is_built_in

@@ -61,7 +61,7 @@ def from_toml(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollecti
             raise UsageError(f"{path}: {key} can only be given on the command line; remove it.")
         if flag not in known:
             hint = ""
-            if {"examples", "split", "prior_kind"} <= record.keys():
+            if {"examples", "split", "weights"} <= record.keys():
                 hint = " This is the record that a run keeps of itself, not a file for --config."
             raise UsageError(
                 f"{path}: there is no setting {key!r}; the settings are the flags of the command "

@@ -12,9 +12,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
+from nonvacuous.certification.training import PlainTraining, PosteriorTraining
 from nonvacuous.certify import certify
+from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import NonvacuousError
+from nonvacuous.methods import Posterior
 from nonvacuous.randomization.conditions import Condition
 from nonvacuous.randomization.settings import StudySettings
 from nonvacuous.training import Progress
@@ -66,9 +68,11 @@ def certify_condition(
     progress: Progress | None,
 ) -> ConditionCertificate:
     """Train a randomized network of this architecture for a certificate on the condition's data."""
-    recipe = Recipe(
-        plain=PlainRecipe(epochs=settings.certificate_epochs),
-        posterior=PosteriorRecipe(epochs=settings.certificate_epochs),
+    method = Posterior(
+        trials=settings.certificate_trials,
+        training=PosteriorTraining(epochs=settings.certificate_epochs),
+        plain_training=PlainTraining(epochs=settings.certificate_epochs),
+        twin=False,
     )
     fields: dict[str, Any] = {
         "condition": condition.name,
@@ -78,15 +82,11 @@ def certify_condition(
     }
     try:
         made = certify(
-            module,
+            copied_network(module).to(device),
             condition.train,
-            mode="posterior",
+            method=method,
             confidence=settings.confidence,
             seed=seed,
-            trials=settings.certificate_trials,
-            recipe=recipe,
-            twin=False,
-            device=device,
             progress=progress,
         )
     except (NonvacuousError, NotImplementedError) as error:

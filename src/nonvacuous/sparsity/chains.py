@@ -39,6 +39,12 @@ def unit_norm(examples: Examples) -> Examples:
     )
 
 
+def scaled(examples: Examples) -> Examples:
+    """The examples with inputs of norm 1, in their shape."""
+    flat = unit_norm(examples)
+    return replace(flat, inputs=flat.inputs.reshape(examples.inputs.shape))
+
+
 def initial_chain(
     sizes: Sequence[int], *, seed: int, start: str = "gaussian", spread: float = 0.1
 ) -> Chain:

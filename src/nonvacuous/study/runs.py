@@ -20,7 +20,7 @@ CERTIFICATE = "certificate.json"
 #: Run folders lie at most this many folders below the one that is read.
 _DEPTH = 4
 #: Keys that the record of a certification has and hardly another config.toml.
-_MARKS = {"mode", "predictor", "split", "examples", "recipe"}
+_MARKS = {"mode", "split", "examples", "weights"}
 #: Where settings of a certification stand in its own record.
 _FROM_CONFIG = ("mode", "predictor", "seed", "architecture", "confidence")
 
@@ -188,6 +188,7 @@ def _run(root: Path, folder: Path) -> Run:
 
 def _asked(folder: Path) -> dict[str, Any]:
     stored = run_settings(folder)
+    stored |= stored.get("method", {})
     return {name: stored[name] for name in _FROM_CONFIG if name in stored}
 
 

@@ -12,8 +12,8 @@ from nonvacuous.audit.arithmetic import baseline_record
 from nonvacuous.audit.data_checks import COPIES, INDEPENDENT, MANY_REPEATS, SEEN, repeated
 from nonvacuous.audit.digests import content_digest, index_digest
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.sparsity_mode import scaled
 from nonvacuous.data import Dataset, Examples, Split, load
+from nonvacuous.sparsity.chains import scaled
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 
 

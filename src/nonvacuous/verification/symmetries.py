@@ -89,9 +89,18 @@ def check_symmetries(
     )
 
 
+def _prior_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """The scales of the prior and whose they are; runs of the first format have them on top."""
+    if "format" not in settings:
+        names = {"prior_scales": "scales", "prior_per_tensor": "per_tensor"}
+        return {new: settings[old] for old, new in names.items() if old in settings}
+    prior = settings.get("method", {}).get("prior")
+    return prior if isinstance(prior, dict) else {}
+
+
 def _scales(settings: dict[str, Any]) -> tuple[float, ...]:
-    found = settings.get("prior_scales")
-    return tuple(found) if isinstance(found, list) else ()
+    scales = _prior_of(settings).get("scales")
+    return tuple(scales) if isinstance(scales, list) else ()
 
 
 def _columns(
@@ -114,7 +123,7 @@ def _columns(
         grid=ScaleGrid(_scales(contents.settings)),
     )
     _compare(rescaling, compared, own)
-    per_tensor = bool(contents.settings.get("prior_per_tensor"))
+    per_tensor = bool(_prior_of(contents.settings).get("per_tensor"))
     _near(rescaling.kl_before, compared.before(own, per_tensor=per_tensor), "rescaling.kl_before")
     return f"{len(compared.columns)} of {len(rescaling.columns)} columns, recomputed."
 

@@ -18,14 +18,17 @@ from torch import nn
 from nonvacuous.audit.arithmetic import recompute_bound, total_nats
 from nonvacuous.bounds import sampling
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.recipe import PlainRecipe, Recipe
+from nonvacuous.certification.run import Run
+from nonvacuous.certification.training import PlainTraining
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput
+from nonvacuous.methods import PostHoc
 from nonvacuous.models import build
 from nonvacuous.networks import ScaleGroups, capture, scale_groups
 from nonvacuous.papers.rescaling.cnn import CnnResult, CnnSettings, cnn_table, run_cnn
@@ -194,30 +197,30 @@ class _Work:
         settings = self.settings
         folder = self.at.folder / "certificate"
         certificate = certify(
-            module,
+            copied_network(module).to(self.device),
             self.dataset.train,
-            mode="post-hoc",
-            prior=at_initialization(self.initial, grid=grid, per_tensor=True),
-            confidence=settings.confidence,
-            seed=settings.seed,
-            test=self.dataset.test,
-            trials=settings.trials,
-            posterior_scales=ScaleGrid.geometric(*settings.posterior_scales),
-            recipe=Recipe(
-                plain=PlainRecipe(
+            method=PostHoc(
+                prior=at_initialization(self.initial, grid=grid, per_tensor=True),
+                split=self.split,
+                trials=settings.trials,
+                posterior_scales=ScaleGrid.geometric(*settings.posterior_scales).scales,
+                plain_training=PlainTraining(
                     epochs=settings.epochs,
                     batch_size=settings.batch_size,
                     learning_rate=settings.learning_rate,
                     momentum=settings.momentum,
                     schedule="constant",
-                )
+                ),
             ),
-            split=self.split,
+            confidence=settings.confidence,
+            seed=settings.seed,
+            test=self.dataset.test,
             attempts=settings.attempts,
-            architecture=f"mlp:{','.join(map(str, self.widths))}",
-            source=settings.data,
-            device=self.device,
-            folder=folder,
+            folder=Run(
+                folder=folder,
+                architecture=f"mlp:{','.join(map(str, self.widths))}",
+                source=settings.data,
+            ),
             resume=True,
             progress=self._tell,
         )

@@ -21,9 +21,9 @@ from nonvacuous.audit.ledger_checks import GRID
 from nonvacuous.audit.paying import ledger
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.sparsity_mode import SparseCandidate, layer_tensors
-from nonvacuous.certification.sparsity_settings import SparsitySettings
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.methods.sparsity.candidate import SparseCandidate, layer_tensors
+from nonvacuous.methods.sparsity.settings import Sparsity
 from nonvacuous.records import (
     BoundRecord,
     BudgetRecord,
@@ -60,15 +60,13 @@ class SparseMeasurement:
     measured_predictor: str = NOISY
 
 
-def measure_sparse(
-    job: Job, candidate: SparseCandidate, settings: SparsitySettings
-) -> SparseMeasurement:
+def measure_sparse(method: Sparsity, job: Job, candidate: SparseCandidate) -> SparseMeasurement:
     """Search a setting, freeze it, draw fresh noise, count, and write every term down."""
     example = job.examples.inputs[:2].cpu()
     layers = read_network(candidate.module, example)
     prior_layers = read_network(with_weights(candidate.module, candidate.center), example)
     tensors = layer_tensors(candidate.module, layers)
-    noiseless = settings.theorem == _NOISELESS
+    noiseless = method.theorem == _NOISELESS
     budget = ledger(
         mode=job.mode, failure=job.failure, attempts=job.attempts, sampled=not noiseless
     )
@@ -79,12 +77,12 @@ def measure_sparse(
         layers,
         prior_layers,
         bound_part,
-        theorem=settings.theorem,  # type: ignore[arg-type]
-        variant=settings.variant,  # type: ignore[arg-type]
+        theorem=method.theorem,  # type: ignore[arg-type]
+        variant=method.variant,  # type: ignore[arg-type]
         confidence=1.0 - failure,
         sampling_failure=sampling_failure or failure,
-        passes=settings.passes,
-        subset=settings.search_examples,
+        passes=method.passes,
+        subset=method.search_examples,
         seed=job.seed,
         device=job.device,
         progress=job.progress,
@@ -98,7 +96,7 @@ def measure_sparse(
     )
     record = SparsityRecord(
         theorem=found.theorem,
-        variant=settings.variant,  # type: ignore[arg-type]
+        variant=method.variant,  # type: ignore[arg-type]
         layers=tuple(
             NoiseLayer(
                 name=name, tensors=own, scale=scale, squared_distance=distance, convolution=shape
@@ -116,7 +114,7 @@ def measure_sparse(
         charges=charges,
         grid_nats=charged_nats(charges),
         choices=1,
-        passes=0 if noiseless else settings.passes,
+        passes=0 if noiseless else method.passes,
         loss_upper=1.0,
         device="cuda" if job.device.type == "cuda" else "cpu",
         prior=candidate.kind,  # type: ignore[arg-type]

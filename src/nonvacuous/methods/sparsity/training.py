@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.certification.candidate import with_weights
-from nonvacuous.certification.sparsity_settings import SparsitySettings
 from nonvacuous.data import Examples
+from nonvacuous.methods.sparsity.settings import Sparsity
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.training import ChainTraining, train_chain
 from nonvacuous.training import Progress
@@ -44,7 +44,7 @@ class Trainer:
     start: nn.Module
     names: tuple[str, ...]
     convolutional: bool
-    settings: SparsitySettings
+    settings: Sparsity
     device: torch.device
     progress: Progress | None
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from torch import nn
 
 from nonvacuous.audit.evidence import Search
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.assemble import random_certificate
 from nonvacuous.certification.candidate import (
     Candidate,
     RescalingFacts,
@@ -21,9 +23,11 @@ from nonvacuous.certification.columns import center_of, certified_way, compariso
 from nonvacuous.certification.gauge import Gauge, Rescaled, find_gauge
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.noise_search import NoiseSearch
-from nonvacuous.data import Split
+from nonvacuous.certification.saving import save_candidate
+from nonvacuous.certification.twin import candidate_twin
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
+from nonvacuous.methods.post_hoc.settings import PostHoc
 from nonvacuous.seeds import derived_seed
 
 #: Standard deviations tried for the posterior.
@@ -36,18 +40,24 @@ _WHERE = {
 }
 
 
-def post_hoc_candidate(
-    job: Job,
-    model: nn.Module,
-    split: Split,
-    *,
-    prior: Prior,
-    posterior_scales: ScaleGrid,
-    rescaling: bool,
-) -> Candidate:
-    module = frozen_copy(model, job.device)
+def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
+    candidate = post_hoc_candidate(method, job, model)
+    save_candidate(job.folder, candidate)
+    twin = None
+    means = method.family.means
+    if method.twin and (candidate.saw is not None or means is not None):
+        # A zero-mean prior says nothing about where training starts.
+        start = model if means is None else with_weights(model, means)
+        twin = candidate_twin(job, candidate, start, method.plain_training)
+    return random_certificate(job, candidate, twin)
+
+
+def post_hoc_candidate(method: PostHoc, job: Job, model: nn.Module) -> Candidate:
+    module, split, prior = frozen_copy(model, job.device), job.split, method.family
+    given = method.posterior_scales
+    posterior_scales = POSTERIOR_SCALES if given is None else ScaleGrid(given)
     gauge: Gauge | str = "it was not asked for"
-    if rescaling:
+    if method.rescaling:
         gauge = find_gauge(module, job.examples, prior, job.loss)
     seed = derived_seed(job.seed, "posterior scale search")
     search = NoiseSearch(job, module, split, prior, posterior_scales, gauge, seed)
@@ -74,6 +84,7 @@ def post_hoc_candidate(
         searches=_searches(prior, module, posterior_scales, gauge),
         draws=(("posterior scale search", seed),),
         rescaling=facts,
+        prior_given=True,
         noise_digest=chosen.noise_digest,
         graph=gauge.graph if isinstance(gauge, Gauge) else None,
         complexity=chosen.complexity,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nonvacuous.certification.sparsity_training import Trainer, Weights
 from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.methods.sparsity.training import Trainer, Weights
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 
 
@@ -40,7 +40,7 @@ def origin(trainer: Trainer, stage: str, examples: Examples, *, seed: int) -> di
         "initial_weights": tensors_digest(dict(trainer.start.state_dict())),
         "examples": examples.content_hash(),
         "seed": seed,
-        "settings": trainer.settings.to_dict(),
+        "settings": trainer.settings.record(),
     }
 
 

@@ -2,75 +2,61 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import torch
 from torch import nn
 
 from nonvacuous.audit.evidence import Search
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.assemble import random_certificate
 from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
+from nonvacuous.certification.job import Job
 from nonvacuous.certification.plain import train_plainly
-from nonvacuous.certification.recipe import Recipe
-from nonvacuous.certification.run_folder import RunFolder
-from nonvacuous.data import Examples, Split
+from nonvacuous.certification.saving import save_candidate
+from nonvacuous.certification.training import PlainTraining
+from nonvacuous.certification.twin import candidate_twin
+from nonvacuous.data import Examples
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, learned
+from nonvacuous.methods.posterior.settings import Posterior
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import EventLog, Progress, train_posterior
+from nonvacuous.training import train_posterior
 
 
-def posterior_candidate(
-    model: nn.Module,
-    examples: Examples,
-    split: Split,
-    *,
-    prior_scales: ScaleGrid,
-    recipe: Recipe,
-    failure: float,
-    seed: int,
-    device: torch.device,
-    folder: RunFolder,
-    events: EventLog | None,
-    progress: Progress | None,
-    tensorboard: str | Path | None,
-) -> Candidate:
+def make(method: Posterior, job: Job, model: nn.Module) -> Certificate:
+    candidate = posterior_candidate(method, job, model)
+    save_candidate(job.folder, candidate)
+    twin = candidate_twin(job, candidate, model, method.plain_training) if method.twin else None
+    return random_certificate(job, candidate, twin)
+
+
+def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candidate:
     """Prior at the start, or learned on ``split.prior`` where the split has such a part.
 
     The posterior may learn from all examples: the bound counts those of ``split.bound`` alone.
     """
-    start = frozen_copy(model, device)
+    examples, split, prior_scales = job.examples, job.split, ScaleGrid(method.scales)
+    start = frozen_copy(model, job.device)
     draws: list[tuple[str, int]] = []
     saw = split.prior if len(split.prior) else None
     if saw is not None:
-        prior_seed = derived_seed(seed, "prior training")
+        prior_seed = derived_seed(job.seed, "prior training")
         draws.append(("prior training", prior_seed))
-        center = _train_prior(
-            model,
-            examples.subset(saw),
-            recipe,
-            prior_seed,
-            device,
-            folder,
-            events,
-            progress,
-            tensorboard,
-        )
+        center = _train_prior(job, model, examples.subset(saw), method.plain_training, prior_seed)
         family: Prior = learned(center, indices=saw, grid=prior_scales)
     else:
         center = start
         family = at_initialization(center, grid=prior_scales)
     # Train against the middle of the grid; the member that fits best is chosen (and paid) below.
     middle = family.at(center, prior_scales.scales[len(prior_scales) // 2])
-    posterior_seed = derived_seed(seed, "posterior training")
+    posterior_seed = derived_seed(job.seed, "posterior training")
     draws.append(("posterior training", posterior_seed))
-    settings = recipe.posterior
+    settings = method.training
     trained = train_posterior(
         center,
         middle,
         examples,
         objective=settings.objective,
-        failure=failure,
+        failure=job.failure,
         bound_examples=len(split.bound),
         minimum_probability=settings.minimum_probability,
         kl_penalty=settings.kl_penalty,
@@ -83,11 +69,11 @@ def posterior_candidate(
         optimizer=settings.optimizer,
         momentum=settings.momentum,
         seed=posterior_seed,
-        device=device,
-        checkpoint=folder.file("posterior.checkpoint"),
-        events=events,
-        progress=progress,
-        tensorboard=tensorboard,
+        device=job.device,
+        checkpoint=job.folder.file("posterior.checkpoint"),
+        events=job.events,
+        progress=job.progress,
+        tensorboard=job.tensorboard,
     )
     searches: tuple[Search, ...] = ()
     prior = middle
@@ -119,17 +105,8 @@ def posterior_candidate(
 
 
 def _train_prior(
-    model: nn.Module,
-    prior_part: Examples,
-    recipe: Recipe,
-    seed: int,
-    device: torch.device,
-    folder: RunFolder,
-    events: EventLog | None,
-    progress: Progress | None,
-    tensorboard: str | Path | None,
+    job: Job, model: nn.Module, prior_part: Examples, settings: PlainTraining, seed: int
 ) -> nn.Module:
-    settings = recipe.plain
     fitted, watched = prior_part, None
     if settings.patience is not None:
         # A tenth of the prior part decides when to stop: no bound example has a say.
@@ -142,10 +119,10 @@ def _train_prior(
         settings,
         validation=watched,
         seed=seed,
-        device=device,
+        device=job.device,
         phase="prior",
-        checkpoint=folder.file("prior.checkpoint"),
-        events=events,
-        progress=progress,
-        tensorboard=tensorboard,
+        checkpoint=job.folder.file("prior.checkpoint"),
+        events=job.events,
+        progress=job.progress,
+        tensorboard=job.tensorboard,
     ).requires_grad_(False)

@@ -9,17 +9,14 @@ that the user brings.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from nonvacuous.certification.candidate import frozen_copy, with_weights
-from nonvacuous.certification.run_folder import RunFolder
-from nonvacuous.certification.sparsity_settings import SparsitySettings, prior_kind
-from nonvacuous.certification.sparsity_stages import kept, origin
-from nonvacuous.certification.sparsity_training import Trainer
+from nonvacuous.certification.job import Job
 from nonvacuous.certification.twin import (
     prior_twin,
     save_twin,
@@ -31,14 +28,15 @@ from nonvacuous.data import Examples, Split
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
+from nonvacuous.methods.sparsity.settings import Sparsity, prior_kind
+from nonvacuous.methods.sparsity.stages import kept, origin
+from nonvacuous.methods.sparsity.training import Trainer
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.chains import unit_norm
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_evaluation import CONV_THEOREM
 from nonvacuous.sparsity.conv_reading import is_convolutional, read_network
 from nonvacuous.sparsity.recount import Network
-from nonvacuous.training import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,30 +63,15 @@ class SparseCandidate:
     draws: tuple[tuple[str, int], ...]
 
 
-def scaled(examples: Examples) -> Examples:
-    """The examples with inputs of norm 1, in their shape."""
-    flat = unit_norm(examples)
-    return replace(flat, inputs=flat.inputs.reshape(examples.inputs.shape))
-
-
-def trained_candidate(
-    model: nn.Module,
-    examples: Examples,
-    split: Split,
-    *,
-    settings: SparsitySettings,
-    seed: int,
-    device: torch.device,
-    folder: RunFolder,
-    progress: Progress | None,
-) -> SparseCandidate:
+def trained_candidate(method: Sparsity, job: Job, model: nn.Module) -> SparseCandidate:
     """Train the model's chain toward its prior; the prior part alone shapes a learned one.
 
     The network may learn from all examples: the bound counts those of ``split.bound`` alone.
     """
-    trainer = _trainer(model, examples, settings, device, progress)
+    examples, split, seed, folder = job.examples, job.split, job.seed, job.folder
+    trainer = _trainer(method, job, model)
     start, initial = trainer.start, trainer.initial
-    kind, _ = prior_kind(settings.prior)
+    kind, _ = prior_kind(method.prior)
     draws: list[tuple[str, int]] = []
     center = initial
     if kind == "zero":
@@ -164,32 +147,23 @@ def given_candidate(
 
 
 def sparse_twin(
-    candidate: SparseCandidate,
-    model: nn.Module,
-    examples: Examples,
-    *,
-    settings: SparsitySettings,
-    failure: float,
-    seed: int,
-    device: torch.device,
-    folder: RunFolder,
-    progress: Progress | None,
+    method: Sparsity, job: Job, candidate: SparseCandidate, model: nn.Module
 ) -> TwinRecord:
     """What a plain test promises: of the learned prior, or of a chain that is trained for it."""
     if candidate.saw is not None:
         own = with_weights(candidate.module, candidate.center)
-        return prior_twin(own, examples, candidate.split, failure=failure)
-    split = twin_split(examples, seed)
-    trainer = _trainer(model, examples, settings, device, progress)
-    shown = examples.subset(split.prior)
+        return prior_twin(own, job.examples, candidate.split, failure=job.failure)
+    split, seed = twin_split(job.examples, job.seed), twin_seed(job.seed)
+    trainer = _trainer(method, job, model)
+    shown = job.examples.subset(split.prior)
     weights = kept(
-        folder.file("sparsity-twin.checkpoint"),
-        lambda: trainer.twin(shown, seed=twin_seed(seed)),
-        lambda: origin(trainer, "held-out twin", shown, seed=twin_seed(seed)),
+        job.folder.file("sparsity-twin.checkpoint"),
+        lambda: trainer.twin(shown, seed=seed),
+        lambda: origin(trainer, "held-out twin", shown, seed=seed),
     )
     network = with_weights(trainer.start, weights)
-    save_twin(folder, network)
-    return separate_twin(network, examples, split, failure=failure)
+    save_twin(job.folder, network)
+    return separate_twin(network, job.examples, split, failure=job.failure)
 
 
 def layer_tensors(module: nn.Module, layers: Network) -> tuple[tuple[str, ...], ...]:
@@ -236,11 +210,11 @@ def chain_names(module: nn.Module, examples: Examples) -> tuple[str, ...]:
     return tuple(names[0] for names in layer_tensors(module, layers))
 
 
-def check_theorem(model: nn.Module, settings: SparsitySettings) -> None:
+def check_theorem(model: nn.Module, theorem: str) -> None:
     """Convolutional networks have one theorem; better said before they are trained."""
-    if is_convolutional(model) and settings.theorem != CONV_THEOREM:
+    if is_convolutional(model) and theorem != CONV_THEOREM:
         raise BadInput(
-            f"theorem {settings.theorem} covers linear layers only; a convolutional network is "
+            f"theorem {theorem} covers linear layers only; a convolutional network is "
             f"certified by theorem {CONV_THEOREM}. Leave the theorem out"
         )
 
@@ -259,16 +233,10 @@ def _same(parameter: Tensor, value: Tensor) -> bool:
     return torch.equal(parameter, value.flatten(1) if flat else value)
 
 
-def _trainer(
-    model: nn.Module,
-    examples: Examples,
-    settings: SparsitySettings,
-    device: torch.device,
-    progress: Progress | None,
-) -> Trainer:
+def _trainer(method: Sparsity, job: Job, model: nn.Module) -> Trainer:
     start = frozen_copy(model, torch.device("cpu"))
-    names = chain_names(start, examples)
-    return Trainer(start, names, is_convolutional(start), settings, device, progress)
+    names = chain_names(start, job.examples)
+    return Trainer(start, names, is_convolutional(start), method, job.device, job.progress)
 
 
 def _description(kind: str, prior_examples: int) -> str:

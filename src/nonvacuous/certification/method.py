@@ -1,0 +1,112 @@
+"""A kind of promise, as every method of :mod:`nonvacuous.methods` fills it in. No torch here."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from nonvacuous.certification.settings import Flag, Settings
+from nonvacuous.errors import BadInput
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from nonvacuous.certificate import Certificate
+    from nonvacuous.certification.job import Job
+    from nonvacuous.data import Examples, Split
+    from nonvacuous.risk import Loss
+
+Mode = Literal["posterior", "post-hoc", "sparsity", "holdout"]
+Predictor = Literal["stochastic", "drawn", "deterministic"]
+
+#: Flags that several methods share.
+PREDICTOR = Flag(
+    "stochastic: weights are drawn afresh for each prediction. drawn: one network, drawn once. The "
+    "modes sparsity and holdout are about the network itself."
+)
+TRIALS = Flag("Independent pairs of an example and a draw of the weights, for the empirical risk.")
+PRIOR_SCALE = Flag(
+    "Standard deviation of the prior; several make a grid, whose price the promise pays. By "
+    "default 0.01 for a prior trained on data, 0.1 for one at the initial weights, and in --mode "
+    "post-hoc a grid of 25."
+)
+TWIN = Flag("Also say what a plain held-out test promises on the same data.")
+PRETRAINED = Flag(
+    "Declare that --weights (as the start of --mode posterior) or --initial (as the prior of "
+    "--mode sparsity) were trained on other, independent data.",
+    group="What is certified",
+    switch=True,
+)
+
+
+class Method(Settings):
+    """How a certificate is made; to be chosen before looking at results."""
+
+    mode: ClassVar[Mode]
+    #: The built-in network for this method, where any other might be refused.
+    usual_network: ClassVar[str | None] = None
+    #: What a stopped run has lost at most.
+    kept_by: ClassVar[str] = "epoch"
+
+    @property
+    def quotients(self) -> tuple[str, ...]:
+        """Symmetries to forget in the KL, see :mod:`nonvacuous.audit.symmetries`."""
+        return ()
+
+    def check(self, model: nn.Module, loss: Loss) -> None:
+        """Refuse what this method cannot certify, before any work."""
+
+    def prepare(self, examples: Examples) -> Examples:
+        """The examples as the network is to see them."""
+        return examples
+
+    def split_of(self, examples: Examples, seed: int) -> Split:
+        """Which examples shape the prior, and which ones the promise counts: all, here."""
+        import numpy as np
+
+        from nonvacuous.data import Split
+
+        everything = np.arange(len(examples))
+        return Split(everything[:0], everything, everything[:0], content=examples.content_hash())
+
+    @abstractmethod
+    def make(self, job: Job, model: nn.Module) -> Certificate:
+        """The certificate, with its evidence in the run folder."""
+
+
+def prior_named(text: str, kinds: tuple[str, ...]) -> str:
+    """A prior under its one name.
+
+    >>> prior_named("zero-mean", ("zero", "initialization"))
+    'zero'
+    """
+    kind, colon, rest = text.partition(":")
+    kind = {"zero-mean": "zero", "init": "initialization"}.get(kind, kind)
+    if kind not in kinds:
+        raise BadInput(f"there is no prior {text!r} here; there are {', '.join(kinds)}")
+    return kind + colon + rest
+
+
+def prior_given(value: Any) -> Any:
+    """A prior as nv.priors makes it."""
+    from nonvacuous.distributions.priors import Prior
+
+    if not isinstance(value, Prior):
+        raise BadInput(
+            f"prior must come from nv.priors (zero_mean, at_initialization, learned), not {value!r}"
+        )
+    return value
+
+
+def prior_record(prior: Any) -> Any:
+    """A prior as plain values: its name, or its kind, its scales and what its means are."""
+    if prior is None or isinstance(prior, str):
+        return prior
+    from nonvacuous.distributions.storage import tensors_digest
+
+    return {
+        "kind": prior.kind,
+        "scales": list(prior.grid.scales),
+        "per_tensor": prior.per_tensor,
+        "means": None if prior.means is None else tensors_digest(dict(prior.means)),
+    }

@@ -1,0 +1,135 @@
+"""Settings: frozen, checked when they are made, and the one source of flags and records.
+
+What a settings object holds is a function's argument, a flag of the command, a key of TOML and the
+record of a run; a :class:`Flag` in a field's annotation gives its words on the command line.
+No torch here: the command line reads these before it loads anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict, ValidationError, ValidationInfo
+from pydantic.fields import FieldInfo
+
+from nonvacuous.bounds import checks
+from nonvacuous.errors import BadInput
+
+PROMISE, TRAINING = "The promise", "Training"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A field as a flag of the command line.
+
+    help     one or two sentences for a person
+    group    the heading it stands under
+    name     where it differs from the field's; one flag may fill several fields
+    switch   off unless given, without a --no- form
+    """
+
+    help: str
+    group: str = PROMISE
+    name: str | None = None
+    switch: bool = False
+
+
+class Settings(BaseModel):
+    """What all settings share: nothing unknown, nothing unchecked, nothing changed afterwards."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    if not TYPE_CHECKING:  # else every keyword would be accepted there
+
+        def __init__(self, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                raise in_words(error, type(self)) from None
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_options: Any) -> None:
+        """The flags' words are the documentation of the fields, too."""
+        lines = [f"{name:20} {flag.help}" for name, flag, _ in flags_of(cls, nested=False)]
+        cls.__doc__ = "\n    ".join([(cls.__doc__ or "").rstrip(), "", *lines])
+
+    def changed(self, **changes: Any) -> Self:
+        """The same settings with some others, checked like the first ones."""
+        return type(self)(**{**dict(self), **changes})
+
+    def record(self) -> dict[str, Any]:
+        """The settings as plain values, for TOML."""
+        return self.model_dump(mode="python")
+
+
+def flags_of(
+    kind: type[Settings], *, nested: bool = True
+) -> Iterator[tuple[str, Flag, tuple[str, FieldInfo]]]:
+    """Every flag of a settings class: its name, its words, and (owner's field or "", field)."""
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if nested and isinstance(inner, type) and issubclass(inner, Settings):
+            for flag_name, flag, (_, own) in flags_of(inner):
+                yield flag_name, flag, (name, own)
+        for flag in field.metadata:
+            if isinstance(flag, Flag):
+                yield flag.name or name, flag, ("", field)
+
+
+def from_flags(kind: type[Settings], given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a settings class out of flags by name; what no field takes is left over."""
+    arguments: dict[str, Any] = {}
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Settings):
+            arguments[name] = inner(**from_flags(inner, given))
+        for flag in field.metadata:
+            if isinstance(flag, Flag) and (flag.name or name) in given:
+                arguments[name] = given[flag.name or name]
+    return arguments
+
+
+def in_words(error: ValidationError, kind: type[BaseModel]) -> BadInput:
+    """The first complaint, as a sentence of ours."""
+    for complaint in error.errors():
+        own = complaint.get("ctx", {}).get("error")
+        if isinstance(own, BadInput):
+            return own
+    complaint = error.errors()[0]
+    name = ".".join(str(part) for part in complaint["loc"]) or kind.__name__
+    if complaint["type"] == "extra_forbidden":
+        known = ", ".join(kind.model_fields)
+        return BadInput(f"{kind.__name__} has no setting {name!r}; it has {known or 'none'}")
+    if complaint["type"] == "missing":
+        return BadInput(f"{kind.__name__} needs {name}")
+    expected = complaint.get("ctx", {}).get("expected")
+    wanted = f"must be {expected}" if expected else complaint["msg"].lower()
+    return BadInput(f"{name} {wanted}, got {name} = {complaint['input']!r}")
+
+
+def checked(check: Callable[..., Any], **options: Any) -> BeforeValidator:
+    """A check of :mod:`nonvacuous.bounds.checks` on a field, which it calls by its name."""
+
+    def validate(value: Any, info: ValidationInfo) -> Any:
+        name = (info.context or {}).get("name", info.field_name)
+        return check(name, value, **options)
+
+    return BeforeValidator(validate)
+
+
+def _scales(name: str, value: Any) -> tuple[float, ...]:
+    """One scale, several, or a ScaleGrid, in order."""
+    given = getattr(value, "scales", value)
+    return tuple(
+        sorted(checks.grid_of(name, given if isinstance(given, tuple | list) else (given,)))
+    )
+
+
+Count = Annotated[int, checked(checks.count)]
+PositiveCount = Annotated[int, checked(checks.count, minimum=1)]
+Positive = Annotated[float, checked(checks.positive)]
+NonNegative = Annotated[float, checked(checks.non_negative)]
+Switch = Annotated[bool, Strict()]
+Scales = Annotated[tuple[float, ...], checked(_scales)]

@@ -1,0 +1,159 @@
+"""Which method the flags of ``nonvacuous certify`` ask for, and whether they make sense together.
+
+No torch here: a mistake is told before anything is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from nonvacuous.certification.method import Method
+from nonvacuous.cli.exits import UsageError
+from nonvacuous.cli.invocation import again
+from nonvacuous.cli.method_flags import method_of
+from nonvacuous.errors import BadInput
+from nonvacuous.methods import HeldOut, Posterior, PostHoc, Sparsity
+from nonvacuous.methods.sparsity.settings import LEARNED, prior_kind
+
+if TYPE_CHECKING:
+    from nonvacuous.cli.certify import Call
+
+Given = dict[str, Any]
+
+
+def method_asked(call: Call, given: Mapping[str, Any]) -> Method:
+    """The method with its settings; raise a usage error where flags contradict one another."""
+    mode = call.mode or ("posterior" if call.weights is None else "post-hoc")
+    chosen = dict(given)
+    for flag, value, belongs in (
+        ("--initial", call.initial, (PostHoc, Sparsity)),
+        ("--part", call.part, (HeldOut,)),
+        ("--tensorboard", call.tensorboard, (Posterior,)),
+    ):
+        modes = [kind.mode for kind in belongs]
+        if value is not None and mode not in modes:
+            raise UsageError(
+                f"{flag} would change nothing in --mode {mode}: it belongs to --mode "
+                f"{' or '.join(modes)}. Leave it out."
+            )
+    _CHECKS[mode](call, chosen)
+    return method_of(mode, chosen)
+
+
+def _posterior(call: Call, given: Given) -> None:
+    if call.weights is not None and not given.get("pretrained"):
+        raise UsageError(
+            "--mode posterior starts from --weights, and a start that has seen these examples "
+            "makes the promise false. Add --pretrained if the weights were trained on other, "
+            "independent data; to certify them as they are, use --mode post-hoc."
+        )
+    if given.get("pretrained") and call.weights is None:
+        raise UsageError("--pretrained speaks of --weights FILE.safetensors: give them too.")
+
+
+def _holdout(call: Call, _given: Given) -> None:
+    if call.weights is None:
+        raise UsageError(
+            f"--mode {call.mode} certifies a network that is trained already: give its "
+            "--weights FILE.safetensors, or leave --mode out to train one."
+        )
+
+
+def _post_hoc(call: Call, given: Given) -> None:
+    _holdout(call, given)
+    prior = given.get("prior")
+    if given.get("predictor") == "drawn" and False in (
+        given.get("translation"),
+        given.get("permutation"),
+    ):
+        raise UsageError(
+            "--no-translation and --no-permutation would change nothing with --predictor "
+            "drawn: one network pays for its own weights, not for a KL. Leave them out."
+        )
+    if prior not in (None, "zero", "initialization"):
+        raise UsageError(
+            f"--prior {prior}: --mode post-hoc knows zero and initialization.",
+            next_command=again(replacing={"--prior": "zero"}),
+        )
+    _given_prior(call, prior, next_command=None)
+    if prior == "initialization" and call.initial is None and call.init_seed is None:
+        raise UsageError(
+            "--prior initialization needs the weights before training: --initial "
+            "FILE.safetensors, or --init-seed N if --model builds them from that seed."
+        )
+    given.setdefault("prior", "initialization")
+
+
+def _sparsity(call: Call, given: Given) -> None:
+    """A network that is trained here gets its prior here; a given one brings its own."""
+    prior, theorem = given.get("prior"), given.get("theorem", "E")
+    try:
+        kind, _ = prior_kind(prior or LEARNED)
+    except BadInput as error:
+        raise UsageError(
+            f"--prior: {error}.", next_command=again(replacing={"--prior": LEARNED})
+        ) from error
+    if (call.model or "").startswith("cnn:") and theorem != "E":
+        raise UsageError(
+            f"--theorem {theorem}: it covers linear layers only; a convolutional "
+            "network is certified by theorem E.",
+            next_command=again(replacing={"--theorem": "E"}),
+        )
+    if call.weights is None:
+        if call.initial is not None or given.get("pretrained"):
+            raise UsageError(
+                "--initial and --pretrained speak of the prior of given --weights: give those "
+                "too, or leave them out to train a network here."
+            )
+        _check_biases(call.model)
+        return
+    zero = again(replacing={"--prior": "zero"})
+    if kind == "learned" and prior is not None:
+        raise UsageError(
+            f"--prior {prior}: what these weights were trained on is not known here. Give "
+            "--prior zero, or --initial FILE.safetensors with the same network before training "
+            "(usually far better).",
+            next_command=zero,
+        )
+    _given_prior(call, prior, next_command=zero)
+    if kind == "initialization" and call.initial is None:
+        _given_prior(call, None, next_command=zero)
+    given.setdefault("prior", "initialization")
+
+
+def _given_prior(call: Call, prior: str | None, *, next_command: str | None) -> None:
+    """Given weights need a prior that has not seen the data, and one only."""
+    if prior is None and call.initial is None:
+        raise UsageError(
+            f"--mode {call.mode or PostHoc.mode} measures how far the weights have come from a "
+            "prior that has not seen the data. Add --initial FILE.safetensors, the same network "
+            "before training (usually far better), or --prior zero.",
+            next_command=next_command,
+        )
+    if prior == "zero" and call.initial is not None:
+        raise UsageError("--prior zero has no use for --initial: leave one of them out.")
+
+
+def _check_biases(model: str | None) -> None:
+    """The built-in networks have biases unless told otherwise."""
+    plain = None
+    if model is not None and re.fullmatch(r"mlp(:[0-9, ]*)?", model):
+        plain = f"mlp:{model.partition(':')[2] or '100'}/no-bias"
+    elif model is not None and re.fullmatch(r"cnn(:[0-9, ]*(/[0-9, ]+)?)?", model):
+        plain = f"cnn:{model.partition(':')[2] or '32,64'}/no-bias"
+    if plain is not None:
+        raise UsageError(
+            f"--model {model} has biases, and the networks that --mode sparsity trains have none; "
+            f"write {plain}.",
+            next_command=again(replacing={"--model": plain}),
+        )
+
+
+_CHECKS: dict[str, Callable[[Call, Given], None]] = {
+    Posterior.mode: _posterior,
+    PostHoc.mode: _post_hoc,
+    Sparsity.mode: _sparsity,
+    HeldOut.mode: _holdout,
+}

@@ -1,0 +1,12 @@
+"""One folder for each kind of promise: its settings, and how it is made. Imports no torch."""
+
+from nonvacuous.certification.method import Method
+from nonvacuous.methods.held_out.settings import HeldOut
+from nonvacuous.methods.post_hoc.settings import PostHoc
+from nonvacuous.methods.posterior.settings import Posterior
+from nonvacuous.methods.sparsity.settings import Sparsity
+
+#: Every method by the name of its mode.
+METHODS: dict[str, type[Method]] = {
+    kind.mode: kind for kind in (Posterior, PostHoc, Sparsity, HeldOut)
+}

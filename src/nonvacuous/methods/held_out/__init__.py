@@ -1,0 +1,1 @@
+"""The plain test on examples that the network never saw."""

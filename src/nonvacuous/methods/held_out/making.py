@@ -1,0 +1,44 @@
+"""The plain test: a network's errors on examples that had no part in making it."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from nonvacuous.audit.arithmetic import BOUND_LINE, bound_record, line, share
+from nonvacuous.audit.paying import ledger
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.assemble import evidence_of, seal
+from nonvacuous.certification.candidate import frozen_copy
+from nonvacuous.certification.counting import count_errors
+from nonvacuous.certification.job import Job
+from nonvacuous.certification.saving import save_network
+from nonvacuous.methods.held_out.settings import HeldOut
+from nonvacuous.records import RiskRecord
+
+
+def make(method: HeldOut, job: Job, model: nn.Module) -> Certificate:
+    module = frozen_copy(model, job.device)
+    save_network(job.folder, module)
+    bound_part = job.examples.subset(job.split.bound)
+    budget = ledger(mode=job.mode, failure=job.failure, attempts=job.attempts, sampled=False)
+    failure = share(line(budget, BOUND_LINE))
+    errors = count_errors(module, bound_part)
+    risk = RiskRecord(
+        errors=errors,
+        trials=len(bound_part),
+        scheme="every example once",
+        identical=True,
+        seed=job.seed,
+        risk_upper=errors / len(bound_part),
+    )
+    evidence = evidence_of(
+        job,
+        module,
+        measured_predictor="deterministic",
+        bound=bound_record("holdout", errors=errors, examples=len(bound_part), failure=failure),
+        budget=budget,
+        risk=risk,
+        unseen=method.unseen,
+        draws=(("freeze", 0),),
+    )
+    return seal(job, evidence)

@@ -1,0 +1,1 @@
+"""Certifying noise around the weights of a trained network."""

@@ -1,0 +1,1 @@
+"""Training a randomized network for the best certificate."""

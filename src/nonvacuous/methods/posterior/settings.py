@@ -1,0 +1,103 @@
+"""What can be chosen about a posterior that is trained for its certificate. No torch here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from nonvacuous.bounds import checks
+from nonvacuous.certification.method import (
+    PREDICTOR,
+    PRETRAINED,
+    PRIOR_SCALE,
+    TRIALS,
+    TWIN,
+    Method,
+    Mode,
+)
+from nonvacuous.certification.settings import Flag, PositiveCount, Scales, Switch, checked
+from nonvacuous.certification.training import PlainTraining, PosteriorTraining
+from nonvacuous.errors import BadInput
+from nonvacuous.seeds import derived_seed
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from nonvacuous.certificate import Certificate
+    from nonvacuous.certification.job import Job
+    from nonvacuous.data import Examples, Split
+
+#: Standard deviation of a prior trained on data, and of one at the initial weights.
+LEARNED_SCALE, INITIAL_SCALE = 0.01, 0.1
+
+
+def _fraction(name: str, value: Any) -> float:
+    if checks.unit_interval(name, value) == 1.0:
+        raise BadInput(
+            f"{name} = 1 leaves no example for the promise to count; 0.5 is a good start"
+        )
+    return float(value)
+
+
+class Posterior(Method):
+    """Train a randomized network for the best certificate, from weights that saw no example.
+
+    A prior is trained on one part of the examples, then the posterior on all of them; the promise
+    counts those that the prior did not see. ``translation`` and ``permutation`` forget symmetries
+    in the KL, from which a posterior that was trained on a bound has next to nothing to gain.
+    ``split`` replaces the one that follows from the seed.
+    """
+
+    mode: ClassVar[Mode] = "posterior"
+
+    predictor: Annotated[Literal["stochastic", "drawn"], PREDICTOR] = "stochastic"
+    pretrained: Annotated[Switch, PRETRAINED] = False
+    prior_fraction: Annotated[
+        float,
+        checked(_fraction),
+        Flag(
+            "For --mode posterior: the part of the examples that trains the prior; the promise "
+            "counts the others. 0 puts the prior at the initial weights and counts all examples."
+        ),
+    ] = 0.5
+    prior_scale: Annotated[Scales | None, PRIOR_SCALE] = None
+    trials: Annotated[PositiveCount, TRIALS] = 100_000
+    translation: Switch = False
+    permutation: Switch = False
+    twin: Annotated[Switch, TWIN] = True
+    training: PosteriorTraining = PosteriorTraining()
+    plain_training: PlainTraining = PlainTraining()
+    split: Any = Field(default=None, exclude=True)
+
+    @model_validator(mode="after")
+    def _together(self) -> Posterior:
+        if self.predictor == "drawn" and (self.translation or self.permutation):
+            raise BadInput(
+                "translation and permutation lower the KL of a randomized network; a bound for one "
+                "network does not use it. Leave them out, or certify the predictor stochastic"
+            )
+        return self
+
+    @property
+    def scales(self) -> tuple[float, ...]:
+        """The prior's scales, by default one that suits where its center comes from."""
+        return self.prior_scale or (LEARNED_SCALE if self.prior_fraction else INITIAL_SCALE,)
+
+    @property
+    def quotients(self) -> tuple[str, ...]:
+        return tuple(name for name in ("translation", "permutation") if getattr(self, name))
+
+    def split_of(self, examples: Examples, seed: int) -> Split:
+        from nonvacuous.data import split_examples
+
+        if self.split is not None:
+            return self.split
+        return split_examples(
+            examples, prior_fraction=self.prior_fraction, seed=derived_seed(seed, "split")
+        )
+
+    def make(self, job: Job, model: nn.Module) -> Certificate:
+        from nonvacuous.methods.posterior.making import make
+
+        return make(self, job, model)

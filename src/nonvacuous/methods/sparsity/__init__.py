@@ -1,0 +1,1 @@
+"""Certifying one fixed network by the sparsity and stability of its activations."""

@@ -1,0 +1,187 @@
+"""The choices of a sparsity certificate: plain numbers, with defaults that work. No torch here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_serializer, field_validator
+
+from nonvacuous.certification.method import (
+    PRETRAINED,
+    TWIN,
+    Method,
+    Mode,
+    prior_given,
+    prior_named,
+    prior_record,
+)
+from nonvacuous.certification.settings import Flag, NonNegative, PositiveCount, Switch
+from nonvacuous.certification.training import PlainTraining
+from nonvacuous.errors import BadInput
+from nonvacuous.seeds import derived_seed
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from nonvacuous.certificate import Certificate
+    from nonvacuous.certification.job import Job
+    from nonvacuous.data import Examples, Split
+    from nonvacuous.distributions.priors import Prior
+    from nonvacuous.risk import Loss
+
+KINDS = ("zero", "initialization", "learned")
+#: The prior of a network that is trained here.
+LEARNED = "learned:0.2"
+_GROUP = "With --mode sparsity"
+_STEPS = Flag("Of training the prior, and of training the network toward it.", _GROUP, "steps")
+
+
+class Sparsity(Method):
+    """Certify one fixed network of linear layers or convolutions with ReLU, not a randomized one.
+
+    By the theorems of docs/theory/sparsity.md. With a prior that is named (zero, initialization or
+    learned:FRACTION) the network is trained here, from weights that saw no example; with one of
+    ``nv.priors``, of which the center alone is used, it is taken as it is (a learned prior with the
+    ``split`` it was learned on). Settings are compared on ``search_examples``.
+    """
+
+    mode: ClassVar[Mode] = "sparsity"
+    usual_network: ClassVar[str | None] = "mlp:100/no-bias"
+    kept_by: ClassVar[str] = "stage"
+
+    prior: Annotated[
+        Any,
+        Flag(
+            "For --mode sparsity: learned:FRACTION of the examples, which the promise then leaves "
+            "out (learned:0.2 by default), initialization or zero; with --weights, zero, or "
+            "initialization with --initial."
+        ),
+    ] = LEARNED
+    pretrained: Annotated[Switch, PRETRAINED] = False
+    theorem: Annotated[
+        Literal["E", "F", "D", "A"],
+        Flag(
+            "Which proof of docs/theory/sparsity.md; choose before looking, each is its own claim. "
+            "Convolutional networks have E.",
+            _GROUP,
+        ),
+    ] = "E"
+    variant: Annotated[
+        Literal["sparse", "dense"],
+        Flag("sparse makes use of units that stay inactive, dense does not.", _GROUP),
+    ] = "sparse"
+    passes: Annotated[PositiveCount, Flag("Noisy networks drawn for each example.", _GROUP)] = 4
+    steps: Annotated[PositiveCount, _STEPS] = 2_000
+    prior_steps: Annotated[PositiveCount, _STEPS] = 2_000
+    pull: Annotated[
+        NonNegative | None,
+        Flag(
+            "How strongly training is drawn to the prior: 1 by default (10 with convolutions), "
+            "0.003 to a prior without data.",
+            _GROUP,
+        ),
+    ] = None
+    noise: Annotated[
+        NonNegative | None,
+        Flag(
+            "Noise on the weights in training; by default 0.08 for a learned prior and none after "
+            "it, 0.2 toward a prior without data; 0.03 with convolutions.",
+            _GROUP,
+        ),
+    ] = None
+    activity: Annotated[
+        NonNegative,
+        Flag(
+            "Weight of the l1 norm of the activations in training; 0.01 gives a sparse network.",
+            _GROUP,
+        ),
+    ] = 0.0
+    unit_norm: Annotated[
+        Switch | None,
+        Flag(
+            "Scale every input to norm 1. On for a network trained here, off for given --weights.",
+            _GROUP,
+        ),
+    ] = None
+    twin: Annotated[Switch, TWIN] = True
+    search_examples: PositiveCount = 3_000
+    plain_training: PlainTraining = PlainTraining()
+    split: Any = Field(default=None, exclude=True)
+
+    @field_validator("prior", mode="before")
+    @classmethod
+    def _known_prior(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return prior_given(value)
+        prior_kind(value)
+        return prior_named(value, KINDS)
+
+    @field_serializer("prior")
+    def _prior_record(self, prior: Any) -> Any:
+        return prior_record(prior)
+
+    @property
+    def given(self) -> Prior | None:
+        """The prior of a network that was trained elsewhere."""
+        return None if isinstance(self.prior, str) else self.prior
+
+    def check(self, model: nn.Module, loss: Loss) -> None:
+        from nonvacuous.methods.sparsity.candidate import check_theorem
+
+        if loss.name != "zero-one":
+            raise BadInput(
+                f"a sparsity certificate bounds how often the network errs, not the loss "
+                f"{loss.name!r}; leave loss out"
+            )
+        check_theorem(model, self.theorem)
+
+    def prepare(self, examples: Examples) -> Examples:
+        """Inputs of norm 1 where that was asked for, or where the network is trained here."""
+        from nonvacuous.sparsity.chains import scaled
+
+        wanted = self.given is None if self.unit_norm is None else self.unit_norm
+        return scaled(examples) if wanted else examples
+
+    def split_of(self, examples: Examples, seed: int) -> Split:
+        from nonvacuous.data import split_examples
+
+        if self.split is not None:
+            return self.split
+        if self.given is not None and self.given.kind == "learned":
+            raise BadInput(
+                "a learned prior comes with the split it was learned on: pass split= beside it, so "
+                "that the bound counts none of the examples that the prior saw"
+            )
+        fraction = 0.0 if self.given is not None else prior_kind(self.prior)[1]
+        if fraction == 0.0:
+            return super().split_of(examples, seed)
+        return split_examples(examples, prior_fraction=fraction, seed=derived_seed(seed, "split"))
+
+    def make(self, job: Job, model: nn.Module) -> Certificate:
+        from nonvacuous.methods.sparsity.making import make
+
+        return make(self, job, model)
+
+
+def prior_kind(text: str) -> tuple[str, float]:
+    """``zero``, ``initialization`` or ``learned:0.2`` as a kind and a fraction.
+
+    >>> prior_kind("learned:0.05"), prior_kind("zero")
+    (('learned', 0.05), ('zero', 0.0))
+    """
+    kind, _, number = text.partition(":")
+    kind = {"init": "initialization", "zero-mean": "zero"}.get(kind, kind)
+    if kind not in KINDS or (number and kind != "learned"):
+        raise BadInput(
+            f"there is no prior {text!r}; write zero, initialization, or {LEARNED} for one that "
+            "is learned on a fifth of the examples"
+        )
+    if kind != "learned":
+        return kind, 0.0
+    try:
+        fraction = float(number or "nan")
+    except ValueError:
+        fraction = float("nan")
+    if not 0.0 < fraction < 1.0:
+        raise BadInput(f"prior {text!r}: the fraction must be above 0 and below 1: {LEARNED}")
+    return kind, fraction
