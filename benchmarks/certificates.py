@@ -19,9 +19,11 @@ from typing import Any
 import torch
 from provenance import write_result
 
-from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
+from nonvacuous.certification.run import Run
+from nonvacuous.certification.training import PlainTraining, PosteriorTraining
 from nonvacuous.certify import certify
 from nonvacuous.data import load
+from nonvacuous.methods import Posterior
 from nonvacuous.models import build
 
 ATTEMPTS = 20
@@ -33,17 +35,17 @@ class Case:
     architecture: str
     prior_fraction: float
     prior_scale: float
-    plain: PlainRecipe = field(default_factory=PlainRecipe)
-    posterior: PosteriorRecipe = field(default_factory=PosteriorRecipe)
+    plain: PlainTraining = field(default_factory=PlainTraining)
+    posterior: PosteriorTraining = field(default_factory=PosteriorTraining)
     published: float | None = None
     goal: float | None = None
 
 
-_PLAIN = PlainRecipe(epochs=30, batch_size=128, learning_rate=0.05, weight_decay=5e-4)
+_PLAIN = PlainTraining(epochs=30, batch_size=128, learning_rate=0.05, weight_decay=5e-4)
 
 
-def _free(kl_penalty: float) -> PosteriorRecipe:
-    return PosteriorRecipe(
+def _free(kl_penalty: float) -> PosteriorTraining:
+    return PosteriorTraining(
         objective="quadratic",
         epochs=80,
         batch_size=256,
@@ -55,7 +57,7 @@ def _free(kl_penalty: float) -> PosteriorRecipe:
     )
 
 
-_LEARNED = PosteriorRecipe(
+_LEARNED = PosteriorTraining(
     objective="quadratic", epochs=10, batch_size=256, learning_rate=0.001, minimum_probability=1e-4
 )
 
@@ -84,27 +86,35 @@ def run(name: str, case: Case, arguments: argparse.Namespace) -> dict[str, Any]:
     model = build(case.architecture, data.train.example_shape, data.train.classes, seed=1)
     started = time.perf_counter()
     certificate = certify(
-        model,
+        model.to(arguments.device),
         data.train,
+        method=Posterior(
+            trials=arguments.trials,
+            prior_fraction=case.prior_fraction,
+            prior_scale=(case.prior_scale,),
+            plain_training=case.plain,
+            training=case.posterior,
+        ),
         test=data.test,
         confidence=0.95,
         seed=arguments.seed,
-        trials=arguments.trials,
-        prior_fraction=case.prior_fraction,
-        prior_scales=case.prior_scale,
-        recipe=Recipe(plain=case.plain, posterior=case.posterior),
         attempts=ATTEMPTS,
-        architecture=case.architecture,
-        source=case.data,
-        device=arguments.device,
-        folder=None if arguments.runs is None else Path(arguments.runs) / name,
+        folder=Run(
+            folder=None if arguments.runs is None else Path(arguments.runs) / name,
+            architecture=case.architecture,
+            source=case.data,
+        ),
         force=True,
     )
     seconds = time.perf_counter() - started
     print(f"{name} ({seconds:.0f} s)\n{certificate}\n", flush=True)
     twin = certificate.held_out_twin
     return {
-        "case": {**case.__dict__, "plain": vars(case.plain), "posterior": vars(case.posterior)},
+        "case": {
+            **case.__dict__,
+            "plain": case.plain.record(),
+            "posterior": case.posterior.record(),
+        },
         "risk_upper": certificate.risk_upper,
         "status": certificate.status,
         "held_out_twin": None if twin is None else twin.risk_upper,

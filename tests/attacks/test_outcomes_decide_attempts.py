@@ -17,10 +17,9 @@ import torch
 from torch import Tensor, nn
 
 import nonvacuous as nv
-from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
 from nonvacuous.data import Examples
 
-QUICK = Recipe(plain=PlainRecipe(epochs=2), posterior=PosteriorRecipe(epochs=2))
+QUICK = nv.Posterior(trials=500, twin=False, plain_training={"epochs": 2}, training={"epochs": 2})
 ROW = "earlier certificates on these examples are paid for"
 
 
@@ -68,11 +67,12 @@ def paid(certificate: nv.Certificate) -> bool:
 def post_hoc(frequency: float, data: Examples, folder: Path) -> nv.Certificate:
     network = Waves(frequency)
     prior = nv.priors.at_initialization(network)
-    return nv.certify(network, data, prior=prior, trials=2000, twin=False, folder=folder)
+    method = nv.PostHoc(prior=prior, trials=2000, twin=False)
+    return nv.certify(network, data, method=method, folder=folder)
 
 
 def quick(model: nn.Module, folder: Path, **settings: Any) -> nv.Certificate:
-    arguments = {"trials": 500, "recipe": QUICK, "twin": False, "folder": folder, **settings}
+    arguments = {"method": QUICK, "folder": folder, **settings}
     return nv.certify(model, nv.data.digits().train, **arguments)
 
 
@@ -155,8 +155,7 @@ def test_a_refused_certificate_was_seen_too(tmp_path: Path) -> None:
         return Waves.forward(network, inputs) * network.table[0]
 
     network.forward = use  # type: ignore[method-assign]
-    refused = nv.certify(
-        network, data, prior=prior, trials=500, twin=False, folder=tmp_path / "refused"
-    )
+    method = nv.PostHoc(prior=prior, trials=500, twin=False)
+    refused = nv.certify(network, data, method=method, folder=tmp_path / "refused")
     assert refused.status == "refused"
     assert not paid(post_hoc(31.0, data, tmp_path / "next"))

@@ -12,5 +12,5 @@ def test_scales_beside_a_prior_are_an_error() -> None:
     data = nv.data.digits().train
     network = nv.models.build("mlp:8", data.example_shape, 10, seed=0)
     prior = nv.priors.at_initialization(network)
-    with pytest.raises(BadInput, match="prior_scales would be ignored"):
-        nv.certify(network, data, prior=prior, prior_scales=0.3, trials=500, twin=False)
+    with pytest.raises(BadInput, match="prior_scale would be ignored"):
+        nv.PostHoc(prior=prior, prior_scale=0.3)

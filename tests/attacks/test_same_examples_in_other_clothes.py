@@ -11,10 +11,9 @@ import pytest
 import torch
 
 import nonvacuous as nv
-from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
 from nonvacuous.data import Examples
 
-QUICK = Recipe(plain=PlainRecipe(epochs=2), posterior=PosteriorRecipe(epochs=2))
+QUICK = nv.Posterior(trials=500, twin=False, plain_training={"epochs": 2}, training={"epochs": 2})
 ROW = "earlier certificates on these examples are paid for"
 
 
@@ -25,9 +24,7 @@ def plain() -> Examples:
 
 def run(data: Examples, folder: Path, **settings: str) -> nv.Certificate:
     network = nv.models.build("mlp:8", data.example_shape, data.classes, seed=0)
-    return nv.certify(
-        network, data, trials=500, recipe=QUICK, twin=False, folder=folder, **settings
-    )
+    return nv.certify(network, data, method=QUICK, folder=nv.Run(folder=folder, **settings))
 
 
 def row(certificate: nv.Certificate) -> tuple[str, str]:
@@ -93,12 +90,10 @@ def test_different_data_are_declared_and_quoted(certified: Path) -> None:
 
 def test_the_same_examples_are_not_declared_different(certified: Path) -> None:
     words = "photographs of another year"
-    settings = {"different_data": words}
     data = plain()
     network = nv.models.build("mlp:8", data.example_shape, data.classes, seed=1)
-    certificate = nv.certify(
-        network, data, trials=500, recipe=QUICK, twin=False, folder=certified / "lie", **settings
-    )
+    folder = nv.Run(folder=certified / "lie", different_data=words)
+    certificate = nv.certify(network, data, method=QUICK, folder=folder)
     assert row(certificate)[0] == "conditional"
 
 

@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import nonvacuous as nv
-from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
 
-QUICK = Recipe(plain=PlainRecipe(epochs=2), posterior=PosteriorRecipe(epochs=2))
+QUICK = nv.Posterior(trials=500, twin=False, plain_training={"epochs": 2}, training={"epochs": 2})
 
 
 def run(folder: Path, *, seed: int, attempts: int, **settings: Any) -> str:
     data = nv.data.digits().train
     network = nv.models.build("mlp:8", data.example_shape, 10, seed=0)
-    arguments = {"trials": 500, "recipe": QUICK, "twin": False, **settings}
-    return nv.certify(
-        network, data, seed=seed, attempts=attempts, folder=folder, **arguments
-    ).status
+    arguments = {"method": QUICK, "seed": seed, "attempts": attempts, **settings}
+    return nv.certify(network, data, folder=folder, **arguments).status
 
 
 def test_a_share_is_not_laundered(tmp_path: Path) -> None:

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 import nonvacuous as nv
-from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
 from nonvacuous.claims import claim_folder, own_folder
 from nonvacuous.errors import BadInput, FolderBusy, FolderTaken
 from nonvacuous.locks import is_held
 
-QUICK = Recipe(plain=PlainRecipe(epochs=1), posterior=PosteriorRecipe(epochs=1))
+QUICK = nv.Posterior(trials=500, twin=False, plain_training={"epochs": 1}, training={"epochs": 1})
 
 
 def _certify(folder: Path, **settings: Any) -> nv.Certificate:
@@ -25,11 +24,8 @@ def _certify(folder: Path, **settings: Any) -> nv.Certificate:
     return nv.certify(
         network,
         digits,
-        trials=200,
-        recipe=QUICK,
-        twin=False,
-        architecture="mlp:8",
-        folder=folder,
+        method=QUICK.changed(trials=200),
+        folder=nv.Run(folder=folder, architecture="mlp:8"),
         **settings,
     )
 

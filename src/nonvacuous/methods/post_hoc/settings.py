@@ -105,7 +105,11 @@ class PostHoc(Method):
                 "network pays for its own weights, not for a KL. Leave them out"
             )
         if self.prior_scale is not None and not isinstance(self.prior, str):
-            raise BadInput("the prior given has scales of its own: leave prior_scale out")
+            raise BadInput(
+                "prior_scale would be ignored: the prior that is given has scales of its own. "
+                "Leave it out, or make the prior with them, as in "
+                "nv.priors.at_initialization(initial, grid=...)"
+            )
         return self
 
     @field_serializer("prior")
