@@ -473,7 +473,7 @@ def test_the_best_of_several_seeds_is_a_search(digits: Dataset, tmp_path: Path) 
         run("sixth", Examples(data.inputs.flatten(1), data.labels, data.class_names, "flat")),
     ):
         assert certificate.status == "conditional"
-        assert reasons(certificate) == "earlier certificates on these examples are paid for"
+        assert "earlier certificates on these examples are paid for" in reasons(certificate)
     # A run that is resumed, or done again, is the same attempt; planned attempts are valid.
     assert run("first", data, resume=True) == first
     assert run("first", data, force=True).status == "valid"
