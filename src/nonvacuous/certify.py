@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from nonvacuous.audit.digests import tensors_digest
-from nonvacuous.audit.paying import failure_of
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import frozen_copy
@@ -22,8 +20,11 @@ from nonvacuous.data import Examples, check_examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.methods import Posterior
+from nonvacuous.progress import Progress
 from nonvacuous.risk import Loss, zero_one
-from nonvacuous.training import EventLog, Progress
+from nonvacuous.rules.digests import tensors_digest
+from nonvacuous.rules.paying import failure_of
+from nonvacuous.training import EventLog
 from nonvacuous.verification.run_folder import check_before_sealing
 
 _TRAINED_HERE = Posterior()

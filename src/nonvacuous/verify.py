@@ -9,7 +9,7 @@ from typing import Any
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
-from nonvacuous.training import Progress
+from nonvacuous.progress import Progress
 from nonvacuous.verification.examples import check_examples
 from nonvacuous.verification.findings import Collector, Finding, Verification
 from nonvacuous.verification.measuring import TRIALS, check_risk

@@ -17,8 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous import audit
-from nonvacuous.audit.arithmetic import bound_record, recompute_bound
-from nonvacuous.audit.attempts import Standing
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.registry import ROWS, registered
 from nonvacuous.certificate import status_of
@@ -31,6 +29,8 @@ from nonvacuous.records import (
     ComplexityRecord,
 )
 from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.rules.arithmetic import bound_record, recompute_bound
+from nonvacuous.rules.attempts import Standing
 
 from . import test_rows_10_to_24, test_rows_25_to_28, worlds
 from .planting import assert_conditional, assert_refused, bound_with, found

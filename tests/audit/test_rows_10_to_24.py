@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.audit.arithmetic import bound_record, recompute_bound
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
@@ -19,6 +18,7 @@ from nonvacuous.records import (
     RiskRecord,
 )
 from nonvacuous.risk import Loss, bounded_cross_entropy
+from nonvacuous.rules.arithmetic import bound_record, recompute_bound
 
 from . import worlds
 from .planting import assert_conditional, assert_refused, bound_with, found

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from nonvacuous import audit
-from nonvacuous.audit.arithmetic import bound_record, complexity_nats, recompute_bound
-from nonvacuous.audit.attempts import Standing
-from nonvacuous.audit.derandomization import charged_nats
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import status_of
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.methods import Sparsity
 from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.rules.arithmetic import bound_record, complexity_nats, recompute_bound
+from nonvacuous.rules.attempts import Standing
+from nonvacuous.rules.derandomization import charged_nats
 from nonvacuous.sparsity.recount import final_seed, frozen_setting
 
 from . import sparse_worlds

@@ -11,7 +11,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nonvacuous import audit
-from nonvacuous.audit.convolutions import (
+from nonvacuous.audit.evidence import Evidence
+from nonvacuous.certificate import status_of
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import BadInput, NotYetSupported
+from nonvacuous.records import NoiseLayer, SparsityRecord
+from nonvacuous.rules.convolutions import (
     chain_from,
     convolution_records,
     shapes_of,
@@ -19,12 +24,7 @@ from nonvacuous.audit.convolutions import (
     wrong_convolution,
     wrong_structure,
 )
-from nonvacuous.audit.derandomization import charged_nats
-from nonvacuous.audit.evidence import Evidence
-from nonvacuous.certificate import status_of
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.records import NoiseLayer, SparsityRecord
+from nonvacuous.rules.derandomization import charged_nats
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
 from nonvacuous.sparsity.conv_recount import frozen_conv_setting
 

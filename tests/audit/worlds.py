@@ -9,21 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.audit.arithmetic import (
-    bound_record,
-    complexity_nats,
-    counts_of,
-    recompute_bound,
-    sampled_risk,
-    share,
-    total_nats,
-)
-from nonvacuous.audit.arithmetic import line as ledger_line
-from nonvacuous.audit.digests import example_set, fixed_tensors
-from nonvacuous.audit.drawing import draw_network, sampling_seed
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.probing import Network, recount
-from nonvacuous.audit.symmetries import SYMMETRIES, captured, symmetry_savings
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
@@ -35,6 +22,19 @@ from nonvacuous.records import (
     RiskRecord,
 )
 from nonvacuous.risk import Loss, estimate_risk, estimate_risk_shared, zero_one
+from nonvacuous.rules.arithmetic import (
+    bound_record,
+    complexity_nats,
+    counts_of,
+    recompute_bound,
+    sampled_risk,
+    share,
+    total_nats,
+)
+from nonvacuous.rules.arithmetic import line as ledger_line
+from nonvacuous.rules.digests import example_set, fixed_tensors
+from nonvacuous.rules.drawing import draw_network, sampling_seed
+from nonvacuous.rules.symmetries import SYMMETRIES, captured, symmetry_savings
 
 FAILURE = 0.05
 TRIALS = 2_000

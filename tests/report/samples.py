@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 from nonvacuous import bounds
-from nonvacuous.audit.arithmetic import baseline_record
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.records import (
     Assumption,
@@ -28,6 +27,7 @@ from nonvacuous.records import (
     SymmetrySaving,
     TwinRecord,
 )
+from nonvacuous.rules.arithmetic import baseline_record
 
 #: Everything that HTML, XML, CSS, mathtext, a shell or a terminal could stumble over.
 HOSTILE = (

@@ -17,7 +17,8 @@ from torch import nn
 from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.storage import save_tensors
-from nonvacuous.training import Progress, train, train_posterior
+from nonvacuous.progress import Progress
+from nonvacuous.training import train, train_posterior
 
 
 def build() -> tuple[nn.Module, Examples]:

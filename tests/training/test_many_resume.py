@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from nonvacuous.progress import Reporter
 from nonvacuous.training import Job, ManySettings, OtherConfiguration, train_many
-from nonvacuous.training.progress import Reporter
 from tests.training.many_worlds import (
     convolutional,
     images,

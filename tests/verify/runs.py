@@ -11,8 +11,6 @@ from torch import nn
 
 import nonvacuous as nv
 from nonvacuous import audit
-from nonvacuous.audit.arithmetic import baseline_record, recompute_bound, statement, twin_risk
-from nonvacuous.audit.digests import file_digest, fixed_tensors, tensors_digest
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.versions import software
@@ -28,6 +26,8 @@ from nonvacuous.records import (
     Observation,
     TwinRecord,
 )
+from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement, twin_risk
+from nonvacuous.rules.digests import file_digest, fixed_tensors, tensors_digest
 from nonvacuous.training import train
 from nonvacuous.verify import Verification
 from tests.audit import sparse_conv_worlds, sparse_worlds, worlds

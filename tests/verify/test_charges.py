@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from nonvacuous.audit.derandomization import charge_records, charged_nats
 from nonvacuous.records import ChargeRecord, ComplexityRecord, KlTerm, NoiseLayer, SparsityRecord
+from nonvacuous.rules.derandomization import charge_records, charged_nats
 from nonvacuous.sparsity import constants
 from nonvacuous.sparsity.conv_setting import ConvSetting
 from nonvacuous.sparsity.recount import AnySetting, Network, charges_of, evaluator_of

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from nonvacuous.audit.arithmetic import statement_of
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Examples
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.risk import zero_one
+from nonvacuous.rules.arithmetic import statement_of
 from nonvacuous.verify import verify
 from tests.audit import worlds
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from nonvacuous.audit.arithmetic import recompute_bound, statement_of
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.columns import accounting_of, bounds_of
 from nonvacuous.errors import InvalidCertificate
@@ -20,6 +19,7 @@ from nonvacuous.records import (
     RescalingRecord,
     SymmetrySaving,
 )
+from nonvacuous.rules.arithmetic import recompute_bound, statement_of
 from nonvacuous.verify import verify
 from tests.audit import worlds
 
@@ -200,7 +200,7 @@ def test_forged_counts_of_one_network_are_counted_again(tmp_path: Path, kind: st
 
 def reconsidered(genuine: Certificate, terms: tuple[KlTerm, ...]) -> Certificate:
     """The certificate that these terms would give."""
-    from nonvacuous.audit.arithmetic import statement_of, total_nats
+    from nonvacuous.rules.arithmetic import statement_of, total_nats
 
     nats = total_nats(terms)
     bound = genuine.bound.model_copy(update={"inputs": {**genuine.bound.inputs, "kl_nats": nats}})
@@ -215,7 +215,7 @@ def reconsidered(genuine: Certificate, terms: tuple[KlTerm, ...]) -> Certificate
 
 def recounted(genuine: Certificate, *, errors: int) -> Certificate:
     """The certificate that this number of errors would give."""
-    from nonvacuous.audit.arithmetic import line, sampled_risk, share, statement_of
+    from nonvacuous.rules.arithmetic import line, sampled_risk, share, statement_of
 
     once = genuine.empirical.scheme == "every example once"
     draft = genuine.empirical.model_copy(update={"errors": errors})
@@ -331,7 +331,7 @@ def test_a_saving_that_is_only_claimed(run: Path) -> None:
 
 def priced(genuine: Certificate, *, symmetries: tuple[SymmetrySaving, ...]) -> Certificate:
     """The certificate that these savings would give, consistent in itself."""
-    from nonvacuous.audit.arithmetic import complexity_nats, statement_of
+    from nonvacuous.rules.arithmetic import complexity_nats, statement_of
 
     assert genuine.complexity is not None
     nats = complexity_nats(genuine.complexity.terms, symmetries)

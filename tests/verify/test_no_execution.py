@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nonvacuous.audit.digests import file_digest
 from nonvacuous.certificate import Certificate
+from nonvacuous.rules.digests import file_digest
 from nonvacuous.verify import verify
 from tests.audit import worlds
 
@@ -91,7 +91,7 @@ def test_an_architecture_named_in_a_certificate_is_never_imported(
 def test_data_named_in_a_certificate_are_never_loaded(tmp_path: Path) -> None:
     genuine = make_run(tmp_path)
     data = genuine.data.model_copy(update={"name": "evil:load"})
-    from nonvacuous.audit.arithmetic import statement_of
+    from nonvacuous.rules.arithmetic import statement_of
 
     draft = resealed(genuine, data=data)
     named = resealed(draft, statement=statement_of(draft))

@@ -13,10 +13,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from nonvacuous.audit.derandomization import layers_from, setting_of
 from nonvacuous.certificate import Certificate
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.records import SparsityRecord
+from nonvacuous.rules.derandomization import layers_from, setting_of
 from nonvacuous.sparsity.recount import final_seed
 from nonvacuous.verify import Verification, verify
 from tests.audit import sparse_conv_worlds as worlds

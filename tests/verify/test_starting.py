@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from nonvacuous.audit import data_checks
-from nonvacuous.audit.arithmetic import statement_of
 from nonvacuous.audit.knowing import Knowledge, knowledge
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.run import Run
@@ -20,6 +19,7 @@ from nonvacuous.data import Examples, load
 from nonvacuous.distributions.priors import Prior, at_initialization, zero_mean
 from nonvacuous.methods import Posterior, PostHoc, Sparsity
 from nonvacuous.models import build
+from nonvacuous.rules.arithmetic import statement_of
 from nonvacuous.training import train
 from nonvacuous.verify import Finding, Verification, verify
 

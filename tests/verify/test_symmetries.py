@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nonvacuous.audit.arithmetic import complexity_nats, recompute_bound, statement_of
-from nonvacuous.audit.digests import array_digest, file_digest
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.columns import accounting_of, bounds_of
 from nonvacuous.data.files import write_npz
+from nonvacuous.rules.arithmetic import complexity_nats, recompute_bound, statement_of
+from nonvacuous.rules.digests import array_digest, file_digest
 from nonvacuous.verify import Verification, verify
 from tests.audit import worlds
 

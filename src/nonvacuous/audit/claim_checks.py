@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from nonvacuous.audit.arithmetic import recompute_bound
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.registry import Outcome, check, doubtful, holds, refuse
-from nonvacuous.audit.theorems import theorem
 from nonvacuous.bounds import maurer_moment
 from nonvacuous.certificate import PREDICTORS
 from nonvacuous.records import ComplexityRecord, RiskRecord, SparsityRecord
+from nonvacuous.rules.arithmetic import recompute_bound
+from nonvacuous.rules.theorems import theorem
 
 #: Which predictors a certificate of each mode may be about.
 PREDICTORS_OF_MODE = {

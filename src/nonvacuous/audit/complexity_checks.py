@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from nonvacuous.audit.arithmetic import complexity_nats, total_nats
-from nonvacuous.audit.digests import fixed_tensors
-from nonvacuous.audit.drawing import draw_network
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.foreign import foreign_tensor
 from nonvacuous.audit.probing import WATCHED, attributes_read, mean_network, probes
@@ -27,11 +22,12 @@ from nonvacuous.audit.watching import ALLOWED_NUMBERS
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
-from nonvacuous.records import ComplexityRecord, KlTerm
+from nonvacuous.records import ComplexityRecord
+from nonvacuous.rules.arithmetic import complexity_nats, total_nats
+from nonvacuous.rules.digests import fixed_tensors
+from nonvacuous.rules.drawing import draw_network
+from nonvacuous.rules.tolerances import RELATIVE, disagreement, tolerance
 
-#: Two correct evaluations of the same formula may differ by this much, relative and per weight.
-RELATIVE = 1e-9
-PER_WEIGHT = 1e-12
 _BLOCK = 1 << 20
 
 
@@ -43,10 +39,6 @@ def parts(evidence: Evidence) -> tuple[DiagonalGaussian, DiagonalGaussian, Compl
             f"mode {evidence.mode!r} needs a posterior, a prior and a complexity; one is missing."
         )
     return found[0], found[1], found[2]
-
-
-def tolerance(nats: float, weights: int) -> float:
-    return RELATIVE * abs(nats) + PER_WEIGHT * weights
 
 
 def slow_kl(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> dict[str, float]:
@@ -70,17 +62,6 @@ def slow_kl(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> dict[str, f
             total += (np.log(prior_s) - np.log(s) + quadratic - np.longdouble(0.5)).sum()
         nats[name] = float(total)
     return nats
-
-
-def disagreement(
-    terms: tuple[KlTerm, ...], recomputed: Mapping[str, float]
-) -> tuple[KlTerm, float] | None:
-    """The first term that is not the recomputed one, up to rounding."""
-    for term in terms:
-        value = recomputed.get(term.tensor)
-        if value is None or not abs(term.nats - value) <= tolerance(value, term.size):
-            return term, float("nan") if value is None else value
-    return None
 
 
 @check(rows=(2,), since=1, name="prior and posterior cover every parameter", modes=PRIOR_MODES)

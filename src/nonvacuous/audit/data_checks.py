@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from nonvacuous.audit.digests import example_set, index_digest
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.knowing import EXAMPLES, knowledge
 from nonvacuous.audit.registry import (
@@ -19,6 +18,7 @@ from nonvacuous.audit.registry import (
 )
 from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
+from nonvacuous.rules.digests import example_set, index_digest
 
 #: Data sets that were collected with care hold next to no copies; from this part of the bound
 #: examples on, counting each as a draw of its own is in doubt.

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from nonvacuous.audit.attempts import Standing
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.records import (
@@ -21,6 +20,7 @@ from nonvacuous.records import (
     SparsityRecord,
 )
 from nonvacuous.risk import Loss
+from nonvacuous.rules.attempts import Standing
 from nonvacuous.sparsity.recount import Network
 
 

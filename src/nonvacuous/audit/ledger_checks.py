@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from nonvacuous.audit.arithmetic import BOUND_LINE, OTHERS_LINE, SAMPLING_LINE, line, share
-from nonvacuous.audit.attempts import Standing
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.registry import (
     PRIOR_MODES,
@@ -17,9 +15,11 @@ from nonvacuous.audit.registry import (
     holds,
     refuse,
 )
-from nonvacuous.audit.theorems import theorem
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.records import BudgetRecord
+from nonvacuous.rules.arithmetic import BOUND_LINE, OTHERS_LINE, SAMPLING_LINE, line, share
+from nonvacuous.rules.attempts import Standing
+from nonvacuous.rules.theorems import theorem
 
 #: The charge of a search that the bound pays for in nats, as one of its inputs.
 GRID = "grid"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nonvacuous.audit.drawing import draw_network
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.probing import (
     Network,
@@ -17,6 +16,7 @@ from nonvacuous.audit.probing import (
 from nonvacuous.audit.probing import mean_network as mean_network
 from nonvacuous.audit.probing import probes as probes
 from nonvacuous.audit.registry import RANDOM_MODES, Outcome, check, holds, refuse
+from nonvacuous.rules.drawing import draw_network
 
 
 @check(rows=(5,), since=1, name="the network is in evaluation mode")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from nonvacuous.audit.arithmetic import SAMPLING_LINE, line, sampled_risk, share
-from nonvacuous.audit.drawing import sampling_seed
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.registry import (
     PRIOR_MODES,
@@ -13,6 +11,8 @@ from nonvacuous.audit.registry import (
     holds,
     refuse,
 )
+from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, sampled_risk, share
+from nonvacuous.rules.drawing import sampling_seed
 
 FREEZE = "freeze"
 SAMPLING = "sampling"

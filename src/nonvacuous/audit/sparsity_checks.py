@@ -11,13 +11,20 @@ import math
 
 import torch
 
-from nonvacuous.audit.convolutions import (
+from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.network_checks import probes
+from nonvacuous.audit.registry import Outcome, check, holds, refuse
+from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
+from nonvacuous.data import Examples
+from nonvacuous.errors import BadInput
+from nonvacuous.records import SparsityRecord
+from nonvacuous.rules.convolutions import (
     tensor_scales,
     wrong_convolution,
     wrong_sizes,
     wrong_structure,
 )
-from nonvacuous.audit.derandomization import (
+from nonvacuous.rules.derandomization import (
     charged_nats,
     counts_constant,
     layer_of_tensor,
@@ -29,13 +36,6 @@ from nonvacuous.audit.derandomization import (
     squared_distances,
     wrong_layer_distance,
 )
-from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.network_checks import probes
-from nonvacuous.audit.registry import Outcome, check, holds, refuse
-from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
-from nonvacuous.data import Examples
-from nonvacuous.errors import BadInput
-from nonvacuous.records import SparsityRecord
 from nonvacuous.sparsity.certificate import THEOREMS
 from nonvacuous.sparsity.constants import reference
 from nonvacuous.sparsity.conv_chain import ConvChain

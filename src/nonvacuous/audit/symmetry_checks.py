@@ -15,8 +15,6 @@ from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.network_checks import mean_network, probes
 from nonvacuous.audit.probing import Network, undisturbed
 from nonvacuous.audit.registry import RANDOM_MODES, Outcome, check, holds, refuse
-from nonvacuous.audit.symmetries import captured, disagreeing_saving, symmetry_savings, used_in
-from nonvacuous.audit.theorems import theorem
 from nonvacuous.errors import NonvacuousError, Unsupported
 from nonvacuous.networks import LayerGraph
 from nonvacuous.records import ComplexityRecord, SymmetrySaving
@@ -24,6 +22,8 @@ from nonvacuous.rescaling.output_layer import OutputLayer, invariance_of
 from nonvacuous.rescaling.permutation import check_exchangeable
 from nonvacuous.rescaling.quotients import Symmetries, symmetries_of
 from nonvacuous.rescaling.unit_layers import UnitLayer
+from nonvacuous.rules.symmetries import captured, disagreeing_saving, symmetry_savings, used_in
+from nonvacuous.rules.theorems import theorem
 from nonvacuous.seeds import derived_seed
 
 _GRAPHS: WeakKeyDictionary[Evidence, LayerGraph] = WeakKeyDictionary()

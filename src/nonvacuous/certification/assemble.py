@@ -9,15 +9,7 @@ import torch
 from torch import nn
 
 from nonvacuous import audit
-from nonvacuous.audit.arithmetic import (
-    baseline_record,
-    recompute_bound,
-    statement,
-)
-from nonvacuous.audit.digests import array_digest, example_set, fixed_tensors, tensors_digest
 from nonvacuous.audit.evidence import Evidence, Search
-from nonvacuous.audit.outcomes import outcome_digest
-from nonvacuous.audit.symmetries import captured
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.candidate import Candidate, RescalingFacts
 from nonvacuous.certification.columns import column_records
@@ -43,6 +35,14 @@ from nonvacuous.records import (
     TwinRecord,
 )
 from nonvacuous.risk import estimate_risk, zero_one
+from nonvacuous.rules.arithmetic import (
+    baseline_record,
+    recompute_bound,
+    statement,
+)
+from nonvacuous.rules.digests import array_digest, example_set, fixed_tensors, tensors_digest
+from nonvacuous.rules.outcomes import outcome_digest
+from nonvacuous.rules.symmetries import captured
 from nonvacuous.seeds import derived_seed
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import nn
 
-from nonvacuous.audit.attempts import Attempt, Standing, ledger_beside, record_attempt
-from nonvacuous.audit.digests import all_examples_digest, content_digest
-from nonvacuous.audit.outcomes import beginning_digest, class_sizes
 from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.run_folder import settings_digest
 from nonvacuous.data import Examples, Split
-from nonvacuous.training import Progress
+from nonvacuous.progress import Progress
+from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
+from nonvacuous.rules.digests import all_examples_digest, content_digest
+from nonvacuous.rules.outcomes import beginning_digest, class_sizes
 
 #: Phases that read no bound example: what they show chooses nothing.
 _BLIND = ("prior", "held-out twin")

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nonvacuous.audit.arithmetic import BOUND_LINE, complexity_nats, line, total_nats
 from nonvacuous.certification.candidate import RescalingFacts
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
@@ -37,6 +36,7 @@ from nonvacuous.rescaling.columns import (
     fixed_scale_columns,
     named_step,
 )
+from nonvacuous.rules.arithmetic import BOUND_LINE, complexity_nats, line, total_nats
 
 _CENTERS: Mapping[Kind, Center] = {
     "zero-mean": "zero",

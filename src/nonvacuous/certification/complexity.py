@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from nonvacuous.audit.arithmetic import complexity_nats
-from nonvacuous.audit.symmetries import symmetry_savings
 from nonvacuous.certification.job import Job
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks import LayerGraph
 from nonvacuous.records import ComplexityRecord, KlTerm, SymmetrySaving
+from nonvacuous.rules.arithmetic import complexity_nats
+from nonvacuous.rules.symmetries import symmetry_savings
 
 
 def complexity_of(

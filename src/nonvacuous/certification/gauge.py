@@ -26,7 +26,6 @@ from typing import Literal
 import numpy as np
 from torch import Tensor, nn
 
-from nonvacuous.audit.symmetries import captured
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import Prior
@@ -37,6 +36,7 @@ from nonvacuous.rescaling.output_layer import invariance_of, output_layer
 from nonvacuous.rescaling.output_scale import with_output_scale
 from nonvacuous.rescaling.polish import polished
 from nonvacuous.risk import Loss
+from nonvacuous.rules.symmetries import captured
 
 Where = Literal["given", "balanced", "nearest", "cheapest"]
 

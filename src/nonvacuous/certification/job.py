@@ -11,8 +11,9 @@ from nonvacuous.certification.charging import Charging
 from nonvacuous.certification.method import Method, Mode, Predictor
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Examples, Split
+from nonvacuous.progress import Progress
 from nonvacuous.risk import Loss
-from nonvacuous.training import EventLog, Progress
+from nonvacuous.training import EventLog
 
 
 @dataclass(frozen=True, eq=False)

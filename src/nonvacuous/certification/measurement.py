@@ -7,7 +7,13 @@ from typing import Any
 
 import torch
 
-from nonvacuous.audit.arithmetic import (
+from nonvacuous.certification.candidate import Candidate, with_weights
+from nonvacuous.certification.counting import summed_loss
+from nonvacuous.certification.job import Job
+from nonvacuous.distributions.storage import save_tensors
+from nonvacuous.records import BoundRecord, BudgetRecord, ComplexityRecord, RiskRecord
+from nonvacuous.risk import estimate_risk
+from nonvacuous.rules.arithmetic import (
     BOUND_LINE,
     SAMPLING_LINE,
     bound_record,
@@ -15,14 +21,8 @@ from nonvacuous.audit.arithmetic import (
     sampled_risk,
     share,
 )
-from nonvacuous.audit.drawing import draw_network, sampling_seed
-from nonvacuous.audit.paying import ledger
-from nonvacuous.certification.candidate import Candidate, with_weights
-from nonvacuous.certification.counting import summed_loss
-from nonvacuous.certification.job import Job
-from nonvacuous.distributions.storage import save_tensors
-from nonvacuous.records import BoundRecord, BudgetRecord, ComplexityRecord, RiskRecord
-from nonvacuous.risk import estimate_risk
+from nonvacuous.rules.drawing import draw_network, sampling_seed
+from nonvacuous.rules.paying import ledger
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,7 @@ class Method(Settings):
 
     @property
     def quotients(self) -> tuple[str, ...]:
-        """Symmetries to forget in the KL, see :mod:`nonvacuous.audit.symmetries`."""
+        """Symmetries to forget in the KL, see :mod:`nonvacuous.rules.symmetries`."""
         return ()
 
     def check(self, model: nn.Module, loss: Loss) -> None:

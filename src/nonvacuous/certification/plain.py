@@ -9,7 +9,8 @@ from torch import nn
 
 from nonvacuous.certification.training import PlainTraining
 from nonvacuous.data import Examples
-from nonvacuous.training import EventLog, Progress, train
+from nonvacuous.progress import Progress
+from nonvacuous.training import EventLog, train
 
 
 def train_plainly(

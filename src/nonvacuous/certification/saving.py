@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import nn
 
-from nonvacuous.audit.digests import fixed_tensors
 from nonvacuous.certification.candidate import Candidate
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data.files import write_npz
 from nonvacuous.distributions.storage import save_tensors
+from nonvacuous.rules.digests import fixed_tensors
 
 
 def save_network(run: RunFolder, module: nn.Module) -> None:

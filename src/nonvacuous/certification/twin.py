@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from torch import nn
 
-from nonvacuous.audit.digests import fixed_tensors
 from nonvacuous.bounds import holdout
 from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
 from nonvacuous.certification.counting import count_errors
@@ -19,6 +18,7 @@ from nonvacuous.certification.training import PlainTraining
 from nonvacuous.data import Examples, Split, make_split
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.records import TwinRecord
+from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.seeds import derived_seed
 
 #: The twin of a certificate that needs no prior data trains on this part and tests on the rest.

@@ -11,7 +11,6 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import nn
 
-from nonvacuous.audit.digests import tensors_digest
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.run import Run
@@ -36,6 +35,7 @@ from nonvacuous.methods import Posterior
 from nonvacuous.models import rebuild
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.report.terminal import printable
+from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.seeds import derived_seed
 
 

@@ -34,7 +34,7 @@ from nonvacuous.study.settings import StudySettings
 from nonvacuous.study.study import Study
 
 if TYPE_CHECKING:
-    from nonvacuous.training.progress import Progress
+    from nonvacuous.progress import Progress
 
 
 def __getattr__(name: str) -> Callable[..., int]:

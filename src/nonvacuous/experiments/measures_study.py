@@ -26,8 +26,8 @@ from nonvacuous.experiments.measures_study_workers import Workers
 from nonvacuous.measures.correlation import Estimate, Numbers, Trials
 from nonvacuous.measures.correlation_summary import Court, Standing
 from nonvacuous.measures.registry import MEASURES
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import Progress
 
 #: A column of random numbers is judged along: what it scores is what chance alone gives.
 CHANCE = "random-numbers"

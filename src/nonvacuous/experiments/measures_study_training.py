@@ -18,8 +18,8 @@ from nonvacuous.experiments.measures_study_settings import Cell, StudySettings
 from nonvacuous.experiments.measures_study_store import NetworkRecord, StudyStore
 from nonvacuous.experiments.measures_study_workers import Workers, measure_networks
 from nonvacuous.models import build
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import Progress
 from nonvacuous.training.many import Job, JobResult, ManyResult, ManySettings, train_many
 
 #: Networks that a process measures before it hands back what it has found.

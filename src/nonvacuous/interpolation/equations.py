@@ -15,7 +15,7 @@ from nonvacuous.interpolation.factor import Factor, build_factor, forget_factor
 from nonvacuous.interpolation.gram import CHUNK, Gram, product
 from nonvacuous.interpolation.plan import Plan
 from nonvacuous.interpolation.tiles import TILE
-from nonvacuous.training.progress import Progress, Reporter
+from nonvacuous.progress import Progress, Reporter
 
 #: A pivot below this share of its diagonal entry is told to the user.
 NEAR_SINGULAR = 1e-8

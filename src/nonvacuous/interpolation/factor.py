@@ -19,7 +19,7 @@ from nonvacuous.interpolation.cholesky import Pivots
 from nonvacuous.interpolation.gram import Gram
 from nonvacuous.interpolation.plan import Plan
 from nonvacuous.interpolation.tiles import TILE, Tiles
-from nonvacuous.training.progress import Progress, Reporter
+from nonvacuous.progress import Progress, Reporter
 
 FACTOR_FILE, RECORD_FILE = "factor.bin", "factor.json"
 _PHASE = "factorizing"

@@ -17,7 +17,7 @@ from nonvacuous.interpolation.resources import (
     multiplication_rate,
 )
 from nonvacuous.interpolation.tiles import TILE, entries
-from nonvacuous.training.progress import describe_seconds
+from nonvacuous.progress import describe_seconds
 
 Method = Literal["auto", "cholesky", "conjugate-gradient"]
 Precision = Literal["auto", "float32", "float64"]

@@ -23,7 +23,7 @@ from nonvacuous.interpolation.gram import DistanceGram, Gram, PointGram
 from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
 from nonvacuous.interpolation.plan import Method, Plan, Precision, make_plan
 from nonvacuous.interpolation.tiles import TILE
-from nonvacuous.training.progress import Progress, Reporter
+from nonvacuous.progress import Progress, Reporter
 
 _PREDICTED_AT_ONCE = 1000
 

@@ -18,7 +18,7 @@ from nonvacuous.measures.panel import measured
 from nonvacuous.measures.registry import Measure, chosen
 from nonvacuous.measures.subject import Subject
 from nonvacuous.measures.values import Result, Value, relative_difference
-from nonvacuous.training.progress import Progress
+from nonvacuous.progress import Progress
 
 Verdict = Literal["gauge-free", "did not move", "moves", "undefined"]
 #: A value that changes by less, relative to itself, has not moved: rounding in float64.

@@ -14,7 +14,7 @@ from nonvacuous.measures.registry import Measure, chosen
 from nonvacuous.measures.subject import Subject
 from nonvacuous.measures.values import Result, Undefined
 from nonvacuous.networks.tables import table
-from nonvacuous.training.progress import Progress
+from nonvacuous.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from nonvacuous.memorization.exact import certify_exactly
 from nonvacuous.memorization.inputs import check_memory, read_points, read_values
 from nonvacuous.memorization.memorizer import Memorizer
 from nonvacuous.memorization.projection import place
-from nonvacuous.training import Progress
+from nonvacuous.progress import Progress
 
 
 def memorize(

@@ -14,8 +14,7 @@ from torch import nn
 
 from nonvacuous.memorization.construction import Construction
 from nonvacuous.memorization.projection import Direction
-from nonvacuous.training import Progress
-from nonvacuous.training.progress import Reporter
+from nonvacuous.progress import Progress, Reporter
 
 #: Hidden units times points evaluated at once.
 _UNITS_AT_ONCE = 1 << 20

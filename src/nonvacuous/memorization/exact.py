@@ -16,8 +16,7 @@ import numpy as np
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.memorization.construction import Construction
 from nonvacuous.memorization.projection import Placed
-from nonvacuous.training import Progress
-from nonvacuous.training.progress import Reporter
+from nonvacuous.progress import Progress, Reporter
 
 #: Points whose wide projections are computed a second time, one Python number after the other.
 _SAMPLED = 64

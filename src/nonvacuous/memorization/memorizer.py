@@ -26,7 +26,7 @@ from nonvacuous.memorization.fixed_point import check_finite
 from nonvacuous.memorization.inputs import read_points, read_values
 from nonvacuous.memorization.networks import MemorizingNetwork, build_network
 from nonvacuous.memorization.projection import Direction
-from nonvacuous.training import Progress
+from nonvacuous.progress import Progress
 
 
 @dataclass(frozen=True, eq=False)

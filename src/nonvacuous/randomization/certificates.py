@@ -17,9 +17,9 @@ from nonvacuous.certify import certify
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.methods import Posterior
+from nonvacuous.progress import Progress
 from nonvacuous.randomization.conditions import Condition
 from nonvacuous.randomization.settings import StudySettings
-from nonvacuous.training import Progress
 
 
 @dataclass(frozen=True)

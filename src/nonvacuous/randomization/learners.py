@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress
 from nonvacuous.randomization.conditions import Condition, input_sets
 from nonvacuous.randomization.measuring import count_errors
 from nonvacuous.randomization.outcomes import CurvePoint
@@ -25,7 +26,6 @@ from nonvacuous.randomization.user_training import (
     check_signature,
     source_digest,
 )
-from nonvacuous.training import Progress
 from nonvacuous.training.many import Job, ManySettings, train_many
 
 Build = Callable[[int], nn.Module]

@@ -19,9 +19,9 @@ from torch import Tensor
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.erm import train
-from nonvacuous.training.progress import Progress
 
 Predictor = Callable[[Tensor], Tensor]
 """Inputs (examples, ...) in, class scores (examples, classes) out."""

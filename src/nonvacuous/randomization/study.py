@@ -13,6 +13,7 @@ from torch import nn
 from nonvacuous.data import Dataset, load
 from nonvacuous.data.functions import as_dataset
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress
 from nonvacuous.randomization.builders import builder_of, check_fits
 from nonvacuous.randomization.capacity_numbers import capacity_of, rademacher_of
 from nonvacuous.randomization.conditions import sign_conditions, standardized, with_test
@@ -29,7 +30,6 @@ from nonvacuous.randomization.results import ConditionResult, Study, shared_conf
 from nonvacuous.randomization.settings import StudySettings
 from nonvacuous.randomization.stages import Stages
 from nonvacuous.randomization.workshop import Workshop
-from nonvacuous.training import Progress
 
 
 def study(

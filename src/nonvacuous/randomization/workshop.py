@@ -7,13 +7,12 @@ from typing import Any
 
 import torch
 
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.randomization.learners import Learner, Task, UserLearner
 from nonvacuous.randomization.measuring import measure
 from nonvacuous.randomization.outcomes import Outcome
 from nonvacuous.randomization.settings import StudySettings
 from nonvacuous.randomization.stages import Stages
-from nonvacuous.training import Progress
-from nonvacuous.training.progress import Reporter
 
 #: At most so many networks at once: a kill loses no more, and memory suffices for small ones.
 AT_ONCE = 20

@@ -12,6 +12,7 @@ from nonvacuous.bounds.sampling import sampling
 from nonvacuous.bounds.sparsity import derandomized
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.constants import Charge, reference
 from nonvacuous.sparsity.conv_chain import ConvChain
@@ -24,7 +25,6 @@ from nonvacuous.sparsity.search_uniform import search_uniform
 from nonvacuous.sparsity.setting import Scales, total_nats
 from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
 from nonvacuous.sparsity.weights import Layers
-from nonvacuous.training.progress import Progress, Reporter
 
 Theorem = Literal["A", "D", "E", "F"]
 Variant = Literal["sparse", "dense"]

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from nonvacuous.bounds import checks
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress
 from nonvacuous.sparsity.certificate import (
     VARIANTS,
     SparsityCertificate,
@@ -22,7 +23,6 @@ from nonvacuous.sparsity.conv_reading import conv_chain
 from nonvacuous.sparsity.conv_search import search
 from nonvacuous.sparsity.conv_setting import reference
 from nonvacuous.sparsity.weights import Layers
-from nonvacuous.training.progress import Progress
 
 
 def certify_sparse_conv(

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
 from nonvacuous.sparsity.measuring import Choice, Measured
 from nonvacuous.sparsity.stability import StabilityCount
-from nonvacuous.training.progress import Progress, Reporter
 
 #: Numbers held at once for one layer: 32 MiB of float64.
 _NUMBERS = 2**22

@@ -10,10 +10,10 @@ from torch import nn
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.data.splits import split_examples
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.priors import parse_prior
-from nonvacuous.training.progress import Progress
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import torch
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_evaluation import CONV_THEOREM, ConvEvaluator
 from nonvacuous.sparsity.conv_foretold import read_inputs
@@ -17,7 +18,6 @@ from nonvacuous.sparsity.conv_noise import fresh_passes
 from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting, reference
 from nonvacuous.sparsity.conv_theorem import TAILS
 from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE
-from nonvacuous.training.progress import Progress, Reporter
 
 #: A margin within this of its threshold, relative, may fall to the other side on another machine.
 CLOSE = 1e-6

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_evaluation import ConvEvaluator
 from nonvacuous.sparsity.conv_noise import ConvInputs, noisy_pass, pieces, standard_noise
@@ -26,7 +27,6 @@ from nonvacuous.sparsity.descent import (
     vacuous,
 )
 from nonvacuous.sparsity.setting import kl_nats
-from nonvacuous.training.progress import Progress, Reporter
 
 _COARSE = (-60, -52, -44, -36, -28, -20, -12)
 _ROUNDS = 8

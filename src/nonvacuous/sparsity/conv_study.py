@@ -12,6 +12,7 @@ import torch
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import NotYetSupported
+from nonvacuous.progress import Progress
 from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse, divided
 from nonvacuous.sparsity.chain_geometry import PlainChain
 from nonvacuous.sparsity.comparisons import norm_bounds
@@ -21,7 +22,6 @@ from nonvacuous.sparsity.conv_unrolled import unrolled_layers
 from nonvacuous.sparsity.findings import HeldOut, NormBound, Shown, SparsityStudy
 from nonvacuous.sparsity.measuring import Measured, check_alive
 from nonvacuous.sparsity.summaries import activity, at_epsilon
-from nonvacuous.training.progress import Progress
 
 #: Every noisy pass draws kernels for every example: fewer of them than for linear layers.
 _SUBSET, _PASSES = 400, 1

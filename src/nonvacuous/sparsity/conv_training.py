@@ -17,11 +17,11 @@ from torch.nn import functional
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.checks import real_number, whole_number
 from nonvacuous.training.failures import Diverged
 from nonvacuous.training.optimizers import build_optimizer, set_rate
-from nonvacuous.training.progress import Progress, Reporter
 
 
 @dataclass(frozen=True)

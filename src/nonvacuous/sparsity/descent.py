@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from nonvacuous.progress import Reporter
 from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, Scales
-from nonvacuous.training.progress import Reporter
 
 SettingT = TypeVar("SettingT", bound=Scales)
 #: The estimated bound of a setting.

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.sparsity.chain_geometry import PlainChain
 from nonvacuous.sparsity.greedy import NormTables, greedy_sparsity
 from nonvacuous.sparsity.radii import LocalScales, forward, local_radii
 from nonvacuous.sparsity.stability import LayerStability, StabilityCount
-from nonvacuous.training.progress import Progress, Reporter
 
 #: Numbers held at once for one layer: 32 MiB of float64.
 _NUMBERS = 2**22

@@ -19,10 +19,10 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data.examples import Examples
 from nonvacuous.data.splits import Split, split_examples
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.chains import Chain, chain_errors, initial_chain
 from nonvacuous.sparsity.training import ChainTraining, train_chain
-from nonvacuous.training.progress import Progress
 
 KINDS = ("zero", "initialization", "learned")
 

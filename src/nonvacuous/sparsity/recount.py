@@ -14,6 +14,7 @@ import torch
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certificate import THEOREMS
 from nonvacuous.sparsity.constants import Charge, reference
@@ -29,7 +30,6 @@ from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
 from nonvacuous.sparsity.theorem_e import TAILS
 from nonvacuous.sparsity.theorem_f import SIZES
 from nonvacuous.sparsity.weights import Layers
-from nonvacuous.training.progress import Progress, Reporter
 
 #: A network as its theorems read it, the theorems for it, and what they choose.
 Network = Layers | ConvChain

@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.descent import (
     Move,
@@ -26,7 +27,6 @@ from nonvacuous.sparsity.evaluation import Evaluator
 from nonvacuous.sparsity.noise import Inputs, noisy_pass, standard_noise
 from nonvacuous.sparsity.setting import Setting, kl_nats
 from nonvacuous.sparsity.theorem_f import SIZES
-from nonvacuous.training.progress import Progress, Reporter
 
 _COARSE = (-52, -46, -40, -34, -28, -22, -16, -10, -4)
 _ROUNDS = 12

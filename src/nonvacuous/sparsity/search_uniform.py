@@ -7,12 +7,12 @@ from dataclasses import replace
 import torch
 
 from nonvacuous.bounds.sparsity import derandomized
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.descent import vacuous
 from nonvacuous.sparsity.noise import Inputs, clean_pass
 from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, total_nats
 from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
-from nonvacuous.training.progress import Progress, Reporter
 
 _STRIDES = (8, 4, 2, 1)
 _ROUNDS = 8

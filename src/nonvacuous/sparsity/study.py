@@ -14,6 +14,7 @@ from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress
 from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse, divided
 from nonvacuous.sparsity.chain_geometry import PlainChain
 from nonvacuous.sparsity.comparisons import norm_bounds
@@ -27,7 +28,6 @@ from nonvacuous.sparsity.norms import sparse_norm
 from nonvacuous.sparsity.radii import LocalScales, local_scales
 from nonvacuous.sparsity.summaries import activity, at_epsilon, quantiles
 from nonvacuous.sparsity.weights import Layers
-from nonvacuous.training.progress import Progress
 
 _Network = TypeVar("_Network", Layers, ConvChain)
 EPSILONS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)

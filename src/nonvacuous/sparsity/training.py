@@ -21,12 +21,12 @@ from torch.nn.functional import cross_entropy
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.chains import Chain, chain_errors, squared_distances
 from nonvacuous.training.checks import one_of, real_number, whole_number
 from nonvacuous.training.failures import Diverged
 from nonvacuous.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, set_rate
-from nonvacuous.training.progress import Progress, Reporter
 
 #: Steps between two projections onto the limit of the spectral norms.
 _PROJECT_EVERY = 10

@@ -26,9 +26,9 @@ from nonvacuous.interpolation.solve import (
     interpolate_distances,
     one_hot,
 )
+from nonvacuous.progress import Progress
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training.progress import Progress
 
 #: With more filters than this, features are counted into distances and never kept.
 MOST_FILTERS = 4000

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nonvacuous.interpolation.resources import describe_bytes
+from nonvacuous.progress import describe_seconds
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.studies.interpolation import InterpolationStudy
-from nonvacuous.training.progress import describe_seconds
 
 
 def percent(errors: int | None, examples: int) -> str:

@@ -14,6 +14,7 @@ from nonvacuous import errors
 from nonvacuous.claims import claim_folder, own_folder, write_record
 from nonvacuous.errors import BadInput, FolderTaken, NonvacuousError
 from nonvacuous.files import write_atomically
+from nonvacuous.progress import Progress
 from nonvacuous.report.study import write_study
 from nonvacuous.study.cell import Cell
 from nonvacuous.study.engine import Engine, Summary, run_sweep
@@ -22,7 +23,6 @@ from nonvacuous.study.local import LocalEngine
 from nonvacuous.study.records import CELLS, ERROR, SWEEP, read_record
 from nonvacuous.study.study import Finished, Study
 from nonvacuous.study.sweep import Sweep
-from nonvacuous.training.progress import Progress
 
 SETTINGS, RESULTS, PAGE = "settings.json", "results.json", "report.html"
 Result = TypeVar("Result")

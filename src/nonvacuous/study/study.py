@@ -17,11 +17,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 from pydantic import BaseModel
 
 from nonvacuous.data import Dataset, load
+from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.study.cell import Cell
 from nonvacuous.study.pages import markdown
 from nonvacuous.study.settings import Frozen, StudySettings
-from nonvacuous.training.progress import Progress
 
 Settings = TypeVar("Settings", bound=StudySettings)
 Result = TypeVar("Result")

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from nonvacuous.files import create_once, open_here, write_atomically
 from nonvacuous.locks import Claim, Lock, machine, owner
+from nonvacuous.progress import Progress
 from nonvacuous.study.cell import Cell
 from nonvacuous.study.functions import call
 from nonvacuous.study.gpus import GpuShare, take_share
@@ -32,7 +33,6 @@ from nonvacuous.study.records import (
     ending,
     to_json,
 )
-from nonvacuous.training.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from nonvacuous.training.many import (
 )
 from nonvacuous.training.objectives import OBJECTIVES, Objective, bounded_cross_entropy
 from nonvacuous.training.posterior import TrainedPosterior, train_posterior
-from nonvacuous.training.progress import Progress, TimeLeft
 
 __all__ = [
     "OBJECTIVES",
@@ -28,9 +27,7 @@ __all__ = [
     "ManySettings",
     "Objective",
     "OtherConfiguration",
-    "Progress",
     "Score",
-    "TimeLeft",
     "Trained",
     "TrainedPosterior",
     "bounded_cross_entropy",

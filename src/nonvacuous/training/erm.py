@@ -16,6 +16,7 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import checks
 from nonvacuous.training.augmentation import augmented, check_augmentation
@@ -29,7 +30,6 @@ from nonvacuous.training.optimizers import (
     restore_optimizer,
     set_rate,
 )
-from nonvacuous.training.progress import Progress
 from nonvacuous.training.randomness import borrowed_global_generator
 
 

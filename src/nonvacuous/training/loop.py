@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.checks import whole_number
 from nonvacuous.training.events import EventLog, TensorBoard
 from nonvacuous.training.failures import Diverged
-from nonvacuous.training.progress import Progress, Reporter
 from nonvacuous.training.randomness import batch_edges, shuffled
 
 

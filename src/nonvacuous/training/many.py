@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import Unsupported
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.training.checks import real_number
 from nonvacuous.training.many_checks import (
     built,
@@ -27,7 +28,6 @@ from nonvacuous.training.many_jobs import EpochRecord, Job, JobResult, ManyResul
 from nonvacuous.training.many_material import Material, Prepare, as_measured, shown
 from nonvacuous.training.many_run import Run
 from nonvacuous.training.many_trainer import build_trainer, resolved
-from nonvacuous.training.progress import Progress, Reporter
 from nonvacuous.training.randomness import batch_edges, shuffled
 
 __all__ = ["EpochRecord", "Job", "JobResult", "ManyResult", "ManySettings", "train_many"]

@@ -20,6 +20,7 @@ from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import checks
 from nonvacuous.training.events import EventLog
@@ -35,7 +36,6 @@ from nonvacuous.training.optimizers import (
     restore_optimizer,
     set_rate,
 )
-from nonvacuous.training.progress import Progress
 from nonvacuous.training.stochastic import find_layout, noisy_call
 
 NOISES = ("example", "batch")

@@ -11,9 +11,9 @@ import math
 import re
 from collections.abc import Callable, Iterator
 
-from nonvacuous.audit.derandomization import charge_records, charged_nats
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.records import ChargeRecord, ComplexityRecord, SparsityRecord
+from nonvacuous.rules.derandomization import charge_records, charged_nats
 from nonvacuous.sparsity.constants import EXPONENTS, Charge, chosen_among
 from nonvacuous.sparsity.conv_setting import ConvSetting
 from nonvacuous.sparsity.grids import FINENESS

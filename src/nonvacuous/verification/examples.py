@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from nonvacuous.audit.arithmetic import baseline_record
 from nonvacuous.audit.data_checks import COPIES, INDEPENDENT, MANY_REPEATS, SEEN, repeated
-from nonvacuous.audit.digests import content_digest, index_digest
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Dataset, Examples, Split, load
+from nonvacuous.rules.arithmetic import baseline_record
+from nonvacuous.rules.digests import content_digest, index_digest
 from nonvacuous.sparsity.chains import scaled
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 

@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from nonvacuous.audit.convolutions import wrong_structure
-from nonvacuous.audit.digests import fixed_tensors, tensors_digest
 from nonvacuous.audit.foreign import foreign_tensor
 from nonvacuous.audit.probing import WATCHED, Network, recount
 from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
@@ -22,13 +20,15 @@ from nonvacuous.data import Examples, import_function
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import BadInput
 from nonvacuous.models import BUILDERS, build, rebuild
+from nonvacuous.progress import Progress
 from nonvacuous.risk import Loss, bounded_cross_entropy, estimate_risk, margin_loss, zero_one
 from nonvacuous.risk.estimate import RiskEstimate
+from nonvacuous.rules.convolutions import wrong_structure
+from nonvacuous.rules.digests import fixed_tensors, tensors_digest
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.faithful import misread
-from nonvacuous.training import Progress
 from nonvacuous.verification.counts import FALSE_ALARM, same_rate
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 from nonvacuous.verification.run_folder import Contents

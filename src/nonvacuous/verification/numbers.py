@@ -5,7 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from nonvacuous.audit.arithmetic import (
+from nonvacuous.audit.claim_checks import (
+    PREDICTORS_OF_MODE,
+    disagreeing_input,
+    solves_its_equation,
+)
+from nonvacuous.audit.ledger_checks import rebuilt
+from nonvacuous.audit.symmetry_checks import impossible_saving
+from nonvacuous.bounds import constant_lower
+from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.certificate import Certificate, status_of
+from nonvacuous.certification.columns import (
+    accounting_of,
+    bounds_of,
+    certified_steps,
+    first_step,
+)
+from nonvacuous.records import ComplexityRecord
+from nonvacuous.rescaling.output_layer import invariance_of
+from nonvacuous.rules.arithmetic import (
     BOUND_LINE,
     SAMPLING_LINE,
     baseline_failure,
@@ -18,27 +36,9 @@ from nonvacuous.audit.arithmetic import (
     total_nats,
     twin_risk,
 )
-from nonvacuous.audit.claim_checks import (
-    PREDICTORS_OF_MODE,
-    disagreeing_input,
-    solves_its_equation,
-)
-from nonvacuous.audit.derandomization import setting_of
-from nonvacuous.audit.drawing import sampling_seed
-from nonvacuous.audit.ledger_checks import rebuilt
-from nonvacuous.audit.symmetry_checks import impossible_saving
-from nonvacuous.audit.theorems import theorem
-from nonvacuous.bounds import constant_lower
-from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.certification.columns import (
-    accounting_of,
-    bounds_of,
-    certified_steps,
-    first_step,
-)
-from nonvacuous.records import ComplexityRecord
-from nonvacuous.rescaling.output_layer import invariance_of
+from nonvacuous.rules.derandomization import setting_of
+from nonvacuous.rules.drawing import sampling_seed
+from nonvacuous.rules.theorems import theorem
 from nonvacuous.sparsity.recount import final_seed
 from nonvacuous.verification.audited import check_rows, check_version
 from nonvacuous.verification.findings import Collector, Disagreement, equal

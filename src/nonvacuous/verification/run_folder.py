@@ -18,14 +18,6 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from nonvacuous.audit.complexity_checks import RELATIVE, disagreement, tolerance
-from nonvacuous.audit.digests import (
-    array_digest,
-    file_digest,
-    index_digest,
-    tensors_digest,
-)
-from nonvacuous.audit.drawing import draw_network
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Split
 from nonvacuous.data.files import read_npz_arrays
@@ -34,6 +26,14 @@ from nonvacuous.errors import InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.foreign import read_bytes, run_settings
 from nonvacuous.records import DistributionRecord, ExampleSet
+from nonvacuous.rules.digests import (
+    array_digest,
+    file_digest,
+    index_digest,
+    tensors_digest,
+)
+from nonvacuous.rules.drawing import draw_network
+from nonvacuous.rules.tolerances import RELATIVE, disagreement, tolerance
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 from nonvacuous.verification.sparsity import check_constants
 

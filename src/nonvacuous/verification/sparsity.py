@@ -6,9 +6,17 @@ import math
 
 import torch
 
-from nonvacuous.audit.arithmetic import SAMPLING_LINE, line
-from nonvacuous.audit.convolutions import tensor_scales, wrong_convolution, wrong_sizes
-from nonvacuous.audit.derandomization import (
+from nonvacuous.bounds import holdout_lower
+from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.certificate import Certificate
+from nonvacuous.data import Examples
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress
+from nonvacuous.records import SparsityRecord
+from nonvacuous.rules.arithmetic import SAMPLING_LINE, line
+from nonvacuous.rules.convolutions import tensor_scales, wrong_convolution, wrong_sizes
+from nonvacuous.rules.derandomization import (
     layers_from,
     loss_upper_of,
     norm_range,
@@ -17,13 +25,6 @@ from nonvacuous.audit.derandomization import (
     squared_distances,
     wrong_layer_distance,
 )
-from nonvacuous.bounds import holdout_lower
-from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.certificate import Certificate
-from nonvacuous.data import Examples
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.errors import BadInput
-from nonvacuous.records import SparsityRecord
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_setting import ConvSetting
 from nonvacuous.sparsity.recount import (
@@ -35,7 +36,6 @@ from nonvacuous.sparsity.recount import (
     scales_of,
 )
 from nonvacuous.sparsity.setting import Setting
-from nonvacuous.training import Progress
 from nonvacuous.verification.charges import check_charges
 from nonvacuous.verification.counts import FALSE_ALARM, same_rate
 from nonvacuous.verification.findings import Collector, Disagreement, equal

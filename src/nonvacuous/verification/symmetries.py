@@ -6,12 +6,6 @@ from typing import Any
 
 from torch import nn
 
-from nonvacuous.audit.symmetries import (
-    captured,
-    disagreeing_saving,
-    symmetry_savings,
-    used_in,
-)
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.columns import Compared, comparison_columns, first_step
 from nonvacuous.certification.gauge import free_scales
@@ -21,6 +15,12 @@ from nonvacuous.errors import Unsupported
 from nonvacuous.networks import LayerGraph
 from nonvacuous.records import RescalingRecord
 from nonvacuous.rescaling.columns import Center
+from nonvacuous.rules.symmetries import (
+    captured,
+    disagreeing_saving,
+    symmetry_savings,
+    used_in,
+)
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 from nonvacuous.verification.run_folder import Contents
 

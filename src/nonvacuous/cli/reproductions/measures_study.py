@@ -17,7 +17,7 @@ from nonvacuous.cli.reproductions.running import (
 if TYPE_CHECKING:
     from nonvacuous.experiments.measures_study import StudyResult
     from nonvacuous.experiments.measures_study_settings import StudySettings
-    from nonvacuous.training import Progress
+    from nonvacuous.progress import Progress
 
 NAME = "measures-study"
 

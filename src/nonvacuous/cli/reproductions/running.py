@@ -22,8 +22,8 @@ from nonvacuous.errors import BadInput
 
 if TYPE_CHECKING:
     from nonvacuous.cli.narration import Narration
+    from nonvacuous.progress import Progress
     from nonvacuous.report.study import Table
-    from nonvacuous.training import Progress
 
 #: Phases of which each step is worth a line that stays.
 _KEPT = ("networks", "entries", "cases")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import nn
 
-from nonvacuous.audit.arithmetic import BOUND_LINE, bound_record, line, share
-from nonvacuous.audit.paying import ledger
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
 from nonvacuous.certification.candidate import frozen_copy
@@ -14,6 +12,8 @@ from nonvacuous.certification.job import Job
 from nonvacuous.certification.saving import save_network
 from nonvacuous.methods.held_out.settings import HeldOut
 from nonvacuous.records import RiskRecord
+from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, line, share
+from nonvacuous.rules.paying import ledger
 
 
 def make(method: HeldOut, job: Job, model: nn.Module) -> Certificate:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import nn
 
-from nonvacuous.audit.digests import fixed_tensors
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
@@ -23,6 +22,7 @@ from nonvacuous.methods.sparsity.candidate import (
 from nonvacuous.methods.sparsity.measurement import SparseMeasurement, measure_sparse
 from nonvacuous.methods.sparsity.settings import Sparsity
 from nonvacuous.records import DistributionRecord, TwinRecord
+from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.sparsity.noise import FEWEST
 
 

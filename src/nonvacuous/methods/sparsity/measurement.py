@@ -5,20 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from nonvacuous.audit.arithmetic import bound_record, complexity_nats, line, sampled_risk, share
 from nonvacuous.audit.claim_checks import NOISY
-from nonvacuous.audit.convolutions import convolution_records, tensor_scales
-from nonvacuous.audit.derandomization import (
-    charge_records,
-    charged_nats,
-    counts_constant,
-    loss_upper_of,
-    norm_range,
-    setting_of,
-)
 from nonvacuous.audit.evidence import Search
 from nonvacuous.audit.ledger_checks import GRID
-from nonvacuous.audit.paying import ledger
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.distributions import DiagonalGaussian
@@ -33,6 +22,17 @@ from nonvacuous.records import (
     RiskRecord,
     SparsityRecord,
 )
+from nonvacuous.rules.arithmetic import bound_record, complexity_nats, line, sampled_risk, share
+from nonvacuous.rules.convolutions import convolution_records, tensor_scales
+from nonvacuous.rules.derandomization import (
+    charge_records,
+    charged_nats,
+    counts_constant,
+    loss_upper_of,
+    norm_range,
+    setting_of,
+)
+from nonvacuous.rules.paying import ledger
 from nonvacuous.sparsity.certificate import SparsityCertificate, certify_sparse
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network

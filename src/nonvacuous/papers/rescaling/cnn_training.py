@@ -19,8 +19,8 @@ from torch.nn.functional import cross_entropy, pad
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import Progress
 from nonvacuous.training.loop import Records, Schedule, run_epochs
 from nonvacuous.training.optimizers import optimizer_tensors, restore_optimizer
 

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from nonvacuous.audit.arithmetic import recompute_bound, total_nats
 from nonvacuous.bounds import sampling
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.run import Run
@@ -45,6 +44,7 @@ from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rescaling import rescale
 from nonvacuous.rescaling.columns import Accounting
 from nonvacuous.risk import RiskEstimate, estimate_risk
+from nonvacuous.rules.arithmetic import recompute_bound, total_nats
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.records import CELLS
 from nonvacuous.study.settings import Frozen

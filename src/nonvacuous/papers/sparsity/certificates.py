@@ -11,12 +11,12 @@ from torch import Tensor
 
 from nonvacuous.data import Examples
 from nonvacuous.papers.sparsity.settings import VARIANTS, SparsityCell
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse
 from nonvacuous.sparsity.greedy import NormTables, greedy_sparsity
 from nonvacuous.sparsity.radii import forward
 from nonvacuous.sparsity.weights import Layers
-from nonvacuous.training import Progress
 
 #: The terms of a certificate that a table or a reader needs; the charges are summed in grid_nats.
 _KEPT = (

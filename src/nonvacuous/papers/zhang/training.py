@@ -20,12 +20,12 @@ from nonvacuous.models import build
 from nonvacuous.papers.zhang.material import Material
 from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming, Point, network_title
 from nonvacuous.papers.zhang.settings import Recipe, ZhangSettings
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.running import finished_cells
 from nonvacuous.study.settings import Frozen
 from nonvacuous.study.study import Context, Finished, Study
 from nonvacuous.training.many import Job, JobResult, ManyResult, ManySettings, train_many
-from nonvacuous.training.progress import Progress
 
 Settings = TypeVar("Settings", bound=ZhangSettings)
 Result = TypeVar("Result")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nonvacuous.training.progress import Reporter, TimeLeft, describe_seconds
+from nonvacuous.progress import Reporter, TimeLeft, describe_seconds
 
 
 class Clock:

@@ -10,19 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous import audit
-from nonvacuous.audit.arithmetic import complexity_nats, total_nats
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.symmetries import captured, disagreeing_saving, symmetry_savings
 from nonvacuous.certificate import status_of
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.records import ComplexityRecord, SymmetrySaving
 from nonvacuous.risk import Loss, bounded_cross_entropy
 from nonvacuous.risk.losses import zero_one
-
-from . import worlds
-from .planting import assert_refused, bound_with
-from .worlds import changed
+from nonvacuous.rules.arithmetic import complexity_nats, total_nats
+from nonvacuous.rules.symmetries import captured, disagreeing_saving, symmetry_savings
+from tests.audit import worlds
+from tests.audit.planting import assert_refused, bound_with
+from tests.audit.worlds import changed
 
 ONLY = "symmetries lower the price of the randomized network only"
 ALLOWED = "symmetries are used only where they hold"

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Protocol
 
-from nonvacuous.audit.theorems import bound_record, recompute_bound
 from nonvacuous.bounds import constant_lower, holdout, sampling, sampling_bounded
 from nonvacuous.bounds.rounding import shown_up, up
 from nonvacuous.certificate import PREDICTORS, Certificate, status_of
@@ -25,6 +24,7 @@ from nonvacuous.records import (
     SymmetrySaving,
 )
 from nonvacuous.rescaling.accounting import remaining_nats
+from nonvacuous.rules.theorems import bound_record, recompute_bound
 
 __all__ = [
     "BOUND_LINE",

@@ -12,7 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous import bounds
-from nonvacuous.audit.arithmetic import (
+from nonvacuous.audit.claim_checks import solves_its_equation
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import BadInput
+from nonvacuous.records import Assumption, BoundRecord, BudgetRecord, KlTerm, SpendRecord
+from nonvacuous.rules.arithmetic import (
     counts_of,
     line,
     sampled_risk,
@@ -20,13 +24,8 @@ from nonvacuous.audit.arithmetic import (
     statement,
     total_nats,
 )
-from nonvacuous.audit.claim_checks import solves_its_equation
-from nonvacuous.audit.theorems import THEOREMS, bound_record, recompute_bound, theorem
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.errors import BadInput
-from nonvacuous.records import Assumption, BoundRecord, BudgetRecord, KlTerm, SpendRecord
-
-from . import worlds
+from nonvacuous.rules.theorems import THEOREMS, bound_record, recompute_bound, theorem
+from tests.audit import worlds
 
 nats = st.floats(min_value=0.0, max_value=1e9, allow_subnormal=False)
 

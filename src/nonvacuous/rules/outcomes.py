@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from nonvacuous.audit.digests import fixed_tensors, tensors_digest
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.rules.digests import fixed_tensors, tensors_digest
 
 _BATCH = 2048
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from nonvacuous.audit.arithmetic import BOUND_LINE, SAMPLING_LINE
-from nonvacuous.audit.ledger_checks import OTHERS_LINE
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.records import BudgetRecord
+from nonvacuous.rules.arithmetic import BOUND_LINE, OTHERS_LINE, SAMPLING_LINE
 
 #: The part of the failure probability that pays for Monte Carlo where there is any.
 SAMPLING_SHARE = 0.2

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nonvacuous.audit.attempts import (
+from nonvacuous.errors import BadInput
+from nonvacuous.rules.attempts import (
     FILE_NAME,
     Attempt,
     Standing,
@@ -19,7 +20,6 @@ from nonvacuous.audit.attempts import (
     record_attempt,
     standing,
 )
-from nonvacuous.errors import BadInput
 
 DATA, BOUND, OTHER = "a" * 64, "b" * 64, "c" * 64
 

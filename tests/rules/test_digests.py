@@ -11,7 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nonvacuous.audit.digests import (
+from nonvacuous.data import Examples
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions.priors import indices_digest
+from nonvacuous.errors import BadInput
+from nonvacuous.rules.digests import (
     all_examples_digest,
     content_digest,
     example_set,
@@ -20,14 +24,9 @@ from nonvacuous.audit.digests import (
     index_digest,
     tensors_digest,
 )
-from nonvacuous.audit.drawing import draw_network, sampling_seed
-from nonvacuous.data import Examples
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.priors import indices_digest
-from nonvacuous.errors import BadInput
+from nonvacuous.rules.drawing import draw_network, sampling_seed
 from nonvacuous.seeds import derived_seed
-
-from . import worlds
+from tests.audit import worlds
 
 
 @given(st.sets(st.integers(0, 119), min_size=1))

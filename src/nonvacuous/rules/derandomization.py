@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from nonvacuous.audit.complexity_checks import tolerance
-from nonvacuous.audit.convolutions import chain_from
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.records import ChargeRecord, ComplexityRecord, RiskRecord, SparsityRecord
+from nonvacuous.rules.convolutions import chain_from
+from nonvacuous.rules.tolerances import tolerance
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_recount import frozen_conv_setting

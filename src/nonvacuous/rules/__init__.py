@@ -1,0 +1,1 @@
+"""What whoever makes a certificate and whoever verifies one must do alike."""
