@@ -7,6 +7,8 @@ import math
 
 import pytest
 
+from nonvacuous import bounds
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.comparison import compare
 from nonvacuous.records import (
@@ -20,6 +22,7 @@ from nonvacuous.records import (
 )
 from nonvacuous.report import rescaling, view
 from nonvacuous.report.view import View
+from nonvacuous.report.wording import percent_up
 from tests.report import samples
 
 
@@ -376,3 +379,32 @@ def test_history_becomes_curves_and_odd_events_are_left_out() -> None:
 def test_a_view_is_a_function_of_the_certificate(name: str) -> None:
     build = samples.SAMPLES[name]
     assert view_of(build()) == view_of(build())
+
+
+def test_the_given_network_is_shown_as_itself() -> None:
+    """Whoever brings a network sees its own error, and whose every other number is."""
+    certificate = samples.post_hoc()
+    seen = view_of(certificate)
+    assert "Without noise" not in seen.own  # its training error is not on record
+    counted = Observation(
+        name="the network with the mean weights on the bound examples", errors=3, trials=1_437
+    )
+    with_both = certificate.model_copy(update={"observed": (counted, *certificate.observed)})
+    seen = view_of(with_both)
+    assert "0.209% of 1,437" in seen.own and "2.50% of 360 test examples" in seen.own
+    worth = bounds.holdout(errors=9, examples=360, failure=0.05)
+    assert f"at most {percent_up(worth)} with 95% confidence" in seen.own
+    names = {mark.kind: mark.name for mark in seen.marks}
+    assert names["training"] == "Training error, with noise"
+    assert names["test"] == "Test error, your network"
+    assert names["twin"] == "Retrained twin"
+    assert "retrained on a part of the data" in seen.verdict
+    assert view_of(samples.posterior()).own == ""
+
+
+def test_the_statement_rounds_as_the_rest_of_the_page() -> None:
+    certificate = samples.posterior()
+    seen = view_of(certificate)
+    assert shown_up(certificate.risk_upper) in certificate.statement
+    assert shown_up(certificate.risk_upper) not in seen.statement
+    assert percent_up(certificate.risk_upper) in seen.statement

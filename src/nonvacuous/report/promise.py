@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from nonvacuous.certificate import PLAIN_TEST, Certificate
+from nonvacuous.report.given import RETRAINED, twin_name
 from nonvacuous.report.measured import PREDICTOR, errors_on_test
 from nonvacuous.report.wording import (
     capital,
@@ -162,7 +163,10 @@ def _against_twin(certificate: Certificate) -> str:
         return "This is itself a held-out test, the plainest certificate there is."
     if twin is None:
         return "No held-out twin was computed, so there is nothing to hold it against."
-    told = f"A plain held-out test on the same data promises at most {percent_up(twin.risk_upper)}"
+    whose = "A plain held-out test on the same data"
+    if twin_name(certificate) == RETRAINED:
+        whose = "The same architecture, retrained on a part of the data and tested on the rest,"
+    told = f"{whose} promises at most {percent_up(twin.risk_upper)}"
     if says_nothing(certificate):
         return f"{told}." if twin.risk_upper < 1.0 else f"{told}, which is nothing either."
     if certificate.risk_upper < twin.risk_upper:

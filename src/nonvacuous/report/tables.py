@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.records import Assumption
+from nonvacuous.report.given import twin_name
 from nonvacuous.report.wording import capital, clean, nats, percent, percent_up, plural, whole
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Ba
         counts = f"{whole(twin.errors)} of {whole(twin.examples)} wrong"
         detail = f"{clean(twin.description)} ({counts})"
         shown.append(
-            Bar("Held-out twin", detail, percent_up(twin.risk_upper), 0.0, twin.risk_upper)
+            Bar(twin_name(certificate), detail, percent_up(twin.risk_upper), 0.0, twin.risk_upper)
         )
     axis = max(bar.end for bar in shown) or 1.0
     return tuple(

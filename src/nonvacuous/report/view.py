@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.report import promise, random_labels, rescaling, sparsity, tables
+from nonvacuous.report import given, promise, random_labels, rescaling, sparsity, tables
 from nonvacuous.report.curves import Curve, curves
 from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
 from nonvacuous.report.promise import Sentence
@@ -69,6 +70,8 @@ class View:
     badges: tuple[Badge, ...]
     confidence: Sentence
     verdict: str
+    #: The given network itself, where the promise is about noise around it.
+    own: str
     marks: tuple[Mark, ...]
     about: tuple[Fact, ...]
     statement: str
@@ -124,9 +127,10 @@ def of(
         badges=_badges(certificate),
         confidence=promise.confidence(certificate),
         verdict=promise.verdict(certificate),
+        own=given.story(certificate),
         marks=marks_of(certificate),
         about=_about(certificate),
-        statement=clean(certificate.statement),
+        statement=_statement(certificate),
         measured=_measured(certificate),
         theorem=Fact(tables.theorem_name(certificate.bound.name), clean(certificate.bound.theorem)),
         steps=tables.step_rows(certificate, comparison.steps) if comparison else (),
@@ -191,17 +195,24 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
     if certificate.sparsity is not None and counted:
         # What the bound starts from is the loss of noise; this is the network's own.
         rate = counted[0].errors / counted[0].trials
+    if given.is_given(certificate):
+        name = "Training error, with noise"
     marks = [Mark("training", name, rate, percent(rate))]
-    for error in errors_on_test(certificate)[:1]:
+    own = given.own_error(certificate, test=True)
+    note = "not part of the promise"
+    if own is not None:
+        rate = own.errors / own.trials
+        marks.append(Mark("test", "Test error, your network", rate, percent(rate), note))
+    for error in errors_on_test(certificate)[: 0 if own else 1]:
         # Both errors are the certified predictor's where it was tested; else the mark says whose.
         name = "Test error" if error.own else f"Test error, {error.whose}"
-        note = "not part of the promise"
         marks.append(Mark("test", name, error.rate, percent(error.rate), note))
     if certificate.status != "refused":
         twin = certificate.held_out_twin
         if twin is not None:
             text = f"≤ {percent_up(twin.risk_upper)}"
-            marks.append(Mark("twin", "Held-out twin", twin.risk_upper, text))
+            name = given.twin_name(certificate)
+            marks.append(Mark("twin", name, twin.risk_upper, text))
         text = f"≤ {percent_up(certificate.risk_upper)}"
         marks.append(Mark("certificate", "Certificate", certificate.risk_upper, text))
     baseline = certificate.baseline
@@ -236,6 +247,13 @@ def _about(certificate: Certificate) -> tuple[Fact, ...]:
     if certificate.status != "refused":
         facts.append(Fact("Number before rounding", f"{certificate.risk_upper!r}"))
     return tuple(facts)
+
+
+def _statement(certificate: Certificate) -> str:
+    """The certificate's own words, with its number rounded as everywhere else on the page."""
+    written = f"at most {shown_up(certificate.risk_upper)}."
+    shown = f"at most {percent_up(certificate.risk_upper)}."
+    return clean(certificate.statement).replace(written, shown)
 
 
 def _before_and_after(certificate: Certificate) -> tuple[str, ...]:
