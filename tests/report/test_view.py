@@ -398,7 +398,7 @@ def test_the_given_network_is_shown_as_itself() -> None:
     assert names["training"] == "Training error, with noise"
     assert names["test"] == "Test error, your network"
     assert names["twin"] == "Retrained twin"
-    assert "retrained on a part of the data" in seen.verdict
+    assert "Retrained on part of the data" in seen.verdict
     assert view_of(samples.posterior()).own == ""
 
 
