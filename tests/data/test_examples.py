@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from nonvacuous.data import Dataset as ExampleDataset
 from nonvacuous.data import Examples
@@ -266,7 +266,6 @@ BAD = {
         TensorDataset(torch.zeros(2, 1), torch.zeros(2), torch.zeros(2)),
         "3 tensors",
     ),
-    "a loader": (DataLoader(TensorDataset(torch.zeros(2, 1), torch.zeros(2))), "loader.dataset"),
     "augmentation": (Growing(), "random augmentation"),
     "endless": (Endless(), "no length"),
     "no labels": (Bare(), "not a pair"),

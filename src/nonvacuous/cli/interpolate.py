@@ -47,8 +47,8 @@ def interpolate(
     Parameters
     ----------
     data
-        digits, mnist, fashion-mnist, cifar10; a file .npz or .parquet; a folder of images; or
-        package.module:function.
+        digits, mnist, fashion-mnist, cifar10; a file .npz, .parquet, .csv or .pt; a folder of
+        images; or package.module:function.
     data_dir
         Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
     examples

@@ -57,9 +57,9 @@ def randomize(
     Parameters
     ----------
     data
-        digits (needs no files), mnist, fashion-mnist, cifar10; a file .npz or .parquet; a folder of
-        images with one folder per class; or package.module:function returning (inputs, labels).
-        Without test examples of its own, a fifth is split off.
+        digits (needs no files), mnist, fashion-mnist, cifar10; a file .npz, .parquet, .csv or .pt;
+        a folder of images with one folder per class; or package.module:function returning (inputs,
+        labels). Without test examples of its own, a fifth is split off.
     data_dir
         Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
     model

@@ -94,10 +94,13 @@ class Examples:
     ) -> Examples:
         """Examples from what people have at hand, checked.
 
-        Accepted: Examples; a pair (inputs, labels) of tensors, numpy arrays or nested lists; a
-        torch Dataset whose items are (input, label). Shapes are kept as given, since the network
-        was built for them; 8-bit unsigned inputs are divided by 255.
+        Accepted: Examples; what ``nv.data.load`` gives, of which the training part is taken; a pair
+        (inputs, labels) of tensors, numpy arrays, pandas frames or nested lists; a torch Dataset
+        whose items are (input, label), or a DataLoader, whose dataset is read. Shapes are kept as
+        given, since the network was built for them; 8-bit unsigned inputs are divided by 255.
         """
+        if isinstance(anything, Dataset):
+            anything = anything.train
         if isinstance(anything, Examples):
             changes: dict[str, Any] = {} if name is None else {"name": name}
             if class_names is not None:

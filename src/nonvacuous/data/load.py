@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from nonvacuous.data.checks import check_examples
@@ -13,11 +13,11 @@ from nonvacuous.data.digits import digits
 from nonvacuous.data.examples import Dataset
 from nonvacuous.data.functions import dataset_from_function
 from nonvacuous.data.readers import (
+    FILE_READERS,
     has_arrays,
     read_arrays,
     read_idx,
     read_images,
-    read_npz,
     read_parquet,
 )
 from nonvacuous.errors import BadInput, Unrecognized
@@ -41,9 +41,9 @@ _SHARD = re.compile(r"^(?P<stem>.+)-(?P<index>\d+)-of-(?P<total>\d+)$")
 def load(source: str | Path, *, data_dir: str | Path | None = None) -> Dataset:
     """A checked data set.
 
-    source     digits, mnist, fashion-mnist or cifar10; a file .npz or .parquet; a folder (one
-               folder per class, or train and test with one folder per class each, or IDX files, or
-               parquet shards, or arrays train-inputs.npy and train-labels.npy); or
+    source     digits, mnist, fashion-mnist or cifar10; a file .npz, .parquet, .csv, .tsv or .pt; a
+               folder (one folder per class, or train and test with one folder per class each, or
+               IDX files, or parquet shards, or arrays train-inputs.npy and train-labels.npy); or
                "package.module:function", which is imported and called
     data_dir   the folder with mnist/, fashion-mnist/ and cifar10/; without it the environment
                variable NONVACUOUS_DATA
@@ -96,16 +96,12 @@ def _named_folder(name: str, data_dir: str | Path | None) -> Path:
 
 
 def _read_file(path: Path) -> Dataset:
-    readers: dict[str, Callable[[Path], Dataset]] = {
-        ".npz": read_npz,
-        ".parquet": lambda file: Dataset(read_parquet(file)),
-    }
-    if path.suffix.lower() not in readers:
+    if path.suffix.lower() not in FILE_READERS:
         raise BadInput(
-            f"{path}: files ending in {path.suffix or 'nothing'} cannot be read; expected .npz or "
-            ".parquet, a folder of images, or package.module:function"
+            f"{path}: files ending in {path.suffix or 'nothing'} cannot be read; expected "
+            f"{', '.join(FILE_READERS)}, a folder of images, or package.module:function"
         )
-    return readers[path.suffix.lower()](path)
+    return FILE_READERS[path.suffix.lower()](path)
 
 
 def _read_folder(folder: Path) -> Dataset:

@@ -15,9 +15,7 @@ _PROBE = 32
 
 def read_pair(anything: Any, *, where: str) -> tuple[Any, Any]:
     if isinstance(anything, torch.utils.data.DataLoader):
-        raise BadInput(
-            f"{where}: a DataLoader shuffles and batches; pass the dataset it reads, loader.dataset"
-        )
+        return read_pair(anything.dataset, where=where)  # not shuffled, not batched
     if isinstance(anything, torch.utils.data.TensorDataset):
         if len(anything.tensors) != 2:
             raise BadInput(
@@ -28,11 +26,16 @@ def read_pair(anything: Any, *, where: str) -> tuple[Any, Any]:
     if isinstance(anything, torch.utils.data.Dataset):
         return _read_items(anything, where=where)
     if isinstance(anything, (tuple, list)) and len(anything) == 2:
-        return anything[0], anything[1]
+        return _unframed(anything[0]), _unframed(anything[1])
     raise BadInput(
         f"{where}: cannot read examples from {type(anything).__name__}; give a pair "
         "(inputs, labels), a torch Dataset or nonvacuous.data.Examples"
     )
+
+
+def _unframed(value: Any) -> Any:
+    """The array in a frame or a series of pandas, which is not imported for that."""
+    return value.to_numpy() if hasattr(value, "to_numpy") else value
 
 
 def _read_items(dataset: Any, *, where: str) -> tuple[Tensor, list[Any]]:

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+from nonvacuous.data.examples import Dataset
 from nonvacuous.data.readers.arrays import has_arrays, read_arrays
+from nonvacuous.data.readers.csv import read_csv
 from nonvacuous.data.readers.folder import read_images
 from nonvacuous.data.readers.idx import read_idx, read_idx_array
 from nonvacuous.data.readers.npz import read_npz
 from nonvacuous.data.readers.parquet import read_parquet
+from nonvacuous.data.readers.pt import read_pt
+
+#: The reader of each kind of file, by the end of its name. To add one, enter it here.
+FILE_READERS: dict[str, Callable[[Path], Dataset]] = {
+    ".npz": read_npz,
+    ".parquet": lambda file: Dataset(read_parquet(file)),
+    ".csv": read_csv,
+    ".tsv": read_csv,
+    ".pt": read_pt,
+}
 
 __all__ = [
+    "FILE_READERS",
     "has_arrays",
     "read_arrays",
+    "read_csv",
     "read_idx",
     "read_idx_array",
     "read_images",
     "read_npz",
     "read_parquet",
+    "read_pt",
 ]

@@ -18,15 +18,24 @@ _CHANNELS = (1, 3, 4)
 def read_npz(path: str | Path, *, name: str | None = None) -> Dataset:
     """A data set from an npz file.
 
-    Keys: inputs/labels, or x/y, or x_train/y_train with x_test/y_test where there is a test set.
+    Keys: inputs/labels, or x/y, or x_train/y_train with x_test/y_test where there is a test set; in
+    capitals or not.
 
     Labels are integers or text; an optional key class_names names the classes. Images may have
     their channels last: arrays of shape (n, height, width, channels) are turned, and arrays of
     8-bit pixels of shape (n, height, width) get one channel. Files with Python objects are refused.
     """
     path = Path(path)
+    return dataset_of_arrays(read_npz_arrays(path), path, name=name)
+
+
+def dataset_of_arrays(
+    arrays: dict[str, np.ndarray], path: Path, *, name: str | None = None
+) -> Dataset:
+    """A data set from named arrays, whatever file they were in; X_train is x_train."""
     name = name or path.stem
-    arrays = read_npz_arrays(path)
+    lowered = {key.lower(): array for key, array in arrays.items()}
+    arrays = lowered if len(lowered) == len(arrays) else arrays
     inputs_key, labels_key = _train_keys(arrays, path)
     if len({key in arrays for key in _TEST_KEYS}) > 1:
         raise BadInput(
