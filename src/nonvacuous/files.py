@@ -9,7 +9,7 @@ import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 from nonvacuous.errors import BadInput
 
@@ -29,7 +29,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     temporary = _temporary(path)
     try:
         with open_here(temporary, "xb") as stream:
-            write(stream)
+            write(cast(BinaryIO, stream))
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)

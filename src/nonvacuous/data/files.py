@@ -46,11 +46,12 @@ def read_npz_arrays(path: Path) -> dict[str, np.ndarray]:
         )
     arrays: dict[str, np.ndarray] = {}
     with loaded:
-        unpacked = sum(member.file_size for member in loaded.zip.infolist())
-        check_unpacked(path, unpacked)
+        archive = loaded.zip
+        assert archive is not None  # it is open
+        check_unpacked(path, sum(int(member.file_size) for member in archive.infolist()))
         for key in loaded.files:
             try:
-                _check_header(loaded.zip, key)
+                _check_header(archive, key)
                 arrays[key] = loaded[key]
             except Exception as error:  # damaged archives break zip and numpy in many ways
                 raise BadInput(
