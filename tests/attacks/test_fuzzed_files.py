@@ -94,6 +94,11 @@ def _kinds(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object]]]:
             lambda path: load_tensors(path, kind="network", device="cpu"),
         ),
         "toml": (toml, read_toml),
+        "csv": (b"a,b,label\n" + b"1.5,2,cat\n3,-4e1,dog\n" * 30, nv.data.load),
+        "pt": (
+            _written(lambda path: torch.save((torch.eye(60), torch.arange(60) % 3), path), folder),
+            nv.data.load,
+        ),
         "json": (certificate + b"\n" + events, records),
         "checkpoint": (
             _written(checkpoint, folder),
@@ -142,7 +147,7 @@ def _fuzz(kind: str, folder: Path, count: int) -> None:
     assert refused or kind == "json"
 
 
-KINDS = ("npz", "parquet", "png", "safetensors", "toml", "json", "checkpoint")
+KINDS = ("csv", "pt", "npz", "parquet", "png", "safetensors", "toml", "json", "checkpoint")
 
 
 @pytest.mark.parametrize("kind", KINDS)
