@@ -80,9 +80,11 @@ def with_and_without(
     prior: object,
     **settings: object,
 ) -> tuple[nv.Certificate, nv.Certificate]:
-    common = {"posterior_scales": NOISE, "trials": 4_000, "twin": False, **settings}
+    asked = {"loss": settings.pop("loss")} if "loss" in settings else {}
+    common = {"prior": prior, "posterior_scales": NOISE, "trials": 4_000, "twin": False, **settings}
     return tuple(  # type: ignore[return-value]
-        nv.certify(network, examples, prior=prior, rescaling=on, **common) for on in (True, False)
+        nv.certify(network, examples, method=nv.PostHoc(rescaling=on, **common), **asked)
+        for on in (True, False)
     )
 
 
@@ -116,7 +118,8 @@ def test_nor_does_it_in_any_other_gauge_or_loss(seed: int) -> None:
     groups = scale_groups(capture(trained, examples[0][:2]))
     moves = np.random.default_rng(seed).normal(size=groups.size) * 0.5 * seed
     moved = rescaled(trained, groups, moves)
-    for settings in ({}, {"loss": bounded_cross_entropy(0.01)}, {"quotients": ()}):
+    plain = {"translation": False, "permutation": False}
+    for settings in ({}, {"loss": bounded_cross_entropy(0.01)}, plain):
         on, off = with_and_without(moved, examples, nv.priors.zero_mean(1.0), **settings)
         assert on.risk_upper <= off.risk_upper
 
@@ -136,5 +139,6 @@ def test_the_draws_are_those_without_rescaling(tmp_path: Path) -> None:
     assert on.rescaling is not None and off.posterior is not None
     assert on.rescaling.noise_digest == off.posterior.digest
     assert on.empirical.seed == off.empirical.seed
-    nv.certify(trained, examples, prior=prior, trials=500, twin=False, folder=tmp_path / "run")
+    method = nv.PostHoc(prior=prior, trials=500, twin=False)
+    nv.certify(trained, examples, method=method, folder=tmp_path / "run")
     nv.verify(tmp_path / "run", data=examples, model=trained).raise_if_failed()
