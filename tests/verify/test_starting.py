@@ -26,7 +26,7 @@ from nonvacuous.verify import Finding, Verification, verify
 from .runs import failed_fields, resealed
 
 ARCHITECTURE = "mlp:60"
-QUESTION = "the prior does not know the bound examples"
+QUESTION = "nothing shows that the prior knows the bound examples"
 
 
 def random_labels(classes: int = 6) -> Examples:

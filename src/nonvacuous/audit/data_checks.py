@@ -16,6 +16,7 @@ from nonvacuous.audit.registry import (
     refuse,
     unknowable,
 )
+from nonvacuous.audit.shuffling import surprises
 from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
 from nonvacuous.rules.digests import example_set, index_digest
@@ -113,7 +114,8 @@ def preprocessing_saw_nothing(evidence: Evidence) -> Outcome:
 @check(rows=(6,), since=1, name=START, says=("asserted",), modes=PRIOR_MODES)
 def start_saw_nothing(evidence: Evidence) -> Outcome:
     if evidence.pretrained:
-        return asserted(DECLARED)
+        quoted = evidence.pretrained if isinstance(evidence.pretrained, str) else ""
+        return asserted(f"{DECLARED} In their words: “{quoted}”" if quoted else DECLARED)
     if evidence.start is not None:
         chosen = evidence.examples.subset(evidence.split.bound[:EXAMPLES])
         known = knowledge(evidence.start, chosen)
@@ -123,7 +125,7 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
         )
         remedy = (
             "Start from untrained weights; or, if the weights were trained on other data that are "
-            "independent of these, declare pretrained=True."
+            'independent of these, declare pretrained="where they come from".'
         )
         if known.certain:
             return refuse(f"{found}): its weights have seen them, or data like them. {remedy}")
@@ -133,6 +135,18 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
                 "like them, unless they are untrained and very lucky, and then the promise holds. "
                 f"{remedy}"
             )
+        better = surprises(evidence.start, chosen)
+        if better:
+            return doubtful(
+                "before any training here the weights know the bound examples better than the same "
+                f"weights in random order ({'; '.join(map(str, better))}): they have seen them, or "
+                f"data like them, unless their order was designed. {remedy}"
+            )
+        return asserted(
+            "the weights that the prior starts from were chosen without the bound examples, as "
+            "stated by the one who made them; in their answers and in their last hidden layer they "
+            "know no more of them than in random order, which says nothing of earlier layers."
+        )
     return asserted(
         "the weights that the prior starts from were chosen without the bound examples, as stated "
         "by the one who made them."

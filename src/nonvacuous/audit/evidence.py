@@ -92,7 +92,7 @@ class Evidence:
     #: The network before any training here, where it is at hand.
     start: torch.nn.Module | None = None
     #: True if the user declares that the starting weights were trained on other, independent data.
-    pretrained: bool = False
+    pretrained: bool | str = False
     #: True if the user declares that the network of a plain test never saw the bound examples.
     unseen: bool = False
     #: The weights of the one network that was drawn, for the predictor "drawn".

@@ -56,5 +56,6 @@ class Job:
         return int(getattr(self.method, "trials", 0))
 
     @property
-    def pretrained(self) -> bool:
-        return bool(getattr(self.method, "pretrained", False))
+    def pretrained(self) -> bool | str:
+        declared: bool | str = getattr(self.method, "pretrained", False)
+        return declared

@@ -9,6 +9,7 @@ from torch import nn
 
 from nonvacuous.audit.data_checks import DECLARED, START
 from nonvacuous.audit.knowing import MANY_CLASSES, Knowledge, knowledge
+from nonvacuous.audit.shuffling import surprises
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples
@@ -16,7 +17,7 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.models import BUILDERS, rebuild
 from nonvacuous.verification.findings import Collector, Disagreement
 
-_QUESTION = "the prior does not know the bound examples"
+_QUESTION = "nothing shows that the prior knows the bound examples"
 
 
 def check_start(
@@ -46,10 +47,13 @@ def check_start(
         findings.skip(_QUESTION, "prior", "the certificate itself says that it may.", needed=False)
         return
 
-    def known() -> Knowledge:
-        return knowledge(with_weights(network(), prior.means), bound_part)
+    def meant() -> nn.Module:
+        return with_weights(network(), prior.means)
 
-    if stated is not None and stated.detail == DECLARED:
+    def known() -> Knowledge:
+        return knowledge(meant(), bound_part)
+
+    if stated is not None and stated.detail.startswith(DECLARED):
         why = _declared(known if absent is None else None)
         findings.skip(_QUESTION, "prior", why, needed=False)
         return
@@ -71,7 +75,16 @@ def check_start(
                 f"{found.guessing:.1%}), and the certificate says that they saw none of them: they "
                 "were fitted to these data, or to data like them."
             )
-        return f"its means err on {found.error:.1%} of the bound examples.{built}"
+        better = () if seed is not None else surprises(meant(), bound_part)
+        if better:
+            raise Disagreement(
+                "its means know the bound examples better than in random order "
+                f"({'; '.join(map(str, better))}), and the certificate says that they saw none."
+            )
+        return (
+            f"its means err on {found.error:.1%} of the bound examples, and know no more of them "
+            f"than in random order as far as answers and last hidden layer go.{built}"
+        )
 
     findings.expect(_QUESTION, "prior", work)
 

@@ -36,7 +36,8 @@ class PostHoc(Method):
     ``prior`` is ``nv.priors.zero_mean(...)``, ``nv.priors.at_initialization(initial)`` or
     ``nv.priors.learned(...)``, the latter with the ``split`` it was learned on; or "zero", with
     ``prior_scale`` if it is not to be chosen from the usual grid.
-    ``pretrained`` declares that its center was trained on other, independent data.
+    ``pretrained`` declares that its center was trained on other, independent data: a sentence on
+    where it comes from, which the certificate quotes.
     ``posterior_scales`` are the amounts of noise that are tried, free of charge.
     """
 
@@ -75,7 +76,7 @@ class PostHoc(Method):
         ),
     ] = True
     twin: Annotated[Switch, TWIN] = True
-    pretrained: Switch = False
+    pretrained: Switch | str = False
     posterior_scales: Scales | None = None
     plain_training: PlainTraining = PlainTraining()
     split: Any = Field(default=None, exclude=True)

@@ -1,0 +1,82 @@
+"""Starting weights that were trained on the bound examples, not far enough to be obvious."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+import nonvacuous as nv
+from nonvacuous.audit.shuffling import surprises
+from nonvacuous.data import Examples
+from nonvacuous.models import build
+
+
+def coins(classes: int = 10) -> Examples:
+    """Nothing can be learned here: the risk of every network is 0.9."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(1000, 20, generator=generator)
+    labels = torch.randint(0, classes, (1000,), generator=generator)
+    return Examples(inputs, labels, tuple(map(str, range(classes))), "coins")
+
+
+def trained(data: Examples, *, until: float) -> nn.Module:
+    network = build("mlp:256", data.example_shape, data.classes, seed=0)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+    for _ in range(600):
+        scores = network(data.inputs)
+        if float((scores.argmax(dim=1) != data.labels).float().mean()) <= until:
+            break
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(scores, data.labels).backward()
+        optimizer.step()
+    return network.eval()
+
+
+def certified(start: nn.Module, pretrained: bool | str = False) -> nv.Certificate:
+    method = nv.PostHoc(
+        prior=nv.priors.at_initialization(start),
+        pretrained=pretrained,
+        trials=2000,
+        twin=False,
+        rescaling=False,
+        translation=False,
+        permutation=False,
+        posterior_scales=(0.01,),
+    )
+    return nv.certify(start, coins(), method=method)
+
+
+def test_a_start_that_errs_on_a_third_of_what_nobody_can_know():
+    certificate = certified(trained(coins(), until=0.34))
+    assert certificate.risk_upper < 0.9
+    assert certificate.status == "conditional"
+    assert "random order" in certificate.lines()[3]
+
+
+def test_a_fresh_head_on_a_backbone_that_saw_them():
+    start = trained(coins(), until=0.0)
+    torch.manual_seed(1)
+    start.layers[-1].reset_parameters()  # type: ignore[operator, index, union-attr]
+    certificate = certified(start)
+    assert certificate.status == "conditional"
+    assert "last hidden layer" in certificate.lines()[3]
+
+
+def test_where_they_come_from_is_quoted():
+    said = "trained on the coins of another mint, by A. N. Other"
+    certificate = certified(trained(coins(), until=0.34), pretrained=said)
+    assert certificate.status == "valid"
+    assert any(said in assumption.detail for assumption in certificate.assumptions)
+
+
+def test_honest_starts_raise_no_alarm():
+    """Random features know much about structured data; so do they in random order."""
+    alarms = 0
+    for seed in range(40):
+        generator = torch.Generator().manual_seed(seed)
+        centers = 2.0 * torch.randn(2 + seed % 3, 2, generator=generator)
+        labels = torch.randint(0, len(centers), (400,), generator=generator)
+        inputs = centers[labels] + torch.randn(400, 2, generator=generator)
+        data = Examples(inputs, labels, tuple(map(str, range(len(centers)))), "clouds")
+        alarms += bool(surprises(build("mlp:16", (2,), len(centers), seed=seed), data))
+    assert alarms <= 1
