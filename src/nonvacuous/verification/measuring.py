@@ -16,6 +16,7 @@ from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import with_weights
+from nonvacuous.certification.folding import folded, has_batch_norm
 from nonvacuous.data import Examples, import_function
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import BadInput
@@ -259,7 +260,13 @@ def _module(
         model = model()
     if not isinstance(model, nn.Module):
         raise BadInput(f"model must be a torch module, not a {type(model).__name__}.")
-    return copied_network(model).cpu().eval()
+    network = copied_network(model).cpu().eval()
+    posterior = contents.posterior
+    if posterior is not None and has_batch_norm(network):
+        names = {name for name, _ in network.named_parameters()}
+        if names != set(posterior.names):  # certified with its batch normalization folded
+            return folded(network, examples.inputs[:2]).eval().requires_grad_(False)
+    return network
 
 
 def _check_count(

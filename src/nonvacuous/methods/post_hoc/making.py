@@ -20,6 +20,7 @@ from nonvacuous.certification.candidate import (
     with_weights,
 )
 from nonvacuous.certification.columns import center_of, certified_way, comparison_columns
+from nonvacuous.certification.folding import FOLDED, folded, folded_prior, has_batch_norm
 from nonvacuous.certification.gauge import Gauge, Rescaled, find_gauge
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.noise_search import NoiseSearch
@@ -53,7 +54,11 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
 
 
 def post_hoc_candidate(method: PostHoc, job: Job, model: nn.Module) -> Candidate:
-    module, split, prior = frozen_copy(model, job.device), job.split, method.family
+    split, prior, note = job.split, method.family, ""
+    if has_batch_norm(model):
+        inputs = job.examples.inputs[:2]
+        prior, model, note = folded_prior(model, prior, inputs), folded(model, inputs), FOLDED
+    module = frozen_copy(model, job.device)
     given = method.posterior_scales
     posterior_scales = POSTERIOR_SCALES if given is None else ScaleGrid(given)
     gauge: Gauge | str = "it was not asked for"
@@ -72,7 +77,7 @@ def post_hoc_candidate(method: PostHoc, job: Job, model: nn.Module) -> Candidate
         posterior=found.posterior,
         prior_description=prior.description,
         posterior_description=(
-            f"Gaussian around {_WHERE[best.where]} with scale {best.scale:.6g}{moved}"
+            f"Gaussian around {_WHERE[best.where]} with scale {best.scale:.6g}{moved}{note}"
         ),
         prior_choices=_choices(prior, module),
         saw=split.prior if len(split.prior) else None,
