@@ -83,6 +83,7 @@ def test_the_memorizing_network_as_its_own_prior(
     module = memorizing(data)
     with monkeypatch.context() as forger:
         forger.setattr(data_checks, "knowledge", nothing)
+        forger.setattr(data_checks, "surprises", lambda *_: ())
         prior = at_initialization(copy.deepcopy(module))
         certificate = certified(tmp_path / "run", mode, module, prior, data)
     assert certificate.status == "valid" and certificate.risk_upper < 0.3, "the forgery is good"
@@ -168,6 +169,7 @@ def test_with_few_classes_a_start_that_knows_makes_it_conditional(
     assert result.passed and "itself says" in finding(result).detail
     with monkeypatch.context() as forger:
         forger.setattr(data_checks, "knowledge", nothing)
+        forger.setattr(data_checks, "surprises", lambda *_: ())
         certified(tmp_path / "b" / "run", "post-hoc", module, prior, data)
     assert failed_fields(verify(tmp_path / "b" / "run", data=data, trials=200)) == ["prior"]
 
@@ -188,6 +190,7 @@ def test_a_shift_of_one_class_hides_nothing(
     assert honest.status == "refused"
     with monkeypatch.context() as forger:
         forger.setattr(data_checks, "knowledge", nothing)
+        forger.setattr(data_checks, "surprises", lambda *_: ())
         certified(tmp_path / "b" / "run", mode, module, prior, data)
     assert failed_fields(verify(tmp_path / "b" / "run", data=data, trials=200)) == ["prior"]
 
@@ -246,6 +249,7 @@ def test_a_posterior_trained_from_a_start_that_knows(
     )
     with monkeypatch.context() as forger:
         forger.setattr(data_checks, "knowledge", nothing)
+        forger.setattr(data_checks, "surprises", lambda *_: ())
         certify(
             module,
             data,
