@@ -24,16 +24,16 @@ import torch
 from provenance import RESULTS, write_result
 
 from nonvacuous.data import Dataset, Examples, load
-from nonvacuous.experiments.interpolation_study import (
+from nonvacuous.interpolation import gaussian, interpolate, interpolate_distances, one_hot
+from nonvacuous.interpolation.features import features_of
+from nonvacuous.interpolation.kernels import median_squared_distance
+from nonvacuous.seeds import derived_seed
+from nonvacuous.studies.interpolation import (
     Task,
     _many_patches,
     distinct_examples,
     run_study,
 )
-from nonvacuous.interpolation import gaussian, interpolate, interpolate_distances, one_hot
-from nonvacuous.interpolation.features import features_of
-from nonvacuous.interpolation.kernels import median_squared_distance
-from nonvacuous.seeds import derived_seed
 
 SEED = 0
 PUBLISHED = {"mnist raw": 1.2, "mnist gabor": 0.6, "cifar10 raw": 46.0, "cifar10 patches": 17.0}

@@ -18,8 +18,8 @@ import torch
 from provenance import write_result
 
 from nonvacuous.data import Dataset, load
-from nonvacuous.experiments.interpolation_study import Task, labelings
 from nonvacuous.interpolation import gaussian, interpolate, one_hot
+from nonvacuous.studies.interpolation import Task, labelings
 
 SEED = 0
 GAMMA = 0.02

@@ -28,11 +28,11 @@ from typing import Any
 
 from provenance import RESULTS, write_result
 
-from nonvacuous.experiments.runs import Run, figures_of
-from nonvacuous.experiments.sweep_config import Sweep, sweep_of
-from nonvacuous.experiments.sweep_engine import Engine, run_sweep
-from nonvacuous.experiments.sweep_local import LocalEngine
 from nonvacuous.files import write_atomically
+from nonvacuous.study.engine import Engine, run_sweep
+from nonvacuous.study.local import LocalEngine
+from nonvacuous.study.runs import Run, figures_of
+from nonvacuous.study.sweep import Sweep, sweep_of
 
 PROCESSES = 2
 RUNS = 500
@@ -123,7 +123,7 @@ def main() -> int:
             f"local, {PROCESSES} processes": lambda: LocalEngine(jobs=PROCESSES),
         }
         if importlib.util.find_spec("ray") is not None:
-            from nonvacuous.experiments.sweep_ray import RayEngine
+            from nonvacuous.study.cluster import RayEngine
 
             engines["Ray on this machine"] = RayEngine
         loops: list[float] = []

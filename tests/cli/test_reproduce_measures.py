@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nonvacuous.cli import exits
-from nonvacuous.experiments import measures_study_training as training
+from nonvacuous.papers.measures import training
 
 TOML = """
 width = [6, 12]
@@ -27,7 +27,7 @@ information_draws = 10
 alone = 1
 alone_epochs = 1
 """
-STUDY = ["reproduce", "measures-study", "--config", "small.toml", "--out", "s", "--processes", "1"]
+STUDY = ["reproduce", "measures-study", "--config", "small.toml", "--out", "s", "--jobs", "1"]
 
 
 @pytest.fixture
@@ -76,8 +76,8 @@ def test_a_stop_is_told_and_resumed(small, invoke, monkeypatch):
         (["--quick", "--config", "x.toml"], exits.USAGE, "--quick"),
         (["--config", "absent.toml"], exits.USAGE, "absent.toml"),
         (["--resume", "--force"], exits.USAGE, "give one of them"),
-        (["--processes", "0"], exits.USAGE, "processes"),
-        (["--large"], exits.FAILED, "mnist"),
+        (["--jobs", "0"], exits.USAGE, "--jobs"),
+        (["--large", "--jobs", "1"], exits.FAILED, "mnist"),
     ],
 )
 def test_errors_of_a_newcomer(place, invoke, monkeypatch, words, code, message):

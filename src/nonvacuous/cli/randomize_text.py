@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.table import Table
 
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.experiments.randomization_page import lead
 from nonvacuous.randomization.results import ConditionResult, Study
 from nonvacuous.report.terminal import printable
+from nonvacuous.studies.randomization_page import lead
 
 _MARKS = {"problem": "PROBLEM", "good": "found", "note": "note"}
 

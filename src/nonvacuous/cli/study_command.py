@@ -12,6 +12,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from cyclopts import Parameter
+from joblib import cpu_count
 
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, whole_number
@@ -186,7 +187,6 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
                 folder,
                 surroundings=around,
                 progress=_progress(narration),
-                say=narration.say,
             )
     except KeyboardInterrupt as stop:
         write_error(
@@ -232,7 +232,7 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
             next_command=again(replacing={"--device": "cpu"}),
         )
     if jobs is None and flags["engine"] == "local":
-        jobs = study.jobs or (1 if device == "cuda" else torch.get_num_threads())
+        jobs = study.jobs or (1 if device == "cuda" else cpu_count())
     engine = None
     if flags["engine"] == "ray" or jobs > 1:
         # Processes share each GPU of this machine; a cell on a cluster has one to itself.

@@ -28,7 +28,7 @@ REPRODUCTIONS = {
         "--only 784-32-10",
     ),
     "measures-study": Reproduction(
-        "",
+        "measures.study",
         "Jiang et al. (ICLR 2020) and Dziugaite et al. (NeurIPS 2020): a grid of networks "
         "trained to the same loss, and which complexity measures foretell their gaps.",
     ),

@@ -106,7 +106,7 @@ def run_sweep(
     retry_failed   compute cells again that failed in an earlier call
     given          what functions may use but do not depend on, by the names of parameters
     cell_progress  for the cells themselves, where they are computed in this process
-    ended          called for every cell that ends well
+    ended          called for every cell that ends, well or not; what it raises ends the sweep
     say            receives a line for each cell that fails
     """
     store = folder if isinstance(folder, SweepFolder) else SweepFolder(folder)
@@ -243,8 +243,7 @@ class _Driver:
         if outcome.state == "failed":
             self.failed += 1
             self.told.say(f"failed: {self.folder.of(cell).name}: {outcome.message}")
-        elif outcome.state == "done":
-            self.told.ended(cell)
+        self.told.ended(cell)
         self._report()
 
     def _bury(self, cell: Cell) -> Outcome:

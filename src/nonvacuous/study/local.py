@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,7 +68,10 @@ class LocalEngine:
                 delayed(run_cell)(task) for task in tasks
             )
         try:
-            yield from outcomes
+            with warnings.catch_warnings():
+                # Whoever stops listening knows that the others are not needed.
+                warnings.filterwarnings("ignore", message=r"\d+ tasks which were still being")
+                yield from outcomes
         except BrokenProcessPool as error:
             raise WorkersLost(str(error)) from error
 
@@ -83,6 +87,11 @@ class LocalEngine:
     def close(self, *, kill: bool = False) -> None:
         """The processes end: joblib would keep them for the next call."""
         if self.jobs > 1:
-            get_reusable_executor().shutdown(wait=not kill, kill_workers=kill)
+            end_processes(kill=kill)
         if self._agreed is not None:
             shutil.rmtree(self._agreed, ignore_errors=True)
+
+
+def end_processes(*, kill: bool = False) -> None:
+    """End the processes that joblib keeps for the next call: their variables are of this one."""
+    get_reusable_executor().shutdown(wait=not kill, kill_workers=kill)

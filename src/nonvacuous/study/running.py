@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +16,11 @@ from nonvacuous.files import write_atomically
 from nonvacuous.progress import Progress
 from nonvacuous.report.study import write_study
 from nonvacuous.study.cell import Cell
-from nonvacuous.study.engine import Engine, Summary, run_sweep
+from nonvacuous.study.engine import Engine, run_sweep
 from nonvacuous.study.folder import SweepFolder
-from nonvacuous.study.local import LocalEngine
-from nonvacuous.study.records import CELLS, ERROR, SWEEP, read_record
-from nonvacuous.study.study import Finished, Study
+from nonvacuous.study.local import LocalEngine, end_processes
+from nonvacuous.study.records import CELLS, ERROR, RESULT, SWEEP, ending, read_record
+from nonvacuous.study.study import Context, Finished, Study
 from nonvacuous.study.sweep import Sweep
 
 SETTINGS, RESULTS, PAGE = "settings.json", "results.json", "report.html"
@@ -50,44 +49,29 @@ def run_study(
     *,
     surroundings: Surroundings | None = None,
     progress: Progress | None = None,
-    say: Callable[[str], None] | None = None,
 ) -> Result:
     """Compute what the folder does not hold yet, and return what all of it amounts to.
 
+    The first cell that fails ends the study with its error; what has ended well is kept.
+
     progress   the phase "cells" counts them and says what each gave; other phases are those of the
                cells themselves, where they are computed in this process
-    say        receives a line for each cell that fails
     """
-    place, around = Path(folder), surroundings or Surroundings()
+    place = Path(folder)
     study.cells(settings, ())  # what cannot be meant is refused before anything is touched
     parent_was_there = place.parent.is_dir()
+    around = surroundings or Surroundings()
     try:
-        return _run_claimed(study, settings, place, around, progress, say)
+        with own_folder(place):
+            return _Run(study, settings, place, around, progress).result()
     except NonvacuousError:
         if not parent_was_there:
             with contextlib.suppress(OSError):  # not empty: something was kept
                 place.parent.rmdir()
         raise
-
-
-def _run_claimed(
-    study: Study[Any, Result],
-    settings: Any,
-    place: Path,
-    around: Surroundings,
-    progress: Progress | None,
-    say: Callable[[str], None] | None,
-) -> Result:
-    with own_folder(place):
-        _claim(study, settings, place, around)
-        try:
-            _compute(study, settings, place, around, progress, say)
-        except NonvacuousError:
-            if not finished_cells(study, place):
-                # Nothing is lost: the corrected call shall find the folder free.
-                _clear(place)
-            raise
-        return study.result(settings, finished_cells(study, place), jobs=around.jobs)
+    finally:
+        if around.jobs > 1:
+            end_processes()
 
 
 def finished_cells(study: Study[Any, Any], folder: str | Path) -> tuple[Finished, ...]:
@@ -97,11 +81,9 @@ def finished_cells(study: Study[Any, Any], folder: str | Path) -> tuple[Finished
     found = []
     for entry in record["cells"]:
         run = place / CELLS / entry["name"]
-        ended = read_record(run / "result.json")
+        ended = read_record(run / RESULT)
         if ended is not None:
-            known = {**entry["settings"], "seed": entry["seed"]}
-            fields = study.cell.model_fields
-            cell = study.cell.model_validate({k: v for k, v in known.items() if k in fields})
+            cell = study.cell_of(entry["settings"], entry["seed"])
             found.append(Finished(cell, ended["result"], run))
     return tuple(found)
 
@@ -126,95 +108,92 @@ def _write(path: Path, text: str) -> None:
     write_atomically(path, lambda stream: stream.write(text.encode()))
 
 
-def _claim(study: Study[Any, Any], settings: Any, folder: Path, around: Surroundings) -> None:
-    known = (folder / SETTINGS).is_file()
-    begun = (folder / SWEEP).is_file()
-    if known and around.resume and not begun and any((folder / RESULTS).parent.glob("*/*")):
-        raise FolderTaken(
-            f"{folder} holds a reproduction of an earlier version of nonvacuous, which this one "
-            "cannot go on with; overwrite it (force), or name another folder"
+@dataclass(frozen=True)
+class _Run:
+    study: Study[Any, Any]
+    settings: Any
+    folder: Path
+    around: Surroundings
+    progress: Progress | None
+
+    def result(self) -> Any:
+        self._claim()
+        try:
+            self._compute()
+        except NonvacuousError:
+            if not finished_cells(self.study, self.folder):
+                # Nothing is lost: the corrected call shall find the folder free.
+                self._clear()
+            raise
+        around = self.around
+        at = Context(self.folder, around.data_dir, around.device, self.progress, around.jobs)
+        return self.study.result(self.settings, finished_cells(self.study, self.folder), at)
+
+    def _claim(self) -> None:
+        folder, around = self.folder, self.around
+        known, begun = ((folder / name).is_file() for name in (SETTINGS, SWEEP))
+        if known and around.resume and not begun and any(folder.glob("*/*")):
+            raise FolderTaken(
+                f"{folder} holds a reproduction of an earlier version of nonvacuous, which this "
+                "one cannot go on with; overwrite it (force), or name another folder"
+            )
+        claim_folder(
+            folder,
+            self.study.claimed(self.settings),
+            results=(RESULTS,),
+            may_change=self.study.may_change,
+            resume=around.resume,
+            force=around.force,
         )
-    claim_folder(
-        folder,
-        study.claimed(settings),
-        results=(RESULTS,),
-        may_change=study.may_change,
-        resume=around.resume,
-        force=around.force,
-    )
-    if around.force and begun:
-        _clear(folder)
+        if around.force and begun:
+            self._clear()
+
+    def _clear(self) -> None:
+        shutil.rmtree(self.folder / CELLS, ignore_errors=True)
+        (self.folder / SWEEP).unlink(missing_ok=True)
+
+    def _compute(self) -> None:
+        study = self.study
+        done = finished_cells(study, self.folder)
+        plans = {plan.digest: plan for plan in (study.plan(entry.cell) for entry in done)}
+        while True:
+            asked = map(study.plan, study.cells(self.settings, done))
+            new = {plan.digest: plan for plan in asked if plan.digest not in plans}
+            if not new:
+                return
+            plans |= new
+            self._sweep(tuple(plans.values()))
+            done = finished_cells(study, self.folder)
+
+    def _sweep(self, cells: Sequence[Cell]) -> None:
+        store, around = SweepFolder(self.folder, claimed=True), self.around
+        ended = 0
+
+        def note(cell: Cell) -> None:
+            nonlocal ended
+            ended += 1
+            record = ending(store.of(cell)) or {}
+            if record.get("state") == "failed":
+                raise _trouble(record["error"], store.of(cell))
+            if self.progress is not None and record:
+                own = self.study.cell_of(cell.settings, cell.seed)
+                for line in self.study.told(own, record["result"]) or (cell.name,):
+                    self.progress("cells", ended, len(cells), line)
+
+        run_sweep(
+            Sweep(self.study.name, self.study.spec, 0, tuple(cells)),
+            store,
+            engine=around.engine() if around.engine else LocalEngine(jobs=1, hides_gpus=False),
+            given={"data_dir": around.data_dir, "device": around.device},
+            cell_progress=self.progress,
+            retry_failed=True,
+            ended=note,
+        )
 
 
-def _clear(folder: Path) -> None:
-    shutil.rmtree(folder / CELLS, ignore_errors=True)
-    (folder / SWEEP).unlink(missing_ok=True)
-
-
-def _compute(
-    study: Study[Any, Any],
-    settings: Any,
-    folder: Path,
-    around: Surroundings,
-    progress: Progress | None,
-    say: Callable[[str], None] | None,
-) -> None:
-    done = finished_cells(study, folder)
-    plans = {plan.digest: plan for plan in map(study.plan, (entry.cell for entry in done))}
-    while True:
-        asked = {plan.digest: plan for plan in map(study.plan, study.cells(settings, done))}
-        if asked.keys() <= plans.keys():
-            return
-        plans |= asked
-        _run(study, tuple(plans.values()), folder, around, progress, say)
-        done = finished_cells(study, folder)
-
-
-def _run(
-    study: Study[Any, Any],
-    cells: Sequence[Cell],
-    folder: Path,
-    around: Surroundings,
-    progress: Progress | None,
-    say: Callable[[str], None] | None,
-) -> None:
-    store = SweepFolder(folder, claimed=True)
-    ended = 0
-
-    def told(cell: Cell) -> None:
-        nonlocal ended
-        ended += 1
-        record = read_record(store.of(cell) / "result.json")
-        if progress is not None and record is not None:
-            own = study.cell.model_validate(
-                {k: v for k, v in {**cell.settings, "seed": cell.seed}.items()
-                 if k in study.cell.model_fields}
-            )  # fmt: skip
-            for line in study.told(own, record["result"]) or (cell.name,):
-                progress("cells", ended, len(cells), line)
-
-    given: dict[str, Any] = {"data_dir": around.data_dir, "device": around.device}
-    summary = run_sweep(
-        Sweep(study.name, study.spec, 0, tuple(cells)),
-        store,
-        engine=LocalEngine(jobs=1, hides_gpus=False) if around.engine is None else around.engine(),
-        given=given,
-        cell_progress=progress,
-        retry_failed=True,
-        ended=told,
-        say=say,
-    )
-    if summary.failed:
-        raise _trouble(summary)
-
-
-def _trouble(summary: Summary) -> NonvacuousError:
-    """The first failure as the error that it was, if it was one of ours."""
-    failure = summary.failures[0]
-    record: Mapping[str, Any] = json.loads((Path(failure.folder) / ERROR).read_text())["error"]
-    kind = getattr(errors, record["type"], None)
+def _trouble(error: Mapping[str, Any], folder: Path) -> NonvacuousError:
+    """What a cell raised: as the error that it was, if it was one of ours."""
+    kind = getattr(errors, error["type"], None)
     if isinstance(kind, type) and issubclass(kind, NonvacuousError):
-        return kind(failure.message)
-    return BadInput(
-        f"{record['type']}: {failure.message} The whole story is in {failure.folder}/{ERROR}."
-    )
+        return kind(error["message"])
+    return BadInput(f"{error['type']}: {error['message']} The whole story is in {folder / ERROR}.")

@@ -32,12 +32,14 @@ class Context:
     """Where a cell is computed: what it may use but must not depend on.
 
     folder   its own: checkpoints and whatever it leaves besides its result
+    jobs     processes that may be used at once
     """
 
     folder: Path
     data_dir: Path | None = None
     device: str = "cpu"
     progress: Progress | None = None
+    jobs: int = 1
 
     def dataset(self, name: str) -> Dataset:
         """The data set; cells of one process that follow one another load it once."""
@@ -93,8 +95,8 @@ class Study(ABC, Generic[Settings, Result]):
         """One cell, from nothing but itself: plain values, or a model or dataclass of them."""
 
     @abstractmethod
-    def result(self, settings: Settings, finished: Sequence[Finished], *, jobs: int) -> Result:
-        """What the finished cells of the folder amount to; ``jobs`` processes may be used."""
+    def result(self, settings: Settings, finished: Sequence[Finished], at: Context) -> Result:
+        """What the finished cells of the folder amount to."""
 
     @abstractmethod
     def page(self, result: Result, command: str) -> StudyPage | None:
@@ -141,6 +143,11 @@ class Study(ABC, Generic[Settings, Result]):
             self.spec, cell.model_dump(mode="json"), seed=0, label=str(getattr(cell, "key", ""))
         )
 
+    def cell_of(self, settings: Mapping[str, Any], seed: int) -> Any:
+        """The study's own cell out of the engine's."""
+        known = {**settings, "seed": seed}
+        return self.cell.model_validate({k: known[k] for k in known if k in self.cell.model_fields})
+
     def __call__(
         self,
         *,
@@ -151,11 +158,8 @@ class Study(ABC, Generic[Settings, Result]):
         **cell: Any,
     ) -> Mapping[str, Any]:
         """Compute a cell of the engine's."""
-        if "seed" not in self.cell.model_fields:
-            del cell["seed"]
-        found: Any = self.compute(
-            self.cell.model_validate(cell), Context(folder, data_dir, device, progress)
-        )
+        own = self.cell_of(cell, cell["seed"])
+        found: Any = self.compute(own, Context(folder, data_dir, device, progress))
         if isinstance(found, BaseModel):
             return found.model_dump(mode="json")
         return found if isinstance(found, Mapping) else asdict(found)

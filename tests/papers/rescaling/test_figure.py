@@ -103,7 +103,7 @@ def test_forgetting_the_shift_of_the_scores_only_helps(result: FigureResult) -> 
 
 
 def test_results_survive_the_file(result: FigureResult, folder: Path) -> None:
-    stored = STUDY.result(SMALL, finished_cells(STUDY, folder), jobs=1)
+    stored = STUDY.result(SMALL, finished_cells(STUDY, folder), Context(folder))
     assert stored == result
 
 

@@ -70,7 +70,7 @@ class Asked(NetworksStudy[AskedSettings, Mapping[Cell, CellResult]]):
     def networks(self, settings):
         return settings.asked
 
-    def result(self, settings, finished, *, jobs):
+    def result(self, settings, finished, at):
         return self.trained(settings, finished)
 
     def page(self, result, command):

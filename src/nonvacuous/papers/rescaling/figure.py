@@ -314,7 +314,7 @@ class Figure1(Study[RescalingSettings, FigureResult]):
         ).compute()
 
     def result(
-        self, settings: RescalingSettings, finished: Sequence[Finished], *, jobs: int
+        self, settings: RescalingSettings, finished: Sequence[Finished], at: Context
     ) -> FigureResult:
         found = {entry.cell.model_dump_json(): entry.found for entry in finished}
         cells = self.cells(settings, finished)

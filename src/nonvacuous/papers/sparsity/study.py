@@ -75,7 +75,7 @@ class SparsityMnist(Study[SparsitySettings, SparsityResult]):
         return {"cases": results}
 
     def result(
-        self, settings: SparsitySettings, finished: Sequence[Finished], *, jobs: int
+        self, settings: SparsitySettings, finished: Sequence[Finished], at: Context
     ) -> SparsityResult:
         known = self._known(settings, finished)
         shown = (known[case.key] for case in settings.cases() if case.key in known)

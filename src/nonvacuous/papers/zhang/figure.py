@@ -13,7 +13,7 @@ from nonvacuous.papers.zhang.settings import FigureSettings
 from nonvacuous.papers.zhang.training import NetworksStudy
 from nonvacuous.randomization.intervals import Interval, exact_rate
 from nonvacuous.report.study import StudyPage, Table
-from nonvacuous.study.study import Finished
+from nonvacuous.study.study import Context, Finished
 
 #: Figure 1a: everything that the paper did to the data.
 CURVES = ("true", "random-labels", "shuffled-pixels", "random-pixels", "gaussian")
@@ -169,7 +169,7 @@ class Figure1(NetworksStudy[FigureSettings, FigureResult]):
         return figure_cells(settings)
 
     def result(
-        self, settings: FigureSettings, finished: Sequence[Finished], *, jobs: int
+        self, settings: FigureSettings, finished: Sequence[Finished], at: Context
     ) -> FigureResult:
         found = self.trained(settings, finished)
         return FigureResult(

@@ -177,7 +177,7 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
         return study.to_dict()
 
     def result(
-        self, settings: KernelsSettings, finished: Sequence[Finished], *, jobs: int
+        self, settings: KernelsSettings, finished: Sequence[Finished], at: Context
     ) -> KernelsResult:
         found = {entry.cell: entry.found for entry in finished}
         *cases, bad = self.cells(settings, finished)

@@ -125,7 +125,7 @@ class Linear(Study[LinearSettings, LinearResult]):
         return _fitted(cell, at)
 
     def result(
-        self, settings: LinearSettings, finished: Sequence[Finished], *, jobs: int
+        self, settings: LinearSettings, finished: Sequence[Finished], at: Context
     ) -> LinearResult:
         found = {entry.cell.key: entry.found for entry in finished}
         return LinearResult(

@@ -17,7 +17,7 @@ from nonvacuous.papers.zhang.settings import ReusingSettings, ZhangSettings
 from nonvacuous.papers.zhang.table import chosen_rows
 from nonvacuous.papers.zhang.training import NetworksStudy
 from nonvacuous.report.study import StudyPage, Table
-from nonvacuous.study.study import Finished
+from nonvacuous.study.study import Context, Finished
 from nonvacuous.training.many_jobs import AUGMENTATIONS
 
 _RANDOM = "random-labels"
@@ -207,7 +207,7 @@ class Regularization(NetworksStudy[ReusingSettings, RegularizationResult]):
         return [cell for cell in matrix_cells(settings) if cell.network in kinds]
 
     def result(
-        self, settings: ReusingSettings, finished: Sequence[Finished], *, jobs: int
+        self, settings: ReusingSettings, finished: Sequence[Finished], at: Context
     ) -> RegularizationResult:
         switches = _switches(settings, self.trained(settings, finished))
         return RegularizationResult(settings, switches, self.timings(finished))

@@ -14,7 +14,7 @@ from nonvacuous.papers.zhang.published import TABLE_1, PublishedRow
 from nonvacuous.papers.zhang.settings import TableSettings, ZhangSettings
 from nonvacuous.papers.zhang.training import NetworksStudy
 from nonvacuous.report.study import StudyPage, Table
-from nonvacuous.study.study import Finished
+from nonvacuous.study.study import Context, Finished
 
 #: What counts as reproduced, in percentage points: the training accuracy that the paper calls a
 #: fit, how near a test accuracy must come, and how near to guessing random labels must stay.
@@ -189,7 +189,7 @@ class Table1(NetworksStudy[TableSettings, TableResult]):
         return [row.cell for row in chosen]
 
     def result(
-        self, settings: TableSettings, finished: Sequence[Finished], *, jobs: int
+        self, settings: TableSettings, finished: Sequence[Finished], at: Context
     ) -> TableResult:
         found = self.trained(settings, finished)
         rows = (row for row in table_rows(settings) if row.cell in found)

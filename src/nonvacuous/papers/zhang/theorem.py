@@ -232,7 +232,7 @@ class Theorem(Study[TheoremSettings, TheoremResult]):
         return _at_depth(cell, at) if cell.depth else _labels(cell, at)
 
     def result(
-        self, settings: TheoremSettings, finished: Sequence[Finished], *, jobs: int
+        self, settings: TheoremSettings, finished: Sequence[Finished], at: Context
     ) -> TheoremResult:
         found = {entry.cell: entry.found for entry in finished}
         cells = self.cells(settings, finished)

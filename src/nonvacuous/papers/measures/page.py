@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from nonvacuous.claims import write_record
-from nonvacuous.experiments.measures_study import CHANCE, StudyResult
-from nonvacuous.experiments.measures_study_pictures import (
+from nonvacuous.measures.correlation import Estimate
+from nonvacuous.measures.correlation_summary import Standing
+from nonvacuous.papers.measures.pictures import (
     by_hyperparameter,
     ranking,
     sign_errors,
     spoken,
 )
-from nonvacuous.experiments.measures_study_settings import AXES, StudySettings
-from nonvacuous.files import write_atomically
-from nonvacuous.measures.correlation import Estimate
-from nonvacuous.measures.correlation_summary import Standing
-from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
-from nonvacuous.study.pages import markdown
+from nonvacuous.papers.measures.settings import AXES, MeasuresSettings
+from nonvacuous.papers.measures.study import CHANCE, StudyResult
+from nonvacuous.report.study import Figure, Section, StudyPage, Table
 
 MISSING = "-"
 #: What each verdict means, in the order in which they are told.
@@ -32,21 +28,14 @@ VERDICTS = {
 }
 
 
-def write_pages(result: StudyResult, folder: str | Path) -> dict[str, Path]:
-    """Write results.json, table.md and report.html; networks.jsonl is there already."""
-    tables = (
+def all_tables(result: StudyResult) -> tuple[Table, ...]:
+    """What stands in table.md."""
+    return (
         ranking_table(result),
         granulated_table(result),
         robustness_table(result),
         times_table(result),
     )
-    place, shown = Path(folder), page(result)
-    text = f"# {shown.title}\n\n{shown.lead}\n\n" + "\n".join(map(markdown, tables))
-    paths = {name: place / name for name in ("results.json", "table.md", "report.html")}
-    write_record(paths["results.json"], result.to_dict())
-    write_atomically(paths["table.md"], lambda stream: stream.write(text.encode()))
-    write_study(shown, paths["report.html"])
-    return paths
 
 
 def page(result: StudyResult) -> StudyPage:
@@ -302,7 +291,7 @@ def _counts(values: Mapping[str, int]) -> str:
     return ", ".join(f"{count} with {value}" for value, count in values.items())
 
 
-def _grid_table(settings: StudySettings) -> Table:
+def _grid_table(settings: MeasuresSettings) -> Table:
     def listed(values: Sequence[float]) -> str:
         return ", ".join(f"{value:g}" for value in values)
 
@@ -311,13 +300,13 @@ def _grid_table(settings: StudySettings) -> Table:
     return Table(("hyper-parameter", "values"), tuple(rows), numeric=(False, False))
 
 
-def command(settings: StudySettings) -> str:
+def command(settings: MeasuresSettings) -> str:
     """What gives the same page again, where the settings are those of the command."""
     base = "nonvacuous reproduce measures-study"
     for flags, known in (
-        ("", StudySettings()), (" --quick", StudySettings.quick()),
-        (" --large --device cuda", StudySettings.large()),
+        ("", MeasuresSettings()), (" --quick", MeasuresSettings.quick()),
+        (" --large --device cuda", MeasuresSettings.large()),
     ):  # fmt: skip
-        if settings.to_dict() | {"seed": 0} == known.to_dict():
+        if settings.record() | {"seed": 0} == known.record():
             return f"{base}{flags}" + (f" --seed {settings.seed}" if settings.seed else "")
     return f"{base} --config FILE"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.experiments.randomization_figures import half_corrupted
 from nonvacuous.randomization.results import ConditionResult, Study
 from nonvacuous.report.study import Figure, Section, Table
 from nonvacuous.report.wording import plural
+from nonvacuous.studies.randomization_figures import half_corrupted
 
 _MISSING = "–"
 

@@ -7,27 +7,28 @@ find them (ICLR 2020), and Dziugaite et al.: In search of robust measures of gen
 
 from __future__ import annotations
 
-import os
+import json
 import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.measures_study_material import StudyMaterial
-from nonvacuous.experiments.measures_study_settings import AXES, StudySettings
-from nonvacuous.experiments.measures_study_store import NetworkRecord, StudyStore, Times
-from nonvacuous.experiments.measures_study_training import Trainer
-from nonvacuous.experiments.measures_study_workers import Workers
 from nonvacuous.measures.correlation import Estimate, Numbers, Trials
 from nonvacuous.measures.correlation_summary import Court, Standing
 from nonvacuous.measures.registry import MEASURES
-from nonvacuous.progress import Progress
+from nonvacuous.papers.measures.records import NetworkRecord, Times
+from nonvacuous.papers.measures.settings import AXES, JUDGING, MeasuresCell, MeasuresSettings
+from nonvacuous.papers.measures.training import Training
+from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.seeds import derived_seed
+from nonvacuous.study.pages import markdown
+from nonvacuous.study.study import Context, Finished, Study
+from nonvacuous.progress import Progress
 
 #: A column of random numbers is judged along: what it scores is what chance alone gives.
 CHANCE = "random-numbers"
@@ -62,7 +63,7 @@ class StudyResult:
     not_judged  measure -> why not
     """
 
-    settings: StudySettings
+    settings: MeasuresSettings
     records: tuple[NetworkRecord, ...]
     judged: tuple[Judged, ...]
     not_judged: Mapping[str, str]
@@ -82,7 +83,7 @@ class StudyResult:
         """Plain numbers; the networks themselves are in networks.jsonl."""
         gaps = [entry.gap for entry in self.reached]
         return {
-            "settings": self.settings.to_dict(),
+            "settings": self.settings.record(),
             "networks": len(self.records),
             "reached": len(self.reached),
             "left_out": self.left_out,
@@ -94,49 +95,11 @@ class StudyResult:
         }
 
 
-def run(
-    settings: StudySettings,
-    folder: str | Path,
-    *,
-    data_dir: str | Path | None = None,
-    device: str = "cpu",
-    processes: int = 1,
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> StudyResult:
-    """Train what the folder does not hold yet, measure it, and judge every measure.
-
-    processes   for measures and statistics, beside the one that trains
-    progress    phase "training" counts steps, "networks" networks, "measures" measures
-    """
-    store = StudyStore(folder)
-    store.open(settings, resume=resume, force=force)
-    with Workers(processes) as workers:
-        have = {entry.key for entry in store.records()}
-        if any(cell.key not in have for cell in settings.cells()):
-            material = StudyMaterial.of(settings, data_dir=data_dir)
-            Trainer(
-                settings, material, store, workers, device=device, progress=progress
-            ).run()  # fmt: skip
-        wanted = {cell.key for cell in settings.cells()}
-        records = tuple(entry for entry in store.records() if entry.key in wanted)
-        judged, refused = judge(records, settings, workers=workers, progress=progress)
-    return StudyResult(settings, records, judged, refused, store.times())
-
-
-def usual_processes(device: str) -> int:
-    """As many as there are cores, one of them left to the process that keeps a GPU busy."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, cores - 1 if device == "cuda" else cores)
-
-
 def judge(
     records: Sequence[NetworkRecord],
-    settings: StudySettings,
+    settings: MeasuresSettings,
     *,
-    workers: Workers,
+    jobs: int = 1,
     progress: Progress | None = None,
 ) -> tuple[tuple[Judged, ...], dict[str, str]]:
     """Every measure that is defined for most networks, and why the others are not judged."""
@@ -154,7 +117,7 @@ def judge(
             f"foretell. Give two values or more of one of {', '.join(AXES)}"
         )
     loss_gaps = np.array([entry.loss_gap for entry in reached])
-    waiting: dict[str, tuple[bool, Future[tuple[Standing, Estimate]]]] = {}
+    work, divisions = [], []
     refused = {}
     for name in (*reached[0].measures, CHANCE):
         divided = settings.per_root_n and "examples" in trials.axes and not knows_examples(name)
@@ -170,11 +133,13 @@ def judge(
             beyond=settings.beyond,
             seed=derived_seed(settings.seed, "measures study", "bootstrap") % 2**32,
         )
-        promise = workers.submit(_judged, name, court, column[some], loss_gaps[some])
-        waiting[name] = (divided, promise)
+        work.append(delayed(_judged)(name, court, column[some], loss_gaps[some]))
+        divisions.append(divided)
+    found = []
+    for standing, tau in Parallel(n_jobs=jobs, return_as="generator")(work):
+        found.append(Judged(standing, tau, divisions[len(found)]))
         if progress is not None:
-            progress("measures", len(waiting), len(reached[0].measures) + 1, name)
-    found = [Judged(*promise.result(), divided) for divided, promise in waiting.values()]
+            progress("measures", len(found), len(work), standing.name)
     found.sort(key=lambda entry: -entry.standing.granulated_mean.value)
     return tuple(found), refused
 
@@ -252,3 +217,97 @@ def _why_undefined(name: str, records: Sequence[NetworkRecord]) -> str:
     reasons = [record.measures[name].get("undefined") for record in records]
     missing = [reason for reason in reasons if reason is not None]
     return f"undefined for {len(missing)} of {len(records)} networks: {missing[0]}"
+
+
+class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
+    """Train a grid of networks to the same loss and ask every measure which of them generalize.
+
+    Without flags: 256 perceptrons on the embedded digits, in some minutes on two processor cores.
+    """
+
+    name = "measures-study"
+    settings = MeasuresSettings
+    cell = MeasuresCell
+    may_change = JUDGING
+    jobs = None
+
+    def cells(
+        self, settings: MeasuresSettings, finished: Sequence[Finished]
+    ) -> Sequence[MeasuresCell]:
+        known = {record["key"] for entry in finished for record in entry.found["records"]}
+        groups = ([c for c in cells if c.key not in known] for cells in settings.groups())
+        missing = [MeasuresCell.of(cells, settings) for cells in groups if cells]
+        if missing or not settings.alone or any(entry.cell.alone for entry in finished):
+            return missing
+        # A few networks of the grid, evenly spread; last, so that nothing else takes time then.
+        every, count = settings.networks(), min(settings.alone, len(settings.networks()))
+        chosen = [every[(2 * number + 1) * len(every) // (2 * count)] for number in range(count)]
+        return [MeasuresCell.of(chosen, settings, alone=True)]
+
+    def compute(self, cell: MeasuresCell, at: Context) -> Mapping[str, Any]:
+        training = Training(cell, at)
+        return training.alone() if cell.alone else training.together()
+
+    def result(
+        self, settings: MeasuresSettings, finished: Sequence[Finished], at: Context
+    ) -> StudyResult:
+        found = {
+            record["key"]: NetworkRecord(**record)
+            for entry in finished
+            for record in entry.found["records"]
+        }
+        records = tuple(found[cell.key] for cell in settings.networks())
+        judged, refused = judge(records, settings, jobs=at.jobs, progress=at.progress)
+        return StudyResult(settings, records, judged, refused, _added(finished))
+
+    def title(self, settings: MeasuresSettings) -> str:
+        count = len(settings.networks())
+        return f"{count:,} networks on {settings.data}, seed {settings.seed}"
+
+    def told(self, cell: MeasuresCell, found: Mapping[str, Any]) -> Sequence[str]:
+        if cell.alone:
+            return (f"{len(cell.networks)} networks one at a time",)
+        reached = sum(record["stopped"] == "loss" for record in found["records"])
+        first = cell.networks[0].key.rsplit("-s")[0]
+        return (
+            f"{first} and its like, {reached} of {len(cell.networks)} reached the stopping loss",
+        )
+
+    def page(self, result: StudyResult, command: str) -> StudyPage:
+        from nonvacuous.papers.measures.page import page
+
+        return page(result)
+
+    def tables(self, result: StudyResult) -> Sequence[Table]:
+        from nonvacuous.papers.measures.page import short_table, times_table
+
+        return short_table(result), times_table(result)
+
+    def files(self, result: StudyResult, page: StudyPage | None) -> Mapping[str, str]:
+        from nonvacuous.papers.measures.page import all_tables
+
+        assert page is not None
+        tables = "\n".join(map(markdown, all_tables(result)))
+        lines = [json.dumps(entry.model_dump(), allow_nan=False) for entry in result.records]
+        return {
+            "table.md": f"# {page.title}\n\n{page.lead}\n\n{tables}",
+            "networks.jsonl": "".join(f"{line}\n" for line in lines),
+        }
+
+    def next_command(self, result: StudyResult, folder: Path) -> str:
+        return "nonvacuous measures --help"
+
+
+STUDY = MeasuresStudy()
+
+
+def _added(finished: Sequence[Finished]) -> Times:
+    """The times of all cells together."""
+    every = [Times(**entry.found["times"]) for entry in finished]
+    numbers = {
+        name: sum(getattr(times, name) for times in every)
+        for name, field in Times.model_fields.items()
+        if field.annotation is not str
+    }
+    last = next((times for times in reversed(every) if times.method), Times())
+    return Times(**{**numbers, "device": last.device, "method": last.method})

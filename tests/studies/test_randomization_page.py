@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from nonvacuous.experiments.randomization_figures import figures
-from nonvacuous.experiments.randomization_page import lead, page_of, write_files
 from nonvacuous.randomization import study
 from nonvacuous.randomization.results import Finding, Permutations
 from nonvacuous.report.study import render
+from nonvacuous.studies.randomization_figures import figures
+from nonvacuous.studies.randomization_page import lead, page_of, write_files
 from tests.randomization.study_worlds import SMALL, clouds
 
 

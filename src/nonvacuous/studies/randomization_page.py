@@ -8,8 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from nonvacuous.experiments.randomization_figures import figures
-from nonvacuous.experiments.randomization_sections import (
+from nonvacuous.files import write_atomically
+from nonvacuous.randomization.results import Study
+from nonvacuous.report.study import StudyPage, write_study
+from nonvacuous.report.wording import plural
+from nonvacuous.studies.randomization_figures import figures
+from nonvacuous.studies.randomization_sections import (
     capacity_section,
     certificates_section,
     conditions_section,
@@ -20,10 +24,6 @@ from nonvacuous.experiments.randomization_sections import (
     regularization_section,
     same_section,
 )
-from nonvacuous.files import write_atomically
-from nonvacuous.randomization.results import Study
-from nonvacuous.report.study import StudyPage, write_study
-from nonvacuous.report.wording import plural
 
 PAGE = "study.html"
 RECORD = "study.json"

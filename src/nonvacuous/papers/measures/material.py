@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from nonvacuous.data import Dataset, load
+from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments.measures_study_settings import Cell, StudySettings
+from nonvacuous.papers.measures.settings import Cell, MeasuresCell
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
+from nonvacuous.study.study import Context
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +32,12 @@ class StudyMaterial:
     classes: int
 
     @classmethod
-    def of(cls, settings: StudySettings, *, data_dir: str | Path | None = None) -> StudyMaterial:
+    def of(cls, settings: MeasuresCell, at: Context) -> StudyMaterial:
         """Load the data, make it as small as the settings say, and draw what is random."""
-        dataset = load(settings.data, data_dir=data_dir)
+        dataset = at.dataset(settings.data)
         if dataset.test is None:
             raise BadInput(f"{dataset.name} has no test set; without one there is no gap")
-        most = max(settings.examples)
+        most = settings.most
         if most > len(dataset.train):
             raise BadInput(
                 f"examples asks for {most}, but {dataset.name} has {len(dataset.train)} training "
@@ -54,7 +54,7 @@ class StudyMaterial:
         return cls(
             inputs=_pooled(used.inputs, settings.pool),
             labels=_noisy(replace(dataset, train=used), settings),
-            levels=settings.label_noise,
+            levels=settings.levels,
             test_inputs=_pooled(tested, settings.pool),
             test_labels=truth,
             classes=dataset.train.classes,
@@ -74,9 +74,9 @@ class StudyMaterial:
         return self.inputs[: cell.examples], self.labels[self.row(cell), : cell.examples]
 
 
-def _noisy(dataset: Dataset, settings: StudySettings) -> Tensor:
+def _noisy(dataset: Dataset, settings: MeasuresCell) -> Tensor:
     seed = derived_seed(settings.seed, "measures study", "labels")
-    specs = ["true" if level == 0 else f"partial:{level:g}" for level in settings.label_noise]
+    specs = ["true" if level == 0 else f"partial:{level:g}" for level in settings.levels]
     return torch.stack([corrupt(dataset, spec, seed=seed).train.labels for spec in specs])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,48 +13,60 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import BadInput
-from nonvacuous.experiments import measures_study as study
-from nonvacuous.experiments import measures_study_training as training
-from nonvacuous.experiments.measures_study_material import StudyMaterial
-from nonvacuous.experiments.measures_study_pages import command, lead, write_pages
-from nonvacuous.experiments.measures_study_settings import AXES, StudySettings
-from nonvacuous.experiments.measures_study_store import NetworkRecord, Times
-from nonvacuous.experiments.measures_study_workers import Workers
 from nonvacuous.measures.panel import panel
 from nonvacuous.models import build
+from nonvacuous.papers.measures import study, training
+from nonvacuous.papers.measures.material import StudyMaterial
+from nonvacuous.papers.measures.page import command, lead
+from nonvacuous.papers.measures.records import NetworkRecord, Times
+from nonvacuous.papers.measures.settings import AXES, MeasuresCell, MeasuresSettings
+from nonvacuous.study.local import LocalEngine
+from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
+from nonvacuous.study.study import Context
 from nonvacuous.training.many import Job, ManySettings, train_many
 
-TINY = StudySettings(
+TINY = MeasuresSettings(
     width=(6, 16), depth=(1,), learning_rate=(0.1,), batch_size=(20,), weight_decay=(0.0,),
     dropout=(0.0, 0.1), label_noise=(0.0, 0.2), examples=(40, 80), repetitions=2, stop_loss=0.3,
     epochs=60, measures=("norms", "margins", "gonon-gap"), draws=40, information_draws=10, alone=1,
     alone_epochs=2,
 )  # fmt: skip
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
+
+
+def run(
+    settings: MeasuresSettings, folder: Path, *, progress=None, **around: object
+) -> study.StudyResult:
+    found = Surroundings(**around)
+    return run_study(study.STUDY, settings, folder, surroundings=found, progress=progress)
+
+
+def material_of(settings: MeasuresSettings) -> StudyMaterial:
+    return StudyMaterial.of(MeasuresCell.of(settings.networks(), settings), Context(Path()))
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[study.StudyResult, Path]:
     folder = tmp_path_factory.mktemp("study")
-    return study.run(TINY, folder), folder
+    return run(TINY, folder), folder
 
 
 def test_the_grids() -> None:
-    assert len(StudySettings().cells()) == 256
-    assert len(StudySettings.large().cells()) == 2592
-    assert len({cell.key for cell in StudySettings.large().cells()}) == 2592
+    assert len(MeasuresSettings().networks()) == 256
+    assert len(MeasuresSettings.large().networks()) == 2592
+    assert len({cell.key for cell in MeasuresSettings.large().networks()}) == 2592
     groups = list(TINY.groups())
     assert [len(group) for group in groups] == [8] * 4
     for group in groups:
         assert len({cell.group for cell in group}) == 1
-    assert max(len(g) for g in replace(TINY, together=3).groups()) == 3
+    assert max(len(g) for g in TINY.changed(together=3).groups()) == 3
 
 
 def test_the_files_hold_the_defaults() -> None:
-    for name, settings in (("", StudySettings()), ("-large", StudySettings.large())):
-        read = StudySettings.from_toml(ROOT / "experiments" / f"measures-study{name}.toml")
+    for name, settings in (("", MeasuresSettings()), ("-large", MeasuresSettings.large())):
+        read = MeasuresSettings.from_toml(ROOT / "experiments" / f"measures-study{name}.toml")
         assert read == settings
-        assert StudySettings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
+        assert MeasuresSettings.of(json.loads(json.dumps(settings.record()))) == settings
 
 
 @pytest.mark.parametrize(
@@ -66,7 +77,7 @@ def test_the_files_hold_the_defaults() -> None:
         ({"dropout": [0.1, 0.1]}, "none of them twice"),
         ({"dropout": [1.0]}, "dropout is 1.0"),
         ({"learning_rate": [0.0]}, "above 0"),
-        ({"width": 3}, "must be a list"),
+        ({"width": 3}, "valid tuple"),
         ({"stop_loss": 0}, "stop_loss"),
         ({"draws": 1}, "draws is 1"),
         ({"breadth": [1]}, "no setting 'breadth'"),
@@ -74,24 +85,24 @@ def test_the_files_hold_the_defaults() -> None:
 )
 def test_refused_settings(changes: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        StudySettings.from_dict(changes)
+        MeasuresSettings.of(changes)
 
 
 def test_sets_and_noise_are_nested() -> None:
-    settings = replace(TINY, label_noise=(0.0, 0.2, 0.5))
-    material = StudyMaterial.of(settings)
+    settings = TINY.changed(label_noise=(0.0, 0.2, 0.5))
+    material = material_of(settings)
     clean, some, more = material.labels
     assert ((some != clean) <= (more != clean)).all()
     assert 0 < (some != clean).sum() < (more != clean).sum()
     small, large = (
-        material.training_set(next(c for c in settings.cells() if c.examples == n))[0]
+        material.training_set(next(c for c in settings.networks() if c.examples == n))[0]
         for n in (40, 80)
     )
     assert torch.equal(small, large[:40])
     # Nothing that is trained on is tested on.
     assert len(material.test_labels) == 1797 - 80
-    assert len(StudyMaterial.of(replace(settings, unused_as_test=False)).test_labels) == 360
-    halved = StudyMaterial.of(replace(settings, pool=2))
+    assert len(material_of(settings.changed(unused_as_test=False)).test_labels) == 360
+    halved = material_of(settings.changed(pool=2))
     assert halved.shape == (1, 4, 4)
     assert torch.allclose(halved.inputs[0, 0, 0, 0], material.inputs[0, 0, :2, :2].mean())
 
@@ -102,20 +113,20 @@ def test_sets_and_noise_are_nested() -> None:
 )
 def test_refused_material(changes: dict[str, object], message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        StudyMaterial.of(replace(TINY, **changes))
+        material_of(TINY.changed(**changes))
 
 
 def test_a_record_is_what_a_network_trained_alone_comes_to(
     done: tuple[study.StudyResult, Path],
 ) -> None:
     result, _ = done
-    material = StudyMaterial.of(TINY)
+    material = material_of(TINY)
     places = [place for place, entry in enumerate(result.records) if entry.judged]
     for place in (places[1], places[-1]):
-        cell, record = TINY.cells()[place], result.records[place]
+        cell, record = TINY.networks()[place], result.records[place]
         assert record.key == cell.key
         inputs, labels = material.training_set(cell)
-        seed = training.network_seed(TINY, cell)
+        seed = training.network_seed(TINY.seed, cell)
 
         def fresh(seed: int, model: str = cell.model) -> torch.nn.Module:
             return build(model, (1, 8, 8), 10, seed=seed)
@@ -152,13 +163,14 @@ def test_a_record_is_what_a_network_trained_alone_comes_to(
 def test_every_network_is_there_and_judged_only_if_it_reached_the_loss(
     done: tuple[study.StudyResult, Path],
 ) -> None:
-    result, folder = done
-    assert [entry.key for entry in result.records] == [cell.key for cell in TINY.cells()]
+    result, _ = done
+    assert [entry.key for entry in result.records] == [cell.key for cell in TINY.networks()]
     for entry in result.records:
         reached = entry.train_loss is not None and entry.train_loss <= 0.3
         assert entry.judged == reached == bool(entry.measures)
     assert result.left_out == 32 - len(result.reached)
-    assert len((folder / "networks.jsonl").read_text().splitlines()) == 32
+    files = study.STUDY.files(result, study.STUDY.page(result, ""))
+    assert len(files["networks.jsonl"].splitlines()) == 32
     names = {entry.standing.name for entry in result.judged}
     assert study.CHANCE in names
     assert "gonon-gap" in names
@@ -178,16 +190,16 @@ def test_statistics_are_computed_again_without_training(
 ) -> None:
     result, folder = done
     monkeypatch.setattr(training, "train_many", None)
-    again = study.run(TINY, folder, resume=True)
+    again = run(TINY, folder, resume=True)
     assert again.to_dict() == result.to_dict()
-    other = study.run(replace(TINY, per_root_n=False, draws=50), folder, resume=True)
+    other = run(TINY.changed(per_root_n=False, draws=50), folder, resume=True)
     assert not any(entry.divided for entry in other.judged)
     assert other.records == result.records
     with pytest.raises(BadInput, match="holds a reproduction already"):
-        study.run(TINY, folder)
+        run(TINY, folder)
     with pytest.raises(BadInput, match=r"other settings \(stop_loss\)"):
-        study.run(replace(TINY, stop_loss=0.5), folder, resume=True)
-    study.run(TINY, folder, resume=True)
+        run(TINY.changed(stop_loss=0.5), folder, resume=True)
+    run(TINY, folder, resume=True)
 
 
 def test_a_stopped_run_goes_on_where_it_was(
@@ -205,9 +217,10 @@ def test_a_stopped_run_goes_on_where_it_was(
     with monkeypatch.context() as patch:
         patch.setattr(training, "train_many", breaking)
         with pytest.raises(KeyboardInterrupt):
-            study.run(TINY, tmp_path)
-    assert len((tmp_path / "networks.jsonl").read_text().splitlines()) == 16
-    resumed = study.run(TINY, tmp_path, resume=True)
+            run(TINY, tmp_path)
+    finished = finished_cells(study.STUDY, tmp_path)
+    assert sum(len(entry.found["records"]) for entry in finished) == 16
+    resumed = run(TINY, tmp_path, resume=True)
     assert resumed.records == result.records
     assert [e.to_dict() for e in resumed.judged] == [e.to_dict() for e in result.judged]
 
@@ -217,19 +230,19 @@ def test_other_processes_find_the_same(
     done: tuple[study.StudyResult, Path], tmp_path: Path
 ) -> None:
     result, _ = done
-    other = study.run(TINY, tmp_path, processes=2)
+    other = run(TINY, tmp_path, engine=lambda: LocalEngine(jobs=2), jobs=2)
     assert other.records == result.records
     assert [e.to_dict() for e in other.judged] == [e.to_dict() for e in result.judged]
 
 
 def test_progress_is_told(tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
-    settings = replace(TINY, measures=("norms",), label_noise=(0.0,), alone=0)
-    study.run(
+    settings = TINY.changed(measures=("norms",), label_noise=(0.0,), alone=0)
+    run(
         settings, tmp_path, progress=lambda phase, done, total, _: told.append((phase, done, total))
     )
-    assert [entry for entry in told if entry[0] == "networks"] == [
-        ("networks", 4 * k, 16) for k in (1, 2, 3, 4)
+    assert [entry for entry in told if entry[0] == "cells"] == [
+        ("cells", k, 4) for k in (1, 2, 3, 4)
     ]
     assert {"training", "measures"} <= {phase for phase, _, _ in told}
 
@@ -260,7 +273,7 @@ def number(value: float) -> dict[str, float | None]:
     return {"number": value if finite else None, "log10": None}
 
 
-JUDGE = replace(TINY, per_root_n=False, beyond=0.0)
+JUDGE = TINY.changed(per_root_n=False, beyond=0.0)
 
 
 def test_margins_count_downward_and_planted_measures_are_found_out() -> None:
@@ -272,7 +285,7 @@ def test_margins_count_downward_and_planted_measures_are_found_out() -> None:
             "path-norm-1": lambda place: {"undefined": "no paths"},
         }
     )
-    judged, refused = study.judge(records, JUDGE, workers=Workers(1))
+    judged, refused = study.judge(records, JUDGE)
     found = {entry.standing.name: entry for entry in judged}
     assert found["spectral-sum"].standing.tau.value == pytest.approx(1.0)
     assert found["margin-10"].standing.tau.value == pytest.approx(1.0)
@@ -289,7 +302,7 @@ def test_values_beyond_floats_are_ordered_by_their_logarithms() -> None:
     records = made_up({"spectral-product": huge})
     column = study.oriented("spectral-product", records, per_root_n=False)
     assert (np.diff(column) > 0).all()
-    judged, _ = study.judge(records, JUDGE, workers=Workers(1))
+    judged, _ = study.judge(records, JUDGE)
     assert judged[0].standing.tau.value == pytest.approx(1.0)
 
 
@@ -297,7 +310,7 @@ def test_networks_for_which_a_measure_is_undefined_are_left_out_for_it() -> None
     records = made_up(
         {"spectral-sum": lambda place: {"undefined": "x"} if place % 5 == 0 else number(place)}
     )
-    judged, refused = study.judge(records, JUDGE, workers=Workers(1))
+    judged, refused = study.judge(records, JUDGE)
     found = {entry.standing.name: entry.standing for entry in judged}
     assert not refused
     assert found["spectral-sum"].networks == 51
@@ -319,12 +332,13 @@ def test_measures_without_n_are_divided_by_its_root() -> None:
 
 
 def test_too_few_networks_are_no_study() -> None:
-    records = [replace(entry, stopped="epochs") for entry in made_up({}, count=10)]
+    records = [entry.model_copy(update={"stopped": "epochs"}) for entry in made_up({}, count=10)]
     with pytest.raises(BadInput, match="only 0 of 10 networks reached"):
-        study.judge(records, JUDGE, workers=Workers(1))
-    alike = [replace(entry, hyperparameters=dict.fromkeys(AXES, 1)) for entry in made_up({})]
+        study.judge(records, JUDGE)
+    same = {"hyperparameters": dict.fromkeys(AXES, 1)}
+    alike = [entry.model_copy(update=same) for entry in made_up({})]
     with pytest.raises(BadInput, match="the same hyper-parameters"):
-        study.judge(alike, JUDGE, workers=Workers(1))
+        study.judge(alike, JUDGE)
 
 
 def test_the_time_of_one_after_the_other_is_by_steps() -> None:
@@ -349,10 +363,10 @@ def test_pages_say_it_in_words_and_warn(tmp_path: Path) -> None:
             "path-norm-1": lambda place: {"undefined": "<b>no paths</b>"},
         }
     )
-    records[3] = replace(records[3], stopped="epochs", measures={})
-    judged, refused = study.judge(records, JUDGE, workers=Workers(1))
+    records[3] = records[3].model_copy(update={"stopped": "epochs", "measures": {}})
+    judged, refused = study.judge(records, JUDGE)
     result = study.StudyResult(JUDGE, tuple(records), judged, refused, Times())
-    paths = write_pages(result, tmp_path)
+    paths = write_pages(study.STUDY, result, tmp_path, command="")
     html = paths["report.html"].read_text(encoding="utf-8")
     assert "Warning: larger goes with a smaller gap" in html
     assert "<b>no paths" not in html
@@ -385,7 +399,7 @@ def test_the_section_of_the_results_page(done: tuple[study.StudyResult, Path]) -
 
 def test_the_command_is_told() -> None:
     base = "nonvacuous reproduce measures-study"
-    assert command(StudySettings()) == base
-    assert command(StudySettings.large()) == f"{base} --large --device cuda"
-    assert command(replace(StudySettings.quick(), seed=3)) == f"{base} --quick --seed 3"
+    assert command(MeasuresSettings()) == base
+    assert command(MeasuresSettings.large()) == f"{base} --large --device cuda"
+    assert command(MeasuresSettings.quick().changed(seed=3)) == f"{base} --quick --seed 3"
     assert command(TINY) == f"{base} --config FILE"

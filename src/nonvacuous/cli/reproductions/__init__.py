@@ -1,1 +1,0 @@
-"""One file per figure or table of a paper; ``cli/reproduce.py`` lists them."""

@@ -1,0 +1,236 @@
+"""Everything that decides which networks the study of measures trains, and how it judges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from nonvacuous.errors import BadInput
+from nonvacuous.study.settings import Frozen, StudySettings
+from nonvacuous.training.checks import real_number, whole_number
+
+#: The axes of the grid, in the order in which they are shown.
+AXES = (
+    "width", "depth", "learning_rate", "batch_size", "weight_decay", "dropout", "label_noise",
+    "examples",
+)  # fmt: skip
+#: What networks trained in the same tensors have in common.
+SHARED = ("width", "depth", "batch_size", "examples")
+_WHOLE = {"width", "depth", "batch_size", "examples"}
+#: What may change between a run and its resumption: how trained networks are judged, not they.
+JUDGING = frozenset(
+    {
+        "draws",
+        "information_draws",
+        "beyond",
+        "per_root_n",
+        "alone",
+        "alone_epochs",
+        "together",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network of the grid."""
+
+    width: int
+    depth: int
+    learning_rate: float
+    batch_size: int
+    weight_decay: float
+    dropout: float
+    label_noise: float
+    examples: int
+    repetition: int
+
+    @property
+    def key(self) -> str:
+        """A name that says what it is."""
+        return (
+            f"w{self.width}-d{self.depth}-r{self.learning_rate:g}-b{self.batch_size}"
+            f"-l{self.weight_decay:g}-o{self.dropout:g}-p{self.label_noise:g}-n{self.examples}"
+            f"-s{self.repetition}"
+        )
+
+    @property
+    def model(self) -> str:
+        """The perceptron's name in ``nonvacuous.models``: ``depth`` hidden layers."""
+        return "mlp:" + ",".join([str(self.width)] * self.depth)
+
+    @property
+    def group(self) -> tuple[Any, ...]:
+        """Networks with the same of this can be trained in the same tensors."""
+        return tuple(getattr(self, name) for name in SHARED)
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """Axis -> value, the repetition apart."""
+        return {name: getattr(self, name) for name in AXES}
+
+
+class MeasuresSettings(StudySettings):
+    """The grid, the stopping rule and the statistics."""
+
+    presets: ClassVar[Mapping[str, str]] = {
+        "large": "2,592 perceptrons on MNIST at 14 by 14 pixels; for a GPU.",
+        "quick": "A few networks and the cheap measures, in seconds.",
+    }
+
+    data: str = Field("digits", description="The data set.")
+    pool: int = Field(1, description="Squares of so many pixels are averaged first.")
+    width: tuple[int, ...] = Field((32, 96), description="Units of every hidden layer.")
+    depth: tuple[int, ...] = Field((1, 2), description="Hidden layers.")
+    learning_rate: tuple[float, ...] = Field((0.02, 0.05), description="Learning rates.")
+    batch_size: tuple[int, ...] = Field((16, 64), description="Batch sizes.")
+    weight_decay: tuple[float, ...] = Field((0.0, 0.001), description="Strengths of weight decay.")
+    dropout: tuple[float, ...] = Field((0.0, 0.1), description="Shares of units left out.")
+    label_noise: tuple[float, ...] = Field((0.0, 0.1), description="Shares of labels redrawn.")
+    examples: tuple[int, ...] = Field((150, 400), description="Numbers of training examples.")
+    repetitions: int = Field(
+        1, description="Networks of each combination of these lists, by different seeds."
+    )
+    stop_loss: float = Field(
+        0.1,
+        description="Training ends when the cross-entropy on the training set is at most this.",
+    )
+    epochs: int = Field(
+        400, description="A network that has not got there by then is counted, but not judged."
+    )
+    measure_every: int = Field(2, description="Epochs between two looks at the loss.")
+    momentum: float = Field(0.9, description="Of stochastic gradient descent.")
+    measures: tuple[str, ...] = Field(
+        (), description="Names or families of measures, or cheap; all by default."
+    )
+    unused_as_test: bool = Field(
+        True, description="Training examples that no network sees are tested on too."
+    )
+    per_root_n: bool = Field(
+        True,
+        description="Divide measures that do not know how many examples there were by their "
+        "square root, as bounds do.",
+    )
+    beyond: float = Field(
+        1.0,
+        description="Pairs enter the sign-error if their gaps differ by more standard errors than "
+        "this.",
+    )
+    draws: int = Field(300, description="Of the bootstrap.")
+    information_draws: int = Field(60, description="Of that for mutual information.")
+    alone: int = Field(
+        4, description="Networks trained once more one at a time, to compare the time."
+    )
+    alone_epochs: int = Field(10, description="For so many epochs each.")
+    together: int = Field(256, description="Most networks trained in the same tensors.")
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        for name in AXES:
+            self._check_axis(name)
+        real_number("stop_loss", self.stop_loss, above=0.0)
+        real_number("momentum", self.momentum, least=0.0, below=1.0)
+        real_number("beyond", self.beyond, least=0.0)
+        for name in ("pool", "repetitions", "epochs", "measure_every", "together", "alone_epochs"):
+            whole_number(name, getattr(self, name), least=1)
+        for name in ("draws", "information_draws"):
+            whole_number(name, getattr(self, name), least=10)
+        whole_number("alone", self.alone, least=0)
+        return self
+
+    def _check_axis(self, name: str) -> None:
+        values = getattr(self, name)
+        if not values or len(set(values)) < len(values):
+            raise BadInput(f"{name} is {list(values)}; give at least one value, none of them twice")
+        for value in values:
+            if name in _WHOLE:
+                whole_number(name, value, least=2 if name == "examples" else 1)
+            elif name == "learning_rate":
+                real_number(name, value, above=0.0)
+            elif name == "label_noise":
+                real_number(name, value, least=0.0, below=1.0 + 1e-12)
+            else:
+                real_number(name, value, least=0.0, below=1.0)
+
+    def networks(self) -> tuple[Cell, ...]:
+        """Every network of the grid."""
+        values = (getattr(self, name) for name in AXES)
+        return tuple(
+            Cell(*combination) for combination in product(*values, range(self.repetitions))
+        )
+
+    def groups(self) -> Iterator[tuple[Cell, ...]]:
+        """Networks to be trained at once."""
+        found: dict[tuple[Any, ...], list[Cell]] = {}
+        for cell in self.networks():
+            found.setdefault(cell.group, []).append(cell)
+        for cells in found.values():
+            for start in range(0, len(cells), self.together):
+                yield tuple(cells[start : start + self.together])
+
+    @classmethod
+    def quick(cls) -> Self:
+        """A few networks and the cheap measures, in seconds."""
+        return cls(
+            width=(8, 32), depth=(1, 2), learning_rate=(0.1,), batch_size=(32,),
+            weight_decay=(0.0,), dropout=(0.0,), label_noise=(0.0, 0.1), examples=(100, 300),
+            repetitions=2, measures=("cheap",), draws=100, information_draws=20, alone=2,
+        )  # fmt: skip
+
+    @classmethod
+    def large(cls) -> Self:
+        """Thousands of networks for one GPU: MNIST at 14 by 14 pixels."""
+        return cls(
+            data="mnist", pool=2, width=(48, 80, 128), depth=(1, 2, 3),
+            learning_rate=(0.02, 0.04, 0.08), batch_size=(32, 96), weight_decay=(0.0, 0.0005),
+            dropout=(0.0, 0.1), label_noise=(0.0, 0.1), examples=(250, 1000), repetitions=3,
+            stop_loss=0.05, epochs=500, unused_as_test=False, alone=12,
+            alone_epochs=30,
+        )  # fmt: skip
+
+
+class MeasuresCell(Frozen):
+    """Networks trained in the same tensors, or (``alone``) one after another to take the time.
+
+    most, levels   the largest training set and all levels of noise: what every network draws from
+    """
+
+    networks: tuple[Cell, ...]
+    alone: bool = False
+    data: str
+    pool: int
+    most: int
+    levels: tuple[float, ...]
+    stop_loss: float
+    epochs: int
+    measure_every: int
+    momentum: float
+    measures: tuple[str, ...]
+    unused_as_test: bool
+    seed: int
+
+    @classmethod
+    def of(
+        cls, networks: Sequence[Cell], settings: MeasuresSettings, *, alone: bool = False
+    ) -> MeasuresCell:
+        """Such networks as the settings train and measure them."""
+        own = {"networks", "alone", "most", "levels", "epochs"}
+        return cls(
+            networks=tuple(networks),
+            alone=alone,
+            most=max(settings.examples),
+            levels=settings.label_noise,
+            epochs=settings.alone_epochs if alone else settings.epochs,
+            **{name: getattr(settings, name) for name in cls.model_fields.keys() - own},
+        )
+
+    @property
+    def key(self) -> str:
+        """A name that says what they are."""
+        first = self.networks[0]
+        shared = f"w{first.width}-d{first.depth}-b{first.batch_size}-n{first.examples}"
+        return f"alone-{shared}" if self.alone else shared

@@ -1,0 +1,170 @@
+"""Training the grid of the study of measures, many networks at once, and measuring each."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from nonvacuous.measures.panel import panel
+from nonvacuous.measures.subject import Subject
+from nonvacuous.models import build
+from nonvacuous.papers.measures.material import StudyMaterial
+from nonvacuous.papers.measures.records import NetworkRecord, Times
+from nonvacuous.papers.measures.settings import Cell, MeasuresCell
+from nonvacuous.seeds import derived_seed
+from nonvacuous.study.study import Context
+from nonvacuous.training.many import Job, JobResult, ManyResult, ManySettings, train_many
+
+_CHUNK = 8192
+
+
+class Training:
+    """The training of one cell, and the measures of what came of it."""
+
+    def __init__(self, cell: MeasuresCell, at: Context) -> None:
+        self.cell, self.at = cell, at
+        self.material = StudyMaterial.of(cell, at)
+
+    def together(self) -> dict[str, Any]:
+        """All networks in the same tensors: their records with every measure, and the times."""
+        cells = self.cell.networks
+        result = self._many(cells, method="auto")
+        records = self._tested(cells, result.jobs)
+        begun = time.perf_counter()
+        for place, (cell, job) in enumerate(zip(cells, result.jobs, strict=True)):
+            if records[place].judged:
+                measured = self._measures(cell, job)
+                records[place] = records[place].model_copy(update={"measures": measured})
+        times = Times(
+            networks=len(cells),
+            steps=sum(job.history[-1].steps for job in result.jobs),
+            seconds=result.seconds,
+            measuring_seconds=time.perf_counter() - begun,
+            device=self.at.device,
+            method=result.method,
+        )
+        return {"records": [entry.model_dump() for entry in records], "times": times.model_dump()}
+
+    def alone(self) -> dict[str, Any]:
+        """The time that the networks take as one would train them without this package."""
+        results = [self._many([cell], method="one at a time") for cell in self.cell.networks]
+        times = Times(
+            alone_networks=len(results),
+            alone_steps=sum(result.jobs[0].history[-1].steps for result in results),
+            alone_seconds=sum(result.seconds for result in results),
+        )
+        return {"records": [], "times": times.model_dump()}
+
+    def _measures(self, cell: Cell, job: JobResult) -> dict[str, Any]:
+        material, seed = self.material, network_seed(self.cell.seed, cell)
+        module = build(cell.model, material.shape, material.classes, seed=seed)
+        module.load_state_dict({name: tensor.cpu() for name, tensor in job.state.items()})
+        measured = panel(
+            module,
+            material.training_set(cell),
+            initial=build(cell.model, material.shape, material.classes, seed=seed),
+            only=self.cell.measures or None,
+            like=_captured(cell.model, material.shape, material.classes),
+        )
+        return {entry.measure.name: entry.result.to_dict() for entry in measured.entries}
+
+    def _many(self, cells: Sequence[Cell], *, method: str) -> ManyResult:
+        first, cell_, material = cells[0], self.cell, self.material
+        jobs = [
+            Job(
+                labels=material.row(cell),
+                seed=network_seed(self.cell.seed, cell),
+                learning_rate=cell.learning_rate,
+                weight_decay=cell.weight_decay,
+                dropout=cell.dropout,
+            )
+            for cell in cells
+        ]
+
+        def told(phase: str, done: int, total: int, message: str) -> None:
+            self.at.tell("training", done, total, f"{first.model}, {message}")
+
+        return train_many(
+            lambda seed: build(first.model, material.shape, material.classes, seed=seed),
+            [material.inputs[: first.examples]],
+            material.labels[:, : first.examples].contiguous(),
+            jobs,
+            settings=ManySettings(
+                epochs=cell_.epochs,
+                batch_size=first.batch_size,
+                momentum=cell_.momentum,
+                decay=1.0,
+                stop_loss=cell_.stop_loss,
+                measure_every=cell_.measure_every,
+            ),
+            method=method,
+            device=self.at.device,
+            progress=told,
+        )
+
+    def _tested(self, cells: Sequence[Cell], jobs: Sequence[JobResult]) -> list[NetworkRecord]:
+        """Losses and errors in double precision, whatever the precision of the training."""
+        material, device = self.material, torch.device(self.at.device)
+        first = cells[0]
+        network = build(first.model, material.shape, material.classes, seed=0).to(device).double()
+        test = (material.test_inputs.to(device), material.test_labels.to(device))
+        seen = material.inputs[: first.examples].to(device)
+        records = []
+        for cell, job in zip(cells, jobs, strict=True):
+            weights = {name: tensor.to(device).double() for name, tensor in job.state.items()}
+            learned = material.training_set(cell)[1].to(device)
+            train_loss, train_errors = _counted(network, weights, seen, learned)
+            test_loss, test_errors = _counted(network, weights, *test)
+            records.append(
+                NetworkRecord(
+                    key=cell.key,
+                    hyperparameters=cell.hyperparameters,
+                    repetition=cell.repetition,
+                    stopped=job.stopped,
+                    epochs=job.history[-1].epoch,
+                    steps=job.history[-1].steps,
+                    train_loss=_finite(train_loss),
+                    train_errors=train_errors,
+                    test_loss=_finite(test_loss),
+                    test_errors=test_errors,
+                    test_examples=len(test[1]),
+                    measures={},
+                )
+            )
+        return records
+
+
+def network_seed(seed: int, cell: Cell) -> int:
+    """Equal for all cells of one repetition: they begin alike where their shapes allow it."""
+    return derived_seed(seed, "measures study", "network", cell.repetition)
+
+
+def _counted(
+    network: nn.Module, weights: dict[str, Tensor], inputs: Tensor, labels: Tensor
+) -> tuple[float, int]:
+    """Mean cross-entropy and number of errors."""
+    loss, errors = 0.0, 0
+    with torch.no_grad():
+        for seen, wanted in zip(inputs.split(_CHUNK), labels.split(_CHUNK), strict=True):
+            scores = functional_call(network, weights, (seen.double(),))
+            loss += float(cross_entropy(scores, wanted, reduction="sum"))
+            errors += int((scores.argmax(dim=1) != wanted).sum())
+    return loss / len(labels), errors
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+@lru_cache(maxsize=32)
+def _captured(model: str, shape: tuple[int, ...], classes: int) -> Subject:
+    network: nn.Module = build(model, shape, classes, seed=0)
+    return Subject.of(network, torch.zeros(2, *shape))
