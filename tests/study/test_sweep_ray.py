@@ -155,6 +155,33 @@ def test_nothing_is_lost_when_a_worker_and_the_driver_are_killed(
     assert worlds.results(folder) == worlds.results(tmp_path / "local")
 
 
+@needs_ray
+@pytest.mark.slow
+def test_a_reproduction_on_a_cluster_is_the_same_as_here(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('data = "digits"\nsizes = [40, 90]\ndepths = [2, 4]\n')
+    words = [sys.executable, "-m", "nonvacuous.cli.app", "reproduce", "zhang-theorem-1"]
+    words += ["--config", "s.toml", "--out"]
+    places = {"here": [], "there": ["--engine", "ray", "--address", cluster.address]}
+    found = {}
+    for place, flags in places.items():
+        done = subprocess.run(
+            [*words, place, *flags],
+            cwd=tmp_path,
+            env={**os.environ, **cluster.variables},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stderr
+        found[place] = json.loads((tmp_path / place / "results.json").read_text())
+        for entry in found[place]["depths"]:
+            for name in ("seconds", "certificate_seconds", "forward_seconds"):
+                del entry[name]
+    assert found["here"] == found["there"]
+    ended = [path.parent.name for path in (tmp_path / "there").glob("cells/*/result.json")]
+    assert len(ended) == 6
+
+
 def test_a_worker_that_does_not_see_the_folder_sends_the_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
