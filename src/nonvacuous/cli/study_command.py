@@ -92,7 +92,7 @@ def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
         if kind is not None:
             text = field.description or ""
             found[name] = (Annotated[kind, _parameter(kind, text, field.default)], None)
-    devices = Literal[study.devices]  # type: ignore[valid-type]
+    devices: Any = Literal[study.devices]  # type: ignore[name-defined]
     shared = {
         "data_dir": (Path | None, "Folder of the data sets; else the variable NONVACUOUS_DATA."),
         "device": (devices, "Where to compute."),
@@ -197,7 +197,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
     command = again(without=["--force", "--resume", "--json"])
     paths = write_pages(study, result, folder, command=command)
     if flags["json"]:
-        write_json(study.record(result))
+        write_json(dict(study.record(result)))
     else:
         for table in study.tables(result):
             print_table(table)

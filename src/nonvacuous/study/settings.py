@@ -30,7 +30,7 @@ class StudySettings(Frozen):
         "quick": "The same steps on the small embedded digits, in seconds."
     }
 
-    seed: int = Field(0, ge=0, description="Everything random follows from it.")
+    seed: int = Field(default=0, ge=0, description="Everything random follows from it.")
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:

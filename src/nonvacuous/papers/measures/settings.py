@@ -82,51 +82,58 @@ class MeasuresSettings(StudySettings):
         "quick": "A few networks and the cheap measures, in seconds.",
     }
 
-    data: str = Field("digits", description="The data set.")
-    pool: int = Field(1, description="Squares of so many pixels are averaged first.")
-    width: tuple[int, ...] = Field((32, 96), description="Units of every hidden layer.")
-    depth: tuple[int, ...] = Field((1, 2), description="Hidden layers.")
-    learning_rate: tuple[float, ...] = Field((0.02, 0.05), description="Learning rates.")
-    batch_size: tuple[int, ...] = Field((16, 64), description="Batch sizes.")
-    weight_decay: tuple[float, ...] = Field((0.0, 0.001), description="Strengths of weight decay.")
-    dropout: tuple[float, ...] = Field((0.0, 0.1), description="Shares of units left out.")
-    label_noise: tuple[float, ...] = Field((0.0, 0.1), description="Shares of labels redrawn.")
-    examples: tuple[int, ...] = Field((150, 400), description="Numbers of training examples.")
+    data: str = Field(default="digits", description="The data set.")
+    pool: int = Field(default=1, description="Squares of so many pixels are averaged first.")
+    width: tuple[int, ...] = Field(default=(32, 96), description="Units of every hidden layer.")
+    depth: tuple[int, ...] = Field(default=(1, 2), description="Hidden layers.")
+    learning_rate: tuple[float, ...] = Field(default=(0.02, 0.05), description="Learning rates.")
+    batch_size: tuple[int, ...] = Field(default=(16, 64), description="Batch sizes.")
+    weight_decay: tuple[float, ...] = Field(
+        default=(0.0, 0.001), description="Strengths of weight decay."
+    )
+    dropout: tuple[float, ...] = Field(default=(0.0, 0.1), description="Shares of units left out.")
+    label_noise: tuple[float, ...] = Field(
+        default=(0.0, 0.1), description="Shares of labels redrawn."
+    )
+    examples: tuple[int, ...] = Field(
+        default=(150, 400), description="Numbers of training examples."
+    )
     repetitions: int = Field(
-        1, description="Networks of each combination of these lists, by different seeds."
+        default=1, description="Networks of each combination of these lists, by different seeds."
     )
     stop_loss: float = Field(
-        0.1,
+        default=0.1,
         description="Training ends when the cross-entropy on the training set is at most this.",
     )
     epochs: int = Field(
-        400, description="A network that has not got there by then is counted, but not judged."
+        default=400,
+        description="A network that has not got there by then is counted, but not judged.",
     )
-    measure_every: int = Field(2, description="Epochs between two looks at the loss.")
-    momentum: float = Field(0.9, description="Of stochastic gradient descent.")
+    measure_every: int = Field(default=2, description="Epochs between two looks at the loss.")
+    momentum: float = Field(default=0.9, description="Of stochastic gradient descent.")
     measures: tuple[str, ...] = Field(
-        (), description="Names or families of measures, or cheap; all by default."
+        default=(), description="Names or families of measures, or cheap; all by default."
     )
     unused_as_test: bool = Field(
-        True, description="Training examples that no network sees are tested on too."
+        default=True, description="Training examples that no network sees are tested on too."
     )
     per_root_n: bool = Field(
-        True,
+        default=True,
         description="Divide measures that do not know how many examples there were by their "
         "square root, as bounds do.",
     )
     beyond: float = Field(
-        1.0,
+        default=1.0,
         description="Pairs enter the sign-error if their gaps differ by more standard errors than "
         "this.",
     )
-    draws: int = Field(300, description="Of the bootstrap.")
-    information_draws: int = Field(60, description="Of that for mutual information.")
+    draws: int = Field(default=300, description="Of the bootstrap.")
+    information_draws: int = Field(default=60, description="Of that for mutual information.")
     alone: int = Field(
-        4, description="Networks trained once more one at a time, to compare the time."
+        default=4, description="Networks trained once more one at a time, to compare the time."
     )
-    alone_epochs: int = Field(10, description="For so many epochs each.")
-    together: int = Field(256, description="Most networks trained in the same tensors.")
+    alone_epochs: int = Field(default=10, description="For so many epochs each.")
+    together: int = Field(default=256, description="Most networks trained in the same tensors.")
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:

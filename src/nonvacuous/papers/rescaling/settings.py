@@ -21,46 +21,51 @@ class RescalingSettings(StudySettings):
     posterior_scales  the noise levels that are tried (free)
     """
 
-    data: str = Field("mnist", description="The data set; the paper's is mnist.")
+    data: str = Field(default="mnist", description="The data set; the paper's is mnist.")
     examples: int | None = Field(
-        55_000, description="Train and bound on so many, the first ones; the others keep out."
+        default=55_000,
+        description="Train and bound on so many, the first ones; the others keep out.",
     )
     networks: tuple[tuple[int, ...], ...] = tuple(entry.widths for entry in MLPS)
     initialization: Literal["lecun", "pytorch"] = Field(
-        "lecun",
+        default="lecun",
         description="lecun: weights uniform with variance 1 / (number of inputs), biases zero. "
         "pytorch: torch's own.",
     )
-    epochs: int = Field(5, ge=1, description="Of plain stochastic gradient descent.")
-    learning_rate: float = Field(0.01, description="Of plain stochastic gradient descent.")
-    momentum: float = Field(0.9, description="Of plain stochastic gradient descent.")
-    batch_size: int = Field(128, ge=1, description="Of plain stochastic gradient descent.")
+    epochs: int = Field(default=5, ge=1, description="Of plain stochastic gradient descent.")
+    learning_rate: float = Field(default=0.01, description="Of plain stochastic gradient descent.")
+    momentum: float = Field(default=0.9, description="Of plain stochastic gradient descent.")
+    batch_size: int = Field(default=128, ge=1, description="Of plain stochastic gradient descent.")
     paper_prior_scale: float = Field(
-        1.0, description="The paper's setting: a prior centered on zero."
+        default=1.0, description="The paper's setting: a prior centered on zero."
     )
     paper_posterior_scale: float = Field(
-        0.03, description="The paper's setting: equal noise around the weights."
+        default=0.03, description="The paper's setting: equal noise around the weights."
     )
     column_scales: tuple[float, ...] = Field(
-        (0.03, 0.06), description="Noise at which all ways of accounting are compared."
+        default=(0.03, 0.06), description="Noise at which all ways of accounting are compared."
     )
     prior_scales: tuple[float, float, int] = (0.0001, 0.5, 241)
     posterior_scales: tuple[float, float, int] = (0.02, 0.1, 16)
     trials: int = Field(
-        200_000, ge=1, description="Pairs of an example and a draw of the weights, for every risk."
+        default=200_000,
+        ge=1,
+        description="Pairs of an example and a draw of the weights, for every risk.",
     )
-    confidence: float = Field(0.95, description="Of all certificates together.")
+    confidence: float = Field(default=0.95, description="Of all certificates together.")
     attempts: int = Field(
-        1_000,
+        default=1_000,
         ge=1,
         description="Certificates that share the confidence: those of the figure, and all that "
         "were tried on the same examples while these settings were being chosen.",
     )
     only: tuple[str, ...] = Field(
-        (), exclude=True, description="Some of the networks, such as 784-32-10 784-64-32-10."
+        default=(),
+        exclude=True,
+        description="Some of the networks, such as 784-32-10 784-64-32-10.",
     )
     cifar: bool = Field(
-        False,
+        default=False,
         exclude=True,
         description="Also the figure's right side: a convolutional network on CIFAR-10. The paper "
         "does not say which; ours has as many weights as its numbers suggest. Needs a GPU "

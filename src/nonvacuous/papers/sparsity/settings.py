@@ -70,35 +70,35 @@ class SparsitySettings(StudySettings):
     recipes    how networks are trained
     """
 
-    data: str = Field("mnist", description="The data set.")
+    data: str = Field(default="mnist", description="The data set.")
     parts: Mapping[str, Sequence[Mapping[str, Any]]] = Field(default_factory=lambda: DEFAULT_PARTS)
     recipes: Mapping[str, Recipe] = Field(default_factory=lambda: RECIPES)
     theorems: tuple[str, ...] = Field(
-        THEOREMS, description="Which theorems; each in its dense and its sparse variant."
+        default=THEOREMS, description="Which theorems; each in its dense and its sparse variant."
     )
     failure: float = Field(
-        0.05,
+        default=0.05,
         description="Of everything, with sampling_failure for Monte Carlo on top: both are shared "
         "by the theorems, their variants and the attempts.",
     )
-    sampling_failure: float = Field(0.01, description="Of Monte Carlo.")
+    sampling_failure: float = Field(default=0.01, description="Of Monte Carlo.")
     # A recipe is a handful of numbers, each from a short list, and all combinations for all shapes
     # are fewer than a million (recipes.PRIOR_GRID). Paying for every one of them, 13.8 nats or a
     # few per mille of a bound, covers the recipes that were tried out on the same examples, shown
     # here or not, as far as they are on that list.
     attempts: int = Field(
-        1_000_000,
+        default=1_000_000,
         ge=1,
         description="How many priors on the same examples the confidence covers at once.",
     )
     epsilons: tuple[float, ...] = Field(
-        (1e-4, 1e-3, 1e-2, 1e-1), description="Perturbation levels of the activity ratio."
+        default=(1e-4, 1e-3, 1e-2, 1e-1), description="Perturbation levels of the activity ratio."
     )
     activity_examples: int = Field(
-        2_000, ge=1, description="Test examples that the activity ratio is averaged over."
+        default=2_000, ge=1, description="Test examples that the activity ratio is averaged over."
     )
     only: tuple[str, ...] = Field(
-        (),
+        default=(),
         exclude=True,
         description="Some of the parts (goals, priors, width, size, sparsity, depth) or names of "
         "networks, such as h1-w100-*; those finished earlier are shown as well.",

@@ -31,10 +31,12 @@ class Bad(Frozen):
 class BadSettings(StudySettings):
     """The same as settings."""
 
-    bad_data: str = Field("mnist", description="Where functions that fit and fail are shown.")
-    bad_examples: int = Field(3000, description="How many examples they fit.")
-    bad_test: int = Field(3000, description="How many examples they are tested on.")
-    bad_gamma: str = Field("0.02", description="The width of their kernel.")
+    bad_data: str = Field(
+        default="mnist", description="Where functions that fit and fail are shown."
+    )
+    bad_examples: int = Field(default=3000, description="How many examples they fit.")
+    bad_test: int = Field(default=3000, description="How many examples they are tested on.")
+    bad_gamma: str = Field(default="0.02", description="The width of their kernel.")
 
     @property
     def bad(self) -> Bad:

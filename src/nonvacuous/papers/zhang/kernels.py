@@ -75,13 +75,17 @@ class KernelsSettings(BadSettings):
 
     cases: tuple[Case, ...] = _CASES
     only: tuple[str, ...] = Field(
-        (), exclude=True, description="Some of the cases, such as mnist-raw cifar10-patches."
+        default=(),
+        exclude=True,
+        description="Some of the cases, such as mnist-raw cifar10-patches.",
     )
     examples: int | None = Field(
-        None, ge=1, description="Only the first so many training examples of every data set."
+        default=None,
+        ge=1,
+        description="Only the first so many training examples of every data set.",
     )
     labels: tuple[str, ...] = Field(
-        ("true", "partial:0.5", "random"), description="Labelings, all solved for at once."
+        default=("true", "partial:0.5", "random"), description="Labelings, all solved for at once."
     )
 
     @model_validator(mode="after")

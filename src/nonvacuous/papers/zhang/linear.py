@@ -34,13 +34,13 @@ from nonvacuous.study.study import Context, Finished, Study
 class LinearSettings(BadSettings):
     """One linear problem with more weights than examples."""
 
-    examples: int = Field(40, ge=1, description="Training examples.")
-    weights: int = Field(120, ge=1, description="Weights of the linear model.")
-    test: int = Field(2000, ge=1, description="Test examples.")
-    noise: float = Field(0.1, description="Of the labels.")
-    epochs: int = Field(4000, ge=1, description="Of every optimizer.")
+    examples: int = Field(default=40, ge=1, description="Training examples.")
+    weights: int = Field(default=120, ge=1, description="Weights of the linear model.")
+    test: int = Field(default=2000, ge=1, description="Test examples.")
+    noise: float = Field(default=0.1, description="Of the labels.")
+    epochs: int = Field(default=4000, ge=1, description="Of every optimizer.")
     family_size: float = Field(
-        10.0,
+        default=10.0,
         description="How much of a direction that no example sees is added: from 0 to this.",
     )
 

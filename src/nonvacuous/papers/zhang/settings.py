@@ -87,39 +87,40 @@ _SMALL = {
 class ZhangSettings(StudySettings):
     """What all reproductions of the paper share."""
 
-    data: str = Field("cifar10", description="The data set; the paper's is cifar10.")
+    data: str = Field(default="cifar10", description="The data set; the paper's is cifar10.")
     examples: int | None = Field(
-        None, ge=1, description="Train on the first so many; all by default."
+        default=None, ge=1, description="Train on the first so many; all by default."
     )
     crop: int | None = Field(
-        28,
+        default=28,
         description="Cut images to so many pixels, the central ones unless training crops at "
         "random.",
     )
-    batch_size: int = Field(128, ge=1, description="Of stochastic gradient descent.")
-    momentum: float = Field(0.9, description="Of stochastic gradient descent.")
+    batch_size: int = Field(default=128, ge=1, description="Of stochastic gradient descent.")
+    momentum: float = Field(default=0.9, description="Of stochastic gradient descent.")
     networks: Mapping[str, Recipe] = Field(default_factory=_recipes)
     stop_when_fit: bool = Field(
-        False,
+        default=False,
         description="End the training of a network at its first measurement without an error.",
     )
     method: str = Field(
-        "auto", description="How many networks are trained at once: see nonvacuous.training.many."
+        default="auto",
+        description="How many networks are trained at once: see nonvacuous.training.many.",
     )
     solo_epochs: int = Field(
-        2,
+        default=2,
         ge=0,
         description="Also train one network of each kind alone for so many epochs, and compare "
         "the time per network; 0: do not.",
     )
     only: tuple[str, ...] = Field(
-        (),
+        default=(),
         exclude=True,
         description="Some kinds of networks, by their names in the table: inception, "
         "inception-no-bn, alexnet, mlp-3x512, mlp-1x512, or mlp for both of the last.",
     )
     epochs: int | None = Field(
-        None, exclude=True, description="Train every network for so many, at most."
+        default=None, exclude=True, description="Train every network for so many, at most."
     )
 
     @field_validator("networks", mode="before")
@@ -182,7 +183,7 @@ class TableSettings(ZhangSettings):
     """What the table needs besides."""
 
     rows: tuple[str, ...] = Field(
-        (),
+        default=(),
         exclude=True,
         description="Some rows, counted from the table's top: 15 16 18-19 are the perceptrons "
         "without weight decay.",
@@ -192,9 +193,11 @@ class TableSettings(ZhangSettings):
 class ReusingSettings(ZhangSettings):
     """Settings of what can take networks over from the table."""
 
-    solo_epochs: int = Field(0, ge=0, description="As for the table, where times are compared.")
+    solo_epochs: int = Field(
+        default=0, ge=0, description="As for the table, where times are compared."
+    )
     table: Path | None = Field(
-        None,
+        default=None,
         exclude=True,
         description="The folder of zhang-table-1: networks that were trained alike are taken over.",
     )
@@ -209,11 +212,11 @@ class FigureSettings(ReusingSettings):
     """What Figure 1 needs besides."""
 
     levels: tuple[float, ...] = Field(
-        (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
+        default=(0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
         description="Shares of labels that are redrawn, such as 0 0.5 1; 0 and 1 are always there.",
     )
     curves_of: str = Field(
-        "inception",
+        default="inception",
         description="The network whose learning curves are shown (Figure 1a); it also sees the "
         "inputs corrupted.",
     )
@@ -224,7 +227,7 @@ class FigureSettings(ReusingSettings):
             if name in ("inception", "alexnet", "mlp-1x512")
         }
     )
-    stop_when_fit: bool = Field(True, description="As the table's setting of this name.")
+    stop_when_fit: bool = Field(default=True, description="As the table's setting of this name.")
 
     @model_validator(mode="after")
     def _narrowed(self) -> Self:

@@ -31,12 +31,12 @@ GOAL = 1e-7
 class TheoremSettings(StudySettings):
     """One reproduction."""
 
-    data: str = Field("mnist", description="The data set.")
+    data: str = Field(default="mnist", description="The data set.")
     sizes: tuple[int, ...] = Field(
-        (6_000, 20_000, 60_000),
+        default=(6_000, 20_000, 60_000),
         description="Numbers of examples, the first ones each; none in a file takes all of them.",
     )
-    depths: tuple[int, ...] = Field((2, 3, 11, 101, 601), description="Layers of weights.")
+    depths: tuple[int, ...] = Field(default=(2, 3, 11, 101, 601), description="Layers of weights.")
 
     @model_validator(mode="after")
     def _sensible(self) -> TheoremSettings:
