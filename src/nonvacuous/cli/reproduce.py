@@ -22,12 +22,9 @@ reproduce = App(
     result_action="return_value",
 )
 for _name, _entry in REPRODUCTIONS.items():
-    _function = _name.replace("-", "_")
     # By import path, so that nothing is loaded for the one that is not asked for.
     reproduce.command(
-        f"nonvacuous.cli.study_command:{_function}"
-        if _entry.module
-        else f"nonvacuous.cli.reproductions.{_function}:{_function}",
+        f"nonvacuous.cli.study_command:{_name.replace('-', '_')}",
         name=_name,
         help=_entry.what,
         help_epilogue=f"Example:\n\nnonvacuous reproduce {_name} {_entry.example}",
