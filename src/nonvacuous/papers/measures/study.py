@@ -135,7 +135,7 @@ def judge(
         )
         work.append(delayed(_judged)(name, court, column[some], loss_gaps[some]))
         divisions.append(divided)
-    found = []
+    found: list[Judged] = []
     for standing, tau in Parallel(n_jobs=jobs, return_as="generator")(work):
         found.append(Judged(standing, tau, divisions[len(found)]))
         if progress is not None:
