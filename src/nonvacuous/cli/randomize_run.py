@@ -27,6 +27,7 @@ from nonvacuous.cli.sources import load_data
 from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import import_function
 from nonvacuous.errors import BadInput
+from nonvacuous.progress import Progress
 from nonvacuous.randomization.results import Study
 from nonvacuous.randomization.settings import DEFAULT_CONDITIONS, StudySettings
 from nonvacuous.randomization.stages import SETTINGS
@@ -34,7 +35,6 @@ from nonvacuous.randomization.study import study
 from nonvacuous.randomization.workshop import planned_networks
 from nonvacuous.report.terminal import printable
 from nonvacuous.studies.randomization_page import write_files
-from nonvacuous.progress import Progress
 
 
 @dataclass(frozen=True)

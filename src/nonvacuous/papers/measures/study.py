@@ -24,11 +24,11 @@ from nonvacuous.measures.registry import MEASURES
 from nonvacuous.papers.measures.records import NetworkRecord, Times
 from nonvacuous.papers.measures.settings import AXES, JUDGING, MeasuresCell, MeasuresSettings
 from nonvacuous.papers.measures.training import Training
+from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.pages import markdown
 from nonvacuous.study.study import Context, Finished, Study
-from nonvacuous.progress import Progress
 
 #: A column of random numbers is judged along: what it scores is what chance alone gives.
 CHANCE = "random-numbers"
