@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from nonvacuous.certify import certify as certify
     from nonvacuous.distributions import DiagonalGaussian as DiagonalGaussian
     from nonvacuous.distributions import priors as priors
+    from nonvacuous.evaluation.compare import compare as compare
+    from nonvacuous.evaluation.disagreement import disagreement as disagreement
+    from nonvacuous.evaluation.evaluate import evaluate as evaluate
+    from nonvacuous.evaluation.monitor import monitor as monitor
+    from nonvacuous.evaluation.plan import plan as plan
+    from nonvacuous.evaluation_records import Evaluation as Evaluation
     from nonvacuous.interpolation import interpolate as interpolate
     from nonvacuous.memorization import memorize as memorize
     from nonvacuous.methods import HeldOut as HeldOut
@@ -58,6 +64,7 @@ _EXPORTS = {
     "Certificate": "nonvacuous.certificate:Certificate",
     "ConfidenceBudget": "nonvacuous.bounds:ConfidenceBudget",
     "DiagonalGaussian": "nonvacuous.distributions:DiagonalGaussian",
+    "Evaluation": "nonvacuous.evaluation_records:Evaluation",
     "HeldOut": "nonvacuous.methods:HeldOut",
     "LayerGraph": "nonvacuous.networks:LayerGraph",
     "PlainTraining": "nonvacuous.certification.training:PlainTraining",
@@ -70,8 +77,11 @@ _EXPORTS = {
     "bounds": "nonvacuous.bounds",
     "capture": "nonvacuous.networks:capture",
     "certify": "nonvacuous.certify:certify",
+    "compare": "nonvacuous.evaluation.compare:compare",
     "data": "nonvacuous.data",
+    "disagreement": "nonvacuous.evaluation.disagreement:disagreement",
     "errors": "nonvacuous.errors",
+    "evaluate": "nonvacuous.evaluation.evaluate:evaluate",
     "estimate_risk": "nonvacuous.risk:estimate_risk",
     "fold_batch_norm": "nonvacuous.networks:fold_batch_norm",
     "interpolate": "nonvacuous.interpolation:interpolate",
@@ -81,8 +91,10 @@ _EXPORTS = {
     "memorization": "nonvacuous.memorization",
     "memorize": "nonvacuous.memorization:memorize",
     "models": "nonvacuous.models",
+    "monitor": "nonvacuous.evaluation.monitor:monitor",
     "path_lifting": "nonvacuous.rescaling.paths:path_lifting",
     "path_norm": "nonvacuous.rescaling.paths:path_norm",
+    "plan": "nonvacuous.evaluation.plan:plan",
     "priors": "nonvacuous.distributions.priors",
     "randomization": "nonvacuous.randomization",
     "register_operator": "nonvacuous.networks:register_operator",

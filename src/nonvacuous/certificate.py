@@ -21,6 +21,7 @@ from pydantic import (
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.errors import InvalidCertificate
+from nonvacuous.evaluation_records import EvaluationRecord, Slice, TestedBaseline
 from nonvacuous.files import write_atomically
 from nonvacuous.foreign import read_bytes
 from nonvacuous.records import (
@@ -69,7 +70,7 @@ class Certificate(Record):
     format: Literal["nonvacuous-certificate/1"] = "nonvacuous-certificate/1"
     statement: Text
     status: Status
-    mode: Literal["posterior", "post-hoc", "sparsity", "holdout"]
+    mode: Literal["posterior", "post-hoc", "sparsity", "holdout", "evaluate"]
     predictor: Literal["stochastic", "drawn", "deterministic"]
     loss: LossRecord
     confidence: Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -87,7 +88,9 @@ class Certificate(Record):
     empirical: RiskRecord
     held_out_twin: TwinRecord | None = None
     #: The best constant answer; certificates made before there was a comparison lack it.
-    baseline: BaselineRecord | None = None
+    baseline: TestedBaseline | BaselineRecord | None = None
+    #: What a test says beside its promise; certificates from training data do not have this field.
+    evaluation: EvaluationRecord | None = None
     observed: tuple[Observation, ...] = ()
     assumptions: Annotated[tuple[Assumption, ...], Field(min_length=1)]
     #: The version of the audit that asked these questions; without it, the first.
@@ -108,7 +111,7 @@ class Certificate(Record):
     def _without_absent_terms(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """What a certificate does not have is not written: older ones keep their digests."""
         record: dict[str, Any] = handler(self)
-        for name in ("sparsity", "baseline", "audit"):
+        for name in ("sparsity", "baseline", "evaluation", "audit"):
             if record.get(name, 0) is None:
                 del record[name]
         return record
@@ -127,13 +130,15 @@ class Certificate(Record):
             self.budget.model_dump()
         )  # raises where more is spent than there is
         random = (self.prior, self.posterior, self.complexity)
-        if self.mode == "holdout":
+        if self.mode in ("holdout", "evaluate"):
             if any(part is not None for part in random):
                 raise ValueError("a held-out certificate has no prior, posterior or complexity")
         elif any(part is None for part in random):
             raise ValueError(f"mode {self.mode!r} needs a prior, a posterior and a complexity")
         if (self.mode == "sparsity") != (self.sparsity is not None):
             raise ValueError("the terms of a sparsity certificate belong to mode 'sparsity' alone")
+        if (self.mode == "evaluate") != (self.evaluation is not None):
+            raise ValueError("the claims of a test belong to mode 'evaluate' alone")
         if self.digest != _digest_of(self):
             raise ValueError("the digest does not match: something was changed after sealing")
         return self
@@ -161,7 +166,19 @@ class Certificate(Record):
         Shown with failure at most that of the promise plus ``baseline.failure``; never without a
         baseline.
         """
+        if isinstance(self.baseline, TestedBaseline):
+            return self.baseline.shown_better
         return self.baseline is not None and self.risk_upper < self.baseline.risk_lower
+
+    @property
+    def risk_lower(self) -> float | None:
+        """How wrong the predictor is at least, at the same confidence; tests alone have it."""
+        return None if self.evaluation is None else self.evaluation.risk_lower
+
+    @property
+    def groups(self) -> dict[str, dict[str, Slice]]:
+        """Bounds for groups, by column and value; tests alone have them."""
+        return {} if self.evaluation is None else self.evaluation.groups
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the certificate as JSON; a reader never sees half of it."""
@@ -202,6 +219,9 @@ class Certificate(Record):
 
     def _promise(self) -> str:
         what = f"{self.loss.name} risk of {PREDICTORS[self.predictor]}"
+        if self.evaluation is not None:
+            words = "error rate" if self.loss.name == "zero-one" else self.loss.name
+            what = f"{words} of {self.model.architecture}"
         if self.status == "refused":
             return f"REFUSED: no promise about the {what}."
         promised = f"{what} <= {shown_up(self.risk_upper)}"
@@ -230,6 +250,14 @@ class Certificate(Record):
         return f"not shown to be better than always answering {answer}"
 
     def _confidence(self) -> str:
+        if self.evaluation is not None:
+            low, high = self.evaluation.interval
+            constant = "; better than every constant answer" if self.shown_better else ""
+            return (
+                f"with confidence {self.confidence:g} over the draw of {self.data.bound.examples} "
+                f"{self.evaluation.unit}; both ends at once: {shown_down(low)} to "
+                f"{shown_up(high)}{constant}"
+            )
         twin = self.held_out_twin
         beside = f"; held-out twin {shown_up(twin.risk_upper)}" if twin else "; no held-out twin"
         if self.dominated:
@@ -246,6 +274,8 @@ class Certificate(Record):
 
     def _terms(self) -> str:
         risk = self.empirical
+        if self.evaluation is not None:
+            return f"{self.bound.theorem}: {risk.amount:g} in {risk.trials}"
         parts = [
             f"{'empirical' if self.sparsity is None else 'noisy loss'} "
             f"{shown_up(risk.risk_upper)} ({risk.amount:g} in {risk.trials} trials)"

@@ -9,6 +9,7 @@ from typing import Any
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
+from nonvacuous.evaluation.verifying import check_test
 from nonvacuous.progress import Progress
 from nonvacuous.verification.examples import check_examples
 from nonvacuous.verification.findings import Collector, Finding, Verification
@@ -39,6 +40,8 @@ def verify(
     model         the network: a torch module, a function that builds one, or a name. Without it,
                   built-in architectures are rebuilt from the name in the certificate; other
                   names in a certificate are never imported
+    (A certificate of a test needs neither: run_folder or data is the folder, the file or the table
+    of the columns that were counted.)
     data          the examples: anything that :func:`nonvacuous.data.load` or ``Examples.of`` takes
     trials        how many fresh independent trials of the randomized network (default 20,000);
                   these need run folder, network and data
@@ -65,6 +68,10 @@ def verify(
         raise BadInput(
             f"seed {seed} is the one the certificate was sampled with; fresh trials need another."
         )
+    if parsed.evaluation is not None:
+        check_test(parsed, run_folder if data is None else data, findings)
+        check_seal(reading, findings)
+        return Verification(reading.source, findings.findings, parsed.status)
     check_numbers(parsed, findings)
     check_seal(reading, findings)
     contents = Contents()

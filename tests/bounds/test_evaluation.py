@@ -347,7 +347,7 @@ def test_the_sequence_holds_at_every_time_under_drift(risks: list[float]) -> Non
 def test_the_capital_is_the_sum_of_its_definition() -> None:
     promise = 0.2
     losses = np.random.default_rng(0).integers(0, 2, 30).astype(float)
-    logs = sequential.advance(np.full(7, -np.inf), 0, losses, promise)
+    logs = sequential.advance(np.full(5, -np.inf), 0, losses, promise)
     weights = [float(sequential.waiting_weight(t)) for t in range(31)]
     for time in (1, 2, 30):
         total = mpf(0)

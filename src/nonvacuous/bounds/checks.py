@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any
 
 from nonvacuous.errors import BadInput
@@ -43,6 +44,18 @@ def failure_probability(value: Any, name: str = "failure") -> float:
             "(confidence = 1 - failure)."
         )
     return number
+
+
+def failure_of(confidence: Any) -> float:
+    """One minus the confidence, as a decimal: 0.95 leaves 0.05, not 0.050000000000000044.
+
+    >>> failure_of(0.95)
+    0.05
+    """
+    number = real("confidence", confidence)
+    if not 0.0 < number < 1.0:
+        raise BadInput(f"confidence must lie strictly between 0 and 1, got {confidence!r}.")
+    return float(1 - Decimal(repr(number)))
 
 
 def non_negative(name: str, value: Any) -> float:

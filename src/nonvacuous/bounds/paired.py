@@ -20,7 +20,7 @@ from nonvacuous.errors import BadInput
 #: Part of the failure probability for the share of examples on which the two differ.
 DISCORDANCE_SHARE = 0.2
 #: Beyond these the whole supremum takes long: the rectangle is used, whatever the counts.
-MOST_EXAMPLES, MOST_CLASSES = 300_000, 20
+MOST_EXAMPLES, MOST_COMPARED = 300_000, 60_000
 _CELLS, _FINEST, _MOST_CELLS = 32, 1e-7, 4096
 
 
@@ -103,7 +103,8 @@ def constant_margin(
     ``totals[c]`` examples are of class c, ``hits[c]`` of them were answered right. For each class,
     a lower bound on the risk of always answering it minus the risk of the predictor, each at the
     whole ``failure``; the least of them is below the margin to the best constant, whichever that is
-    (intersection-union). Beyond 20 classes by :func:`rectangle_lower`.
+    (intersection-union). Beyond 60,000 examples times classes by
+    :func:`rectangle_lower`.
 
     >>> constant_margin(hits=[90, 85], totals=[100, 100], failure=0.05)[0] > 0.25
     True
@@ -115,8 +116,8 @@ def constant_margin(
         or any(h > n for h, n in zip(right, counts, strict=False))
     ):
         raise BadInput("hits and totals must hold one count per class, hits at most totals.")
-    bound = paired_lower if len(counts) <= MOST_CLASSES else rectangle_lower
     n, all_right = sum(counts), sum(right)
+    bound = paired_lower if n * len(counts) <= MOST_COMPARED else rectangle_lower
     ends: dict[tuple[int, int], float] = {}
     for hit, total in zip(right, counts, strict=True):
         pair = (all_right - hit, total - hit)

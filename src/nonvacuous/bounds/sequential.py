@@ -12,8 +12,8 @@ from nonvacuous.errors import BadInput
 
 #: Tilts of the confidence sequence, fixed before any data: from a handful of trials to 10^9.
 TILTS: tuple[float, ...] = tuple(2.0 ** (2.0 - j) for j in range(16))
-#: Stakes of the capital, as multiples of 1 / (1 - promise): for risks from 1.1 to 7 times it.
-STAKES: tuple[float, ...] = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4)
+#: Stakes of the capital, as multiples of 1 / (1 - promise): for risks from 1.1 to 9 times it.
+STAKES: tuple[float, ...] = (0.1, 0.3, 0.9, 2.7, 8.1)
 
 
 def sequence_lower(*, errors: float, trials: int, failure: float) -> float:

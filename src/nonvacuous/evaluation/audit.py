@@ -1,0 +1,144 @@
+"""What a test rests on: asked of the columns before the certificate is sealed."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import optimize
+
+from nonvacuous.rules.attempts import Standing
+from nonvacuous.evaluation.tally import Tally
+from nonvacuous.records import Assumption
+
+UNSEEN = "the predictor never saw these examples"
+INDEPENDENT = "the examples are independent draws"
+FIXED = "predictor, metric and groups were fixed before anybody looked at these examples"
+FUNCTION = "each answer depends on its own example alone"
+GROUPS = "no group was chosen by its errors"
+ORDER = "predictions and labels name their classes alike"
+PAID = "every test on these examples is paid for"
+#: A column that separates right from wrong this often by chance would be a wonder.
+_WONDER = 1e-9
+
+
+def audit(
+    tally: Tally, *, unseen: bool, standing: Standing | None, invariant: str | None
+) -> tuple[Assumption, ...]:
+    """One assumption for every question. ``invariant`` says how the answers were tried again."""
+    return (
+        _unseen(unseen),
+        _independent(tally),
+        Assumption(name=FIXED, status="asserted", detail="stated by whoever ran the test."),
+        _function(invariant),
+        _groups(tally),
+        _order(tally),
+        _paid(standing, tally.settings.attempts),
+    )
+
+
+def _unseen(unseen: bool) -> Assumption:
+    if unseen:
+        return Assumption(name=UNSEEN, status="asserted", detail="declared by the user.")
+    return Assumption(
+        name=UNSEEN,
+        status="violated",
+        effect="conditional",
+        detail="nobody declared it: if no example was used to train, tune or choose the "
+        "predictor, say so (unseen=True, --unseen).",
+    )
+
+
+def _independent(tally: Tally) -> Assumption:
+    repeats = tally.repeated()
+    if repeats and not tally.clustered:
+        return Assumption(
+            name=INDEPENDENT,
+            status="violated",
+            effect="conditional",
+            detail=f"{repeats} of {tally.rows} rows repeat the id of another one; declare what "
+            "belongs together as clusters, each of which counts once.",
+        )
+    unit = "clusters are the draws" if tally.clustered else "one row is one draw"
+    seen = "" if repeats is None else f"; {repeats} ids are repeated"
+    return Assumption(name=INDEPENDENT, status="not checkable", detail=f"{unit}{seen}.")
+
+
+def _function(invariant: str | None) -> Assumption:
+    if invariant is None:
+        detail = "predictions were given; how they were computed is not known here."
+        return Assumption(name=FUNCTION, status="asserted", detail=detail)
+    if invariant.startswith("NOT"):
+        return Assumption(
+            name=FUNCTION,
+            status="violated",
+            effect="refused",
+            detail=invariant.removeprefix("NOT "),
+        )
+    return Assumption(name=FUNCTION, status="checked", detail=invariant)
+
+
+def _groups(tally: Tally) -> Assumption:
+    if not tally.groups:
+        return Assumption(name=GROUPS, status="checked", detail="there are no groups.")
+    for name, (coder, examples, errors) in tally.groups.items():
+        split = bool(np.all((errors == 0) | (errors == examples)))
+        # Under independence a group of n is pure with probability p^n + (1-p)^n.
+        rate = tally.errors / tally.counted
+        sizes = examples[examples > 0]
+        with np.errstate(under="ignore", divide="ignore"):
+            chance = float(np.exp(np.log(rate**sizes + (1.0 - rate) ** sizes).sum()))
+        if 0.0 < rate < 1.0 and split and chance < _WONDER and len(coder.values) < tally.errors:
+            return Assumption(
+                name=GROUPS,
+                status="violated",
+                effect="refused",
+                detail=f"column {name!r} separates right from wrong without exception: it was made "
+                "from the errors. Groups must be known before the errors are.",
+            )
+    names = ", ".join(tally.groups)
+    detail = f"{names}: declared by the user; no column separates right from wrong."
+    return Assumption(name=GROUPS, status="asserted", detail=detail)
+
+
+def _order(tally: Tally) -> Assumption:
+    """Whether other names for the predicted classes would be much more often right."""
+    table = tally.confusion
+    if table is None or not len(table):
+        detail = "there is no table of classes to compare."
+        return Assumption(name=ORDER, status="not checkable", detail=detail)
+    rows, columns = optimize.linear_sum_assignment(-table)
+    right, best = int(np.trace(table)), int(table[rows, columns].sum())
+    rate = max(right, 1) / table.sum()
+    # Three deviations, and half of all errors gone: chance does not do this.
+    if best - right > 0.5 * (table.sum() - right) and best - right > 3 * np.sqrt(
+        table.sum() * rate * (1.0 - rate) + 1.0
+    ):
+        moved = [(r, c) for r, c in zip(rows, columns, strict=True) if r != c and table[r, c]]
+        names = tally.classes.values
+        said = ", ".join(f"{names[c]!r} for {names[r]!r}" for r, c in moved[:4])
+        return Assumption(
+            name=ORDER,
+            status="violated",
+            effect="conditional",
+            detail=f"{right} answers are right, but {best} would be if predictions said {said}: "
+            "the classes seem to be numbered in another order.",
+        )
+    return Assumption(name=ORDER, status="checked", detail="no other naming fits much better.")
+
+
+def _paid(standing: Standing | None, attempts: int) -> Assumption:
+    paid = f"the confidence is shared by {attempts}" if attempts > 1 else "one test is paid for"
+    if standing is None:
+        detail = f"{paid}; no ledger was kept (give a folder)."
+        return Assumption(name=PAID, status="asserted", detail=detail)
+    shares = standing.shares(attempts)
+    if shares > 1:
+        before = len(standing.earlier) + len(standing.alike)
+        return Assumption(
+            name=PAID,
+            status="violated",
+            effect="conditional",
+            detail=f"{before} other test(s) on these examples stand in the ledger, and {paid}: "
+            f"together they may fail {float(shares):.3g} times as often. Choosing among K of them "
+            "is paid with attempts=K, for all of them, before any result is shown.",
+        )
+    return Assumption(name=PAID, status="checked", detail=f"{paid}, and the ledger agrees.")

@@ -1,0 +1,164 @@
+"""Columns of any kind as whole numbers: one code per value, and one digest per column."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nonvacuous.errors import BadInput
+
+
+def plain(values: Any, name: str) -> Any:
+    """A column as a numpy array (or an arrow array of text): numbers as int64 or float64.
+
+    Missing values, nested ones and mixtures of numbers and words are refused, with the row.
+    """
+    if hasattr(values, "detach"):  # a torch tensor
+        values = values.detach().cpu().numpy()
+    if hasattr(values, "dictionary_encode"):
+        return _from_arrow(values, name)
+    array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    if array.dtype == object:
+        array = _from_objects(array, name)
+    if array.dtype.kind == "b" or array.dtype.kind in "iu":
+        return array.astype(np.int64)
+    if array.dtype.kind == "f":
+        bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
+        if len(bad):
+            raise BadInput(
+                f"{name} has {len(bad)} missing or infinite value(s), the first in row {bad[0]}. "
+                "Leave the row out if it was not tested, or say what is missing; a row that is "
+                "left out because of its error makes the test false."
+            )
+        whole = array.astype(np.int64) if np.abs(array).max(initial=0.0) < 2**53 else None
+        if array.ndim == 1 and whole is not None and (whole == array).all():
+            return whole
+        return array.astype(np.float64)
+    if array.dtype.kind in "US":
+        array = array.astype(str)
+        empty = np.flatnonzero(array == "")
+        if len(empty):
+            raise _missing(name, int(empty[0]), len(empty))
+        return array
+    raise BadInput(f"{name} holds {array.dtype} values; numbers and words are understood.")
+
+
+def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
+    items = array.tolist()
+    lost = [i for i, v in enumerate(items) if v is None or (isinstance(v, float) and v != v)]
+    if lost:
+        raise _missing(name, lost[0], len(lost))
+    kinds = {type(item) for item in items}
+    if kinds <= {str}:
+        return np.array(items, dtype=str)
+    if kinds <= {bool, int, float, np.bool_, np.int64, np.float64}:
+        return np.array(items)
+    raise BadInput(
+        f"{name} mixes values of the kinds {', '.join(sorted(kind.__name__ for kind in kinds))}; "
+        "use numbers or words alone."
+    )
+
+
+def _from_arrow(values: Any, name: str) -> Any:
+    import pyarrow as pa
+
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if values.null_count:
+        first = values.is_null().to_numpy(zero_copy_only=False).argmax()
+        raise _missing(name, int(first), values.null_count)
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        if pa.compute.any(pa.compute.equal(values, "")).as_py():
+            first = pa.compute.index(values, "").as_py()
+            raise _missing(name, first, 1)
+        return values.cast(pa.large_string())
+    if pa.types.is_nested(values.type):
+        return plain(np.array(values.to_pylist()), name)
+    return plain(values.to_numpy(zero_copy_only=False), name)
+
+
+def _missing(name: str, row: int, count: int) -> BadInput:
+    return BadInput(
+        f"{name} has {count} missing value(s), the first in row {row}. Give them a name of their "
+        "own (such as 'unknown'), or leave the rows out for a reason that does not depend on the "
+        "errors."
+    )
+
+
+class Coder:
+    """Values as codes 0, 1, 2, ... in the order of their first batch; ``values`` names them."""
+
+    def __init__(self, known: Iterable[str | int] = ()) -> None:
+        self.values: list[str | int] = list(known)
+        self._codes = {value: code for code, value in enumerate(self.values)}
+
+    def __call__(self, column: Any) -> np.ndarray:
+        """Codes of a column that :func:`plain` made."""
+        if hasattr(column, "dictionary_encode"):
+            encoded = column.dictionary_encode()
+            table = self._table(encoded.dictionary.to_pylist())
+            return table[encoded.indices.to_numpy()]
+        if not len(column):
+            return np.empty(0, dtype=np.int64)
+        if column.dtype.kind == "i":
+            low, high = int(column.min()), int(column.max())
+            if high - low < 1 << 16:
+                shifted = column - low
+                seen = np.flatnonzero(np.bincount(shifted))
+                table = np.zeros(high - low + 1, dtype=np.int64)
+                table[seen] = self._table((seen + low).tolist())
+                return table[shifted]
+        distinct, where = np.unique(column, return_inverse=True)
+        return self._table(distinct.tolist())[where]
+
+    def code(self, value: str | int | None) -> int:
+        """The code of a value, by how it is written; -1 where it never occurred."""
+        return next((c for c, v in enumerate(self.values) if str(v) == str(value)), -1)
+
+    def _table(self, values: Sequence[str | int]) -> np.ndarray:
+        for value in values:
+            if value not in self._codes:
+                self._codes[value] = len(self.values)
+                self.values.append(value)
+        return np.array([self._codes[value] for value in values], dtype=np.int64)
+
+
+class ColumnDigest:
+    """SHA-256 of a column, the same however it is cut into batches and wherever it is stored."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[str, tuple[Any, Any]] = {}
+
+    def update(self, column: Any) -> None:
+        if hasattr(column, "dictionary_encode"):
+            self._text(column)
+        elif column.dtype.kind == "U":
+            encoded = [text.encode() for text in column.tolist()]
+            lengths = np.array([len(text) for text in encoded], dtype="<i8")
+            self._feed("text", lengths.tobytes(), b"".join(encoded))
+        else:
+            kind = "whole" if column.dtype.kind == "i" else "real"
+            data = column.astype("<i8" if kind == "whole" else "<f8", copy=False)
+            self._feed(f"{kind} {column.shape[1:]}", np.ascontiguousarray(data).data.cast("B"), b"")
+
+    def _text(self, column: Any) -> None:
+        offsets = np.frombuffer(column.buffers()[1], dtype="<i8")
+        offsets = offsets[column.offset : column.offset + len(column) + 1]
+        content = memoryview(column.buffers()[2] or b"")[offsets[0] : offsets[-1]]
+        self._feed("text", np.diff(offsets).astype("<i8").tobytes(), content)
+
+    def _feed(self, kind: str, first: Any, second: Any) -> None:
+        pair = self._hashes.setdefault(kind, (hashlib.sha256(), hashlib.sha256()))
+        pair[0].update(first)
+        pair[1].update(second)
+
+    def hexdigest(self) -> str:
+        whole = hashlib.sha256()
+        for kind, (first, second) in sorted(self._hashes.items()):
+            whole.update(kind.encode() + first.digest() + second.digest())
+        return whole.hexdigest()

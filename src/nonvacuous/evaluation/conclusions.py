@@ -1,0 +1,303 @@
+"""From counts to claims: the promise, both ends, groups, classes and the best constant."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from nonvacuous.bounds import (
+    balanced,
+    balanced_tilt,
+    balanced_tilted,
+    constant_lower,
+    constant_margin,
+    f1_lower,
+    holdout,
+    holdout_lower,
+    jaccard_lower,
+)
+from nonvacuous.bounds.rounding import as_risk, down, up
+from nonvacuous.errors import BadInput
+from nonvacuous.evaluation.tally import Sample, Tally
+from nonvacuous.evaluation_records import (
+    ClassScore,
+    Evaluation,
+    EvaluationRecord,
+    Slice,
+    TestedBaseline,
+)
+
+#: Groups that come with the classes: errors among them are 1 - recall and 1 - precision.
+TRUE_CLASS, PREDICTED_CLASS = "true class", "predicted class"
+TAIL = "Clopper and Pearson (1934): the exact binomial tail"
+BETS = "Waudby-Smith and Ramdas (2024): betting, in an order fixed by the seed"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The number that the certificate is about, and where it came from."""
+
+    errors: float
+    trials: int
+    risk_upper: float
+    risk_lower: float
+    interval: tuple[float, float]
+    theorem: str
+    name: str
+    inputs: dict[str, float | int]
+
+
+def promise_of(tally: Tally, failure: float) -> Promise:
+    """The metric's bounds: the upper end and the lower end each at ``failure``."""
+    settings = tally.settings
+    if settings.metric == "balanced error":
+        return _balanced(tally, failure)
+    if settings.metric in ("f1", "jaccard") and settings.positive is None:
+        return _macro(tally, failure)
+    sample = _sample(tally)
+    inputs: dict[str, float | int] = {"examples": sample.examples, "failure": failure}
+    if sample.values is None:
+        inputs = {"errors": int(sample.errors), **inputs}
+    half = down(failure / 2)
+    ends = [sample.lower(half), sample.upper(half)]
+    upper, lower = sample.upper(failure), sample.lower(failure)
+    if settings.metric == "f1":
+        # 1 - F1 = r / (2 - r) for r = 1 - Jaccard, which grows with r.
+        upper, lower = up(upper / (2.0 - upper)), down(lower / (2.0 - lower))
+        ends = [down(ends[0] / (2.0 - ends[0])), up(ends[1] / (2.0 - ends[1]))]
+    return Promise(
+        errors=sample.errors,
+        trials=sample.examples,
+        risk_upper=as_risk(upper),
+        risk_lower=as_risk(lower),
+        interval=(as_risk(ends[0]), as_risk(ends[1])),
+        theorem=TAIL if sample.values is None else BETS,
+        name="held-out tail" if sample.values is None else "betting",
+        inputs=inputs,
+    )
+
+
+def _sample(tally: Tally) -> Sample:
+    settings = tally.settings
+    if settings.metric not in ("recall", "precision", "f1", "jaccard"):
+        return tally.sample()
+    code = code_of(tally, settings.positive)
+    truths, answers, hits = (int(a[code]) for a in (tally.truths, tally.answers, tally.hits))
+    total = {"recall": truths, "precision": answers}.get(settings.metric, truths + answers - hits)
+    if total == 0:
+        raise BadInput(f"no example is of the class {settings.positive!r} or was put into it.")
+    return Sample(total - hits, total)
+
+
+def code_of(tally: Tally, positive: str | int | None) -> int:
+    code = tally.classes.code(positive)
+    if code < 0:
+        names = ", ".join(str(value) for value in tally.classes.values[:20])
+        raise BadInput(f"there is no class {positive!r}; the classes are {names}.")
+    return code
+
+
+def _balanced(tally: Tally, failure: float) -> Promise:
+    examples = tally.truths.tolist()
+    errors = (tally.truths - tally.hits).tolist()
+    right = tally.hits.tolist()
+
+    def upper(wrong: list[int], share: float) -> float:
+        if tally.settings.balance == "shares":
+            return balanced(errors=wrong, examples=examples, failure=share)
+        tilt = balanced_tilt(examples=examples, failure=share)
+        return balanced_tilted(errors=wrong, examples=examples, tilt=tilt, failure=share)
+
+    def lower(share: float) -> float:
+        """Of the balanced accuracy, a class without examples counting as always right."""
+        seen = [n > 0 for n in examples]
+        part = sum(seen) / len(seen)
+        kept = [[v for v, s in zip(a, seen, strict=True) if s] for a in (right, examples)]
+        end = balanced(errors=kept[0], examples=kept[1], failure=share)
+        return as_risk(down(part * (1.0 - end)))
+
+    half = down(failure / 2)
+    tilted = tally.settings.balance == "tilt"
+    mean = [k / n if n else 1.0 for k, n in zip(errors, examples, strict=True)]
+    return Promise(
+        errors=math.fsum(mean),
+        trials=len(mean),
+        risk_upper=upper(errors, failure),
+        risk_lower=lower(failure),
+        interval=(lower(half), upper(errors, half)),
+        theorem="one tilted tail for all classes" if tilted else "one exact tail for each class",
+        name="balanced tilt" if tilted else "balanced shares",
+        inputs={"classes": len(examples), "failure": failure},
+    )
+
+
+def _macro(tally: Tally, failure: float) -> Promise:
+    """Mean of 1 - F1 (or Jaccard) over the classes; each class has its share."""
+    relevant = tally.truths + tally.answers - tally.hits
+    bound = f1_lower if tally.settings.metric == "f1" else jaccard_lower
+    size = len(relevant)
+
+    def upper(share: float) -> float:
+        each = down(share / size)
+        ends = [
+            1.0 - bound(hits=int(h), relevant=int(r), failure=each)
+            for h, r in zip(tally.hits, relevant, strict=True)
+        ]
+        return as_risk(up(math.fsum(ends) / size))
+
+    def lower(share: float) -> float:
+        each = down(share / size)
+        ends = []
+        for h, r in zip(tally.hits, relevant, strict=True):
+            end = 0.0
+            if r:
+                end = holdout_lower(errors=int(r - h), examples=int(r), failure=each)
+                end = end / (2.0 - end) if tally.settings.metric == "f1" else end
+            ends.append(end)
+        return as_risk(down(math.fsum(ends) / size))
+
+    scores = [h / r if r else 0.0 for h, r in zip(tally.hits, relevant, strict=True)]
+    if tally.settings.metric == "f1":
+        scores = [2 * score / (1 + score) for score in scores]
+    half = down(failure / 2)
+    return Promise(
+        errors=math.fsum(1.0 - score for score in scores),
+        trials=size,
+        risk_upper=upper(failure),
+        risk_lower=lower(failure),
+        interval=(lower(half), upper(half)),
+        theorem=f"{TAIL}, a share of the failure probability for each class",
+        name="mean over classes",
+        inputs={"classes": size, "failure": failure},
+    )
+
+
+def conclude(tally: Tally, failure: float) -> tuple[Promise, EvaluationRecord]:
+    """Everything that the counts show; every claim at ``failure`` alone unless it says otherwise.
+
+    ``failure`` is what is left for one predictor. The selective error takes half of it, the share
+    of answers the other half.
+    """
+    settings = tally.settings
+    selective = settings.metric == "selective error"
+    own = down(failure / 2) if selective else failure
+    promise = promise_of(tally, own)
+    guess = 1.0 - 1.0 / max(2, len(tally.classes.values)) if tally.classes.values else 1.0
+    slices = {name: _slices(tally.slices(name), failure, guess) for name in tally.groups}
+    worst = max((s.risk_upper for group in slices.values() for s in group.values()), default=None)
+    if len(tally.answers) and settings.metric != "selective error":
+        slices |= _class_slices(tally, failure, guess)
+    rest = tally.rows - tally.counted
+    record = EvaluationRecord(
+        settings=settings,
+        unit="clusters" if tally.clustered else "examples",
+        rows=tally.rows,
+        risk_lower=promise.risk_lower,
+        interval=promise.interval,
+        coverage_lower=as_risk(
+            down(1.0 - holdout(errors=rest, examples=tally.rows, failure=down(failure / 2)))
+        )
+        if selective
+        else None,
+        groups=slices,
+        worst_group_upper=worst,
+        scores=_scores(tally, failure) if len(tally.answers) and not selective else {},
+        digests={role: digest.hexdigest() for role, digest in tally.digests.items()},
+    )
+    return promise, record
+
+
+def baseline_of(tally: Tally, failure: float) -> TestedBaseline | None:
+    """The comparison with the best constant answer, where there are classes and no clusters."""
+    if tally.clustered or not len(tally.truths) or tally.settings.metric == "selective error":
+        return None
+    totals = tally.truths.tolist()
+    margin, largest = constant_margin(hits=tally.hits.tolist(), totals=totals, failure=failure)
+    return TestedBaseline(
+        answer=largest,
+        name=str(tally.classes.values[largest]),
+        errors=sum(totals) - totals[largest],
+        examples=sum(totals),
+        failure=failure,
+        risk_lower=constant_lower(
+            most_frequent=totals[largest], examples=sum(totals), failure=failure
+        ),
+        margin_lower=margin,
+    )
+
+
+def _slices(samples: dict[str, Sample], failure: float, guess: float) -> dict[str, Slice]:
+    share = down(failure / max(1, len(samples)))
+    return {
+        name: Slice(
+            errors=sample.errors,
+            examples=sample.examples,
+            risk_upper=(upper := sample.upper(failure)),
+            risk_lower=sample.lower(failure),
+            risk_upper_together=sample.upper(share),
+            sufficient=is_sufficient(upper, sample.examples, failure, guess),
+        )
+        for name, sample in samples.items()
+    }
+
+
+def is_sufficient(risk_upper: float, examples: int, failure: float, guess: float) -> bool:
+    """Whether a slice shows anything: better than a guess, and enough to have shown half of it."""
+    flawless = holdout(errors=0, examples=examples, failure=failure)
+    return risk_upper < guess and flawless < guess / 2
+
+
+def _class_slices(tally: Tally, failure: float, guess: float) -> dict[str, dict[str, Slice]]:
+    names = [str(value) for value in tally.classes.values]
+    result = {}
+    for column, totals in ((TRUE_CLASS, tally.truths), (PREDICTED_CLASS, tally.answers)):
+        samples = {
+            name: Sample(int(total - hit), int(total))
+            for name, total, hit in zip(names, totals, tally.hits, strict=True)
+            if total
+        }
+        result[column] = _slices(samples, failure, guess)
+    return result
+
+
+def _scores(tally: Tally, failure: float) -> dict[str, ClassScore]:
+    relevant = tally.truths + tally.answers - tally.hits
+    scores = {}
+    for value, hit, total in zip(tally.classes.values, tally.hits, relevant, strict=True):
+        call: dict[str, Any] = {"hits": int(hit), "relevant": int(total), "failure": failure}
+        scores[str(value)] = ClassScore(
+            hits=int(hit),
+            relevant=int(total),
+            f1_lower=f1_lower(**call),
+            jaccard_lower=jaccard_lower(**call),
+        )
+    return scores
+
+
+def metric_words(settings: Evaluation) -> str:
+    """The metric as a risk, in words.
+
+    >>> metric_words(Evaluation(metric="recall", positive="cat"))
+    '1 - recall of cat'
+    """
+    of = "" if settings.positive is None else f" of {settings.positive}"
+    if settings.metric in ("recall", "precision", "f1", "jaccard"):
+        name = {"f1": "F1", "jaccard": "Jaccard index"}.get(settings.metric, settings.metric)
+        mean = "" if settings.positive is not None else "mean "
+        return f"1 - {mean}{name}{of}"
+    if settings.metric == "top-k":
+        return f"top-{settings.top} error"
+    if settings.metric == "selective error":
+        return "error among the examples that were answered"
+    if settings.range is not None:
+        low, high = settings.range
+        return f"{settings.metric}, clipped to [{low:g}, {high:g}] and scaled to [0, 1]"
+    words = {
+        "brier": "half the Brier score",
+        "event": "chance of the event",
+        "success": "chance of a failure",
+        "score": "1 - mean score",
+        "loss": "mean loss",
+    }
+    return words.get(settings.metric, settings.metric)

@@ -1,0 +1,314 @@
+"""evaluate: a test report that others can verify, for any predictor on examples it never saw."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+from pydantic import ValidationError
+
+import nonvacuous
+from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
+from nonvacuous.bounds import ConfidenceBudget, checks
+from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.certificate import Certificate, status_of
+from nonvacuous.errors import BadInput
+from nonvacuous.evaluation.audit import audit
+from nonvacuous.evaluation.coding import plain
+from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude, metric_words
+from nonvacuous.evaluation.outcomes import roles_of
+from nonvacuous.evaluation.predicting import predicted
+from nonvacuous.evaluation.tables import Batch, batches_of, in_batches
+from nonvacuous.evaluation.tally import Tally, counted
+from nonvacuous.evaluation_records import Evaluation, EvaluationRecord
+from nonvacuous.files import write_atomically
+from nonvacuous.records import (
+    BoundRecord,
+    BudgetRecord,
+    DataRecord,
+    ExampleSet,
+    LossRecord,
+    ModelRecord,
+    RiskRecord,
+)
+
+#: The columns of a test are kept in its folder up to so many rows.
+MOST_KEPT = 5_000_000
+EVIDENCE = "columns.npz"
+
+
+def evaluate(
+    predictor: Any = None,
+    data: Any = None,
+    *,
+    predictions: Any = None,
+    labels: Any = None,
+    losses: Any = None,
+    groups: Any = None,
+    clusters: Any = None,
+    ids: Any = None,
+    confidence: float = 0.95,
+    unseen: bool = False,
+    settings: Evaluation | Mapping[str, Any] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> Certificate:
+    """Promise how wrong a predictor is, from examples that it never saw. Exact at every size.
+
+    predictor    a function, an estimator with ``predict`` or a torch module in evaluation mode;
+                 ``data`` is then a pair (inputs, labels) or an iterable of them (a DataLoader)
+    predictions, labels   arrays, one entry per example; no predictor is needed then
+    losses       instead of both, one number per example: metrics event, success, loss, score
+    data         a file (CSV, parquet, npz, JSON lines) or a table of columns; the arguments above
+                 and below are then names of its columns
+    groups       columns by name, as ``{"site": sites}``, or a list of names in ``data``
+    clusters     which rows belong together (one patient, one document): each cluster is one draw
+    ids          to find repeated examples
+    confidence   of the promise, and of every other claim of the report alone
+    unseen       your word that no example was used to train, tune or choose the predictor
+    settings     what is measured, see :class:`~nonvacuous.evaluation_records.Evaluation`
+    folder       where certificate, columns and page go; the folder above keeps the ledger of tests
+
+    >>> report = evaluate(predictions=[0, 1, 1, 0] * 50, labels=[0, 1, 1, 0] * 50, unseen=True)
+    >>> round(report.risk_upper, 4), report.status, report.baseline.shown_better
+    (0.0149, 'valid', True)
+    """
+    chosen = _settings(settings)
+    failure = checks.failure_of(confidence)
+    roles = {"predictions": predictions, "labels": labels, "losses": losses}
+    roles |= {"clusters": clusters, "ids": ids}
+    roles |= {f"group:{name}": column for name, column in _group_columns(groups).items()}
+    given = {role: column for role, column in roles.items() if column is not None}
+    notes: dict[str, str] = {}
+    names: dict[str, str] = {}
+    if predictor is not None:
+        if predictions is not None or losses is not None or data is None:
+            raise BadInput("a predictor is tested on data=(inputs, labels); give no predictions.")
+        scores = chosen.metric in ("top-k", "brier", "absolute error", "squared error")
+        batches = _beside(predicted(predictor, data, scores=scores, notes=notes), given)
+    elif data is not None:
+        names = {role: str(column) for role, column in given.items()}
+        batches = batches_of(data, names)
+    else:
+        batches = in_batches(given)
+    missing = [role for role in roles_of(chosen.metric) if role not in given and predictor is None]
+    if missing:
+        raise BadInput(f"metric {chosen.metric!r} needs {' and '.join(missing)}.")
+    kept: list[Batch] = []
+    keeping = folder is not None and data is None
+    stream = _kept(batches, kept) if keeping or predictor is not None else batches
+    tally = counted(chosen, stream, clusters=clusters is not None)
+    _check_names(tally)
+    standing, target = None, None
+    if folder is not None:
+        target = Path(folder)
+        standing = _enter(target, tally)
+    certificate = certificate_of(
+        tally,
+        failure=failure,
+        unseen=unseen,
+        standing=standing,
+        invariant=notes.get("invariant"),
+        columns=names,
+        artifacts=_save(kept, target) if target is not None and kept else {},
+    )
+    if target is not None:
+        certificate.save(target / "certificate.json")
+    return certificate
+
+
+def certificate_of(
+    tally: Tally,
+    *,
+    failure: float,
+    unseen: bool,
+    standing: Standing | None = None,
+    invariant: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    artifacts: Mapping[str, str] | None = None,
+) -> Certificate:
+    """The certificate of a tally."""
+    settings = tally.settings
+    budget = ConfidenceBudget(failure=failure)
+    reason = "the test itself; every other claim of the report is made at this failure alone"
+    share = failure
+    if settings.attempts > 1:
+        reason = f"shared by {settings.attempts} predictors, all fixed before any result was shown"
+        share = budget.choose("test", failure, choices=settings.attempts, reason=reason)
+    elif settings.metric == "selective error":
+        budget.spend("error among answers", failure / 2, reason="the error of what was answered")
+        budget.spend_rest("coverage", reason="the share of examples that are answered")
+    else:
+        budget.spend_rest("test", reason=reason)
+    promise, record = conclude(tally, share)
+    record = record.model_copy(update={"columns": dict(columns or {})})
+    assumptions = audit(tally, unseen=unseen, standing=standing, invariant=invariant)
+    digests = record.digests
+    whole = tally.settings.counts_events and not tally.clustered
+    return Certificate.sealed(
+        statement=statement_of(promise, record, 1.0 - failure),
+        status=status_of(assumptions),
+        mode="evaluate",
+        predictor="deterministic",
+        loss=LossRecord(name="zero-one" if settings.metric == "error" else metric_words(settings)),
+        confidence=1.0 - failure,
+        risk_upper=promise.risk_upper,
+        bound=BoundRecord(name=promise.name, theorem=promise.theorem, inputs=promise.inputs),
+        budget=BudgetRecord.model_validate(budget.to_dict() | {"entries": _entries(budget)}),
+        data=DataRecord(
+            name=settings.data,
+            classes=max(2, len(tally.classes.values)),
+            preprocessing="as given",
+            bound=ExampleSet(
+                examples=promise.trials
+                if promise.name in ("held-out tail", "betting")
+                else tally.rows,
+                index_digest=_digest(str(tally.rows)),
+                content_digest=_digest(*(d for r, d in digests.items() if r != "predictions")),
+            ),
+        ),
+        model=ModelRecord(
+            architecture=settings.name,
+            parameters=0,
+            fixed_digest=digests.get("predictions", digests.get("losses", _digest("none"))),
+        ),
+        empirical=RiskRecord(
+            errors=int(promise.errors) if whole else None,
+            total=None if whole else promise.errors,
+            trials=promise.trials,
+            scheme="every example once",
+            identical=True,
+            seed=settings.seed,
+            risk_upper=min(1.0, promise.errors / promise.trials),
+        ),
+        baseline=baseline_of(tally, share),
+        evaluation=record,
+        assumptions=assumptions,
+        seed=settings.seed,
+        software={
+            "nonvacuous": nonvacuous.__version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+        },
+        artifacts=dict(artifacts or {}),
+    )
+
+
+def statement_of(promise: Promise, record: EvaluationRecord, confidence: float) -> str:
+    """The promise in one sentence."""
+    settings = record.settings
+    words = "error rate" if settings.metric == "error" else metric_words(settings)
+    mean = " (mean over clusters)" if record.unit == "clusters" else ""
+    return (
+        f"With confidence {confidence:.10g} over the draw of {promise.trials} {record.unit}, the "
+        f"{words}{mean} of {settings.name} on new examples is at most "
+        f"{shown_up(promise.risk_upper)}."
+    )
+
+
+# --------------------------------------------------------------------------- helpers
+
+
+def _settings(given: Evaluation | Mapping[str, Any] | None) -> Evaluation:
+    if isinstance(given, Evaluation):
+        return given
+    try:
+        return Evaluation(**dict(given or {}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "settings"
+        raise BadInput(f"{where}: {first['msg'].removeprefix('Value error, ')}.") from error
+
+
+def _entries(budget: ConfidenceBudget) -> tuple[dict[str, Any], ...]:
+    return tuple(budget.to_dict()["entries"])
+
+
+def _group_columns(groups: Any) -> dict[str, Any]:
+    if groups is None:
+        return {}
+    if isinstance(groups, str):
+        return {groups: groups}
+    if isinstance(groups, Mapping):
+        return {str(name): column for name, column in groups.items()}
+    if isinstance(groups, list | tuple) and all(isinstance(name, str) for name in groups):
+        return {name: name for name in groups}
+    raise BadInput("groups are columns by name, as {'site': sites}, or names of columns in data.")
+
+
+def _beside(batches: Iterator[Batch], given: Mapping[str, Any]) -> Iterator[Batch]:
+    """Predicted batches with the rows of the columns that were given beside them."""
+    start = 0
+    for batch in batches:
+        stop = start + len(batch["labels"])
+        yield batch | {role: column[start:stop] for role, column in given.items()}
+        start = stop
+    for role, column in given.items():
+        if len(column) != start:
+            raise BadInput(f"{role} has {len(column)} rows, but there were {start} answers.")
+
+
+def _kept(batches: Iterable[Batch], kept: list[Batch]) -> Iterator[Batch]:
+    rows = 0
+    for batch in batches:
+        rows += len(next(iter(batch.values())))
+        if rows <= MOST_KEPT:
+            kept.append(batch)
+        else:
+            kept.clear()
+        yield batch
+
+
+def _save(kept: list[Batch], folder: Path) -> dict[str, str]:
+    """The columns beside the certificate, so that anybody can count again."""
+    columns: dict[str, Any] = {
+        role: np.concatenate([np.asarray(plain(batch[role], role)) for batch in kept])
+        for role in kept[0]
+    }
+    path = folder / EVIDENCE
+    write_atomically(path, lambda stream: np.savez_compressed(stream, **columns))
+    return {EVIDENCE: hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+def _enter(folder: Path, tally: Tally) -> Standing:
+    """The test's line in the ledger, and where it stands."""
+    digests = {role: digest.hexdigest() for role, digest in tally.digests.items()}
+    examples = _digest(*(digests[role] for role in ("labels", "ids") if role in digests))
+    sizes = sorted((int(n) for n in tally.truths), reverse=True)
+    outcome = _digest(*(digests.get(role, "") for role in ("predictions", "losses")))
+    return record_attempt(
+        ledger_beside(folder),
+        Attempt(
+            examples=examples if "labels" in digests else "",
+            bound=examples if "labels" in digests else outcome,
+            config=_digest(tally.settings.model_dump_json(exclude={"name", "data", "attempts"})),
+            paid=tally.settings.attempts,
+            outcome=outcome,
+            classes=tuple(sizes),
+            command="evaluate",
+        ),
+    )
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()
+
+
+def _check_names(tally: Tally) -> None:
+    """Predictions that never name a class of the labels are a mistake, not a bad predictor."""
+    if not len(tally.answers) or tally.errors < tally.counted:
+        return
+    truths = {str(v) for v, n in zip(tally.classes.values, tally.truths, strict=True) if n}
+    answers = {str(v) for v, n in zip(tally.classes.values, tally.answers, strict=True) if n}
+    if not truths & answers:
+        some = ", ".join(sorted(answers)[:3]), ", ".join(sorted(truths)[:3])
+        raise BadInput(
+            f"no prediction is one of the labels: predictions say {some[0]}, labels {some[1]}. If "
+            "predictions are positions, declare the classes in their order."
+        )

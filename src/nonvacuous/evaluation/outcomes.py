@@ -1,0 +1,180 @@
+"""From a batch of columns to losses: what went wrong in each row, by the metric."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nonvacuous.errors import BadInput
+from nonvacuous.evaluation.coding import Coder, plain
+from nonvacuous.evaluation_records import Evaluation
+
+#: Metrics of one column of numbers; all others read predictions and labels.
+ONE_COLUMN = ("event", "success", "loss", "score")
+
+
+def roles_of(metric: str) -> tuple[str, ...]:
+    return ("losses",) if metric in ONE_COLUMN else ("predictions", "labels")
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """One batch: the loss of each row that counts, and the codes of its classes."""
+
+    losses: np.ndarray
+    #: Which rows count (answered ones, for the selective error); all of them if None.
+    counted: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    predictions: np.ndarray | None = None
+
+
+def outcomes(batch: dict[str, Any], settings: Evaluation, classes: Coder) -> Outcomes:
+    """What the metric says about columns that :func:`~nonvacuous.evaluation.coding.plain` made."""
+    metric = settings.metric
+    if metric in ONE_COLUMN:
+        losses = numbers(batch["losses"], "losses")
+        if metric in ("event", "success") and not ((losses == 0) | (losses == 1)).all():
+            odd = losses[(losses != 0) & (losses != 1)][0]
+            raise BadInput(
+                f"metric {metric!r} reads 1 or 0, got {odd!r}; for numbers between 0 and 1 use "
+                f"metric {'loss' if metric == 'event' else 'score'!r}."
+            )
+        losses = scaled(losses, settings)
+        return Outcomes(1.0 - losses if metric in ("success", "score") else losses)
+    labels, predictions = batch["labels"], batch["predictions"]
+    if metric in ("absolute error", "squared error"):
+        gap = np.abs(numbers(predictions, "predictions") - numbers(labels, "labels"))
+        return Outcomes(scaled(gap**2 if metric == "squared error" else gap, settings))
+    if metric == "brier":
+        return Outcomes(_brier(numbers(predictions, "predictions", flat=False), labels, settings))
+    truth = _classes(labels, "labels", settings, classes)
+    if settings.classes is None and _is_text(labels) != _is_text(predictions):
+        words, digits = ("labels", "predictions") if _is_text(labels) else ("predictions", "labels")
+        raise BadInput(
+            f"{words} are words and {digits} numbers. If the numbers are positions, declare the "
+            "classes in their order."
+        )
+    if metric == "top-k":
+        return Outcomes(_outside_top(predictions, truth, settings, classes), labels=truth)
+    answer = _classes(predictions, "predictions", settings, classes)
+    wrong = (truth != answer).astype(np.float64)
+    if metric == "selective error":
+        return Outcomes(wrong, answer != classes.code(settings.abstain), truth, answer)
+    return Outcomes(wrong, None, truth, answer)
+
+
+def scaled(losses: np.ndarray, settings: Evaluation) -> np.ndarray:
+    """Losses between 0 and 1: as they are, or clipped to the declared range and scaled."""
+    if settings.range is not None:
+        low, high = settings.range
+        return (np.clip(losses, low, high) - low) / (high - low)
+    bad = np.flatnonzero((losses < 0) | (losses > 1))
+    if len(bad):
+        raise BadInput(
+            f"losses must lie in [0, 1] unless their range is declared: row {bad[0]} has "
+            f"{losses[bad[0]]!r}. Declare it, as in range=(0, 10); larger ones are then clipped, "
+            "and the promise says so."
+        )
+    return losses
+
+
+def numbers(column: Any, name: str, *, flat: bool = True) -> np.ndarray:
+    if _is_text(column):
+        raise BadInput(f"{name} must be numbers for this metric, got words.")
+    if flat and column.ndim != 1:
+        raise BadInput(f"{name} must have one number per row, got shape {column.shape}.")
+    return np.asarray(column, dtype=np.float64)
+
+
+def _is_text(column: Any) -> bool:
+    return hasattr(column, "dictionary_encode") or column.dtype.kind == "U"
+
+
+def _classes(column: Any, name: str, settings: Evaluation, classes: Coder) -> np.ndarray:
+    text = _is_text(column)
+    if not text and column.ndim > 1:
+        raise BadInput(
+            f"{name} have {column.shape[1:]} numbers per row: they look like scores of classes. "
+            f"Give the class alone, as in {name}.argmax(axis=1), or use metric 'top-k' or 'brier'."
+        )
+    if not text and column.dtype.kind == "f":
+        within = bool(((column >= 0) & (column <= 1)).all())
+        looks = "probabilities" if within else "measurements"
+        hint = f"({name} > 0.5).astype(int)" if within else "metric='absolute error'"
+        raise BadInput(
+            f"{name} hold fractions such as {float(column[column % 1 != 0][0])!r}: they look like "
+            f"{looks}, not classes. Give the class of each row, as in {hint}."
+        )
+    declared = settings.classes
+    if declared is not None:
+        if not text and all(isinstance(value, str) for value in declared):
+            outside = np.flatnonzero((column < 0) | (column >= len(declared)))
+            if len(outside):
+                raise BadInput(
+                    f"{name}: position {int(column[outside[0]])} in row {outside[0]} is outside "
+                    f"the {len(declared)} declared classes."
+                )
+            return np.asarray(column)
+        codes = classes(column)
+        if len(classes.values) > len(declared):
+            odd = classes.values[len(declared)]
+            close = difflib.get_close_matches(str(odd), [str(v) for v in declared], n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise BadInput(f"{name}: {odd!r} is not one of the declared classes.{hint}")
+        return codes
+    return classes(column)
+
+
+def _outside_top(
+    predictions: Any, truth: np.ndarray, settings: Evaluation, classes: Coder
+) -> np.ndarray:
+    if hasattr(predictions, "dictionary_encode") or predictions.ndim != 2:
+        raise BadInput(
+            "metric 'top-k' needs the scores of all classes (one column each, in the order of "
+            "classes) or the ranked answers of each row."
+        )
+    top = settings.top
+    if predictions.dtype.kind in "iU":  # ranked answers
+        ranked = classes(predictions[:, :top].reshape(-1)).reshape(len(predictions), -1)
+        return (~(ranked == truth[:, None]).any(axis=1)).astype(np.float64)
+    if settings.classes is None or predictions.shape[1] != len(settings.classes):
+        raise BadInput(
+            f"scores of {predictions.shape[1]} classes need their names in that order: declare "
+            f"classes with {predictions.shape[1]} entries."
+        )
+    # An answer that ties with another one counts as behind it.
+    own = np.take_along_axis(predictions, truth[:, None], axis=1)
+    return ((predictions >= own).sum(axis=1) > top).astype(np.float64)
+
+
+def _brier(probabilities: np.ndarray, labels: Any, settings: Evaluation) -> np.ndarray:
+    """Half the squared distance to the true class, which lies in [0, 1]."""
+    if probabilities.ndim == 1:
+        probabilities = np.stack([1.0 - probabilities, probabilities], axis=1)
+    if settings.classes is None and (
+        hasattr(labels, "dictionary_encode") or labels.dtype.kind != "i"
+    ):
+        raise BadInput("metric 'brier' needs classes in the order of the probabilities.")
+    names = settings.classes or tuple(range(probabilities.shape[1]))
+    if len(names) != probabilities.shape[1]:
+        raise BadInput(
+            f"there are {probabilities.shape[1]} probabilities per row and {len(names)} classes."
+        )
+    truth = _classes(labels, "labels", settings.model_copy(update={"classes": names}), Coder(names))
+    sums = probabilities.sum(axis=1)
+    if (probabilities < 0).any() or np.abs(sums - 1.0).max(initial=0.0) > 1e-4:
+        raise BadInput("the probabilities of a row must not be negative and must sum to 1.")
+    one_hot = np.eye(len(names))[truth]
+    return np.minimum(1.0, 0.5 * ((probabilities - one_hot) ** 2).sum(axis=1))
+
+
+def prepared(batch: dict[str, Any]) -> dict[str, Any]:
+    """Every column plain; of one length."""
+    columns = {role: plain(values, role.removeprefix("group:")) for role, values in batch.items()}
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) > 1:
+        raise BadInput(f"the columns of a batch have different lengths: {sorted(lengths)}.")
+    return columns

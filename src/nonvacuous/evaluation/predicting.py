@@ -1,0 +1,118 @@
+"""Answers of a predictor: any callable, estimator with ``predict`` or torch module, in batches."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from nonvacuous.errors import BadInput, WrongMode
+
+#: Inputs given as one array are answered so many at a time.
+AT_ONCE = 1024
+#: So many answers are computed again, in batches of another make-up.
+TRIED_AGAIN = 64
+
+Answers = Callable[[Any], Any]
+
+
+def answers_of(predictor: Any) -> Answers:
+    """A function from a batch of inputs to one answer for each."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(predictor, torch.nn.Module):
+        if predictor.training:
+            raise WrongMode(
+                "the module is in training mode, in which its answers depend on chance or on the "
+                "batch: call module.eval() first."
+            )
+        device = next((p.device for p in predictor.parameters()), torch.device("cpu"))
+
+        def from_module(inputs: Any) -> Any:
+            with torch.no_grad():
+                outputs = predictor(torch.as_tensor(inputs).to(device))
+            return outputs.detach().cpu().numpy()
+
+        return from_module
+    if hasattr(predictor, "predict"):
+        return predictor.predict  # type: ignore[no-any-return]
+    if callable(predictor):
+        return predictor  # type: ignore[no-any-return]
+    raise BadInput(
+        f"a predictor is a function, a module or an estimator with .predict, not a "
+        f"{type(predictor).__name__}."
+    )
+
+
+def predicted(
+    predictor: Any, data: Any, *, scores: bool, notes: dict[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Batches of predictions and labels. ``scores`` keeps the scores of classes as they are.
+
+    ``data`` is a pair (inputs, labels) or an iterable of such pairs (a DataLoader, a generator),
+    which is read once and never kept. What was tried again is written into ``notes``.
+    """
+    answer = answers_of(predictor)
+    for inputs, labels in _pairs(data):
+        raw = _array(answer(inputs))
+        if len(raw) != len(labels):
+            raise BadInput(
+                f"the predictor gave {len(raw)} answers for {len(labels)} labels; one for each "
+                "input is needed."
+            )
+        if "invariant" not in notes and len(raw) > 1:
+            notes["invariant"] = _tried_again(answer, inputs, raw)
+        yield {
+            "predictions": raw if scores or raw.ndim == 1 else raw.argmax(axis=1),
+            "labels": labels,
+        }
+
+
+def _pairs(data: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(data, tuple) and len(data) == 2 and hasattr(data[1], "__len__"):
+        inputs, labels = data
+        if len(inputs) != len(labels):
+            raise BadInput(f"there are {len(inputs)} inputs and {len(labels)} labels.")
+        for start in range(0, len(labels), AT_ONCE):
+            yield inputs[start : start + AT_ONCE], labels[start : start + AT_ONCE]
+        return
+    if not hasattr(data, "__iter__"):
+        raise BadInput("data are a pair (inputs, labels), or an iterable of such pairs.")
+    number = -1
+    expected = len(data) if hasattr(data, "__len__") else None
+    for number, pair in enumerate(data):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise BadInput(f"batch {number} of the data is not a pair (inputs, labels).")
+        yield pair[0], pair[1]
+    if expected is not None and number + 1 < expected:
+        raise BadInput(
+            f"the stream ended after {number + 1} of {expected} batches; nothing is certified."
+        )
+
+
+def _array(answers: Any) -> np.ndarray:
+    if hasattr(answers, "detach"):
+        answers = answers.detach().cpu().numpy()
+    return np.asarray(answers)
+
+
+def _tried_again(answer: Answers, inputs: Any, raw: np.ndarray) -> str:
+    """Answers must not change with the company: asked in reverse order and in smaller batches."""
+    count = min(TRIED_AGAIN, len(raw))
+    some = inputs[:count]
+    back = some[::-1] if not hasattr(some, "flip") else some.flip(0)
+    half = max(1, count // 2)
+    again = np.concatenate([_array(answer(back[:half])), _array(answer(back[half:]))])[::-1]
+    if raw.dtype.kind == "f":
+        same = np.allclose(again, raw[:count], rtol=1e-3, atol=1e-4)
+        if raw.ndim == 2:
+            same = bool((again.argmax(axis=1) == raw[:count].argmax(axis=1)).all()) and same
+    else:
+        same = bool((again == raw[:count]).all())
+    if not same:
+        return (
+            f"NOT the same answers to {count} inputs came in another order: the predictor depends "
+            "on the batch, on chance or on what it answered before. Test one fixed function."
+        )
+    return f"{count} inputs got the same answers in batches of another make-up."

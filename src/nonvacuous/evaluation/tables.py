@@ -1,0 +1,178 @@
+"""Columns in batches: from arrays, or from CSV, parquet, npz and JSON lines of any size."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nonvacuous.errors import BadInput, Unrecognized
+
+#: Rows read at a time: what is in memory does not grow with the file.
+BATCH = 1 << 19
+
+Batch = dict[str, Any]
+
+
+def batches_of(source: Any, columns: Mapping[str, str]) -> Iterator[Batch]:
+    """Batches of the named columns, as ``{role: values}``; ``columns`` maps roles to names."""
+    if isinstance(source, str | Path):
+        yield from _from_file(Path(source), columns)
+        return
+    names = list(source.keys() if hasattr(source, "keys") else source)
+    for name in columns.values():
+        _known(name, names, "the table")
+    yield from in_batches({role: source[name] for role, name in columns.items()})
+
+
+def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
+    """Arrays of one length, cut into batches."""
+    sized = {role: a if hasattr(a, "__len__") else list(a) for role, a in arrays.items()}
+    lengths = {role: len(array) for role, array in sized.items()}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{role} {length}" for role, length in lengths.items())
+        raise BadInput(f"the columns have different lengths: {said}. One row is one example.")
+    rows = next(iter(lengths.values()), 0)
+    for start in range(0, rows, BATCH):
+        yield {role: _rows(array, start, start + BATCH) for role, array in sized.items()}
+
+
+def _rows(array: Any, start: int, stop: int) -> Any:
+    return array.iloc[start:stop] if hasattr(array, "iloc") else array[start:stop]
+
+
+def _from_file(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
+    kind = path.suffix.lower()
+    readers = {
+        ".csv": _csv,
+        ".tsv": _csv,
+        ".parquet": _parquet,
+        ".npz": _npz,
+        ".jsonl": _json_lines,
+        ".ndjson": _json_lines,
+    }
+    if kind not in readers:
+        raise Unrecognized(
+            f"{path}: files that end in {', '.join(readers)} are read, not {kind or 'this one'}."
+        )
+    if not path.is_file():
+        raise Unrecognized(f"there is no file {path}; check the path.")
+    if path.stat().st_size == 0:
+        raise BadInput(f"{path} is empty: it holds no examples.")
+    yield from readers[kind](path, columns)
+
+
+def _csv(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
+    pa = _pyarrow(path)
+    import pyarrow.csv as arrow_csv
+
+    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    wanted = list(dict.fromkeys(columns.values()))
+    try:
+        with open(path, encoding="utf-8-sig") as stream:
+            header = stream.readline().rstrip("\n").split(separator)
+        names = [name.strip().strip('"') for name in header]
+        for name in wanted:
+            _known(name, names, str(path))
+        with arrow_csv.open_csv(
+            path,
+            parse_options=arrow_csv.ParseOptions(delimiter=separator),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=wanted, strings_can_be_null=False
+            ),
+            read_options=arrow_csv.ReadOptions(block_size=1 << 24),
+        ) as reader:
+            for batch in reader:
+                yield {role: batch.column(name) for role, name in columns.items()}
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read as CSV: {str(error).splitlines()[0]}") from error
+
+
+def _parquet(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
+    pa = _pyarrow(path)
+    import pyarrow.parquet as parquet
+
+    wanted = list(dict.fromkeys(columns.values()))
+    try:
+        with parquet.ParquetFile(path) as file:
+            for name in wanted:
+                _known(name, file.schema_arrow.names, str(path))
+            for batch in file.iter_batches(batch_size=BATCH, columns=wanted):
+                yield {role: batch.column(name) for role, name in columns.items()}
+    except pa.ArrowInvalid as error:
+        raise BadInput(f"{path} is not parquet: {str(error).splitlines()[0]}") from error
+
+
+def _npz(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            for name in columns.values():
+                _known(name, list(archive.files), str(path))
+            arrays = {role: archive[name] for role, name in columns.items()}
+    except (ValueError, OSError, EOFError) as error:
+        raise BadInput(f"{path} cannot be read as npz without objects: {error}") from error
+    yield from in_batches(arrays)
+
+
+def _json_lines(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
+    """One object per line; a name with dots reaches into nested objects."""
+    rows: list[list[Any]] = []
+    with open(path, encoding="utf-8") as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+                rows.append([_inside(record, name) for name in columns.values()])
+            except KeyError as error:
+                names = sorted(record) if isinstance(record, dict) else []
+                _known(str(error.args[0]), names, f"{path}, line {number}")
+                raise BadInput(f"{path}, line {number}: nothing at {error.args[0]!r}.") from None
+            except ValueError as error:
+                raise BadInput(f"{path}, line {number} is not JSON: {error}.") from error
+            if len(rows) == BATCH:
+                yield _columns(rows, columns)
+                rows = []
+    if rows:
+        yield _columns(rows, columns)
+
+
+def _columns(rows: list[list[Any]], columns: Mapping[str, str]) -> Batch:
+    return {
+        role: np.array(values, dtype=object if None in values else None)
+        for role, values in zip(columns, map(list, zip(*rows, strict=True)), strict=True)
+    }
+
+
+def _inside(record: Any, name: str) -> Any:
+    if isinstance(record, dict) and name in record:
+        return record[name]
+    for part in name.split("."):
+        if not isinstance(record, dict) or part not in record:
+            raise KeyError(name)
+        record = record[part]
+    return record
+
+
+def _known(name: str, names: list[str], where: str) -> None:
+    if name in names:
+        return
+    close = difflib.get_close_matches(name, [str(n) for n in names], n=1, cutoff=0.5)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    listed = ", ".join(map(repr, names[:12])) or "none"
+    raise Unrecognized(f"{where} has no column {name!r}.{hint} Its columns are {listed}.")
+
+
+def _pyarrow(path: Path) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.compute
+    except ImportError as error:
+        raise BadInput(
+            f"{path} is read with pyarrow, which is not installed: pip install 'nonvacuous[data]'."
+        ) from error
+    return pyarrow

@@ -1,0 +1,221 @@
+"""Somebody else's test, counted again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nonvacuous.bounds import constant_margin, f1_lower, holdout, holdout_lower, jaccard_lower
+from nonvacuous.bounds.rounding import down, shown_up
+from nonvacuous.certificate import Certificate, status_of
+from nonvacuous.evaluation import audit as questions
+from nonvacuous.evaluation.conclusions import (
+    PREDICTED_CLASS,
+    TRUE_CLASS,
+    baseline_of,
+    conclude,
+    promise_of,
+)
+from nonvacuous.evaluation.evaluate import EVIDENCE
+from nonvacuous.evaluation.tables import batches_of
+from nonvacuous.evaluation.tally import Tally, counted
+from nonvacuous.evaluation_records import EvaluationRecord, TestedBaseline
+from nonvacuous.verification.findings import Collector, Disagreement, equal
+
+
+def check_test(certificate: Certificate, evidence: Any, findings: Collector) -> None:
+    """Every number from the counts in the file, and the counts from the columns if they are here.
+
+    ``evidence`` is the run folder, the file or the table that holds the columns; None without.
+    """
+    record = certificate.evaluation
+    assert record is not None
+    share = share_of(certificate)
+    findings.expect(
+        "the promise follows from its counts", "risk_upper", lambda: _promise(certificate)
+    )
+    findings.expect("the groups follow from their counts", "groups", lambda: _groups(record, share))
+    findings.expect("the constant answer was compared", "baseline", lambda: _baseline(certificate))
+    findings.expect("every question was asked", "assumptions", lambda: _questions(certificate))
+    findings.expect(
+        "the status follows from the assumptions", "status", lambda: _status(certificate)
+    )
+    findings.expect("the statement says the number", "statement", lambda: _statement(certificate))
+    if evidence is None:
+        why = "no folder, file or table with the columns was given."
+        findings.skip("the columns are the recorded ones", "data", why)
+        return
+    found: list[Tally] = []
+
+    def same() -> str:
+        found.append(_recount(certificate, record, evidence))
+        return f"{found[0].rows} rows, compared by content."
+
+    if not findings.expect("the columns are the recorded ones", "data.bound.content_digest", same):
+        return
+    findings.expect(
+        "counting again gives every number", "evaluation", lambda: _again(certificate, found[0])
+    )
+    findings.expect(
+        "the audit finds nothing else", "assumptions", lambda: _audit(certificate, found[0])
+    )
+
+
+def share_of(certificate: Certificate) -> float:
+    """The failure probability that is left for one predictor."""
+    attempts = certificate.evaluation.settings.attempts if certificate.evaluation else 1
+    return certificate.budget.failure / attempts
+
+
+def _promise(certificate: Certificate) -> str:
+    inputs, record = certificate.bound.inputs, certificate.evaluation
+    assert record is not None
+    selective = record.settings.metric == "selective error"
+    share = share_of(certificate)
+    equal(inputs.get("failure"), down(share / 2) if selective else share, "bound.inputs.failure")
+    if certificate.bound.name != "held-out tail":
+        return f"{certificate.bound.name}: the columns decide; they are counted below if given."
+    counts = {"errors": int(inputs["errors"]), "examples": int(inputs["examples"])}
+    equal(certificate.empirical.amount, float(counts["errors"]), "empirical")
+    equal(certificate.empirical.trials, counts["examples"], "empirical.trials")
+    upper = holdout(**counts, failure=float(inputs["failure"]))
+    lower = holdout_lower(**counts, failure=float(inputs["failure"]))
+    if record.settings.metric == "f1":
+        return "F1 is a function of the Jaccard index; counted below if the columns are given."
+    equal(certificate.risk_upper, upper, "risk_upper")
+    equal(record.risk_lower, lower, "evaluation.risk_lower")
+    return f"{counts['errors']} of {counts['examples']} give {shown_up(upper)}."
+
+
+def _groups(record: EvaluationRecord, failure: float) -> str:
+    exact = record.settings.counts_events and record.unit == "examples"
+    number = 0
+    for column, slices in record.groups.items():
+        share = down(failure / max(1, len(slices)))
+        for name, part in slices.items():
+            where = f"evaluation.groups.{column}.{name}"
+            if not exact and column not in (TRUE_CLASS, PREDICTED_CLASS):
+                continue
+            call = {"errors": int(part.errors), "examples": part.examples}
+            equal(part.risk_upper, holdout(**call, failure=failure), where)
+            equal(part.risk_lower, holdout_lower(**call, failure=failure), where)
+            equal(part.risk_upper_together, holdout(**call, failure=share), where)
+            number += 1
+    for name, score in record.scores.items():
+        score_call: dict[str, Any] = {
+            "hits": score.hits,
+            "relevant": score.relevant,
+            "failure": failure,
+        }
+        equal(score.f1_lower, f1_lower(**score_call), f"evaluation.scores.{name}")
+        equal(score.jaccard_lower, jaccard_lower(**score_call), f"evaluation.scores.{name}")
+    ends = [
+        part.risk_upper
+        for column, slices in record.groups.items()
+        if column not in (TRUE_CLASS, PREDICTED_CLASS)
+        for part in slices.values()
+    ]
+    equal(record.worst_group_upper, max(ends, default=None), "evaluation.worst_group_upper")
+    return f"{number} slices recomputed."
+
+
+def _baseline(certificate: Certificate) -> str:
+    record, margin = certificate.evaluation, certificate.baseline
+    assert record is not None
+    classes = record.groups.get(TRUE_CLASS)
+    if margin is None or classes is None:
+        return "there are no classes to compare with, or no counts of them."
+    totals = [part.examples for part in classes.values()]
+    hits = [part.examples - int(part.errors) for part in classes.values()]
+    # A class that only predictions name has no examples, and is never the best constant.
+    missing = len(record.scores) - len(totals)
+    end, _ = constant_margin(
+        hits=[*hits, *[0] * missing],
+        totals=[*totals, *[0] * missing],
+        failure=share_of(certificate),
+    )
+    assert isinstance(margin, TestedBaseline)
+    equal(margin.margin_lower, end, "baseline.margin_lower")
+    equal(margin.errors, sum(totals) - max(totals), "baseline.errors")
+    return "recomputed from the counts of the classes."
+
+
+def _questions(certificate: Certificate) -> str:
+    names = [a.name for a in certificate.assumptions]
+    expected = [
+        questions.UNSEEN,
+        questions.INDEPENDENT,
+        questions.FIXED,
+        questions.FUNCTION,
+        questions.GROUPS,
+        questions.ORDER,
+        questions.PAID,
+    ]
+    if names != expected:
+        raise Disagreement("the assumptions are not those that a test is asked.")
+    return f"{len(names)} assumptions."
+
+
+def _status(certificate: Certificate) -> str:
+    equal(certificate.status, status_of(certificate.assumptions), "status")
+    return certificate.status
+
+
+def _statement(certificate: Certificate) -> str:
+    if not certificate.statement.endswith(f"at most {shown_up(certificate.risk_upper)}."):
+        raise Disagreement("the statement names another number than the promise.")
+    return "it does."
+
+
+def _recount(certificate: Certificate, record: EvaluationRecord, evidence: Any) -> Tally:
+    names = {role: record.columns.get(role, role) for role in record.digests}
+    if isinstance(evidence, str | Path):
+        path = Path(evidence)
+        if path.is_dir():
+            path = path / EVIDENCE
+            if not path.is_file():
+                raise Disagreement(
+                    f"there is no {EVIDENCE} in {evidence}; give the file of columns."
+                )
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            equal(certificate.artifacts.get(EVIDENCE), content, f"artifacts.{EVIDENCE}")
+        if path.name == EVIDENCE:
+            names = {role: role for role in names}
+        evidence = path
+    elif isinstance(evidence, Mapping) and "predictions" in evidence:
+        names = {role: role.removeprefix("group:") for role in names}
+    tally = counted(
+        record.settings, batches_of(evidence, names), clusters=record.unit == "clusters"
+    )
+    for role, digest in record.digests.items():
+        if tally.digests[role].hexdigest() != digest:
+            raise Disagreement(f"column {role!r} holds something else.", "evaluation.digests")
+    return tally
+
+
+def _again(certificate: Certificate, tally: Tally) -> str:
+    share = share_of(certificate)
+    promise, record = conclude(tally, share)
+    recorded = certificate.evaluation
+    assert recorded is not None
+    for name in EvaluationRecord.model_fields:
+        if name != "columns":
+            equal(getattr(recorded, name), getattr(record, name), f"evaluation.{name}")
+    equal(certificate.risk_upper, promise.risk_upper, "risk_upper")
+    equal(certificate.empirical.amount, float(promise.errors), "empirical")
+    equal(certificate.baseline, baseline_of(tally, share), "baseline")
+    if recorded.settings.metric == "selective error":
+        equal(certificate.risk_upper, promise_of(tally, down(share / 2)).risk_upper, "risk_upper")
+    return "promise, groups, classes and constant answer."
+
+
+def _audit(certificate: Certificate, tally: Tally) -> str:
+    fresh = questions.audit(tally, unseen=True, standing=None, invariant=None)
+    recorded = {a.name: a for a in certificate.assumptions}
+    for name in (questions.INDEPENDENT, questions.GROUPS, questions.ORDER):
+        own = next(a for a in fresh if a.name == name)
+        if recorded[name].effect != own.effect:
+            raise Disagreement(f"“{name}”: {own.detail}")
+    return "repeated rows, groups and class names."

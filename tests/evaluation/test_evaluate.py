@@ -1,0 +1,374 @@
+"""nv.evaluate: what it counts, what it promises, what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import nonvacuous as nv
+from nonvacuous import bounds
+from nonvacuous.errors import BadInput, WrongMode
+
+from .worlds import classes
+
+EVENT = {"settings": {"metric": "event"}, "unseen": True}
+
+
+def test_the_headline_is_the_exact_tail() -> None:
+    predictions, labels, _ = classes()
+    report = nv.evaluate(predictions=predictions, labels=labels, unseen=True)
+    errors = int((predictions != labels).sum())
+    call = {"errors": errors, "examples": 1000}
+    assert report.risk_upper == bounds.holdout(**call, failure=0.05)
+    assert report.risk_lower == bounds.holdout_lower(**call, failure=0.05)
+    upper = bounds.holdout(**call, failure=0.025)
+    assert report.evaluation.interval[1] == pytest.approx(upper)
+    assert report.status == "valid" and report.mode == "evaluate" and not report.is_vacuous
+    assert report.empirical.errors == errors
+    assert report.baseline.shown_better
+    lines = str(report).splitlines()
+    assert lines[0].startswith("VALID: error rate of predictor <= ")
+
+
+def test_zero_errors_are_not_zero_risk() -> None:
+    report = nv.evaluate(losses=np.zeros(50), **EVENT)
+    assert report.risk_upper == pytest.approx(1 - 0.05 ** (1 / 50))
+    assert report.risk_lower == 0.0
+
+
+def test_groups_alone_together_and_worst() -> None:
+    predictions, labels, sites = classes()
+    report = nv.evaluate(
+        predictions=predictions, labels=labels, groups={"site": sites}, unseen=True
+    )
+    part = report.groups["site"]["A"]
+    errors = int(((predictions != labels) & (sites == "A")).sum())
+    call = {"errors": errors, "examples": int((sites == "A").sum())}
+    assert part.risk_upper == bounds.holdout(**call, failure=0.05)
+    assert part.risk_upper_together == pytest.approx(bounds.holdout(**call, failure=0.05 / 3))
+    assert part.risk_lower == bounds.holdout_lower(**call, failure=0.05)
+    worst = max(s.risk_upper for s in report.groups["site"].values())
+    assert report.evaluation.worst_group_upper == worst
+    recall = report.groups["true class"]["2"]
+    assert recall.examples == int((labels == 2).sum())
+    precision = report.groups["predicted class"]["2"]
+    assert precision.examples == int((predictions == 2).sum())
+
+
+def test_small_groups_are_marked_insufficient() -> None:
+    predictions, labels, _ = classes(200, errors=0.0)
+    group = ["large"] * 196 + ["tiny"] * 4
+    report = nv.evaluate(predictions=predictions, labels=labels, groups={"g": group}, unseen=True)
+    assert report.groups["g"]["large"].sufficient
+    assert not report.groups["g"]["tiny"].sufficient
+
+
+@pytest.mark.parametrize("metric", ["recall", "precision", "jaccard", "f1"])
+def test_metrics_of_one_class(metric: str) -> None:
+    predictions, labels, _ = classes(2000)
+    report = nv.evaluate(
+        predictions=predictions,
+        labels=labels,
+        unseen=True,
+        settings={"metric": metric, "positive": 3},
+    )
+    truth, answer = labels == 3, predictions == 3
+    hits = int((truth & answer).sum())
+    total = {
+        "recall": truth.sum(),
+        "precision": answer.sum(),
+    }.get(metric, (truth | answer).sum())
+    lower = bounds.holdout_lower(errors=hits, examples=int(total), failure=0.05)
+    expected = 2 * lower / (1 + lower) if metric == "f1" else lower
+    assert 1 - report.risk_upper == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("metric", ["f1", "jaccard", "balanced error"])
+@pytest.mark.parametrize("balance", ["tilt", "shares"])
+def test_means_over_classes_bracket_the_measured_value(metric: str, balance: str) -> None:
+    predictions, labels, _ = classes(3000)
+    settings = {"metric": metric, "balance": balance}
+    report = nv.evaluate(predictions=predictions, labels=labels, unseen=True, settings=settings)
+    assert report.risk_lower < report.empirical.mean < report.risk_upper < 0.2
+    assert report.evaluation.interval[0] <= report.risk_lower
+
+
+def test_abstention_counts_answers_and_bounds_their_share() -> None:
+    predictions, labels, _ = classes(1000, errors=0.1)
+    answers = np.where(np.arange(1000) % 4 == 0, -1, predictions)
+    settings = {"metric": "selective error", "abstain": -1}
+    report = nv.evaluate(predictions=answers, labels=labels, unseen=True, settings=settings)
+    kept = answers != -1
+    wrong = int((answers != labels)[kept].sum())
+    assert report.empirical.errors == wrong and report.empirical.trials == kept.sum()
+    assert report.risk_upper == pytest.approx(
+        bounds.holdout(errors=wrong, examples=int(kept.sum()), failure=0.025)
+    )
+    assert 0.7 < report.evaluation.coverage_lower < 0.75
+
+
+def test_top_k_from_scores_and_from_ranks() -> None:
+    generator = np.random.default_rng(0)
+    scores, labels = generator.random((400, 6)), generator.integers(0, 6, 400)
+    settings = {"metric": "top-k", "top": 3, "classes": tuple(range(6))}
+    report = nv.evaluate(predictions=scores, labels=labels, unseen=True, settings=settings)
+    ranked = np.argsort(-scores, axis=1)
+    errors = int((~(ranked[:, :3] == labels[:, None]).any(axis=1)).sum())
+    assert report.empirical.errors == errors
+    again = nv.evaluate(predictions=ranked, labels=labels, unseen=True, settings=settings)
+    assert again.empirical.errors == errors
+
+
+def test_losses_by_betting_with_a_declared_range() -> None:
+    generator = np.random.default_rng(0)
+    losses = generator.exponential(2.0, 500)
+    report = nv.evaluate(losses=losses, unseen=True, settings={"metric": "loss", "range": (0, 10)})
+    scaled = np.clip(losses, 0, 10) / 10
+    assert report.empirical.total == pytest.approx(scaled.sum())
+    assert report.risk_lower < scaled.mean() < report.risk_upper < scaled.mean() + 0.05
+    assert "clipped to [0, 10]" in report.statement
+    with pytest.raises(BadInput, match="declared"):
+        nv.evaluate(losses=losses, unseen=True, settings={"metric": "loss"})
+
+
+def test_regression_and_brier() -> None:
+    generator = np.random.default_rng(0)
+    truth = generator.normal(size=300)
+    guess = truth + generator.normal(scale=0.1, size=300)
+    settings = {"metric": "absolute error", "range": (0, 1)}
+    report = nv.evaluate(predictions=guess, labels=truth, unseen=True, settings=settings)
+    assert report.risk_upper < 0.15
+    labels = generator.integers(0, 2, 300)
+    chances = np.where(labels == 1, 0.9, 0.2)
+    report = nv.evaluate(
+        predictions=chances, labels=labels, unseen=True, settings={"metric": "brier"}
+    )
+    assert report.empirical.mean == pytest.approx(np.mean((chances - labels) ** 2))
+
+
+def test_scores_of_a_harness_are_successes() -> None:
+    accuracy = np.r_[np.ones(80), np.zeros(20)]
+    report = nv.evaluate(losses=accuracy, unseen=True, settings={"metric": "success"})
+    assert report.empirical.errors == 20
+    report = nv.evaluate(losses=accuracy * 0.5, unseen=True, settings={"metric": "score"})
+    assert report.empirical.mean == pytest.approx(0.6)
+
+
+def test_a_cluster_is_one_draw() -> None:
+    """Each of 40 patients has 50 rows with the same outcome: 2,000 rows are 40 draws."""
+    wrong = np.repeat(np.arange(40) < 4, 50).astype(float)
+    patients = np.repeat(np.arange(40), 50)
+    rows = nv.evaluate(losses=wrong, **EVENT)
+    report = nv.evaluate(losses=wrong, clusters=patients, **EVENT)
+    assert report.empirical.trials == 40 and report.evaluation.unit == "clusters"
+    assert report.risk_upper > 2 * rows.risk_upper / 1.5
+    single = nv.evaluate(losses=wrong, clusters=np.arange(2000), **EVENT)
+    assert single.risk_upper == rows.risk_upper
+    with pytest.raises(BadInput, match="clusters"):
+        predictions, labels, _ = classes(40)
+        nv.evaluate(
+            predictions=predictions,
+            labels=labels,
+            clusters=np.arange(40),
+            settings={"metric": "balanced error"},
+        )
+
+
+def test_the_baseline_is_not_beaten_by_a_constant() -> None:
+    labels = np.array(["no"] * 950 + ["yes"] * 50)
+    report = nv.evaluate(predictions=np.array(["no"] * 1000), labels=labels, unseen=True)
+    assert not report.baseline.shown_better and report.is_vacuous
+    assert report.baseline.name == "no"
+    assert "not shown to be better than always answering “no”" in str(report)
+
+
+def test_attempts_share_the_confidence() -> None:
+    predictions, labels, _ = classes()
+    one = nv.evaluate(predictions=predictions, labels=labels, unseen=True)
+    ten = nv.evaluate(
+        predictions=predictions, labels=labels, unseen=True, settings={"attempts": 10}
+    )
+    assert ten.risk_upper == bounds.holdout(
+        errors=one.empirical.errors, examples=1000, failure=0.005
+    )
+    assert ten.confidence == 0.95
+
+
+def test_predictors_of_every_kind() -> None:
+    torch = pytest.importorskip("torch")
+    inputs = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    labels = (inputs[:, 0] > 0).astype(int)
+
+    class Estimator:
+        def predict(self, x: np.ndarray) -> np.ndarray:
+            return (x[:, 0] > 0).astype(int)
+
+    module = torch.nn.Linear(4, 2)
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor([[0.0] * 4, [1.0, 0, 0, 0]]))
+        module.bias.zero_()
+    module.eval()
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(torch.tensor(inputs), torch.tensor(labels)), batch_size=32
+    )
+    for predictor, data in (
+        (Estimator(), (inputs, labels)),
+        (lambda x: (x[:, 0] > 0).astype(int), (inputs, labels)),
+        (module, (torch.tensor(inputs), labels)),
+        (module, loader),
+        (module, iter(loader)),
+    ):
+        report = nv.evaluate(predictor, data, unseen=True)
+        assert report.empirical.errors == 0 and report.empirical.trials == 300
+        assert "same answers" in " ".join(a.detail for a in report.assumptions)
+    with pytest.raises(WrongMode, match="eval"):
+        nv.evaluate(module.train(), (torch.tensor(inputs), labels), unseen=True)
+
+
+def test_arrays_need_no_torch() -> None:
+    code = (
+        "import sys, nonvacuous as nv;"
+        "r = nv.evaluate(predictions=[0,1]*50, labels=[0,1]*50, unseen=True);"
+        "nv.compare([0,1]*50, [0,0]*50, [0,1]*50); nv.plan(0.1, 0.02); nv.monitor(r).update([0,1]);"
+        "nv.disagreement(r, [0], [0]); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# ----------------------------------------------------------------------------- planted mistakes
+
+
+def named(report: nv.Certificate, effect: str) -> list[str]:
+    return [a.name for a in report.assumptions if a.effect == effect]
+
+
+def test_unseen_must_be_said() -> None:
+    predictions, labels, _ = classes()
+    report = nv.evaluate(predictions=predictions, labels=labels)
+    assert report.status == "conditional"
+    assert named(report, "conditional") == ["the predictor never saw these examples"]
+
+
+def test_groups_made_from_the_errors_are_refused() -> None:
+    predictions, labels, _ = classes()
+    hard = np.where(predictions != labels, "hard", "easy")
+    report = nv.evaluate(predictions=predictions, labels=labels, groups={"g": hard}, unseen=True)
+    assert report.status == "refused"
+    assert named(report, "refused") == ["no group was chosen by its errors"]
+
+
+def test_repeated_examples_are_noticed() -> None:
+    predictions, labels, _ = classes(100)
+    double = np.r_[np.arange(100), np.arange(100)]
+    report = nv.evaluate(
+        predictions=predictions[double], labels=labels[double], ids=double, unseen=True
+    )
+    assert named(report, "conditional") == ["the examples are independent draws"]
+
+
+def test_classes_in_another_order_are_noticed() -> None:
+    predictions, labels, _ = classes()
+    permuted = np.array([3, 0, 4, 1, 2])[predictions]
+    report = nv.evaluate(predictions=permuted, labels=labels, unseen=True)
+    assert named(report, "conditional") == ["predictions and labels name their classes alike"]
+
+
+def test_a_predictor_that_looks_at_its_batch_is_refused() -> None:
+    inputs = np.random.default_rng(0).normal(size=(200, 1))
+    report = nv.evaluate(
+        lambda x: (x[:, 0] > x[:, 0].mean()).astype(int),
+        (inputs, (inputs[:, 0] > 0).astype(int)),
+        unseen=True,
+    )
+    assert report.status == "refused"
+
+
+def test_a_model_selected_on_the_test_set_is_noticed(tmp_path) -> None:
+    _, labels, _ = classes()
+    for seed in range(3):
+        guesses = np.where(np.random.default_rng(seed + 9).random(1000) < 0.05, 0, labels)
+        report = nv.evaluate(
+            predictions=guesses, labels=labels, unseen=True, folder=tmp_path / str(seed)
+        )
+        expected = "valid" if seed == 0 else "conditional"
+        assert report.status == expected
+    assert named(report, "conditional") == ["every test on these examples is paid for"]
+    again = nv.evaluate(predictions=guesses, labels=labels, unseen=True, folder=tmp_path / "2")
+    assert again == report
+    paid = [
+        nv.evaluate(
+            predictions=np.roll(labels, shift),
+            labels=labels,
+            unseen=True,
+            folder=tmp_path / f"paid/{shift}",
+            settings={"attempts": 3},
+        ).status
+        for shift in range(3)
+    ]
+    assert "conditional" not in paid[:1]
+
+
+# ----------------------------------------------------------------------------- bad input
+
+BAD = {
+    "lengths differ": ({"predictions": [0, 1], "labels": [0]}, "lengths"),
+    "nothing": ({}, "needs"),
+    "empty": ({"predictions": [], "labels": []}, "no examples"),
+    "probabilities": ({"predictions": [0.2, 0.7], "labels": [0, 1]}, "probabilities"),
+    "scores": ({"predictions": np.ones((4, 3)) / 3, "labels": [0, 1, 2, 0]}, "argmax"),
+    "not a number": ({"predictions": [0.0, np.nan], "labels": [0, 1]}, "row 1"),
+    "missing label": ({"predictions": [0, 1], "labels": ["a", None]}, "missing"),
+    "other labels": ({"predictions": ["x", "y"], "labels": ["a", "b"]}, "no prediction is one"),
+    "mixed kinds": ({"predictions": [0, "b"], "labels": [0, 1]}, "words"),
+    "missing group": (
+        {"predictions": [0, 1], "labels": [0, 1], "groups": {"g": ["a", None]}},
+        "unknown",
+    ),
+    "unnamed group": ({"predictions": [0], "labels": [0], "groups": [[1]]}, "columns by name"),
+    "confidence": ({"predictions": [0], "labels": [0], "confidence": 1.0}, "confidence"),
+    "metric": ({"predictions": [0], "labels": [0], "settings": {"metric": "auc"}}, "metric"),
+    "positive": ({"predictions": [0], "labels": [0], "settings": {"metric": "recall"}}, "class"),
+    "no such class": (
+        {"predictions": [0], "labels": [0], "settings": {"metric": "recall", "positive": 7}},
+        "no class 7",
+    ),
+    "undeclared class": (
+        {
+            "predictions": ["cat", "dgo"],
+            "labels": ["cat", "dog"],
+            "settings": {"classes": ("cat", "dog")},
+        },
+        "Did you mean 'dog'",
+    ),
+    "event": ({"losses": [0.5], "settings": {"metric": "event"}}, "'loss'"),
+    "nobody answered": (
+        {
+            "predictions": [-1, -1],
+            "labels": [0, 1],
+            "settings": {"metric": "selective error", "abstain": -1},
+        },
+        "answered",
+    ),
+    "no predictor": ({"predictor": 3, "data": ([1], [1])}, "predictor"),
+    "no pair": ({"predictor": len, "data": [1, 2]}, "pair"),
+    "answers": ({"predictor": lambda x: [1], "data": ([1, 2], [0, 1])}, "1 answers for 2"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_explained(name: str) -> None:
+    call, words = BAD[name]
+    with pytest.raises(BadInput, match=words):
+        nv.evaluate(**call)
+
+
+def test_a_stream_that_ends_early_is_refused() -> None:
+    class Short(list):
+        def __len__(self) -> int:
+            return 5
+
+    with pytest.raises(BadInput, match="ended after 1 of 5"):
+        nv.evaluate(lambda x: x, Short([(np.array([0, 1]), np.array([0, 1]))]), unseen=True)
