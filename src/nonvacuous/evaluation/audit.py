@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from scipy import optimize
+from scipy import optimize, special
 
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.evaluation.tally import Tally
@@ -81,12 +83,11 @@ def _groups(tally: Tally) -> Assumption:
         return Assumption(name=GROUPS, status="checked", detail="there are no groups.")
     for name, (coder, examples, errors) in tally.groups.items():
         split = bool(np.all((errors == 0) | (errors == examples)))
-        # Under independence a group of n is pure with probability p^n + (1-p)^n.
-        rate = tally.errors / tally.counted
-        sizes = examples[examples > 0]
-        with np.errstate(under="ignore", divide="ignore"):
-            chance = float(np.exp(np.log(rate**sizes + (1.0 - rate) ** sizes).sum()))
-        if 0.0 < rate < 1.0 and split and chance < _WONDER and len(coder.values) < tally.errors:
+        # Errors that fall without regard to G groups fill some of them exactly with probability at
+        # most 2^G over the number of ways in which they can fall.
+        n, k = float(tally.counted), tally.errors
+        ways = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+        if split and len(coder.values) * math.log(2.0) - ways < math.log(_WONDER):
             return Assumption(
                 name=GROUPS,
                 status="violated",

@@ -113,6 +113,8 @@ def _npz(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
             for name in columns.values():
                 _known(name, list(archive.files), str(path))
             arrays = {role: archive[name] for role, name in columns.items()}
+    except Unrecognized:
+        raise
     except (ValueError, OSError, EOFError) as error:
         raise BadInput(f"{path} cannot be read as npz without objects: {error}") from error
     yield from in_batches(arrays)

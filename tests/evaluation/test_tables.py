@@ -1,0 +1,100 @@
+"""Columns from files: the same counts and the same digests, whatever the format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nonvacuous as nv
+from nonvacuous.errors import BadInput, Unrecognized
+from nonvacuous.evaluation import tables
+
+from .worlds import classes
+
+pa = pytest.importorskip("pyarrow")
+FORMATS = ["csv", "tsv", "parquet", "npz", "jsonl"]
+
+
+def written(folder: Path, kind: str) -> Path:
+    import pyarrow.parquet as parquet
+
+    predictions, labels, sites = classes(900)
+    columns = {"pred": predictions, "label": labels, "site": sites}
+    path = folder / f"rows.{kind}"
+    if kind in ("csv", "tsv"):
+        separator = "," if kind == "csv" else "\t"
+        rows = zip(*columns.values(), strict=True)
+        lines = [separator.join(columns), *(separator.join(map(str, row)) for row in rows)]
+        path.write_text("\n".join(lines) + "\n")
+    elif kind == "parquet":
+        parquet.write_table(pa.table(columns), path, row_group_size=128)
+    elif kind == "npz":
+        np.savez(path, **columns)
+    else:
+        rows = zip(*(c.tolist() for c in columns.values()), strict=True)
+        path.write_text(
+            "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
+        )
+    return path
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_gives_the_same_certificate(tmp_path, kind: str, monkeypatch) -> None:
+    predictions, labels, sites = classes(900)
+    expected = nv.evaluate(
+        predictions=predictions, labels=labels, groups={"site": sites}, unseen=True
+    )
+    path = written(tmp_path, kind)
+    monkeypatch.setattr(tables, "BATCH", 100)
+    call = {"predictions": "pred", "labels": "label", "groups": ["site"], "unseen": True}
+    report = nv.evaluate(data=path, **call)
+    assert report.evaluation.digests == expected.evaluation.digests
+    assert report.evaluation.groups == expected.evaluation.groups
+    assert report.risk_upper == expected.risk_upper
+    report.save(tmp_path / "c.json")
+    assert nv.verify(tmp_path / "c.json", data=path).verified
+    with pytest.raises(Unrecognized, match="Did you mean 'pred'"):
+        nv.evaluate(data=path, predictions="prd", labels="label")
+
+
+def test_a_table_of_columns(tmp_path) -> None:
+    predictions, labels, sites = classes(200)
+    table = {"p": predictions, "y": labels, "s": sites}
+    report = nv.evaluate(data=table, predictions="p", labels="y", groups={"site": "s"}, unseen=True)
+    assert set(report.groups["site"]) == {"A", "B", "C"}
+
+
+def test_nested_fields_of_logs(tmp_path) -> None:
+    path = tmp_path / "samples.jsonl"
+    rows = [{"doc": {"id": i}, "acc": float(i % 10 > 0)} for i in range(100)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    report = nv.evaluate(
+        data=path, losses="acc", ids="doc.id", unseen=True, settings={"metric": "success"}
+    )
+    assert report.empirical.errors == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("empty.csv", b"", "empty"),
+        ("header.csv", b"pred,label\n", "no examples"),
+        ("torn.csv", b"pred,label\n1,1\n1\n", "CSV"),
+        ("no.parquet", b"not parquet at all", "parquet"),
+        ("bad.npz", b"zip?", "npz"),
+        ("bad.jsonl", b'{"pred": 1, "label": 1}\n{"pred": 1', "line 2"),
+        ("short.jsonl", b'{"pred": 1, "label": 1}\n{"pred": 1}', "line 2"),
+        ("hole.csv", b"pred,label\n1,1\n,1\n", "missing"),
+        ("words.xlsx", b"x", "are read"),
+    ],
+)
+def test_damaged_files_are_explained(tmp_path, name: str, content: bytes, words: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=words):
+        nv.evaluate(data=path, predictions="pred", labels="label")
+    with pytest.raises(BadInput, match="no file"):
+        nv.evaluate(data=tmp_path / "missing.csv", predictions="pred", labels="label")

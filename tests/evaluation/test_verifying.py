@@ -1,0 +1,119 @@
+"""A test counted again by somebody else: from the folder, from a file, from arrays."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import nonvacuous as nv
+from nonvacuous.errors import InvalidCertificate
+
+from .worlds import classes
+
+
+@pytest.fixture
+def run(tmp_path):
+    predictions, labels, sites = classes(400)
+    report = nv.evaluate(
+        predictions=predictions,
+        labels=labels,
+        groups={"site": sites},
+        unseen=True,
+        folder=tmp_path / "run",
+    )
+    return report, tmp_path / "run", (predictions, labels, sites)
+
+
+def test_the_folder_the_file_and_the_columns_verify(run) -> None:
+    report, folder, (predictions, labels, sites) = run
+    assert nv.Certificate.load(folder / "certificate.json") == report
+    assert nv.verify(folder).verified
+    columns = {"predictions": predictions, "labels": labels, "site": sites}
+    assert nv.verify(folder / "certificate.json", data=columns).verified
+    alone = nv.verify(folder / "certificate.json")
+    assert alone.passed and not alone.verified
+
+
+def test_other_columns_do_not_verify(run) -> None:
+    _, folder, (_, labels, sites) = run
+    columns = {"predictions": labels, "labels": labels, "site": sites}
+    failed = nv.verify(folder / "certificate.json", data=columns)
+    assert not failed.passed
+    with pytest.raises(InvalidCertificate):
+        failed.raise_if_failed()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("risk_upper",),
+        ("evaluation", "risk_lower"),
+        ("evaluation", "worst_group_upper"),
+        ("evaluation", "groups", "site", "A", "risk_upper"),
+        ("evaluation", "groups", "site", "A", "risk_upper_together"),
+        ("evaluation", "scores", "1", "f1_lower"),
+        ("baseline", "margin_lower"),
+        ("bound", "inputs", "failure"),
+    ],
+)
+def test_a_better_number_sealed_anew_is_noticed(run, tmp_path, path: tuple[str, ...]) -> None:
+    """A forger who can compute digests still cannot change a number."""
+    _, folder, _ = run
+    record = json.loads((folder / "certificate.json").read_text())
+    part = record
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] *= 0.9
+    if path == ("risk_upper",):
+        record["statement"] = record["statement"].rsplit(" ", 1)[0] + f" {part['risk_upper']:.4f}."
+    from nonvacuous.verification.reading import Unsealed
+
+    loose = Unsealed.model_validate_json(json.dumps(record))
+    fields = {name: getattr(loose, name) for name in type(loose).model_fields if name != "digest"}
+    forged = nv.Certificate.sealed(**fields)
+    assert not nv.verify(forged).passed
+
+
+@pytest.mark.parametrize("metric", ["loss", "balanced error", "f1", "selective error"])
+def test_every_kind_of_metric_verifies(tmp_path, metric: str) -> None:
+    predictions, labels, sites = classes(300)
+    settings = {"metric": metric}
+    call = {"predictions": predictions, "labels": labels}
+    if metric == "loss":
+        call = {"losses": np.random.default_rng(0).random(300)}
+    if metric == "selective error":
+        settings["abstain"] = 4
+    nv.evaluate(
+        **call, groups={"site": sites}, unseen=True, settings=settings, folder=tmp_path / "run"
+    )
+    verification = nv.verify(tmp_path / "run")
+    assert verification.verified, str(verification)
+
+
+def test_clusters_and_attempts_verify(tmp_path) -> None:
+    wrong = (np.random.default_rng(0).random(300) < 0.1).astype(int)
+    nv.evaluate(
+        losses=wrong,
+        clusters=np.arange(300) // 3,
+        unseen=True,
+        settings={"metric": "event", "attempts": 4},
+        folder=tmp_path / "run",
+    )
+    assert nv.verify(tmp_path / "run").verified
+
+
+def test_a_planted_mistake_that_was_hidden_is_noticed(run) -> None:
+    """A certificate that says nothing of its groups, although they were made from the errors."""
+    predictions, labels, _ = classes(400)
+    hard = np.where(predictions != labels, "hard", "easy")
+    report = nv.evaluate(predictions=predictions, labels=labels, groups={"g": hard}, unseen=True)
+    fields = {name: getattr(report, name) for name in type(report).model_fields}
+    del fields["digest"]
+    fields["assumptions"] = tuple(
+        a.model_copy(update={"status": "asserted", "effect": "none"}) for a in report.assumptions
+    )
+    forged = nv.Certificate.sealed(**{**fields, "status": "valid"})
+    columns = {"predictions": predictions, "labels": labels, "g": hard}
+    assert not nv.verify(forged, data=columns).passed
