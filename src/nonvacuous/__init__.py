@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from nonvacuous.networks import register_operator as register_operator
     from nonvacuous.networks import rescaled as rescaled
     from nonvacuous.networks import scale_groups as scale_groups
+    from nonvacuous.report import report as report
     from nonvacuous.rescaling import rescale as rescale
     from nonvacuous.rescaling.lifted import lifted_kl as lifted_kl
     from nonvacuous.rescaling.paths import path_lifting as path_lifting
@@ -98,6 +99,7 @@ _EXPORTS = {
     "priors": "nonvacuous.distributions.priors",
     "randomization": "nonvacuous.randomization",
     "register_operator": "nonvacuous.networks:register_operator",
+    "report": "nonvacuous.report:report",
     "rescale": "nonvacuous.rescaling:rescale",
     "rescaled": "nonvacuous.networks:rescaled",
     "scale_groups": "nonvacuous.networks:scale_groups",

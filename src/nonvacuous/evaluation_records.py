@@ -42,38 +42,57 @@ Metric = Literal[
 
 
 class Evaluation(Record):
-    """What a test measures, fixed before anybody looks at an error.
-
-    metric     error, top-k, selective error, balanced error, recall, precision, f1, jaccard, brier,
-               absolute error, squared error; of one column: event (1 is bad), success (1 is good),
-               loss and score (between 0 and 1, or in a declared range)
-    positive   the class of recall, precision, f1 and jaccard; without it f1 and jaccard are the
-               means over the classes
-    top        how many answers count for top-k
-    abstain    selective error: the prediction that means "no answer"
-    range      least and largest value of a loss, or of the error of a regression; values beyond are
-               clipped to it, as the statement says
-    classes    all classes, in their order; predictions and labels may then be positions in it
-    balance    how the balanced error is bounded: ``tilt`` for many similar classes, ``shares``
-               where one rare class decides
-    attempts   how many predictors, all fixed before any result was shown, share the confidence
-    seed       of the order in which losses are read
-    name       what the predictor is called;  data  what the examples are called
-    """
+    """What a test measures, fixed before anybody looks at an error."""
 
     model_config = ConfigDict(strict=False)
 
-    metric: Metric = "error"
-    positive: str | int | None = None
-    top: PositiveCount = 1
-    abstain: str | int | None = None
-    range: tuple[float, float] | None = None
-    classes: tuple[str | int, ...] | None = None
-    balance: Literal["tilt", "shares"] = "tilt"
-    attempts: PositiveCount = 1
-    seed: Count = 0
-    name: Text = "predictor"
-    data: Text = "examples"
+    metric: Annotated[
+        Metric,
+        Field(
+            description="What is measured. Of one column: event (1 is bad), success (1 is good), "
+            "loss and score (between 0 and 1, or in a declared range)."
+        ),
+    ] = "error"
+    positive: Annotated[
+        str | int | None,
+        Field(
+            description="The class of recall, precision, f1 and jaccard; without it f1 and jaccard "
+            "are means over the classes."
+        ),
+    ] = None
+    top: Annotated[int, Field(ge=1, description="How many answers count for top-k.")] = 1
+    abstain: Annotated[
+        str | int | None, Field(description="Selective error: the prediction that is no answer.")
+    ] = None
+    range: Annotated[
+        tuple[float, float] | None,
+        Field(
+            description="Least and largest value of a loss or of the error of a regression; values "
+            "beyond are clipped, and the statement says so."
+        ),
+    ] = None
+    classes: Annotated[
+        tuple[str | int, ...] | None,
+        Field(description="All classes in their order; predictions may then be positions in it."),
+    ] = None
+    balance: Annotated[
+        Literal["tilt", "shares"],
+        Field(
+            description="Balanced error: tilt for many similar classes, shares where one rare "
+            "class decides."
+        ),
+    ] = "tilt"
+    attempts: Annotated[
+        int,
+        Field(
+            ge=1,
+            description="How many predictors, all fixed before any result was shown, share "
+            "the confidence.",
+        ),
+    ] = 1
+    seed: Annotated[int, Field(ge=0, description="Of the order in which losses are read.")] = 0
+    name: Annotated[Text, Field(description="What the predictor is called.")] = "predictor"
+    dataset: Annotated[Text, Field(description="What the examples are called.")] = "examples"
 
     @model_validator(mode="after")
     def _complete(self) -> Evaluation:

@@ -45,6 +45,36 @@ app = App(
 # Commands are named by their import path, so that one command does not wait for the imports of
 # another: `nonvacuous bound` never loads torch.
 app.command(
+    "nonvacuous.cli.evaluate:evaluate",
+    name="evaluate",
+    help=(
+        "Promise how wrong a predictor is, from examples that it never saw: exact at every size, "
+        "for groups and classes too, in a file that others can verify."
+    ),
+    help_epilogue=(
+        "Example:\n\nnonvacuous evaluate answers.csv --predictions pred --labels label "
+        "--group site --unseen --max-risk 0.05"
+    ),
+)
+app.command(
+    "nonvacuous.cli.compare:compare",
+    name="compare",
+    help="Is the second predictor better than the first? Exactly, on the same examples.",
+    help_epilogue="Example:\n\nnonvacuous compare answers.csv --first old --second new",
+)
+app.command(
+    "nonvacuous.cli.plan:plan",
+    name="plan",
+    help="How many examples does a promise take? Before anybody looks at one.",
+    help_epilogue="Example:\n\nnonvacuous plan --target 0.05 --risk 0.03",
+)
+app.command(
+    "nonvacuous.cli.monitor:monitor",
+    name="monitor",
+    help="Does a promise still hold, as labels arrive? Look as often as you like.",
+    help_epilogue="Example:\n\nnonvacuous monitor labels.csv --promise runs/report --watch",
+)
+app.command(
     "nonvacuous.cli.certify:certify",
     name="certify",
     help=(

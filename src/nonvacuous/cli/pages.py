@@ -25,7 +25,7 @@ def write_page(certificate: Certificate, folder: Path) -> Path:
     return write_report(
         certificate,
         folder / PAGE,
-        comparison=compare(certificate),
+        comparison=None if certificate.evaluation else compare(certificate),
         history=history,
         run_folder=folder,
         labels=_labels(inside(folder, LABELS)),

@@ -155,6 +155,8 @@ def _examples(
     from nonvacuous.cli.sources import load_data
     from nonvacuous.errors import BadInput
 
+    if certificate is not None and certificate.evaluation is not None:
+        return source  # a file of columns, which the certificate names
     say = narration_console()
     name = None if certificate is None else certificate.data.name
     if source is not None:

@@ -46,6 +46,13 @@ def plain(values: Any, name: str) -> Any:
     raise BadInput(f"{name} holds {array.dtype} values; numbers and words are understood.")
 
 
+def as_array(column: Any) -> np.ndarray:
+    """A plain column as a numpy array, words included."""
+    if hasattr(column, "dictionary_encode"):
+        return np.array(column.to_pylist(), dtype=str)
+    return np.asarray(column)
+
+
 def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     items = array.tolist()
     lost = [i for i, v in enumerate(items) if v is None or (isinstance(v, float) and v != v)]

@@ -20,7 +20,7 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.audit import audit
-from nonvacuous.evaluation.coding import plain
+from nonvacuous.evaluation.coding import as_array, plain
 from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude, metric_words
 from nonvacuous.evaluation.outcomes import roles_of
 from nonvacuous.evaluation.predicting import predicted
@@ -100,8 +100,7 @@ def evaluate(
     if missing:
         raise BadInput(f"metric {chosen.metric!r} needs {' and '.join(missing)}.")
     kept: list[Batch] = []
-    keeping = folder is not None and data is None
-    stream = _kept(batches, kept) if keeping or predictor is not None else batches
+    stream = _kept(batches, kept) if folder is not None else batches
     tally = counted(chosen, stream, clusters=clusters is not None)
     _check_names(tally)
     standing, target = None, None
@@ -149,9 +148,10 @@ def certificate_of(
     record = record.model_copy(update={"columns": dict(columns or {})})
     assumptions = audit(tally, unseen=unseen, standing=standing, invariant=invariant)
     digests = record.digests
+    draws = promise.trials if "examples" in promise.inputs else tally.rows
     whole = tally.settings.counts_events and not tally.clustered
     return Certificate.sealed(
-        statement=statement_of(promise, record, 1.0 - failure),
+        statement=statement_of(promise, record, draws, 1.0 - failure),
         status=status_of(assumptions),
         mode="evaluate",
         predictor="deterministic",
@@ -161,13 +161,11 @@ def certificate_of(
         bound=BoundRecord(name=promise.name, theorem=promise.theorem, inputs=promise.inputs),
         budget=BudgetRecord.model_validate(budget.to_dict() | {"entries": _entries(budget)}),
         data=DataRecord(
-            name=settings.data,
+            name=settings.dataset,
             classes=max(2, len(tally.classes.values)),
             preprocessing="as given",
             bound=ExampleSet(
-                examples=promise.trials
-                if promise.name in ("held-out tail", "betting")
-                else tally.rows,
+                examples=draws,
                 index_digest=_digest(str(tally.rows)),
                 content_digest=_digest(*(d for r, d in digests.items() if r != "predictions")),
             ),
@@ -200,13 +198,13 @@ def certificate_of(
     )
 
 
-def statement_of(promise: Promise, record: EvaluationRecord, confidence: float) -> str:
+def statement_of(promise: Promise, record: EvaluationRecord, draws: int, confidence: float) -> str:
     """The promise in one sentence."""
     settings = record.settings
     words = "error rate" if settings.metric == "error" else metric_words(settings)
     mean = " (mean over clusters)" if record.unit == "clusters" else ""
     return (
-        f"With confidence {confidence:.10g} over the draw of {promise.trials} {record.unit}, the "
+        f"With confidence {confidence:.10g} over the draw of {draws} {record.unit}, the "
         f"{words}{mean} of {settings.name} on new examples is at most "
         f"{shown_up(promise.risk_upper)}."
     )
@@ -268,7 +266,7 @@ def _kept(batches: Iterable[Batch], kept: list[Batch]) -> Iterator[Batch]:
 def _save(kept: list[Batch], folder: Path) -> dict[str, str]:
     """The columns beside the certificate, so that anybody can count again."""
     columns: dict[str, Any] = {
-        role: np.concatenate([np.asarray(plain(batch[role], role)) for batch in kept])
+        role: np.concatenate([as_array(plain(batch[role], role)) for batch in kept])
         for role in kept[0]
     }
     path = folder / EVIDENCE
@@ -287,7 +285,7 @@ def _enter(folder: Path, tally: Tally) -> Standing:
         Attempt(
             examples=examples if "labels" in digests else "",
             bound=examples if "labels" in digests else outcome,
-            config=_digest(tally.settings.model_dump_json(exclude={"name", "data", "attempts"})),
+            config=_digest(tally.settings.model_dump_json(exclude={"name", "dataset", "attempts"})),
             paid=tally.settings.attempts,
             outcome=outcome,
             classes=tuple(sizes),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.errors import BadInput, Unrecognized
+from nonvacuous.evaluation.coding import as_array, plain
 
 #: Rows read at a time: what is in memory does not grow with the file.
 BATCH = 1 << 19
@@ -39,6 +40,17 @@ def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
     rows = next(iter(lengths.values()), 0)
     for start in range(0, rows, BATCH):
         yield {role: _rows(array, start, start + BATCH) for role, array in sized.items()}
+
+
+def read_columns(source: Any, columns: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Whole columns as arrays, by role."""
+    batches = list(batches_of(source, columns))
+    if not batches:
+        raise BadInput(f"{source} holds no rows.")
+    return {
+        role: np.concatenate([as_array(plain(batch[role], role)) for batch in batches])
+        for role in columns
+    }
 
 
 def _rows(array: Any, start: int, stop: int) -> Any:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nonvacuous.certificate import Certificate
     from nonvacuous.comparison import Comparison
 
-__all__ = ["write_report"]
+__all__ = ["report", "write_report"]
 
 
 def write_report(
@@ -35,6 +35,11 @@ def write_report(
     labels      what ``nonvacuous randomize --run`` found: the same recipe on random labels
     """
     # Imported here: matplotlib is not needed for words.
+    if certificate.evaluation is not None:
+        from nonvacuous.report.evaluation import page_of
+        from nonvacuous.report.study import write_study
+
+        return write_study(page_of(certificate, where=str(run_folder or Path(path).parent)), path)
     from nonvacuous.report import html, view
 
     target = Path(path)
@@ -61,3 +66,7 @@ def write_report(
             "exists and that you may write to."
         ) from error
     return target
+
+
+#: The name at the front door: ``nv.report(certificate, "page.html")``.
+report = write_report

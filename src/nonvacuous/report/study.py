@@ -82,7 +82,7 @@ class Section:
 class StudyPage:
     """What a page says.
 
-    title     which study, in the corner
+    title     which study, in the corner; kind  the word before it
     question  what was asked, a few words above the answer
     lead      the answer, in one sentence
     badges    what to know at a glance
@@ -92,6 +92,7 @@ class StudyPage:
     title: str
     lead: str
     question: str = "What was found?"
+    kind: str = "Study"
     badges: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
     footer: tuple[str, ...] = ()

@@ -1,0 +1,106 @@
+"""``nonvacuous monitor``: does a promise still hold, as labels arrive?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from nonvacuous.cli.exits import DONE, TOO_RISKY
+from nonvacuous.cli.flags import SWITCH, Json
+from nonvacuous.cli.output import write_json
+
+
+def monitor(
+    file: Path,
+    /,
+    *,
+    promise: str,
+    loss: str = "error",
+    predictions: str | None = None,
+    labels: str = "label",
+    state: Path = Path("monitor.json"),
+    false_alarm: float = 0.01,
+    watch: Annotated[bool, SWITCH] = False,
+    every: float = 2.0,
+    page: Path | None = None,
+    json: Json = False,
+) -> int:
+    """Does the promise still hold? Reads new labels, looks as often as you like.
+
+    Parameters
+    ----------
+    file
+        Labeled examples in the order of their arrival; rows read before are skipped.
+    promise
+        The certificate, its folder, or the number itself.
+    loss
+        The column of losses: 1 for an error, 0 for a right answer, or between.
+    predictions
+        The column of predictions instead, compared with --labels.
+    labels
+        The column of labels.
+    state
+        The small file that keeps the watch; it survives a kill, and several writers.
+    false_alarm
+        The chance of an alarm, over the whole future, although the promise holds.
+    watch
+        Follow the growing file until an alarm or Ctrl-C.
+    every
+        Seconds between two looks at the file.
+    page
+        Write a page with the evidence over time.
+    """
+    import time
+
+    from nonvacuous.cli.output import result_console
+    from nonvacuous.evaluation.monitor import monitor as watching
+
+    observer = watching(_promise_of(promise), false_alarm=false_alarm, state=state)
+    while True:
+        rows = _losses(file, loss, predictions, labels)
+        new = rows[observer.seen + observer.missing :]
+        if len(new):
+            observer.update(new)
+        if page is not None:
+            from nonvacuous.report.evaluation import watch_page
+            from nonvacuous.report.study import write_study
+
+            write_study(watch_page(observer.to_dict()), page)
+        if observer.alarm or not watch:
+            break
+        time.sleep(every)
+    if json:
+        low, high = observer.interval()
+        record = {"alarm": observer.alarm, "alarms": observer.alarms, "seen": observer.seen}
+        write_json(record | {"errors": observer.errors, "mean_risk": [low, high]})
+    else:
+        result_console().print(str(observer), soft_wrap=True)
+    return TOO_RISKY if observer.alarm else DONE
+
+
+def _promise_of(text: str) -> Any:
+    from nonvacuous.certificate import Certificate
+
+    try:
+        return float(text)
+    except ValueError:
+        path = Path(text)
+        return Certificate.load(path / "certificate.json" if path.is_dir() else path)
+
+
+def _losses(file: Path, loss: str, predictions: str | None, labels: str) -> Any:
+    """All complete rows of the file; a line that is still being written waits for the next look."""
+    import numpy as np
+
+    from nonvacuous.errors import BadInput
+    from nonvacuous.evaluation.tables import read_columns
+
+    try:
+        if predictions is None:
+            return read_columns(file, {"losses": loss})["losses"].astype(float)
+        table = read_columns(file, {"predictions": predictions, "labels": labels})
+        return (table["predictions"] != table["labels"]).astype(float)
+    except BadInput as error:
+        if "holds no rows" in str(error) or "is empty" in str(error):
+            return np.zeros(0)
+        raise

@@ -1,0 +1,72 @@
+"""``nonvacuous plan``: how many examples does a promise take?"""
+
+from __future__ import annotations
+
+from nonvacuous.cli.exits import DONE
+from nonvacuous.cli.flags import Json, OptionalWholeNumber
+from nonvacuous.cli.output import write_json
+
+
+def plan(
+    *,
+    target: float,
+    risk: float,
+    chance: float = 0.9,
+    confidence: float = 0.95,
+    labeled: OptionalWholeNumber = None,
+    curve: tuple[float, float, float] | None = None,
+    json: Json = False,
+) -> int:
+    """How many examples promise a risk, before anybody looks at one?
+
+    Parameters
+    ----------
+    target
+        The risk to promise.
+    risk
+        The true risk that you expect.
+    chance
+        How likely the test should succeed.
+    confidence
+        Of the promise.
+    labeled
+        How many labeled examples there are for training and testing together.
+    curve
+        With --labeled: limit, scale and power of the risk limit + scale/n^power after n examples.
+    """
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from nonvacuous.cli.output import result_console
+    from nonvacuous.evaluation.plan import plan as planned
+
+    result = planned(
+        target, risk, chance=chance, confidence=confidence, labeled=labeled, curve=curve
+    )
+    if json:
+        write_json(asdict(result))
+        return DONE
+    console = result_console()
+    console.print(f"{result}.", soft_wrap=True)
+    console.print(
+        f"The first number with this chance is {result.first:,}; two models are told apart from a "
+        f"difference of {result.detectable_difference:.4f}.",
+        soft_wrap=True,
+    )
+    table = Table("examples", "errors allowed", "chance", "best promise", "expected promise")
+    for row in result.rows:
+        allowed = str(row.allowed_errors) if row.allowed_errors >= 0 else "none will do"
+        table.add_row(
+            f"{row.examples:,}", allowed, f"{row.chance:.3f}", f"{row.smallest:.4f}",
+            f"{row.expected:.4f}",
+        )  # fmt: skip
+    console.print(table)
+    if result.division is not None:
+        part = result.division
+        console.print(
+            f"Of {part.labeled:,} labeled examples hold out {part.held_out:,}: expected promise "
+            f"{part.test:.4f} (testing while training: {part.progressive:.4f}); {part.advice}",
+            soft_wrap=True,
+        )
+    return DONE

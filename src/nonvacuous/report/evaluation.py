@@ -1,0 +1,228 @@
+"""The page of a test, and of a watch over its promise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nonvacuous.bounds.rounding import shown_down, shown_up
+from nonvacuous.certificate import Certificate
+from nonvacuous.evaluation_records import Slice
+from nonvacuous.report.plots import Series, bars, lines
+from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.report.wording import (
+    capital,
+    clean,
+    confidence_percent,
+    frequency,
+    odds,
+    percent,
+    percent_up,
+    shortened,
+    whole,
+)
+
+#: Rows of a table of groups on the page; the certificate has them all.
+_MOST = 30
+
+
+def page_of(certificate: Certificate, *, where: str = ".") -> StudyPage:
+    """What a test says, in the order of a person's questions."""
+    record = certificate.evaluation
+    assert record is not None
+    declared = {c: g for c, g in record.groups.items() if not c.endswith(" class")}
+    classes = {c: g for c, g in record.groups.items() if c.endswith(" class")}
+    sections = [
+        Section(
+            "How sure?", (_confidence(certificate),), figures=(_picture(certificate, declared),)
+        )
+    ]
+    if declared:
+        worst = percent_up(record.worst_group_upper or 1.0)
+        sections.append(
+            Section(
+                "For whom?",
+                (f"No group is worse than {worst}, at the same confidence.",),
+                tables=tuple(_table(column, group) for column, group in declared.items()),
+            )
+        )
+    if classes:
+        tables = tuple(_table(column, group) for column, group in classes.items())
+        sections.append(Section("Which classes?", tables=tables))
+    sections.append(
+        Section(
+            "Why believe it?",
+            tables=(
+                Table(
+                    ("It rests on", "What is known", "Detail"),
+                    tuple((capital(a.name), a.status, a.detail) for a in certificate.assumptions),
+                ),
+            ),
+        )
+    )
+    check = f"nonvacuous verify {clean(where)}"
+    sections.append(
+        Section(
+            "Can I check it?",
+            (
+                f"Anybody who has the columns can count again: {check}",
+                f"{clean(certificate.statement)} Theorem: {clean(certificate.bound.theorem)}.",
+            ),
+        )
+    )
+    return StudyPage(
+        title=f"{shortened(clean(certificate.model.architecture), 48)} on "
+        f"{shortened(clean(certificate.data.name), 48)}",
+        kind="Test",
+        question="How wrong can it be on examples it has not seen?",
+        lead=lead(certificate),
+        badges=_badges(certificate),
+        sections=tuple(sections),
+        footer=(f"Certificate {certificate.digest}", f"Seed {certificate.seed}"),
+    )
+
+
+def lead(certificate: Certificate) -> str:
+    """The promise in one sentence that a stranger understands."""
+    name, record = clean(certificate.model.architecture), certificate.evaluation
+    assert record is not None
+    if certificate.status == "refused":
+        return f"No promise about {name} is made: this test was refused."
+    before = "If its conditions hold, " if certificate.status == "conditional" else ""
+    if certificate.loss.name == "zero-one":
+        said = f"{name} is wrong on {frequency(certificate.risk_upper)} new examples"
+    else:
+        most = shown_up(certificate.risk_upper)
+        said = f"{clean(certificate.loss.name)} of {name} is at most {most}"
+    sentence = f"{before}{said}."
+    if certificate.is_vacuous:
+        why = "it may be wrong always" if certificate.risk_upper >= 1.0 else certificate.unshown
+        sentence = f"VACUOUS: {why}. {capital(sentence)}"
+    return sentence if before or certificate.is_vacuous else capital(sentence)
+
+
+def _badges(certificate: Certificate) -> tuple[str, ...]:
+    record = certificate.evaluation
+    assert record is not None
+    unit = record.unit
+    badges = [
+        capital(certificate.status),
+        f"{confidence_percent(certificate.budget.failure)} confidence",
+        f"{whole(certificate.data.bound.examples)} {unit}",
+        f"Measured: {percent(certificate.empirical.mean)}",
+    ]
+    if certificate.baseline is not None:
+        constant = f"always answering “{clean(certificate.baseline.name)}”"
+        badges.append(
+            f"Better than {constant}"
+            if certificate.shown_better
+            else f"Not shown to be better than {constant}"
+        )
+    if record.coverage_lower is not None:
+        badges.append(f"Answers at least {shown_down(record.coverage_lower)} of all")
+    return tuple(badges)
+
+
+def _confidence(certificate: Certificate) -> str:
+    record = certificate.evaluation
+    assert record is not None
+    samples, false = odds(certificate.budget.failure)
+    low, high = record.interval
+    return (
+        f"Of {samples} such tests, on average at most {false} would yield a false promise. Both "
+        f"ends at once: between {shown_down(low)} and {shown_up(high)}. The promise is about new "
+        "examples drawn like those of the test, and about nothing else."
+    )
+
+
+def _picture(certificate: Certificate, declared: Mapping[str, Mapping[str, Slice]]) -> Figure:
+    record = certificate.evaluation
+    assert record is not None
+    rows = [("everybody", certificate.empirical.mean, record.risk_lower, certificate.risk_upper)]
+    for column, group in declared.items():
+        worst = sorted(group.items(), key=lambda item: -item[1].risk_upper)[:8]
+        rows += [(shortened(clean(f"{column} {value}"), 24), *_ends(part)) for value, part in worst]
+    names, means, lows, highs = zip(*rows, strict=True)
+    svg = bars(
+        names,
+        {"measured": means},
+        title="Measured, with the least and the most it can be",
+        x_label="share",
+        low={"measured": lows},
+        high={"measured": highs},
+    )
+    return Figure(svg, "Each line alone holds at the confidence above; the worst groups are shown.")
+
+
+def _ends(part: Slice) -> tuple[float, float, float]:
+    return part.errors / part.examples, part.risk_lower, part.risk_upper
+
+
+def _table(column: str, group: Mapping[str, Slice]) -> Table:
+    worst = sorted(group.items(), key=lambda item: -item[1].risk_upper)
+    rows = tuple(
+        (
+            clean(value),
+            whole(part.examples),
+            f"{part.errors:g}",
+            shown_down(part.risk_lower),
+            shown_up(part.risk_upper),
+            shown_up(part.risk_upper_together),
+            "" if part.sufficient else "insufficient evidence",
+        )
+        for value, part in worst[:_MOST]
+    )
+    more = f" The {_MOST} worst of {len(worst)}." if len(worst) > _MOST else ""
+    return Table(
+        (capital(clean(column)), "n", "Errors", "At least", "At most", "All at once", "Note"),
+        rows,
+        caption=f"“At most” holds for each line alone, “all at once” for all lines together.{more}",
+    )
+
+
+def watch_page(state: Mapping[str, Any]) -> StudyPage:
+    """A monitor's state: the evidence against the promise over time."""
+    watch = state["watches"][""]
+    alarms = {n or "everybody": w["alarm_at"] for n, w in state["watches"].items() if w["alarm_at"]}
+    history: Sequence[Sequence[float]] = watch["history"] or [[0, 0.0]]
+    times = [max(1.0, float(t)) for t, _ in history]
+    capital_over_time = [math.exp(min(700.0, c)) for _, c in history]
+    goal = math.exp(watch["goal"])
+    svg = lines(
+        [
+            Series("evidence against the promise", times, capital_over_time),
+            Series("alarm", [times[0], times[-1]], [goal, goal]),
+        ],
+        title="Evidence against the promise",
+        x_label="labels seen",
+        y_label="evidence",
+        log_y=True,
+    )
+    if alarms:
+        who = ", ".join(f"{clean(name)} after {whole(at)} labels" for name, at in alarms.items())
+        said = f"The promise no longer holds: alarm for {who}."
+    else:
+        said = f"No alarm after {whole(watch['time'])} labels."
+    return StudyPage(
+        title="Watch",
+        kind="Monitor",
+        question=f"Is the risk still at most {shown_up(watch['promise'])}?",
+        lead=said,
+        badges=(
+            f"False alarm at most {state['false_alarm']:g}",
+            f"{watch['errors']:g} errors in {whole(watch['time'])} labels",
+            f"{state['missing']} labels missing",
+        ),
+        sections=(
+            Section(
+                "How strong is the evidence?",
+                (
+                    "While the promise holds, the evidence ever reaches the line with at most the "
+                    "chance of a false alarm, however often one looks. Labels that are late or "
+                    "missing because of the error break this.",
+                ),
+                figures=(Figure(svg),),
+            ),
+        ),
+    )
