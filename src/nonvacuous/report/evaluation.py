@@ -23,8 +23,12 @@ from nonvacuous.report.wording import (
     whole,
 )
 
-#: Rows of a table of groups on the page; the certificate has them all.
-_MOST = 30
+#: Rows of a table of groups, and of classes, on the page; the certificate has them all.
+_MOST, _MOST_CLASSES = 12, 5
+_MEANING = {
+    "true class": " Errors among the examples of a class: 1 - recall.",
+    "predicted class": " Errors among the answers of a class: 1 - precision.",
+}
 
 
 def page_of(certificate: Certificate, *, where: str = ".") -> StudyPage:
@@ -161,6 +165,7 @@ def _ends(part: Slice) -> tuple[float, float, float]:
 
 def _table(column: str, group: Mapping[str, Slice]) -> Table:
     worst = sorted(group.items(), key=lambda item: -item[1].risk_upper)
+    most = _MOST_CLASSES if column in _MEANING else _MOST
     rows = tuple(
         (
             clean(value),
@@ -171,13 +176,14 @@ def _table(column: str, group: Mapping[str, Slice]) -> Table:
             shown_up(part.risk_upper_together),
             "" if part.sufficient else "insufficient evidence",
         )
-        for value, part in worst[:_MOST]
+        for value, part in worst[:most]
     )
-    more = f" The {_MOST} worst of {len(worst)}." if len(worst) > _MOST else ""
+    more = f" The {most} worst of {len(worst)}." if len(worst) > most else ""
     return Table(
         (capital(clean(column)), "n", "Errors", "At least", "At most", "All at once", "Note"),
         rows,
-        caption=f"“At most” holds for each line alone, “all at once” for all lines together.{more}",
+        caption=f"“At most” holds for each line alone, “all at once” for all lines."
+        f"{_MEANING.get(column, '')}{more}",
     )
 
 

@@ -1,0 +1,132 @@
+"""The commands evaluate, compare, plan and monitor: results, gates, files, errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nonvacuous.cli.app import main
+from tests.evaluation.worlds import classes
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    predictions, labels, sites = classes(1200, errors=0.05)
+    other, _, _ = classes(1200, errors=0.01)
+    path = tmp_path / "rows.csv"
+    columns = zip(predictions, labels, other, sites, range(1200), strict=True)
+    lines = ["prediction,label,new,site,id", *(",".join(map(str, row)) for row in columns)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_evaluate_writes_verifies_and_reports(rows: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "runs" / "one"
+    command = ["evaluate", str(rows), "--group", "site", "--id", "id", "--unseen"]
+    assert main([*command, "--out", str(out), "--name", "net"]) == 0
+    assert capsys.readouterr().out.startswith("VALID: error rate of net <= ")
+    page = (out / "report.html").read_text()
+    assert "is wrong on fewer than" in page and "For whom?" in page
+    assert main(["verify", str(out)]) == 0
+    assert "VERIFIED" in capsys.readouterr().out
+    assert main(["verify", str(out), "--data", str(rows)]) == 0
+    assert main(["report", str(out)]) == 0
+    assert main([*command, "--out", str(out)]) == 2
+    assert "already" in capsys.readouterr().err
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mode"] == "evaluate"
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        (["--max-risk", "0.09", "--unseen"], 0),
+        (["--max-risk", "0.05", "--unseen"], 3),
+        (["--max-risk", "0.09"], 3),
+        (["--max-risk", "0.09", "--allow-conditional"], 0),
+        (["--max-group-risk", "0.12", "--group", "site", "--unseen"], 0),
+        (["--max-group-risk", "0.06", "--group", "site", "--unseen"], 3),
+        (["--max-group-risk", "0.06", "--unseen"], 2),
+        (["--metric", "balanced error", "--max-risk", "0.1", "--unseen"], 0),
+        (["--metric", "recall"], 2),
+        (["--metric", "auc"], 2),
+        (["--predictions", "predicton"], 2),
+        (["--confidence", "1.5"], 1),
+    ],
+)
+def test_gates_and_mistakes_have_their_exit_codes(rows: Path, flags: list[str], code: int) -> None:
+    assert main(["evaluate", str(rows), *flags]) == code
+
+
+def test_scores_and_the_promise_inherited(rows: Path, tmp_path: Path, capsys) -> None:
+    log = tmp_path / "samples.jsonl"
+    log.write_text("".join(json.dumps({"acc": float(i % 20 > 0)}) + "\n" for i in range(400)))
+    assert main(["evaluate", str(log), "--score", "acc", "--unseen", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["empirical"]["errors"] == 20
+    out = tmp_path / "runs" / "two"
+    assert main(["evaluate", str(rows), "--unseen", "--out", str(out)]) == 0
+    capsys.readouterr()
+    command = ["evaluate", str(rows), "--certified", str(out), "--predictions", "new"]
+    assert main([*command, "--old", "prediction"]) == 0
+    assert "they differ on" in capsys.readouterr().out
+    assert main(command) == 2
+
+
+def test_compare_one_file_and_two(rows: Path, tmp_path: Path, capsys) -> None:
+    command = ["compare", str(rows), "--first", "prediction"]
+    assert main([*command, "--second", "new", "--group", "site"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("new errs less, by ") and "site A" in out
+    other = tmp_path / "other.csv"
+    lines = rows.read_text().splitlines()
+    other.write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
+    paired = [*command[:2], str(other), "--first", "prediction", "--second", "new", "--id", "id"]
+    assert main([*paired, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["examples"] == 1200 and record["names"] == ["rows", "other"]
+    assert main(paired[:-2]) == 2
+    other.write_text("\n".join(lines[:-1]) + "\n")
+    assert main(paired) == 1
+    assert "same examples" in capsys.readouterr().err
+
+
+def test_plan(capsys) -> None:
+    assert main(["plan", "--target", "0.05", "--risk", "0.03", "--chance", "0.8"]) == 0
+    assert capsys.readouterr().out.startswith("694 examples promise")
+    assert main(["plan", "--target", "0.05", "--risk", "0.06"]) == 1
+    assert main(["plan", "--target", "0.05", "--risk", "0.03", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["examples"] > 694
+
+
+def test_monitor_reads_new_rows_only_and_raises_the_alarm(tmp_path: Path, capsys) -> None:
+    stream, state = tmp_path / "labels.csv", tmp_path / "watch.json"
+    stream.write_text("error\n" + "0\n0\n1\n0\n" * 20)
+    page = tmp_path / "watch.html"
+    command = ["monitor", str(stream), "--promise", "0.3", "--state", str(state)]
+    assert main([*command, "--page", str(page)]) == 0
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.split("\n", 1)[1])["seen"] == 80
+    assert "No alarm" in page.read_text()
+    with stream.open("a") as more:
+        more.write("1\n" * 40)
+    assert main(command) == 3
+    assert capsys.readouterr().out.startswith("ALARM")
+
+
+def test_watch_follows_a_growing_file(tmp_path: Path) -> None:
+    stream = tmp_path / "labels.csv"
+    stream.write_text("error\n0\n")
+    command = ["monitor", str(stream), "--promise", "0.05", "--state", str(tmp_path / "s.json")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nonvacuous.cli.app", *command, "--watch", "--every", "0.2"]
+    )
+    time.sleep(2.0)
+    assert process.poll() is None
+    with stream.open("a") as more:
+        more.write("1\n" * 30)
+    assert process.wait(timeout=60) == 3
