@@ -7,9 +7,9 @@ import math
 import numpy as np
 from scipy import optimize, special
 
-from nonvacuous.rules.attempts import Standing
 from nonvacuous.evaluation.tally import Tally
 from nonvacuous.records import Assumption
+from nonvacuous.rules.attempts import Standing
 
 UNSEEN = "the predictor never saw these examples"
 INDEPENDENT = "the examples are independent draws"

@@ -14,7 +14,6 @@ import scipy
 from pydantic import ValidationError
 
 import nonvacuous
-from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
 from nonvacuous.bounds import ConfidenceBudget, checks
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate, status_of
@@ -37,6 +36,7 @@ from nonvacuous.records import (
     ModelRecord,
     RiskRecord,
 )
+from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
 
 #: The columns of a test are kept in its folder up to so many rows.
 MOST_KEPT = 5_000_000
