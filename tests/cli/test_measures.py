@@ -26,7 +26,8 @@ def test_the_table_of_a_network_trained_here(place, invoke):
     ):  # fmt: skip
         assert expected in done.out, expected
     assert done.next == "nonvacuous " + " ".join(QUICK) + " --attack"
-    assert sorted(path.name for path in place.iterdir()) == ["my_model.py", "x.npz"]
+    assert sorted(path.name for path in place.iterdir()) == ["my_model.py", "runs", "x.npz"]
+    assert [path.name for path in (place / "runs").iterdir()] == ["attempts.jsonl"]
 
 
 def test_attack_and_random_labels_with_a_page(place, invoke):

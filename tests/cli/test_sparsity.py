@@ -26,8 +26,9 @@ def test_a_network_trained_here(place, invoke):
     ):  # fmt: skip
         assert expected in " ".join(done.out.split()), expected
     assert "Sparsity" in done.out or "sparsity" in done.out
-    assert done.next == "nonvacuous " + " ".join(QUICK) + " --out sparsity"
-    assert sorted(path.name for path in place.iterdir()) == ["my_model.py", "x.npz"]
+    assert done.next == "nonvacuous " + " ".join(QUICK) + " --out runs/sparsity"
+    assert sorted(path.name for path in place.iterdir()) == ["my_model.py", "runs", "x.npz"]
+    assert [path.name for path in (place / "runs").iterdir()] == ["attempts.jsonl"]
 
 
 def test_the_files_and_the_network_studied_again(place, invoke):

@@ -242,6 +242,12 @@ def test_the_folder_is_made_and_bad_digests_are_refused(tmp_path: Path) -> None:
         attempt("one", paid=0)
 
 
+def test_a_ledger_that_forgets_is_refused(tmp_path: Path) -> None:
+    for forgetful in (Path("/dev/null"), tmp_path):
+        with pytest.raises(BadInput, match="keeps what is written"):
+            record_attempt(forgetful, attempt("one"))
+
+
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(BadInput, match="Cannot"):

@@ -15,6 +15,7 @@ from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.flags import (
     SWITCH,
     Json,
+    Ledger,
     OptionalWholeNumber,
     WholeNumber,
     failure_of,
@@ -76,6 +77,9 @@ class Call:
     attempts
         How many certificates you will compute on these examples, to report the best of them: they
         share the confidence.
+    different_data
+        Where the ledger has examples with the same labels: why these are other data, in a sentence
+        that the certificate quotes.
     max_risk
         Exit with code 3 if the certificate is above this, refused, conditional or vacuous (not
         shown to be better than always answering one class): a gate for CI.
@@ -112,6 +116,7 @@ class Call:
     mode: Annotated[Literal["posterior", "post-hoc", "sparsity", "holdout"] | None, _PROMISE] = None
     confidence: Annotated[float, _PROMISE] = 0.95
     attempts: Annotated[WholeNumber, _PROMISE] = 1
+    different_data: Annotated[str | None, _PROMISE] = None
     max_risk: Annotated[float | None, _PROMISE] = None
     allow_conditional: Annotated[bool, _PROMISE, SWITCH] = False
     seed: Annotated[WholeNumber, _RUN] = 0
@@ -123,6 +128,7 @@ class Call:
     report: Annotated[bool, _RUN] = True
     tensorboard: Annotated[Path | None, _RUN] = None
     config: Annotated[Path | None, _RUN] = None
+    ledger: Annotated[Ledger, _RUN] = None
     json: Annotated[Json, _RUN] = False
 
     def check(self) -> None:

@@ -14,13 +14,15 @@ from nonvacuous.cli.invocation import started_with
 from nonvacuous.cli.settings import PREFIX
 
 #: What the sweep decides, or what makes no sense for many runs at once.
-_NOT_HERE = ("out", "resume", "force", "config", "json", "tensorboard")
+_NOT_HERE = ("out", "resume", "force", "config", "json", "tensorboard", "ledger")
 #: Flags without a --no- form.
 _SWITCHES = ("pretrained",)
 _KEPT = ("NONVACUOUS_DATA",)
 
 
-def certify_cell(*, seed: int, folder: Path, **settings: Any) -> dict[str, Any]:
+def certify_cell(
+    *, seed: int, folder: Path, ledger: Path | None = None, **settings: Any
+) -> dict[str, Any]:
     """Certify in a run folder, going on with what is there; the settings are the command's flags.
 
     A refused certificate is a result too: its status says so.
@@ -30,6 +32,8 @@ def certify_cell(*, seed: int, folder: Path, **settings: Any) -> dict[str, Any]:
     from nonvacuous.study.runs import figures_of
 
     words = words_of(settings, seed=seed, folder=folder)
+    if ledger is not None:
+        words += ["--ledger", str(ledger)]
     if holds_run(folder):
         words.append("--resume")
     with _own_settings_only(), started_with(words):

@@ -79,6 +79,8 @@ def run(call: Call, method: Method) -> int:
                     folder=folder,
                     architecture=spec,
                     source=call.data,
+                    ledger=call.ledger,
+                    different_data=call.different_data,
                     tensorboard=call.tensorboard,
                 ),
                 resume=call.resume,

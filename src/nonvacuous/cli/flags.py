@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter, Token
@@ -24,6 +25,14 @@ WholeNumber = Annotated[int, Parameter(converter=whole_number)]
 OptionalWholeNumber = Annotated[int | None, Parameter(converter=whole_number)]
 #: A flag that is off unless it is given; its help need not say so.
 SWITCH = Parameter(negative=(), show_default=False)
+Ledger = Annotated[
+    Path | None,
+    Parameter(
+        name="--ledger",
+        help="The file that remembers all bounds on the same examples; attempts.jsonl beside the "
+        "folder of the results, or in runs/, by default.",
+    ),
+]
 Json = Annotated[bool, SWITCH, Parameter(name="--json", help="Print one JSON object, not text.")]
 
 

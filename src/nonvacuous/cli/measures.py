@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from nonvacuous.bounds import checks
 from nonvacuous.cli.exits import DONE, UsageError
-from nonvacuous.cli.flags import SWITCH, Json, WholeNumber
+from nonvacuous.cli.flags import SWITCH, Json, Ledger, WholeNumber
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import narration_console, write_json, write_next
 from nonvacuous.errors import BadInput
@@ -43,6 +43,7 @@ def measures(
     out: Path | None = None,
     resume: Annotated[bool, SWITCH] = False,
     force: Annotated[bool, SWITCH] = False,
+    ledger: Ledger = None,
     json: Json = False,
     listed: Annotated[bool, SWITCH, Parameter(name="--formulas")] = False,
 ) -> int:
@@ -142,6 +143,7 @@ def measures(
             seed=seed,
             out=out,
             resume=resume,
+            ledger=ledger,
         )
     )
     if isinstance(done, int):
@@ -216,5 +218,5 @@ def _next(record: dict[str, Any], out: Path | None) -> str:
     if record["against"] is None:
         return again("--against", "random-labels", without=["--force", "--resume"])
     if out is None:
-        return again(replacing={"--out": "measures"}, without=["--force", "--resume"])
+        return again(replacing={"--out": "runs/measures"}, without=["--force", "--resume"])
     return shlex.join(["nonvacuous", "certify", "--data", record["data_source"]])

@@ -15,7 +15,7 @@ from nonvacuous.measures.registry import Measure, chosen
 from nonvacuous.randomization.registry import parse_corruption
 
 #: Where things lie decides nothing.
-_NOT_ASKED = frozenset({"data_dir", "out", "resume"})
+_NOT_ASKED = frozenset({"data_dir", "out", "resume", "ledger"})
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Request:
     out: Path | None
     resume: bool = False
     against_weights: Path | None = None
+    ledger: Path | None = None
 
     @property
     def unfinished(self) -> Path | None:

@@ -30,12 +30,13 @@ from nonvacuous.cli.output import write_error
 from nonvacuous.cli.sources import load_data
 from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import Dataset, Examples
-from nonvacuous.distributions.storage import save_tensors
+from nonvacuous.distributions.storage import save_tensors, tensors_digest
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.files import write_atomically
 from nonvacuous.measures.attack import attack
 from nonvacuous.measures.panel import Panel, panel
 from nonvacuous.randomization.corruptions import corrupt
+from nonvacuous.rules.showing import Shown, ledger_of
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.many import Job, ManySettings, train_many
 
@@ -81,8 +82,8 @@ def run(request: Request) -> tuple[dict[str, Any], list[Path]] | int:
 
 
 def _run(request: Request) -> tuple[dict[str, Any], list[Path]]:
-    train = load_data(request.data, request.data_dir).train
-    train = train.subset(np.arange(min(request.examples, len(train))))
+    given = load_data(request.data, request.data_dir).train
+    train = given.subset(np.arange(min(request.examples, len(given))))
     other = None if request.against is None else _corrupted(train, request)
     with stoppable(), Narration() as narration:
         narration.say(
@@ -90,6 +91,10 @@ def _run(request: Request) -> tuple[dict[str, Any], list[Path]]:
         )
         network, rival = _networks(request, train, other, narration)
         found = _panel(request, network, narration)
+        if any(entry.measure.is_bound for entry in found.entries):
+            shown = Shown(ledger_of(request.ledger, request.out), given, command="measures")
+            weights = tensors_digest(dict(network.module.state_dict()))
+            shown.record({"asked": request.asked, "network": weights})
         attacked = _attacked(request, network, narration) if request.attack else None
         compared = None if rival is None else _panel(request, rival, narration)
     record = {

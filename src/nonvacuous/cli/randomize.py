@@ -11,6 +11,7 @@ from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.flags import (
     SWITCH,
     Json,
+    Ledger,
     OptionalWholeNumber,
     WholeNumber,
     failure_of,
@@ -50,6 +51,7 @@ def randomize(
     out: Annotated[Path | None, _RUN] = None,
     resume: Annotated[bool, _RUN, SWITCH] = False,
     force: Annotated[bool, _RUN, SWITCH] = False,
+    ledger: Annotated[Ledger, _RUN] = None,
     json: Annotated[Json, _RUN] = False,
 ) -> int:
     """Train the same network on true and on randomized data, and say what the difference means.
@@ -142,6 +144,7 @@ def randomize(
             device=device,
             threads=threads,
             force=force,
+            ledger=ledger,
             as_json=json,
         )
     if train is not None and regularization:
@@ -180,6 +183,7 @@ def randomize(
         out=out,
         resume=resume,
         force=force,
+        ledger=ledger,
         json=json,
     )
     return run_study(request)

@@ -36,6 +36,7 @@ from nonvacuous.models import rebuild
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.report.terminal import printable
 from nonvacuous.rules.digests import tensors_digest
+from nonvacuous.rules.showing import ledger_of
 from nonvacuous.seeds import derived_seed
 
 
@@ -48,6 +49,7 @@ def randomize_run(
     device: str,
     threads: int | None,
     force: bool,
+    ledger: Path | None,
     as_json: bool,
 ) -> int:
     """Train and certify once more with labels drawn at random; nothing else is changed.
@@ -102,7 +104,11 @@ def randomize_run(
                 confidence=settings.confidence,
                 seed=settings.seed,
                 attempts=settings.attempts,
-                folder=Run(architecture=spec),
+                folder=Run(
+                    architecture=spec,
+                    ledger=ledger_of(ledger, folder),
+                    different_data="the labels were drawn at random",
+                ),
                 progress=narration,
             )
     except KeyboardInterrupt as stop:

@@ -34,6 +34,7 @@ from nonvacuous.randomization.stages import SETTINGS
 from nonvacuous.randomization.study import study
 from nonvacuous.randomization.workshop import planned_networks
 from nonvacuous.report.terminal import printable
+from nonvacuous.rules.showing import Shown, ledger_of
 from nonvacuous.studies.randomization_page import write_files
 
 
@@ -52,6 +53,7 @@ class Request:
     out: Path | None
     resume: bool
     force: bool
+    ledger: Path | None
     json: bool
 
 
@@ -73,6 +75,9 @@ def run_study(request: Request) -> int:
     check_fits(network, dataset.train, spec=request.model)
     model = request.model if is_built_in(request.model) else import_function(request.model)
     train = None if request.train is None else import_function(request.train)
+    if settings.certificates:
+        shown = Shown(ledger_of(request.ledger, folder), dataset.train, command="randomize")
+        shown.record({"model": request.model, "train": request.train, **settings.to_dict()})
     try:
         with stoppable(), Narration() as narration:
             narration.say(

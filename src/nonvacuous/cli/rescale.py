@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.exits import DONE, UsageError
-from nonvacuous.cli.flags import SWITCH, Json, WholeNumber
+from nonvacuous.cli.flags import SWITCH, Json, Ledger, WholeNumber
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import result_console, write_json, write_next
 from nonvacuous.errors import BadInput
@@ -34,6 +34,7 @@ def rescale(
     trials: WholeNumber = 10_000,
     seed: WholeNumber = 0,
     force: Annotated[bool, SWITCH] = False,
+    ledger: Ledger = None,
     json: Json = False,
 ) -> int:
     """Write a network with other weights and the same function, and say what that changes.
@@ -111,6 +112,7 @@ def rescale(
         tau=tau,
         trials=trials,
         seed=seed,
+        ledger=ledger,
     )
     if json:
         write_json(record)

@@ -18,10 +18,11 @@ from nonvacuous.cli.invocation import again
 from nonvacuous.cli.subject import Subject, random_inputs
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.storage import save_tensors
+from nonvacuous.distributions.storage import save_tensors, tensors_digest
 from nonvacuous.networks import rescaled
 from nonvacuous.rescaling import push, rescale
 from nonvacuous.risk import estimate_risk
+from nonvacuous.rules.showing import Shown, ledger_of
 from nonvacuous.seeds import derived_seed
 
 #: Inputs on which the two functions are compared.
@@ -43,6 +44,7 @@ def run(
     tau: float,
     trials: int,
     seed: int,
+    ledger: Path | None,
 ) -> dict[str, Any]:
     """Rescale, write the new weights, and measure what has changed and what has not."""
     groups = subject.groups
@@ -78,6 +80,11 @@ def run(
             ("after", changed, carried),
         )
     }
+    if subject.examples is not None:
+        asked = {"sigma": sigma, "tau": tau, "trials": trials, "seed": seed}
+        network = tensors_digest(dict(subject.module.state_dict()))
+        shown = Shown(ledger_of(ledger, None), subject.examples, command="rescale")
+        shown.record({**asked, "network": network})
     save_tensors(out, dict(changed.state_dict()), kind="weights")
     largest = int(np.abs(log_scales).argmax())
     where = next(g for g in groups.groups if g.start <= largest < g.start + g.size)

@@ -11,6 +11,7 @@ from nonvacuous.cli.exits import DONE, UsageError
 from nonvacuous.cli.flags import (
     SWITCH,
     Json,
+    Ledger,
     OptionalWholeNumber,
     WholeNumber,
     failure_of,
@@ -47,6 +48,7 @@ def sparsity(
     seed: WholeNumber = 0,
     out: Path | None = None,
     force: Annotated[bool, SWITCH] = False,
+    ledger: Ledger = None,
     json: Json = False,
 ) -> int:
     """Show how sparse a network's activations are, how firmly, and what a bound makes of it.
@@ -130,6 +132,7 @@ def sparsity(
         confidence=confidence,
         seed=seed,
         out=out,
+        ledger=ledger,
     )
     request.check()
     record, paths = run(request)
@@ -159,7 +162,7 @@ def _next(record: dict[str, Any], request: Request) -> str:
     """The page first, then the sparse network, then a certificate that can be kept and verified."""
     out = request.out
     if out is None:
-        return again(replacing={"--out": "sparsity"})
+        return again(replacing={"--out": "runs/sparsity"})
     if record["trained"] and not record["trained"]["activity"]:
         sparse = str(out.with_name(f"{out.name}-l1"))
         return again(without=["--force"], replacing={"--activity": "0.01", "--out": sparse})

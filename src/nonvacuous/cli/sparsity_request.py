@@ -41,6 +41,7 @@ class Request:
     confidence: float
     seed: int
     out: Path | None
+    ledger: Path | None
 
     @property
     def kind(self) -> str:

@@ -24,6 +24,7 @@ from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.files import write_atomically
 from nonvacuous.models import build
+from nonvacuous.rules.showing import Shown, ledger_of
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.chains import Chain, chain_errors, unit_norm
 from nonvacuous.sparsity.conv_chain import ConvChain
@@ -58,6 +59,9 @@ def run(request: Request) -> tuple[dict[str, Any], list[Path]]:
             seed=derived_seed(request.seed, "certificate"),
             progress=narration,
         )
+    if subject.prior is not None:
+        shown = Shown(ledger_of(request.ledger, request.out), dataset.train, command="sparsity")
+        shown.record({"asked": request, "network": subject.network.digest()})
     record = {
         **found.to_dict(),
         "model": request.model,

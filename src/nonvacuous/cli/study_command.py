@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from joblib import cpu_count
 
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
-from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, whole_number
+from nonvacuous.cli.flags import SWITCH, Json, Ledger, OptionalWholeNumber, whole_number
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import (
@@ -114,6 +114,7 @@ def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
     again_ = f"Go on with a run that was stopped: a {study.keeps} that is finished is kept."
     found["resume"] = (flag(bool, again_, SWITCH), False)
     found["force"] = (flag(bool, "Overwrite the results in the folder.", SWITCH), False)
+    found["ledger"] = (Ledger, None)
     found["json"] = (Json, False)
     return found
 
@@ -243,7 +244,13 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
     elif threads is not None:
         torch.set_num_threads(threads)
     return Surroundings(
-        flags["data_dir"], device, engine, jobs or 1, flags["resume"], flags["force"]
+        flags["data_dir"],
+        device,
+        engine,
+        jobs or 1,
+        flags["resume"],
+        flags["force"],
+        flags["ledger"],
     )
 
 

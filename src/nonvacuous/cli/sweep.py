@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError
-from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber
+from nonvacuous.cli.flags import SWITCH, Json, Ledger, OptionalWholeNumber, WholeNumber
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import result_console, write_error, write_json, write_next
 from nonvacuous.errors import BadInput, NonvacuousError
@@ -32,6 +32,7 @@ def sweep(
     gpus_per_task: float = 0.0,
     retry_failed: Annotated[bool, SWITCH] = False,
     dry_run: Annotated[bool, SWITCH] = False,
+    ledger: Ledger = None,
     json: Json = False,
 ) -> int:
     """Compute every cell of the grid in a TOML file, each in a run folder of its own.
@@ -61,6 +62,7 @@ def sweep(
         List the cells and which of them have ended, and compute nothing.
     """
     check_engine(engine, address, jobs, threads, gpus_per_task)
+    from nonvacuous.rules.attempts import ledger_beside
     from nonvacuous.study.sweep import read_sweep
 
     try:
@@ -88,6 +90,7 @@ def sweep(
                 engine=where,
                 functions=FUNCTIONS,
                 retry_failed=retry_failed,
+                given={"ledger": (ledger or ledger_beside(folder)).absolute()},
                 progress=narration,
                 say=narration.say,
             )

@@ -57,6 +57,11 @@ class Measure:
     function: Function
 
     @property
+    def is_bound(self) -> bool:
+        """Whether its value promises something about new data, so that choosing by it costs."""
+        return self.name.endswith(("-certificate", "-bound"))
+
+    @property
     def gauge_free(self) -> bool:
         """Whether it claims to be the same in every gauge of the same function."""
         return "rescaling" in self.invariant

@@ -116,6 +116,8 @@ def ledger_beside(run_folder: str | Path) -> Path:
 def read_attempts(ledger: str | Path) -> tuple[Attempt, ...]:
     """All lines in their order; blank, torn and foreign ones are passed over, no file is empty."""
     path = Path(ledger)
+    if path.exists() and not path.is_file():
+        raise BadInput(f"The ledger {path} is no file that keeps what is written; name another.")
     try:
         content = path.read_bytes()
     except FileNotFoundError:

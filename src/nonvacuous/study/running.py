@@ -40,6 +40,7 @@ class Surroundings:
     jobs: int = 1
     resume: bool = False
     force: bool = False
+    ledger: Path | None = None
 
 
 def run_study(
@@ -184,7 +185,11 @@ class _Run:
             Sweep(self.study.name, self.study.spec, 0, tuple(cells)),
             store,
             engine=around.engine() if around.engine else LocalEngine(jobs=1, hides_gpus=False),
-            given={"data_dir": around.data_dir, "device": around.device},
+            given={
+                "data_dir": around.data_dir,
+                "device": around.device,
+                "ledger": None if around.ledger is None else around.ledger.absolute(),
+            },
             cell_progress=self.progress,
             retry_failed=True,
             ended=note,

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from nonvacuous.data import Dataset, load
 from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage, Table
+from nonvacuous.rules.attempts import ledger_beside
 from nonvacuous.study.cell import Cell
 from nonvacuous.study.pages import markdown
 from nonvacuous.study.settings import Frozen, StudySettings
@@ -40,6 +41,12 @@ class Context:
     device: str = "cpu"
     progress: Progress | None = None
     jobs: int = 1
+    ledger: Path | None = None
+
+    @property
+    def ledger_file(self) -> Path:
+        """The ledger for bounds on examples: the named one, else beside the study's folder."""
+        return self.ledger or ledger_beside(self.folder.parent.parent)
 
     def dataset(self, name: str) -> Dataset:
         """The data set; cells of one process that follow one another load it once."""
@@ -155,11 +162,12 @@ class Study(ABC, Generic[Settings, Result]):
         data_dir: Path | None = None,
         device: str = "cpu",
         progress: Progress | None = None,
+        ledger: Path | None = None,
         **cell: Any,
     ) -> Mapping[str, Any]:
         """Compute a cell of the engine's."""
         own = self.cell_of(cell, cell["seed"])
-        found: Any = self.compute(own, Context(folder, data_dir, device, progress))
+        found: Any = self.compute(own, Context(folder, data_dir, device, progress, ledger=ledger))
         if isinstance(found, BaseModel):
             return found.model_dump(mode="json")
         return found if isinstance(found, Mapping) else asdict(found)

@@ -20,12 +20,13 @@ from joblib import Parallel, delayed
 from nonvacuous.errors import BadInput
 from nonvacuous.measures.correlation import Estimate, Numbers, Trials
 from nonvacuous.measures.correlation_summary import Court, Standing
-from nonvacuous.measures.registry import MEASURES
+from nonvacuous.measures.registry import MEASURES, chosen
 from nonvacuous.papers.measures.records import NetworkRecord, Times
 from nonvacuous.papers.measures.settings import AXES, JUDGING, MeasuresCell, MeasuresSettings
 from nonvacuous.papers.measures.training import Training
 from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage, Table
+from nonvacuous.rules.showing import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.pages import markdown
 from nonvacuous.study.study import Context, Finished, Study
@@ -245,6 +246,10 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
         return [MeasuresCell.of(chosen, settings, alone=True)]
 
     def compute(self, cell: MeasuresCell, at: Context) -> Mapping[str, Any]:
+        if any(measure.is_bound for measure in chosen(cell.measures or None)):
+            examples = at.dataset(cell.data).train
+            shown = Shown(at.ledger_file, examples, command="reproduce measures-study")
+            shown.record(cell.model_dump(mode="json"))
         training = Training(cell, at)
         return training.alone() if cell.alone else training.together()
 

@@ -220,6 +220,7 @@ class _Work:
                 folder=folder,
                 architecture=f"mlp:{','.join(map(str, self.widths))}",
                 source=settings.data,
+                ledger=self.at.ledger_file,
             ),
             resume=True,
             progress=self._tell,

@@ -25,6 +25,7 @@ from nonvacuous.papers.sparsity.recipes import Recipe
 from nonvacuous.papers.sparsity.results import CaseResult, SparsityResult
 from nonvacuous.papers.sparsity.settings import Case, SparsityCell, SparsitySettings
 from nonvacuous.report.study import StudyPage, Table
+from nonvacuous.rules.showing import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.chains import (
     Chain,
@@ -127,6 +128,7 @@ class _Networks:
         self._cell, self._at = cell, at
         dataset = at.dataset(cell.data)
         self._train = unit_norm(dataset.train)
+        self._shown = Shown(at.ledger_file, dataset.train, command="reproduce sparsity-mnist")
         self._device = torch.device(at.device)
         self._test = None if dataset.test is None else unit_norm(dataset.test).to(self._device)
         self._recipe = Recipe.from_dict(cell.recipe, where=cell.cases[0].recipe)
@@ -150,6 +152,7 @@ class _Networks:
                 progress=self._at.progress,
             ).weights
             self._keep(case.key, weights)
+        self._shown.record({"case": case.key, "seed": seed}, paid=settings.attempts)
         between = time.perf_counter()
         found = certificates(
             weights,
