@@ -468,7 +468,7 @@ def test_the_best_of_several_seeds_is_a_search(digits: Dataset, tmp_path: Path) 
         other,
         run("third", data, method=method.changed(prior_fraction=0.3)),
         run("fourth", turned),
-        run("fifth", data, method=nv.HeldOut()),  # all examples, as a plain test
+        run("fifth", data, method=nv.HeldOut(unseen=True)),  # all examples, as a plain test
         # The same pixels in a row, for a network that reads them so.
         run("sixth", Examples(data.inputs.flatten(1), data.labels, data.class_names, "flat")),
     ):
