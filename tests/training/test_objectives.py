@@ -13,7 +13,6 @@ from nonvacuous import bounds
 from nonvacuous.errors import BadInput
 from nonvacuous.training.objectives import (
     OBJECTIVES,
-    best_temperature,
     bounded_cross_entropy,
     objective_named,
 )
@@ -71,7 +70,7 @@ def test_every_relaxation_lies_above_the_bound_it_relaxes(
 
 @given(risk=st.floats(1e-3, 0.5), kl=st.floats(0.0, 800.0))
 def test_best_parameters_are_minima(risk: float, kl: float) -> None:
-    for name, best in (("thiemann", bounds.best_trade_off), ("catoni", best_temperature)):
+    for name, best in (("thiemann", bounds.best_trade_off), ("catoni", bounds.best_temperature)):
         parameter = best(**arguments(risk, kl))
         least = value(name, risk, kl, parameter=parameter)
         assert value(name, risk, kl) == pytest.approx(least, rel=1e-12)

@@ -106,6 +106,24 @@ def test_trained_posteriors_keep_their_promise(memory: Path) -> None:
 
 
 @pytest.mark.slow
+def test_tilted_posteriors_keep_their_promise(memory: Path) -> None:
+    def claim(world: int) -> tuple[float, float]:
+        folder = memory / f"w{world}" / "run"
+        certificate = nv.certify(
+            linear(world),
+            draw_world(world, 460),
+            method=nv.Posterior(trials=500, prior_scale=0.3, twin=False, **QUICK),
+            confidence=0.5,
+            seed=world,
+            folder=folder,
+        )
+        assert certificate.status == "valid" and certificate.bound.name == "catoni"
+        return certificate.risk_upper, posterior_risk(folder)
+
+    assert_at_most(count_false(claim, 400), 400, 0.5)
+
+
+@pytest.mark.slow
 def test_one_drawn_network_keeps_its_promise(memory: Path) -> None:
     def claim(world: int) -> tuple[float, float]:
         folder = memory / f"w{world}" / "run"

@@ -16,6 +16,7 @@ from nonvacuous.records import (
     BudgetRecord,
     ComplexityRecord,
     DataRecord,
+    Observation,
     RiskRecord,
     SparsityRecord,
 )
@@ -101,6 +102,8 @@ class Evidence:
     weight_draws: int | None = None
     #: What the prior itself records about the examples it saw (``Prior.saw``).
     prior_saw_digest: str | None = None
+    #: Errors on prior examples set aside, if they chose the temperature of the bound.
+    tilt: Observation | None = None
     #: Claims that will go into the certificate, compared with the facts where they are given.
     risk_upper: float | None = None
     confidence: float | None = None

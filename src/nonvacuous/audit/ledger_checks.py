@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 from nonvacuous.audit.evidence import Evidence, Search
+from nonvacuous.audit.probing import Network, recount
 from nonvacuous.audit.registry import (
     PRIOR_MODES,
     Outcome,
@@ -16,10 +17,12 @@ from nonvacuous.audit.registry import (
     refuse,
 )
 from nonvacuous.bounds import ConfidenceBudget
-from nonvacuous.records import BudgetRecord
+from nonvacuous.records import BudgetRecord, Observation
+from nonvacuous.risk import zero_one
 from nonvacuous.rules.arithmetic import BOUND_LINE, OTHERS_LINE, SAMPLING_LINE, line, share
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.rules.theorems import theorem
+from nonvacuous.rules.tilting import set_aside, temperature
 
 #: The charge of a search that the bound pays for in nats, as one of its inputs.
 GRID = "grid"
@@ -105,9 +108,39 @@ def fixed_before_data(evidence: Evidence) -> Outcome:
     ]
     if not present:
         return holds(f"{found.name} holds for all values of its other inputs at once.")
+    if evidence.tilt is not None and present == ["temperature"]:
+        return _tilted(evidence, evidence.tilt)
     return asserted(
         f"{', '.join(present)} of {found.name} was fixed before the bound examples were seen, as "
         "stated by the one who chose it."
+    )
+
+
+def _tilted(evidence: Evidence, tilt: Observation) -> Outcome:
+    """Counts on prior examples, counted again, must give the very temperature of the bound."""
+    assert evidence.prior is not None
+    _, aside = set_aside(evidence.split.prior, evidence.seed)
+    again = recount(
+        Network.of(evidence.module, evidence.prior.means), evidence.examples.subset(aside), zero_one
+    )
+    if tilt.trials != len(aside) or not again.agrees_with(errors=tilt.errors, total=None):
+        return refuse(
+            f"the temperature is said to follow from {tilt.errors} errors among {tilt.trials} "
+            f"examples of the prior part; counted again they are {again.total:g} of {len(aside)}."
+        )
+    failure = share(line(evidence.budget, BOUND_LINE))
+    suits = temperature(
+        errors=tilt.errors, trials=tilt.trials, examples=evidence.bound_examples, failure=failure
+    )
+    if evidence.bound.inputs["temperature"] != suits:
+        return refuse(
+            f"the temperature is {evidence.bound.inputs['temperature']!r}, but the examples of the "
+            f"prior part that were set aside give {suits!r}: one that was chosen by looking at the "
+            "bound examples would have to be paid for."
+        )
+    return holds(
+        f"the temperature of {evidence.bound.name} follows from {tilt.errors} errors among "
+        f"{tilt.trials} examples of the prior part, none of which the bound counts."
     )
 
 

@@ -33,6 +33,7 @@ from nonvacuous.bounds.norms import (
     neyshabur_gap,
 )
 from nonvacuous.bounds.pac_bayes import (
+    best_temperature,
     best_trade_off,
     catoni,
     catoni_union,
@@ -60,6 +61,7 @@ __all__ = [
     "balanced_tilt",
     "balanced_tilted",
     "bartlett_gap",
+    "best_temperature",
     "best_trade_off",
     "betting",
     "betting_lower",

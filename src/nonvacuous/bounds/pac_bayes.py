@@ -141,6 +141,28 @@ def catoni(
     return as_risk(up(-math.expm1(-exponent) / normalizer))
 
 
+def best_temperature(
+    *, empirical_risk: float, kl_nats: float, examples: int, failure: float
+) -> float:
+    """The temperature C at which :func:`catoni` is smallest, for a risk and a KL that one expects.
+
+    Not a bound: a plan. It may rest on anything but the bound examples; the bound then holds for
+    whatever risk and KL come out. At its minimum over C the bound equals p = kl^-1(q, c) with
+    c = (KL + ln(1/failure))/n, and the minimum is at C = logit p - logit q.
+
+    >>> call = dict(empirical_risk=0.01, kl_nats=0.0, examples=30_000, failure=0.05)
+    >>> round(catoni(**call, temperature=best_temperature(**call)), 5), round(seeger(**call), 5)
+    (0.01147, 0.01261)
+    """
+    risk = checks.unit_interval("empirical_risk", empirical_risk)
+    kl = checks.non_negative("kl_nats", kl_nats)
+    n = checks.count("examples", examples, minimum=1)
+    budget = (kl - math.log(checks.failure_probability(failure))) / n
+    q = min(max(risk, 1e-9), 1.0 - 1e-9)
+    p = min(float(kl_inverse_upper(q, budget)), 1.0 - 1e-15)
+    return max(1e-6, math.log(p / q) + math.log1p(-q) - math.log1p(-p))
+
+
 #: Temperatures fixed here, before any data: half-decade-fine would waste nats on large KL, finer
 #: ones would pay more than they gain; 128 points cost ln 128 = 4.9 nats.
 TEMPERATURES: tuple[float, ...] = tuple(1e-3 * 32_000.0 ** (j / 127) for j in range(128))

@@ -73,6 +73,7 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
         start=candidate.start,
         drawn=measured.drawn,
         prior_saw_digest=candidate.saw_digest,
+        tilt=candidate.tilt,
         noise_digest=candidate.noise_digest,
     )
     data = evidence.data
@@ -272,7 +273,10 @@ def seal(
             evidence.examples.class_names,
             evidence.budget,
         ),
-        observed=_observations(job, module, evidence.split, evidence.posterior),
+        observed=(
+            *_observations(job, module, evidence.split, evidence.posterior),
+            *(() if evidence.tilt is None else (evidence.tilt,)),
+        ),
         assumptions=assumptions,
         audit=audit.registry.VERSION,
         seed=job.seed,

@@ -14,7 +14,7 @@ from nonvacuous.data import Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.networks import LayerGraph
-from nonvacuous.records import ComplexityRecord
+from nonvacuous.records import ComplexityRecord, Observation
 from nonvacuous.rescaling.columns import Accounted, Center, Way
 
 
@@ -54,6 +54,8 @@ class Candidate:
     noise_digest   digest of the posterior before it was rescaled; None if it was not
     prior_given    whether the prior came from outside, with a record of its own
     graph          the network as a graph, if it was captured on the way
+    tilt           errors of the prior's network on prior examples set aside, if they choose the
+                   temperature of the bound
     complexity     what the posterior costs, if it was needed on the way
     """
 
@@ -74,6 +76,7 @@ class Candidate:
     rescaling: RescalingFacts | None = None
     noise_digest: str | None = None
     graph: LayerGraph | None = None
+    tilt: Observation | None = None
     complexity: ComplexityRecord | None = None
 
 

@@ -23,6 +23,7 @@ from nonvacuous.rules.arithmetic import (
 )
 from nonvacuous.rules.drawing import draw_network, sampling_seed
 from nonvacuous.rules.paying import ledger
+from nonvacuous.rules.tilting import temperature
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,18 +76,32 @@ def measure_stochastic(
     return Measured(
         budget=budget,
         risk=risk,
-        bound=bound_record(
-            "seeger",
-            empirical_risk=risk.risk_upper,
-            kl_nats=complexity.kl_nats,
-            examples=len(candidate.split.bound),
-            failure=share(line(budget, BOUND_LINE)),
-            exact_moment=True,
-        ),
+        bound=_pac_bayes(candidate, risk, complexity, share(line(budget, BOUND_LINE))),
         complexity=complexity,
         draws=(("sampling", seed),),
         measured_predictor="stochastic",
     )
+
+
+def _pac_bayes(
+    candidate: Candidate, risk: RiskRecord, complexity: ComplexityRecord, failure: float
+) -> BoundRecord:
+    """At the temperature that prior examples chose, or for all temperatures at once."""
+    common: dict[str, Any] = {
+        "empirical_risk": risk.risk_upper,
+        "kl_nats": complexity.kl_nats,
+        "examples": len(candidate.split.bound),
+        "failure": failure,
+    }
+    if candidate.tilt is None:
+        return bound_record("seeger", **common, exact_moment=True)
+    suits = temperature(
+        errors=candidate.tilt.errors,
+        trials=candidate.tilt.trials,
+        examples=len(candidate.split.bound),
+        failure=failure,
+    )
+    return bound_record("catoni", **common, temperature=suits)
 
 
 def measure_drawn(

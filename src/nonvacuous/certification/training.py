@@ -12,9 +12,11 @@ from nonvacuous.certification.settings import (
     Positive,
     PositiveCount,
     Settings,
+    Switch,
 )
 
-Schedule = Literal["constant", "cosine"]
+Schedule = Literal["constant", "cosine", "one-cycle"]
+Augmentation = Literal["affine", "crop", "cutout", "flip"]
 _BATCH = Flag("Examples per step, in all training.", TRAINING)
 
 
@@ -41,6 +43,15 @@ class PlainTraining(Settings):
     momentum: NonNegative = 0.9
     weight_decay: NonNegative = 0.0
     schedule: Schedule = "cosine"
+    augmentation: Annotated[
+        tuple[Augmentation, ...],
+        Flag("Change images at random while the prior (or the twin) is trained.", TRAINING),
+    ] = ()
+    label_smoothing: NonNegative = 0.0
+    #: Decay per step of a running mean of the weights, which is then the result; 0: the last ones.
+    averaging: NonNegative = 0.0
+    #: On a GPU: bfloat16 where that is safe.
+    half_precision: Switch = False
     #: Stop after so many epochs without progress on a tenth of the same examples; None: never.
     patience: PositiveCount | None = None
 
@@ -68,3 +79,5 @@ class PosteriorTraining(Settings):
     optimizer: Literal["sgd", "adam"] = "sgd"
     warm_up_epochs: Count = 0
     minimum_probability: Positive = 1e-4
+    #: Train on 1 - p**power, p the probability of the label, instead of the cross-entropy.
+    power: Positive | None = None

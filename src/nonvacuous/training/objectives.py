@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from nonvacuous.bounds import best_trade_off, kl_inverse_upper
+from nonvacuous.bounds import best_temperature, best_trade_off
 from nonvacuous.errors import BadInput
 from nonvacuous.training.checks import real_number
 from nonvacuous.training.kl_inverse import kl_inverse
@@ -131,20 +131,6 @@ def objective_named(name: str) -> Objective:
     if name not in OBJECTIVES:
         raise BadInput(f"objective is {name!r}; choose one of {', '.join(sorted(OBJECTIVES))}.")
     return OBJECTIVES[name]
-
-
-def best_temperature(
-    *, empirical_risk: float, kl_nats: float, examples: int, failure: float
-) -> float:
-    """The temperature C at which Catoni's bound is smallest.
-
-    At its minimum over C the bound equals p = kl^-1(q, c) with c = (KL + ln(1/failure))/n, and the
-    minimum is at C = logit p - logit q.
-    """
-    budget = (kl_nats - math.log(failure)) / examples
-    q = min(max(empirical_risk, 1e-9), 1.0 - 1e-9)
-    p = min(float(kl_inverse_upper(q, budget)), 1.0 - 1e-15)
-    return max(1e-6, math.log(p / q) + math.log1p(-q) - math.log1p(-p))
 
 
 def _complexity(kl_nats: Tensor, examples: int, failure: float) -> Tensor:

@@ -19,7 +19,7 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.storage import tensors_digest
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import checks
@@ -82,7 +82,7 @@ def train_posterior(
     noise: str = "example",
     seed: int = 0,
     device: torch.device | str | None = None,
-    record: bool = False,
+    record: bool | None = None,
     phase: str = "posterior",
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
@@ -117,7 +117,8 @@ def train_posterior(
                          gradients); 'batch': one draw of all weights per batch
     device               where to compute and where the result lies; by default the prior's device
     record               on a GPU: record the step once and replay it, several times faster for
-                         small networks; the forward pass must not depend on values of tensors
+                         small networks; by default where the network allows it, for its forward
+                         pass must not depend on values of tensors
     """
     examples = Examples.of(examples)
     prior.check_covers(model)
@@ -204,7 +205,7 @@ class _Learner:
         settings: Mapping[str, Any],
         device: torch.device,
         *,
-        record: bool,
+        record: bool | None,
     ) -> None:
         self._settings = settings
         self._device = device
@@ -234,7 +235,8 @@ class _Learner:
         self._generator = torch.Generator(device=device)
         self._steps = -(-len(examples) // settings["batch_size"])
         self._penalty = torch.tensor(settings["kl_penalty"], dtype=torch.float64, device=device)
-        self._record = record
+        self._record = device.type == "cuda" if record is None else record
+        self._must_record = record is True
         self._recorded: RecordedStep | None = None
         # Sums over the epoch's examples of objective, risk, errors, KL and penalized KL.
         self._sums = torch.zeros(5, dtype=torch.float64, device=device)
@@ -270,7 +272,12 @@ class _Learner:
         if self._record:
             if self._recorded is None:
                 self._recorded = RecordedStep(self._gradients, generator=self._generator)
-            self._recorded.record(batch, changed=self._sums)
+            try:
+                self._recorded.record(batch, changed=self._sums)
+            except Unsupported:
+                if self._must_record:
+                    raise
+                self._record, self._recorded = False, None
         self._generator.manual_seed(derived_seed(settings["seed"], "noise", epoch, step))
         gradients = self._gradients(batch) if self._recorded is None else self._recorded(batch)
         self._means.grad, self._log_ratios.grad = gradients

@@ -19,6 +19,7 @@ from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.folding import folded, has_batch_norm
 from nonvacuous.data import Examples, import_function
 from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions.fixing import with_fixed
 from nonvacuous.errors import BadInput
 from nonvacuous.models import BUILDERS, build, rebuild
 from nonvacuous.progress import Progress
@@ -232,6 +233,8 @@ def _network(
             if name not in own or own[name].shape != tensor.shape:
                 raise Disagreement(f"it has no tensor {name!r} of shape {tuple(tensor.shape)}.")
             own[name].copy_(tensor)
+    if contents.posterior is not None:  # what it does not name was fixed by the one who made it
+        module = with_fixed(module, contents.posterior.names)
     count = sum(parameter.numel() for parameter in module.parameters())
     equal(certificate.model.parameters, count, "model.parameters")
     random = () if contents.posterior is None else contents.posterior.names

@@ -9,15 +9,19 @@ from nonvacuous.audit.evidence import Search
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import random_certificate
 from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
+from nonvacuous.certification.counting import count_errors
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.plain import train_plainly
 from nonvacuous.certification.saving import save_candidate
 from nonvacuous.certification.training import PlainTraining
 from nonvacuous.certification.twin import candidate_twin
 from nonvacuous.data import Examples
+from nonvacuous.distributions.fixing import last_layer, with_fixed
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, learned
 from nonvacuous.methods.posterior.settings import Posterior
+from nonvacuous.records import Observation
+from nonvacuous.rules.tilting import OBSERVED, set_aside
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import train_posterior
 
@@ -38,10 +42,20 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
     start = frozen_copy(model, job.device)
     draws: list[tuple[str, int]] = []
     saw = split.prior if len(split.prior) else None
+    tilt = None
     if saw is not None:
+        tilted = method.tilt and method.predictor == "stochastic"
+        fitted, aside = set_aside(saw, job.seed) if tilted else (saw, saw[:0])
         prior_seed = derived_seed(job.seed, "prior training")
         draws.append(("prior training", prior_seed))
-        center = _train_prior(job, model, examples.subset(saw), method.plain_training, prior_seed)
+        center = _train_prior(
+            job, model, examples.subset(fitted), method.plain_training, prior_seed
+        )
+        if method.random == "last":
+            center = with_fixed(center, last_layer(center, examples.inputs[:2].to(job.device)))
+        if len(aside):
+            errors = count_errors(center, examples.subset(aside))
+            tilt = Observation(name=OBSERVED, errors=errors, trials=len(aside))
         family: Prior = learned(center, indices=saw, grid=prior_scales)
     else:
         center = start
@@ -59,6 +73,7 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
         failure=job.failure,
         bound_examples=len(split.bound),
         minimum_probability=settings.minimum_probability,
+        power=settings.power,
         kl_penalty=settings.kl_penalty,
         warm_up_epochs=settings.warm_up_epochs,
         epochs=settings.epochs,
@@ -101,6 +116,7 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
         saw_digest=family.saw,
         searches=searches,
         draws=tuple(draws),
+        tilt=tilt,
     )
 
 

@@ -61,6 +61,20 @@ class Posterior(Method):
             "counts the others. 0 puts the prior at the initial weights and counts all examples."
         ),
     ] = 0.5
+    tilt: Annotated[
+        Switch,
+        Flag(
+            "For a learned prior: set a twentieth of its examples aside to choose the temperature "
+            "of the bound, which then pays ln(1/failure) instead of ln(2 sqrt(n)/failure)."
+        ),
+    ] = True
+    random: Annotated[
+        Literal["all", "last"],
+        Flag(
+            "Which layers are random: all, or the last one alone; with a learned prior the others "
+            "stay as the prior's training left them, and have no price."
+        ),
+    ] = "all"
     prior_scale: Annotated[Scales | None, PRIOR_SCALE] = None
     trials: Annotated[PositiveCount, TRIALS] = 100_000
     translation: Switch = False
@@ -76,6 +90,11 @@ class Posterior(Method):
             raise BadInput(
                 "translation and permutation lower the KL of a randomized network; a bound for one "
                 "network does not use it. Leave them out, or certify the predictor stochastic"
+            )
+        if self.random == "last" and self.prior_fraction == 0:
+            raise BadInput(
+                "random='last' fixes all other layers where the prior's training left them, and "
+                "prior_fraction=0 trains no prior; give the prior a part of the examples"
             )
         return self
 
