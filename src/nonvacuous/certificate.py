@@ -24,6 +24,7 @@ from nonvacuous.errors import InvalidCertificate
 from nonvacuous.evaluation_records import EvaluationRecord, Slice, TestedBaseline
 from nonvacuous.files import write_atomically
 from nonvacuous.foreign import read_bytes
+from nonvacuous.kinds import KINDS, AnyMode, Kind, Predictor
 from nonvacuous.records import (
     Assumption,
     BaselineRecord,
@@ -70,8 +71,8 @@ class Certificate(Record):
     format: Literal["nonvacuous-certificate/1"] = "nonvacuous-certificate/1"
     statement: Text
     status: Status
-    mode: Literal["posterior", "post-hoc", "sparsity", "holdout", "evaluate"]
-    predictor: Literal["stochastic", "drawn", "deterministic"]
+    mode: AnyMode
+    predictor: Predictor
     loss: LossRecord
     confidence: Annotated[float, Field(gt=0.0, lt=1.0)]
     risk_upper: Probability
@@ -130,18 +131,23 @@ class Certificate(Record):
             self.budget.model_dump()
         )  # raises where more is spent than there is
         random = (self.prior, self.posterior, self.complexity)
-        if self.mode in ("holdout", "evaluate"):
+        if not self.kind.prior:
             if any(part is not None for part in random):
                 raise ValueError("a held-out certificate has no prior, posterior or complexity")
         elif any(part is None for part in random):
             raise ValueError(f"mode {self.mode!r} needs a prior, a posterior and a complexity")
-        if (self.mode == "sparsity") != (self.sparsity is not None):
+        if self.kind.noisy != (self.sparsity is not None):
             raise ValueError("the terms of a sparsity certificate belong to mode 'sparsity' alone")
-        if (self.mode == "evaluate") != (self.evaluation is not None):
+        if self.kind.evaluation != (self.evaluation is not None):
             raise ValueError("the claims of a test belong to mode 'evaluate' alone")
         if self.digest != _digest_of(self):
             raise ValueError("the digest does not match: something was changed after sealing")
         return self
+
+    @property
+    def kind(self) -> Kind:
+        """What a certificate of this mode has."""
+        return KINDS[self.mode]
 
     @property
     def is_vacuous(self) -> bool:

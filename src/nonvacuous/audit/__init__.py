@@ -20,7 +20,6 @@ from nonvacuous.audit import (  # isort: skip
 from nonvacuous.audit import registry as registry
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.registry import (
-    ALL_MODES,
     ALL_PREDICTORS,
     Check,
     Outcome,
@@ -29,6 +28,7 @@ from nonvacuous.audit.registry import (
     required,
 )
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import ALL_MODES
 from nonvacuous.records import Assumption
 
 __all__ = [

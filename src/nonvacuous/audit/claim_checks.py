@@ -14,12 +14,6 @@ from nonvacuous.rules.arithmetic import recompute_bound
 from nonvacuous.rules.theorems import theorem
 
 #: Which predictors a certificate of each mode may be about.
-PREDICTORS_OF_MODE = {
-    "posterior": ("stochastic", "drawn"),
-    "post-hoc": ("stochastic", "drawn"),
-    "sparsity": ("deterministic",),
-    "holdout": ("deterministic",),
-}
 #: What the losses of a sparsity certificate are measured on; its theorem speaks of the network.
 NOISY = "noise around the network"
 
@@ -114,18 +108,18 @@ def solves_its_equation(name: str, inputs: Mapping[str, float | int], value: flo
 @check(rows=(17,), since=1, name="the promise is about the predictor that was measured")
 def right_predictor(evidence: Evidence) -> Outcome:
     measured = evidence.measured_predictor
-    if evidence.mode == "sparsity" and measured != NOISY:
+    if evidence.kind.noisy and measured != NOISY:
         return refuse(
             f"losses were measured on the {measured} predictor; the theorem starts from losses of "
             "noise around the network, which see its errors. Measure those."
         )
-    if evidence.mode != "sparsity" and evidence.predictor != measured:
+    if not evidence.kind.noisy and evidence.predictor != measured:
         return refuse(
             f"the promise is about the {evidence.predictor} predictor, but the risk of the "
             f"{measured} one was measured; the mean network, the ensemble and "
             "the randomized network have different risks. Measure the one that is promised."
         )
-    if evidence.predictor not in PREDICTORS_OF_MODE.get(evidence.mode, ()):
+    if evidence.predictor not in evidence.kind.predictors:
         return refuse(
             f"a certificate of mode {evidence.mode!r} cannot be about the {evidence.predictor} "
             "predictor."
@@ -136,7 +130,7 @@ def right_predictor(evidence: Evidence) -> Outcome:
             f"{found.name!r} is a theorem about the {' or '.join(found.predictors)} predictor, not "
             f"about the {evidence.predictor} one. Use a bound for it."
         )
-    if evidence.mode == "sparsity":
+    if evidence.kind.noisy:
         return holds(
             "measured: noise around the network; promised: the network itself, whose every error "
             "the noisy loss sees with the chance that the bound is divided by."

@@ -10,8 +10,6 @@ from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.foreign import foreign_tensor
 from nonvacuous.audit.probing import WATCHED, attributes_read, mean_network, probes
 from nonvacuous.audit.registry import (
-    PRIOR_MODES,
-    RANDOM_MODES,
     Outcome,
     asserted,
     check,
@@ -22,6 +20,7 @@ from nonvacuous.audit.watching import ALLOWED_NUMBERS
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import PRIOR_MODES, RANDOM_MODES
 from nonvacuous.records import ComplexityRecord
 from nonvacuous.rules.arithmetic import complexity_nats, total_nats
 from nonvacuous.rules.digests import fixed_tensors
@@ -127,7 +126,7 @@ def every_term(evidence: Evidence) -> Outcome:
     says=("checked", "asserted"),
 )
 def fixed_parts(evidence: Evidence) -> Outcome:
-    if evidence.mode not in PRIOR_MODES:
+    if not evidence.kind.prior:
         return asserted(
             "the whole network was made without the examples that it is tested on, as stated by "
             "the one who gave it."

@@ -7,7 +7,6 @@ import numpy as np
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.knowing import EXAMPLES, knowledge
 from nonvacuous.audit.registry import (
-    PRIOR_MODES,
     Outcome,
     asserted,
     check,
@@ -19,6 +18,7 @@ from nonvacuous.audit.registry import (
 from nonvacuous.audit.shuffling import surprises
 from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
+from nonvacuous.kinds import PRIOR_MODES
 from nonvacuous.rules.digests import example_set, index_digest
 
 #: Data sets that were collected with care hold next to no copies; from this part of the bound
@@ -181,7 +181,7 @@ def no_copies(evidence: Evidence) -> Outcome:
         split.prior if evidence.prior_saw is None else np.union1d(split.prior, evidence.prior_saw)
     )
     copies = _copies(hashes, prior, split.bound)
-    if copies.size and evidence.mode in PRIOR_MODES and evidence.prior_saw is not None:
+    if copies.size and evidence.kind.prior and evidence.prior_saw is not None:
         return refuse(
             f"{copies.size} bound examples (the first is {int(copies[0])}) are copies of examples "
             "that the prior was fitted on, under another index. Split with split_examples, which "

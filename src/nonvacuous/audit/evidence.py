@@ -11,6 +11,7 @@ import torch
 
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.kinds import Kind, kind_of
 from nonvacuous.records import (
     BoundRecord,
     BudgetRecord,
@@ -112,6 +113,10 @@ class Evidence:
     sparsity: SparsityRecord | None = None
     layers: Network | None = None
     prior_layers: Network | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.mode)
 
     @property
     def bound_examples(self) -> int:

@@ -8,7 +8,6 @@ from fractions import Fraction
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.probing import Network, recount
 from nonvacuous.audit.registry import (
-    PRIOR_MODES,
     Outcome,
     asserted,
     check,
@@ -212,7 +211,7 @@ def _unpaid(standing: Standing, paid: int, shares: float) -> str:
     says=("asserted",),
 )
 def chosen_before(evidence: Evidence) -> Outcome:
-    what = "prior, architecture and settings" if evidence.mode in PRIOR_MODES else "network"
+    what = "prior, architecture and settings" if evidence.kind.prior else "network"
     return asserted(
         f"that the {what} were chosen without looking at the bound examples is stated by the user; "
         "a spread over several seeds is no substitute for it."
@@ -221,7 +220,7 @@ def chosen_before(evidence: Evidence) -> Outcome:
 
 def _not_free(evidence: Evidence, search: Search) -> Outcome | None:
     word = search.name.split()[0] if search.name.split() else ""
-    if evidence.mode not in PRIOR_MODES:
+    if not evidence.kind.prior:
         return refuse(
             f"{search.name!r} was chosen among {search.choices} by looking at the examples, and a "
             "plain test holds for one network only. Charge it to the ledger."

@@ -15,7 +15,8 @@ from nonvacuous.audit.probing import (
 )
 from nonvacuous.audit.probing import mean_network as mean_network
 from nonvacuous.audit.probing import probes as probes
-from nonvacuous.audit.registry import RANDOM_MODES, Outcome, check, holds, refuse
+from nonvacuous.audit.registry import Outcome, check, holds, refuse
+from nonvacuous.kinds import KINDS
 from nonvacuous.rules.drawing import draw_network
 
 
@@ -83,7 +84,7 @@ def loss_range(evidence: Evidence) -> Outcome:
     rows=(15, 17, 18),
     since=1,
     name="the errors can be counted again",
-    modes=(*RANDOM_MODES, "holdout"),
+    modes=tuple(mode for mode in ALL_MODES if not KINDS[mode].noisy),
     predictors=("drawn", "deterministic"),
 )
 def counted_again(evidence: Evidence) -> Outcome:

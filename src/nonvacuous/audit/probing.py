@@ -84,8 +84,8 @@ class Network:
 
 def mean_network(evidence: Evidence) -> Network:
     """The network with the posterior's mean weights, or as it is where there is no posterior."""
-    # In mode sparsity the module is the certified network itself, to the last bit.
-    posterior = None if evidence.mode == "sparsity" else evidence.posterior
+    # With noise around one network the module is the certified network itself, to the last bit.
+    posterior = None if evidence.kind.noisy else evidence.posterior
     return Network.of(evidence.module, None if posterior is None else posterior.mean_weights())
 
 

@@ -18,13 +18,9 @@ from typing import Literal
 
 from nonvacuous.audit.evidence import Evidence, NotStored
 from nonvacuous.errors import NonvacuousError
+from nonvacuous.kinds import ALL_MODES
 from nonvacuous.records import Assumption
 
-#: Modes whose promise is about a randomized network, or about one drawn from it.
-RANDOM_MODES = ("posterior", "post-hoc")
-#: Modes in which a prior and a posterior exist.
-PRIOR_MODES = (*RANDOM_MODES, "sparsity")
-ALL_MODES = (*PRIOR_MODES, "holdout")
 ALL_PREDICTORS = ("stochastic", "drawn", "deterministic")
 #: How many ways to a false certificate are known and numbered.
 ROWS = 28

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.registry import (
-    PRIOR_MODES,
-    RANDOM_MODES,
     Outcome,
     check,
     holds,
     refuse,
 )
+from nonvacuous.kinds import PRIOR_MODES, RANDOM_MODES
 from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, sampled_risk, share
 from nonvacuous.rules.drawing import sampling_seed
 
@@ -55,7 +54,7 @@ def independent_trials(evidence: Evidence) -> Outcome:
                 "each once: the division uses a wrong count."
             )
         return holds(f"{risk.trials} bound examples, each once.")
-    if evidence.mode == "sparsity":
+    if evidence.kind.noisy:
         return _noisy(evidence)
     if not stochastic or risk.scheme == "fresh noise":
         return refuse(

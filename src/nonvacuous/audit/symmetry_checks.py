@@ -14,8 +14,9 @@ from nonvacuous.audit.complexity_checks import parts
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.network_checks import mean_network, probes
 from nonvacuous.audit.probing import Network, undisturbed
-from nonvacuous.audit.registry import RANDOM_MODES, Outcome, check, holds, refuse
+from nonvacuous.audit.registry import Outcome, check, holds, refuse
 from nonvacuous.errors import NonvacuousError, Unsupported
+from nonvacuous.kinds import RANDOM_MODES
 from nonvacuous.networks import LayerGraph
 from nonvacuous.records import ComplexityRecord, SymmetrySaving
 from nonvacuous.rescaling.output_layer import OutputLayer, invariance_of

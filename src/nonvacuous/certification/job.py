@@ -8,9 +8,10 @@ from pathlib import Path
 import torch
 
 from nonvacuous.certification.charging import Charging
-from nonvacuous.certification.method import Method, Mode, Predictor
+from nonvacuous.certification.method import Method
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Examples, Split
+from nonvacuous.kinds import Mode, Predictor
 from nonvacuous.progress import Progress
 from nonvacuous.risk import Loss
 from nonvacuous.training import EventLog

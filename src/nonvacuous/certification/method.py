@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nonvacuous.certification.settings import Flag, Settings
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import Mode
 
 if TYPE_CHECKING:
     from torch import nn
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from nonvacuous.data import Examples, Split
     from nonvacuous.risk import Loss
 
-Mode = Literal["posterior", "post-hoc", "sparsity", "holdout"]
-Predictor = Literal["stochastic", "drawn", "deterministic"]
 
 #: Flags that several methods share.
 PREDICTOR = Flag(

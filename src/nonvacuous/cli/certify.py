@@ -23,6 +23,7 @@ from nonvacuous.cli.flags import (
 )
 from nonvacuous.cli.method_flags import method_flags
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import Mode
 
 _GROUPS = {
     name: Group.create_ordered(name)
@@ -113,7 +114,7 @@ class Call:
     initial: Annotated[Path | None, _WHAT] = None
     init_seed: Annotated[OptionalWholeNumber, _WHAT] = None
     part: Annotated[Literal["train", "test"] | None, _WHAT] = None
-    mode: Annotated[Literal["posterior", "post-hoc", "sparsity", "holdout"] | None, _PROMISE] = None
+    mode: Annotated[Mode | None, _PROMISE] = None
     confidence: Annotated[float, _PROMISE] = 0.95
     attempts: Annotated[WholeNumber, _PROMISE] = 1
     different_data: Annotated[str | None, _PROMISE] = None
@@ -163,7 +164,7 @@ def certify(
 ) -> int:
     """Train or take a network and promise how often it can err on data it has not seen."""
     call.check()
-    given = {name: value for name, value in options if value is not None}
+    given = {name: value for name, value in dict(options).items() if value is not None}
     if "prior" in given:
         given["prior"] = prior_of(given["prior"])
     method = method_asked(call, given)

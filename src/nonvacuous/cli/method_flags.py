@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from cyclopts import Group, Parameter
@@ -38,10 +38,15 @@ def method_flags(groups: Mapping[str, Group]) -> type[BaseModel]:
             group=groups[flag.group],
             help=" ".join(texts),
             negative=() if flag.switch else None,
-            show_default=False if shown is None or flag.switch else lambda _, shown=shown: shown,
+            show_default=_shown(None if flag.switch else shown),
         )
         fields[name] = (Annotated[(_typed(field) | None, parameter, *_reading(field))], None)
     return create_model("MethodFlags", **fields)
+
+
+def _shown(default: Any) -> Callable[[Any], Any] | bool:
+    """What the help says is the default; nothing where it depends on the method."""
+    return False if default is None else lambda _none_given: default
 
 
 def _typed(field: FieldInfo) -> Any:
@@ -77,7 +82,8 @@ def method_of(mode: str, given: Mapping[str, Any]) -> Method:
                 f"{' or '.join(owners)}. Leave it out."
             )
         field = next(field for known, _, (_, field) in own if known == name)
-        reader: TypeAdapter[Any] = TypeAdapter(Annotated[(field.annotation, *field.metadata)])
+        checked: Any = Annotated[(field.annotation, *field.metadata)]
+        reader: TypeAdapter[Any] = TypeAdapter(checked)
         try:
             reader.validate_python(value, context={"name": dashed(name)})
         except ValidationError as error:

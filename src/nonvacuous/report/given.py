@@ -18,7 +18,7 @@ RETRAINED = "Retrained twin"
 
 def is_given(certificate: Certificate) -> bool:
     """Whether the promise is about noise around a network that somebody brought."""
-    return certificate.mode == "post-hoc" and certificate.predictor != "deterministic"
+    return certificate.kind.given and certificate.kind.random
 
 
 def own_error(certificate: Certificate, *, test: bool) -> Observation | None:

@@ -113,7 +113,7 @@ def confidence(certificate: Certificate) -> Sentence:
         "drawn": "training samples, each with its own drawn network",
         "deterministic": "samples of test examples",
     }[certificate.predictor]
-    if certificate.mode != "holdout" and certificate.predictor == "deterministic":
+    if certificate.kind.prior and certificate.predictor == "deterministic":
         noisy = certificate.empirical.scheme == "fresh noise"
         repeated = "training samples" + (" (and as many rounds of Monte Carlo)" if noisy else "")
     after = (
@@ -159,7 +159,7 @@ def _against_constant(certificate: Certificate) -> str:
 
 def _against_twin(certificate: Certificate) -> str:
     twin = certificate.held_out_twin
-    if certificate.mode == "holdout":
+    if not certificate.kind.prior:
         return "This is itself a held-out test, the plainest certificate there is."
     if twin is None:
         return "No held-out twin was computed, so there is nothing to hold it against."

@@ -189,7 +189,7 @@ def _loss(certificate: Certificate) -> str:
 def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
     """What stands on the scale: of a refused certificate, nothing that looks like a promise."""
     rate = certificate.empirical.mean
-    held_out = certificate.mode == "holdout"
+    held_out = not certificate.kind.prior
     name = "Error counted" if held_out else "Training error"
     counted = [o for o in certificate.observed if not is_test(o)]
     if certificate.sparsity is not None and counted:
@@ -228,7 +228,7 @@ def _about(certificate: Certificate) -> tuple[Fact, ...]:
     counted = f"{examples} counted by the bound"
     if data.prior is not None:
         counted += f"; {whole(data.prior.examples)} others trained the prior"
-    elif certificate.mode != "holdout":
+    elif certificate.kind.prior:
         counted += "; none shaped the prior"
     if data.held_out is not None:
         counted += f"; {whole(data.held_out.examples)} held out"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from nonvacuous.bounds import ConfidenceBudget
+from nonvacuous.kinds import kind_of
 from nonvacuous.records import BudgetRecord
 from nonvacuous.rules.arithmetic import BOUND_LINE, OTHERS_LINE, SAMPLING_LINE
 
@@ -33,7 +34,7 @@ def ledger(
             reason=f"{attempts} certificates on the same examples share the confidence",
         )
     if sampled:
-        loss = "the noisy loss" if mode == "sparsity" else "the risk"
+        loss = "the noisy loss" if kind_of(mode).noisy else "the risk"
         reason = f"Monte-Carlo estimate of {loss}"
         budget.spend(SAMPLING_LINE, SAMPLING_SHARE * budget.remaining, reason=reason)
     if choices > 1:

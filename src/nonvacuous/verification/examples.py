@@ -109,7 +109,7 @@ def prepared(examples: Examples, certificate: Certificate) -> Examples:
     """The examples with inputs of norm 1, where the certificate is about such and these are not."""
     recorded = certificate.data.preprocessing
     own = "; ".join(examples.preprocessing) or "as given"
-    if certificate.mode != "sparsity" or own == recorded:
+    if not certificate.kind.noisy or own == recorded:
         return examples
     candidate = scaled(examples)
     return candidate if "; ".join(candidate.preprocessing) == recorded else examples

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 
 from nonvacuous.audit.claim_checks import (
-    PREDICTORS_OF_MODE,
     disagreeing_input,
     solves_its_equation,
 )
@@ -93,7 +92,7 @@ def _not_asked(certificate: Certificate, field: str) -> str | None:
 
 
 def _kind(certificate: Certificate) -> str:
-    if certificate.predictor not in PREDICTORS_OF_MODE[certificate.mode]:
+    if certificate.predictor not in certificate.kind.predictors:
         raise Disagreement(
             f"a certificate of mode {certificate.mode!r} cannot be about the "
             f"{certificate.predictor} predictor."

@@ -201,7 +201,7 @@ def _needed(certificate: Certificate) -> list[str]:
         needed += [PRIOR, POSTERIOR]
     if certificate.predictor == "drawn":
         needed.append(DRAWN)
-    if certificate.mode == "sparsity":
+    if certificate.kind.noisy:
         needed.append(WEIGHTS)
     if certificate.rescaling is not None:
         needed.append(LOG_SCALES)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from nonvacuous.certification.method import Method, Mode
+from nonvacuous.certification.method import Method
 from nonvacuous.certification.settings import Flag, Switch
+from nonvacuous.kinds import Mode
 
 if TYPE_CHECKING:
     from torch import nn

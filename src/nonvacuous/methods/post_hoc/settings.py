@@ -12,7 +12,6 @@ from nonvacuous.certification.method import (
     TRIALS,
     TWIN,
     Method,
-    Mode,
     prior_given,
     prior_named,
     prior_record,
@@ -20,6 +19,7 @@ from nonvacuous.certification.method import (
 from nonvacuous.certification.settings import Flag, PositiveCount, Scales, Switch
 from nonvacuous.certification.training import PlainTraining
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import Mode
 
 if TYPE_CHECKING:
     from torch import nn

@@ -14,11 +14,11 @@ from nonvacuous.certification.method import (
     TRIALS,
     TWIN,
     Method,
-    Mode,
 )
 from nonvacuous.certification.settings import Flag, PositiveCount, Scales, Switch, checked
 from nonvacuous.certification.training import PlainTraining, PosteriorTraining
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import Mode
 from nonvacuous.seeds import derived_seed
 
 if TYPE_CHECKING:

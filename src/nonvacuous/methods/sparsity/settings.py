@@ -10,7 +10,6 @@ from nonvacuous.certification.method import (
     PRETRAINED,
     TWIN,
     Method,
-    Mode,
     prior_given,
     prior_named,
     prior_record,
@@ -18,6 +17,7 @@ from nonvacuous.certification.method import (
 from nonvacuous.certification.settings import Flag, NonNegative, PositiveCount, Switch
 from nonvacuous.certification.training import PlainTraining
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import Mode
 from nonvacuous.seeds import derived_seed
 
 if TYPE_CHECKING:

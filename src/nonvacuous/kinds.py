@@ -1,0 +1,63 @@
+"""The kinds of promises, by what a certificate of each has. Its ``mode`` names one of them.
+
+Whoever asks what kind a certificate is asks here for the fact that matters, not for a name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nonvacuous.errors import BadInput
+
+Mode = Literal["posterior", "post-hoc", "sparsity", "holdout"]
+#: What a record can be of: certify makes all but the last.
+AnyMode = Literal[Mode, "evaluate"]
+Predictor = Literal["stochastic", "drawn", "deterministic"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a certificate of one mode has.
+
+    predictors   what its promise can be about
+    prior        whether there are a prior and a posterior, and training data
+    given        whether the network is always one that was trained elsewhere
+    noisy        whether the posterior is noise around the one network that is promised
+    evaluation   whether it is the report of a test, with claims about parts of the examples
+    """
+
+    predictors: tuple[Predictor, ...]
+    prior: bool = True
+    given: bool = False
+    noisy: bool = False
+    evaluation: bool = False
+
+    @property
+    def random(self) -> bool:
+        """Whether the promise is about a randomized network, or about one drawn from it."""
+        return self.prior and not self.noisy
+
+
+KINDS: dict[AnyMode, Kind] = {
+    "posterior": Kind(("stochastic", "drawn")),
+    "post-hoc": Kind(("stochastic", "drawn"), given=True),
+    "sparsity": Kind(("deterministic",), noisy=True),
+    "holdout": Kind(("deterministic",), prior=False, given=True),
+    "evaluate": Kind(("deterministic",), prior=False, given=True, evaluation=True),
+}
+
+
+def kind_of(mode: str) -> Kind:
+    for known, kind in KINDS.items():
+        if mode == known:
+            return kind
+    raise BadInput(f"there is no certificate of mode {mode!r}; modes are {', '.join(KINDS)}")
+
+
+#: Modes whose promise is about a randomized network, or about one drawn from it.
+RANDOM_MODES = tuple(mode for mode, kind in KINDS.items() if kind.random)
+#: Modes in which a prior and a posterior exist.
+PRIOR_MODES = tuple(mode for mode, kind in KINDS.items() if kind.prior)
+#: Modes of certificates that the audit of certify knows.
+ALL_MODES = tuple(mode for mode, kind in KINDS.items() if not kind.evaluation)
