@@ -16,7 +16,7 @@ from nonvacuous.audit.probing import (
 from nonvacuous.audit.probing import mean_network as mean_network
 from nonvacuous.audit.probing import probes as probes
 from nonvacuous.audit.registry import Outcome, check, holds, refuse
-from nonvacuous.kinds import KINDS
+from nonvacuous.kinds import ALL_MODES, KINDS
 from nonvacuous.rules.drawing import draw_network
 
 
