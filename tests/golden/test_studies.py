@@ -135,8 +135,9 @@ def test_numbers_and_pages_are_as_before(
     monkeypatch.chdir(tmp_path)
     write_images(tmp_path)
     known, now = json.loads(GOLDEN.read_text())[name], found(name, tmp_path)
-    for part in ("page", "tables", "files", "flags"):
+    for part in ("page", "tables", "files"):
         assert now[part] == known[part]
+    assert set(known["flags"]) <= set(now["flags"])
     assert now["result"].keys() == known["result"].keys()
     for path, value in known["result"].items():
         # Other processors add in another order; what was trained may differ by a little.
