@@ -99,6 +99,8 @@ def certify(
         "loss": loss.name,
         "architecture": run.architecture or type(model).__qualname__,
         "source": run.source or examples.name,
+        "data_name": examples.name,
+        "preprocessing": "; ".join(examples.preprocessing) or "as given",
         "weights": tensors_digest(dict(model.state_dict())),
         "examples": examples.content_hash(),
         "split": split.digest(),

@@ -11,12 +11,15 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.verifying import check_test
 from nonvacuous.progress import Progress
+from nonvacuous.verification.audited import added_since, audited_note, skip_newer
 from nonvacuous.verification.examples import check_examples
 from nonvacuous.verification.findings import Collector, Finding, Verification
 from nonvacuous.verification.measuring import TRIALS, check_risk
 from nonvacuous.verification.numbers import check_numbers
 from nonvacuous.verification.reading import check_seal, read
+from nonvacuous.verification.remembered import check_attempts
 from nonvacuous.verification.run_folder import Contents, check_folder
+from nonvacuous.verification.settings import check_settings
 from nonvacuous.verification.symmetries import skip_symmetries
 
 __all__ = ["Finding", "Verification", "verify"]
@@ -30,6 +33,7 @@ def verify(
     data: Any = None,
     trials: int | None = None,
     seed: int | None = None,
+    ledger: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Verification:
     """Recompute everything that can be recomputed from what is given.
@@ -45,7 +49,9 @@ def verify(
     data          the examples: anything that :func:`nonvacuous.data.load` or ``Examples.of`` takes
     trials        how many fresh independent trials of the randomized network (default 20,000);
                   these need run folder, network and data
-    seed          of the fresh trials; by default one derived for this purpose
+    seed          of the fresh trials; by default one that the system draws, shown in the result
+
+    ledger        the ledger of attempts, if it does not lie beside the run folder
 
     The result lists one finding for every question; ``raise_if_failed()`` turns the first failure
     into an :class:`~nonvacuous.errors.InvalidCertificate`. ``passed`` says that nothing which was
@@ -73,22 +79,26 @@ def verify(
         check_seal(reading, findings)
         return Verification(reading.source, findings.findings, parsed.status)
     check_numbers(parsed, findings)
+    skip_newer(parsed, findings)
     check_seal(reading, findings)
     contents = Contents()
     if run_folder is None:
         findings.skip("the files are untouched", "artifacts", "no run folder was given.")
     else:
         contents = check_folder(parsed, Path(run_folder), findings)
+        check_settings(parsed, contents, findings)
+        where = None if ledger is None else Path(ledger)
+        check_attempts(parsed, contents, Path(run_folder), where, findings)
     if data is None:
         findings.skip("the examples are the recorded ones", "data", "no data were given.")
         skip_symmetries(parsed, findings, "without data the network is not at hand.")
     else:
-        bound_part = check_examples(parsed, data, contents.split, findings)
-        if bound_part is not None:
+        known = check_examples(parsed, data, contents.split, findings)
+        if known is not None:
             check_risk(
                 parsed,
                 contents,
-                bound_part,
+                known,
                 findings,
                 model=model,
                 trials=wanted,
@@ -97,4 +107,5 @@ def verify(
             )
         else:
             skip_symmetries(parsed, findings, "the examples are not at hand.")
-    return Verification(reading.source, findings.findings, parsed.status)
+    note = audited_note(parsed) if added_since(parsed) else ""
+    return Verification(reading.source, findings.findings, parsed.status, note)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.probing import Network, recount
-from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.records import (
@@ -34,6 +33,7 @@ from nonvacuous.rules.arithmetic import (
 from nonvacuous.rules.arithmetic import line as ledger_line
 from nonvacuous.rules.digests import example_set, fixed_tensors
 from nonvacuous.rules.drawing import draw_network, sampling_seed
+from nonvacuous.rules.paying import ledger
 from nonvacuous.rules.symmetries import SYMMETRIES, captured, symmetry_savings
 
 FAILURE = 0.05
@@ -83,13 +83,10 @@ def moved(module: nn.Module, step: float, seed: int = 1) -> dict[str, Tensor]:
     }
 
 
-def budget_record(*, sampling: bool = True, choices: int = SCALES) -> BudgetRecord:
-    budget = ConfidenceBudget(FAILURE)
-    if sampling:
-        budget.spend("sampling", 0.01, reason="Monte Carlo")
-    budget.union("bound", budget.remaining, choices=choices, reason="PAC-Bayes")
-    record = budget.to_dict()
-    return BudgetRecord.model_validate({**record, "entries": tuple(record["entries"])})
+def budget_record(
+    *, sampling: bool = True, choices: int = SCALES, mode: str = "posterior"
+) -> BudgetRecord:
+    return ledger(mode=mode, failure=FAILURE, attempts=1, sampled=sampling, choices=choices)
 
 
 def risk_record(fields: dict[str, Any], budget: BudgetRecord) -> RiskRecord:
@@ -316,7 +313,7 @@ def drawn(*, seed: int = 7, module: nn.Module | None = None) -> Evidence:
 def holdout(*, module: nn.Module | None = None) -> Evidence:
     """Honest evidence for a plain test."""
     base = stochastic(module=module)
-    budget = budget_record(sampling=False, choices=1)
+    budget = budget_record(sampling=False, choices=1, mode="holdout")
     counted = recount(Network.of(base.module), base.examples.subset(base.split.bound), base.loss)
     risk = risk_record(
         {

@@ -32,7 +32,7 @@ STUDY = (
 #: Each section of the page: the command that prints it, and what must have run before.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "certify": (RUN,),
-    "verify": (RUN, "verify runs/r"),
+    "verify": (RUN, "verify runs/r --data x.npz"),
     "report": (RUN, "report runs/r"),
     "report, of several runs": (RUN, "report runs"),
     "sweep": ("sweep f.toml --jobs 1 --out s",),

@@ -1,4 +1,4 @@
-"""``nonvacuous verify``: what was checked, what was not and why, and exit code 4."""
+"""``nonvacuous verify``: what was checked, what was not and why, and exit codes 4 and 5."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_folder_and_its_data(run, invoke):
 
 def test_without_data_it_says_what_was_not_checked_and_how_to(run, invoke):
     done = invoke("verify", "r")
-    assert done.code == exits.DONE
+    assert done.code == exits.NOT_VERIFIED
     unchecked = [line for line in done.out.splitlines() if line.startswith("not checked")]
     assert any("no data were given" in line for line in unchecked)
     assert done.next == "nonvacuous verify r --data SOURCE"
@@ -47,7 +47,7 @@ def test_a_certificate_beside_its_run_is_checked_with_it(run, place, invoke):
     assert "split.npz is untouched" in inside.out
     shutil.copy(run / "certificate.json", place / "mine.json")
     alone = invoke("verify", "mine.json")
-    assert alone.code == exits.DONE
+    assert alone.code == exits.NOT_VERIFIED
     assert "no run folder was given" in alone.out
     assert alone.out.splitlines()[-2].startswith("CONSISTENT, not verified: ")
     assert alone.out.splitlines()[-2].endswith("give the run folder and the data.")
@@ -118,7 +118,7 @@ def test_an_own_model_is_only_imported_when_named(place, invoke, quick):
     (place / "my_model.py").write_text("raise SystemExit('imported')")
     sys.modules.pop("my_model", None)
     unnamed = invoke("verify", "r", "--data", "x.npz")
-    assert unnamed.code == exits.DONE
+    assert unnamed.code == exits.NOT_VERIFIED
     assert "ever imported" in unnamed.out
     assert "CONSISTENT, not verified" in unnamed.out and "give the network." in unnamed.out
     assert unnamed.next == "nonvacuous verify r --data x.npz --model MODULE:FUNCTION"
@@ -149,7 +149,7 @@ def test_a_file_called_like_a_built_in_set_is_not_taken_for_it(place, invoke, qu
     (place / "x.npz").rename(place / "digits.npz")
     assert invoke(*quick("--out", "r", data="digits.npz")).code == exits.DONE
     done = invoke("verify", "r")
-    assert done.code == exits.DONE, done.out
+    assert done.code == exits.NOT_VERIFIED, done.out
     assert "built-in" not in done.err
 
 
@@ -158,7 +158,7 @@ def test_data_that_are_not_here_are_told(place, invoke, quick):
     assert invoke(*quick("--out", "r", data="mnist.npz")).code == exits.DONE
     shutil.move("r/certificate.json", "c.json")
     done = invoke("verify", "c.json")
-    assert done.code == exits.DONE
+    assert done.code == exits.NOT_VERIFIED
     assert "not compared: the files of mnist were not found" in done.err
 
 

@@ -13,10 +13,17 @@ import nonvacuous as nv
 from nonvacuous import audit
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate, status_of
+from nonvacuous.certification.candidate import with_weights
+from nonvacuous.certification.counting import count_errors
+from nonvacuous.certification.observing import ON_BOUND, ON_TEST, observed_network
+from nonvacuous.certification.posterior_mode import trained_description
+from nonvacuous.certification.recipe import Recipe
+from nonvacuous.certification.run_folder import to_toml
+from nonvacuous.certification.twin import prior_twin
 from nonvacuous.certification.versions import software
 from nonvacuous.certify import certify
 from nonvacuous.distributions.grids import ScaleGrid
-from nonvacuous.distributions.priors import at_initialization, zero_mean
+from nonvacuous.distributions.priors import at_initialization, described, zero_mean
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.models import build
 from nonvacuous.records import (
@@ -24,9 +31,8 @@ from nonvacuous.records import (
     LossRecord,
     ModelRecord,
     Observation,
-    TwinRecord,
 )
-from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement, twin_risk
+from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement
 from nonvacuous.rules.digests import file_digest, fixed_tensors, tensors_digest
 from nonvacuous.training import train
 from nonvacuous.verify import Verification
@@ -34,6 +40,8 @@ from tests.audit import sparse_conv_worlds, sparse_worlds, worlds
 
 ARCHITECTURE = "mlp:8"
 KINDS = ("stochastic", "drawn", "holdout")
+#: As many as the ledger of the worlds pays for, with the one that they use.
+PRIOR_SCALES = (0.02, 0.05, 0.1, 0.2)
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -88,29 +96,69 @@ def fields_of(evidence: Evidence, *, architecture: str = ARCHITECTURE) -> dict[s
             evidence.examples.class_names,
             evidence.budget,
         ),
-        "held_out_twin": TwinRecord(
-            description="the mean network on the held-out examples",
-            errors=1,
-            examples=10,
+        "held_out_twin": None
+        if evidence.prior is None
+        else prior_twin(
+            with_weights(evidence.module, evidence.prior.means),
+            evidence.examples,
+            evidence.split,
             failure=evidence.budget.failure,
-            risk_upper=twin_risk(errors=1, examples=10, failure=evidence.budget.failure),
         ),
-        "observed": (Observation(name="test", errors=4, trials=40),),
+        "observed": _observed(evidence),
         "assumptions": assumptions,
+        "audit": audit.registry.VERSION,
         "seed": evidence.seed,
         "software": software(torch.device("cpu")),
     }
     if evidence.posterior is not None and evidence.prior is not None:
         assert evidence.data.prior is not None
         fields["prior"] = DistributionRecord(
-            description="Gaussian around weights trained on the prior part",
+            description=described("learned", PRIOR_SCALES, per_tensor=False),
             digest=evidence.prior.digest(),
             saw=evidence.data.prior.index_digest,
         )
         fields["posterior"] = DistributionRecord(
-            description="Gaussian", digest=evidence.posterior.digest()
+            description=trained_description(Recipe().to_dict()), digest=evidence.posterior.digest()
         )
     return fields
+
+
+def _observed(evidence: Evidence) -> tuple[Observation, ...]:
+    """What a run observes of the network itself."""
+    who = observed_network(evidence.predictor)
+    assert evidence.test is not None
+    parts = ((ON_BOUND, evidence.examples.subset(evidence.split.bound)), (ON_TEST, evidence.test))
+    return tuple(
+        Observation(
+            name=f"{who} {where}", errors=count_errors(evidence.module, part), trials=len(part)
+        )
+        for where, part in parts
+    )
+
+
+def settings_of(evidence: Evidence, *, architecture: str) -> dict[str, Any]:
+    """The settings that such a run would have been started with."""
+    return {
+        "mode": evidence.mode,
+        "predictor": evidence.predictor,
+        "confidence": 1.0 - evidence.budget.failure,
+        "seed": evidence.seed,
+        "trials": evidence.risk.trials,
+        "attempts": 1,
+        "loss": evidence.loss.name,
+        "architecture": architecture,
+        "source": evidence.examples.name,
+        "data_name": evidence.examples.name,
+        "preprocessing": "as given",
+        "weights": "0" * 64,
+        "split": evidence.split.digest(),
+        "prior_kind": "none" if evidence.prior is None else "learned",
+        "prior_scales": list(PRIOR_SCALES),
+        "posterior_scales": [0.05],
+        "prior_per_tensor": False,
+        "pretrained": False,
+        "recipe": Recipe().to_dict(),
+    }
 
 
 def write_run(
@@ -118,7 +166,8 @@ def write_run(
 ) -> Certificate:
     """Write the whole run folder and return its certificate."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.toml").write_text(f"seed = {evidence.seed}\n", encoding="utf-8")
+    settings = to_toml(settings_of(evidence, architecture=architecture))
+    (folder / "config.toml").write_text(settings, encoding="utf-8")
     evidence.split.save(folder / "split.npz")
     files = ["config.toml", "split.npz"]
     random: tuple[str, ...] = ()

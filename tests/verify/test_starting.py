@@ -89,7 +89,7 @@ def test_the_memorizing_network_as_its_own_prior(
     assert certificate.status == "valid" and certificate.risk_upper < 0.3, "the forgery is good"
     assert verify(tmp_path / "run").passed, "it takes the data to see"
     result = verify(tmp_path / "run", data=data, trials=200)
-    assert failed_fields(result) == ["prior"]
+    assert "prior" in failed_fields(result)
     assert "saw none of them" in finding(result).detail
 
 
@@ -129,7 +129,7 @@ def test_declared_or_refused_it_is_the_certificate_s_own_word(tmp_path: Path) ->
     )
     forged = resealed(declared, assumptions=painted)
     resealed(forged, statement=statement_of(forged)).save(tmp_path / "a/run/certificate.json")
-    assert failed_fields(verify(tmp_path / "a" / "run", data=data, trials=200)) == ["prior"]
+    assert "prior" in failed_fields(verify(tmp_path / "a" / "run", data=data, trials=200))
     refused = certified(tmp_path / "b" / "run", "post-hoc", module, prior, data)
     assert refused.status == "refused"
     result = verify(tmp_path / "b" / "run", data=data, trials=200)
@@ -171,7 +171,7 @@ def test_with_few_classes_a_start_that_knows_makes_it_conditional(
         forger.setattr(data_checks, "knowledge", nothing)
         forger.setattr(data_checks, "surprises", lambda *_: ())
         certified(tmp_path / "b" / "run", "post-hoc", module, prior, data)
-    assert failed_fields(verify(tmp_path / "b" / "run", data=data, trials=200)) == ["prior"]
+    assert "prior" in failed_fields(verify(tmp_path / "b" / "run", data=data, trials=200))
 
 
 @pytest.mark.parametrize("mode", ["sparsity", "post-hoc"])
@@ -192,7 +192,7 @@ def test_a_shift_of_one_class_hides_nothing(
         forger.setattr(data_checks, "knowledge", nothing)
         forger.setattr(data_checks, "surprises", lambda *_: ())
         certified(tmp_path / "b" / "run", mode, module, prior, data)
-    assert failed_fields(verify(tmp_path / "b" / "run", data=data, trials=200)) == ["prior"]
+    assert "prior" in failed_fields(verify(tmp_path / "b" / "run", data=data, trials=200))
 
 
 @pytest.mark.parametrize("architecture", ["mlp:100", "mlp:60,60", "cnn:8", "resnet:8"])
@@ -256,4 +256,4 @@ def test_a_posterior_trained_from_a_start_that_knows(
             method=method,
             folder=Run(folder=tmp_path / "run", architecture=ARCHITECTURE),
         )
-    assert failed_fields(verify(tmp_path / "run", data=data, trials=200)) == ["prior"]
+    assert "prior" in failed_fields(verify(tmp_path / "run", data=data, trials=200))

@@ -32,9 +32,17 @@ def test_an_honest_run_passes_in_full(tmp_path: Path, kind: str) -> None:
     assert result.passed, str(result)
     result.raise_if_failed()
     reasons = {finding.name: finding.detail for finding in result.unchecked}
-    allowed = {"the rescaling columns follow from their KL"}
+    allowed = {
+        "the rescaling columns follow from their KL",
+        "the ledger of attempts knows this certificate",
+        *(name for name in reasons if name.endswith("on the test examples")),
+    }
     if kind == "holdout":
-        allowed |= {"the KL is the sum of its terms", "the sampling seed is the derived one"}
+        allowed |= {
+            "the KL is the sum of its terms",
+            "the sampling seed is the derived one",
+            "the held-out twin follows from its counts",
+        }
     assert set(reasons) <= allowed, reasons
     assert str(result).startswith(f"{tmp_path / 'certificate.json'}: verified: ")
 
@@ -100,7 +108,8 @@ def test_losses_between_0_and_1(tmp_path: Path) -> None:
 def test_shared_draws(tmp_path: Path) -> None:
     write_run(tmp_path, worlds.stochastic(module=network(), shared=True))
     result = verify(tmp_path, data=worlds.examples(), trials=2_000)
-    assert result.passed, str(result)
+    # No run counts like this, so no seed of theirs can be replayed.
+    assert "empirical.scheme" in [finding.field for finding in result.failures]
 
 
 def test_a_network_with_buffers(tmp_path: Path) -> None:

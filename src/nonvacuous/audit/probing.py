@@ -188,14 +188,14 @@ def recount(network: Network, examples: Examples, loss: Loss) -> Recount:
             values = loss(outputs, labels)
             total += float(values.double().sum())
             if loss.binary:
-                close += _close_calls(outputs, labels, loss, values)
+                close += close_calls(outputs, labels, loss, values)
     whole = round(total)
     return Recount(
         errors=whole if loss.binary else None, total=total, trials=len(examples), close=close
     )
 
 
-def _close_calls(outputs: Tensor, labels: Tensor, loss: Loss, values: Tensor) -> int:
+def close_calls(outputs: Tensor, labels: Tensor, loss: Loss, values: Tensor) -> int:
     """Examples whose loss changes when their own score moves by what rounding may move it."""
     size = torch.where(torch.isfinite(outputs), outputs, 0.0).abs().amax(dim=1)
     step = 1e-5 * size.clamp_min(1e-6)

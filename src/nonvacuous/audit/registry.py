@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from nonvacuous.audit.evidence import Evidence, NotStored
+from nonvacuous.audit.evidence import Evidence
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.kinds import ALL_MODES
 from nonvacuous.records import Assumption
@@ -88,8 +88,6 @@ class Check:
         """Run the check. One that breaks down has shown nothing, so the certificate is refused."""
         try:
             outcome = self.function(evidence)
-        except NotStored:
-            raise
         except NonvacuousError as error:
             outcome = refuse(str(error))
         except Exception as error:

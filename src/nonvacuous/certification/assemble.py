@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import torch
 from torch import nn
 
 from nonvacuous import audit
@@ -14,12 +13,11 @@ from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.candidate import Candidate, RescalingFacts
 from nonvacuous.certification.columns import column_records
 from nonvacuous.certification.complexity import complexity_of
-from nonvacuous.certification.counting import count_errors
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import measure_drawn, measure_stochastic
+from nonvacuous.certification.observing import observations
 from nonvacuous.certification.versions import software
 from nonvacuous.data import Examples, Split
-from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import Unsupported
 from nonvacuous.records import (
     BoundRecord,
@@ -29,12 +27,10 @@ from nonvacuous.records import (
     DistributionRecord,
     LossRecord,
     ModelRecord,
-    Observation,
     RescalingRecord,
     RiskRecord,
     TwinRecord,
 )
-from nonvacuous.risk import estimate_risk, zero_one
 from nonvacuous.rules.arithmetic import (
     baseline_record,
     recompute_bound,
@@ -43,7 +39,6 @@ from nonvacuous.rules.arithmetic import (
 from nonvacuous.rules.digests import array_digest, example_set, fixed_tensors, tensors_digest
 from nonvacuous.rules.outcomes import outcome_digest
 from nonvacuous.rules.symmetries import captured
-from nonvacuous.seeds import derived_seed
 
 
 def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) -> Certificate:
@@ -176,35 +171,6 @@ def _data_record(examples: Examples, split: Split) -> DataRecord:
     )
 
 
-def _observations(
-    job: Job, module: nn.Module, split: Split, posterior: DiagonalGaussian | None
-) -> tuple[Observation, ...]:
-    """Plain error rates beside the promise; the test examples are read here, once, at the end."""
-    fixed = job.predictor == "deterministic"
-    network = "the network" if fixed else "the network with the mean weights"
-    parts = [(f"{network} on the bound examples", job.examples.subset(split.bound))]
-    if job.test is not None:
-        parts.append((f"{network} on the test examples", job.test))
-    observed = [
-        Observation(name=name, errors=count_errors(module, part), trials=len(part))
-        for name, part in parts
-    ]
-    if job.test is not None and job.predictor == "stochastic" and posterior is not None:
-        seed = derived_seed(job.seed, "test", posterior.digest())
-        estimate = estimate_risk(
-            module,
-            posterior,
-            job.test.to(job.device),
-            loss=zero_one,
-            trials=min(job.trials, 20_000),
-            generator=torch.Generator(device=job.device).manual_seed(seed),
-        )
-        assert estimate.errors is not None
-        name = "the randomized network on the test examples"
-        observed.append(Observation(name=name, errors=estimate.errors, trials=estimate.trials))
-    return tuple(observed)
-
-
 def _rescaling_record(facts: RescalingFacts, evidence: Evidence) -> RescalingRecord:
     assert evidence.complexity is not None and evidence.risk_upper is not None
     return RescalingRecord(
@@ -274,7 +240,7 @@ def seal(
             evidence.budget,
         ),
         observed=(
-            *_observations(job, module, evidence.split, evidence.posterior),
+            *observations(job, module, evidence.split, evidence.posterior),
             *(() if evidence.tilt is None else (evidence.tilt,)),
         ),
         assumptions=assumptions,

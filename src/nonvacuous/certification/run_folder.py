@@ -129,7 +129,8 @@ def _value(value: Any) -> str:
 
 def settings_digest(configuration: Mapping[str, Any]) -> str:
     """What was to be computed, not how it is called or what stands beside it."""
-    beside = ("attempts", "architecture", "source", "twin", "different_data")
+    names = ("architecture", "source", "data_name", "preprocessing")
+    beside = (*names, "attempts", "twin", "different_data")
     computed = {name: value for name, value in configuration.items() if name not in beside}
     computed["method"] = {n: v for n, v in computed["method"].items() if n not in beside}
     return hashlib.sha256(to_toml(computed).encode()).hexdigest()

@@ -10,6 +10,8 @@ USAGE = 2
 #: The certificate is worse than ``--max-risk``: a gate for continuous integration.
 TOO_RISKY = 3
 VERIFICATION_FAILED = 4
+#: Nothing is wrong, but data, network or files are missing that would decide.
+NOT_VERIFIED = 5
 #: What shells report for a program stopped with Ctrl-C, and with the signal TERM.
 INTERRUPTED = 130
 TERMINATED = 143

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nonvacuous.cli.exits import DONE, VERIFICATION_FAILED, CommandError, UsageError
+from nonvacuous.cli.exits import DONE, NOT_VERIFIED, VERIFICATION_FAILED, CommandError, UsageError
 from nonvacuous.cli.flags import Json, OptionalWholeNumber
 from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.invocation import again
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from nonvacuous.certificate import Certificate
-    from nonvacuous.data import Examples
+    from nonvacuous.data import Dataset, Examples
     from nonvacuous.verify import Finding, Verification
 
 
@@ -39,10 +39,14 @@ def verify(
     model: str | None = None,
     trials: OptionalWholeNumber = None,
     seed: OptionalWholeNumber = None,
+    ledger: Path | None = None,
     threads: OptionalWholeNumber = None,
     json: Json = False,
 ) -> int:
     """Recompute a certificate from its files, and the risk afresh where network and data are there.
+
+    Exit code 0: verified. 4: something is wrong. 5: nothing is wrong, but data, network or files
+    are missing, and a certificate that agrees with itself can still be false.
 
     Parameters
     ----------
@@ -61,7 +65,9 @@ def verify(
     trials
         Fresh independent trials of the randomized network; 20,000 by default.
     seed
-        Of the fresh trials; by default one that the certificate did not use.
+        Of the fresh trials; by default the system draws one that nobody knew, and it is shown.
+    ledger
+        The ledger of attempts, if it does not lie beside the run folder.
     threads
         Processor threads for torch; its own choice by default.
     """
@@ -70,6 +76,8 @@ def verify(
         raise UsageError(f"--trials must be at least 1, got --trials = {trials}.")
     if seed is not None and seed < 0:
         raise UsageError(f"--seed must be at least 0, got --seed = {seed}.")
+    if ledger is not None and not ledger.is_file():
+        raise UsageError(f"there is no ledger {ledger}; check the path.")
     if threads is not None and threads < 1:
         raise UsageError(f"--threads must be at least 1, got --threads = {threads}.")
 
@@ -83,7 +91,7 @@ def verify(
         torch.set_num_threads(threads)
     record = _peek(path)
     examples = _examples(record, folder, data, data_dir)
-    network = None if model is None else _network(model, examples)
+    network = None if model is None else _network(model, examples and examples.train)
     with stoppable(), Narration() as narration:
         verification = verify_certificate(
             path,
@@ -92,6 +100,7 @@ def verify(
             data=examples,
             trials=trials,
             seed=seed,
+            ledger=ledger,
             progress=narration,
         )
     if json:
@@ -101,7 +110,7 @@ def verify(
     if verification.passed:
         if record is not None:
             _advise(verification, record)
-        return DONE
+        return DONE if verification.verified else NOT_VERIFIED
     first = verification.failures[0]
     write_error(
         f"{first.field}: {first.detail}",
@@ -150,9 +159,10 @@ def _examples(
     folder: Path | None,
     source: str | None,
     data_dir: Path | None,
-) -> Examples | None:
+) -> Dataset | None:
     """The data named by --data, or a built-in set that the certificate names and that is here."""
     from nonvacuous.cli.sources import load_data
+    from nonvacuous.data import Dataset
     from nonvacuous.errors import BadInput
 
     if certificate is not None and certificate.evaluation is not None:
@@ -172,8 +182,8 @@ def _examples(
             return None
         say.print(f"Data: the built-in {known}, which the certificate names.", soft_wrap=True)
     if dataset.test is not None and dataset.test.name == name:
-        return dataset.test
-    return dataset.train
+        return Dataset(dataset.test)
+    return dataset
 
 
 def _built_in(name: str | None, folder: Path | None) -> str | None:
@@ -217,6 +227,7 @@ def _record(verification: Verification) -> dict[str, Any]:
         "source": verification.source,
         "passed": verification.passed,
         "verified": verification.verified,
+        "audited": verification.audited or None,
         "status": verification.status,
         "checked": len(verification.findings) - len(verification.unchecked),
         "failed": [finding.field for finding in verification.failures],
@@ -243,6 +254,8 @@ def _write_text(verification: Verification, certificate: Certificate | None) -> 
     if verification.passed and verification.wanted:
         verdict += f"; give {' and '.join(verification.wanted)}"
     console.print(f"{verdict}.", soft_wrap=True)
+    if verification.audited:
+        console.print(f"Note: {verification.audited}", soft_wrap=True)
     if verification.passed and certificate is not None:
         says = "" if verification.verified else "The certificate says: "
         console.print(f"{says}{certificate.lines()[0]}", soft_wrap=True)

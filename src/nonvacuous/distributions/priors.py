@@ -83,19 +83,7 @@ class Prior:
     @property
     def description(self) -> str:
         """One sentence for a person."""
-        center = {
-            "zero-mean": "centered on zero",
-            "initialization": "centered on the initial weights",
-            "learned": "centered on weights trained on the prior part of the data",
-        }[self.kind]
-        scales = self.grid.scales
-        if len(scales) == 1:
-            return f"Gaussian {center}, with scale {scales[0]:g} fixed before the data."
-        whose = "one for each parameter tensor" if self.per_tensor else "one for all weights"
-        return (
-            f"Gaussian {center}, with a scale ({whose}) chosen among {len(scales)} from "
-            f"{scales[0]:g} to {scales[-1]:g} that were fixed before the data."
-        )
+        return described(self.kind, self.grid.scales, per_tensor=self.per_tensor)
 
     def at(
         self, module: nn.Module, scale: float | Mapping[str, float] | None = None
@@ -197,6 +185,26 @@ class Prior:
                     f"data ({self.grid.scales}); choose one of these"
                 )
         return used
+
+
+def described(kind: str, scales: Sequence[float], *, per_tensor: bool) -> str:
+    """A family of priors in one sentence.
+
+    >>> described("zero-mean", (0.1,), per_tensor=False)
+    'Gaussian centered on zero, with scale 0.1 fixed before the data.'
+    """
+    center = {
+        "zero-mean": "centered on zero",
+        "initialization": "centered on the initial weights",
+        "learned": "centered on weights trained on the prior part of the data",
+    }[kind]
+    if len(scales) == 1:
+        return f"Gaussian {center}, with scale {scales[0]:g} fixed before the data."
+    whose = "one for each parameter tensor" if per_tensor else "one for all weights"
+    return (
+        f"Gaussian {center}, with a scale ({whose}) chosen among {len(scales)} from "
+        f"{scales[0]:g} to {scales[-1]:g} that were fixed before the data."
+    )
 
 
 def zero_mean(

@@ -8,11 +8,16 @@ verified that today's audit finds false.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+
+import torch
 
 from nonvacuous.audit import registry
-from nonvacuous.audit.evidence import NotStored, StoredEvidence
-from nonvacuous.audit.registry import Check, Outcome, least_version
+from nonvacuous.audit.evidence import StoredEvidence
+from nonvacuous.audit.registry import Check, Outcome, least_version, refuse
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification.versions import software
+from nonvacuous.errors import NonvacuousError
 from nonvacuous.records import Assumption
 from nonvacuous.verification.findings import Collector, Disagreement
 
@@ -34,14 +39,29 @@ def check_version(certificate: Certificate) -> str:
             f"it says that it passed version {version} of the audit, but release {made_by} of the "
             f"library asks at least version {least_version(made_by)}."
         )
-    later = added_since(certificate)
+    later = "; ".join(c.name for c in added_since(certificate))
+    return audited_note(certificate) + (f" They are: {later}." if later else "")
+
+
+def audited_note(certificate: Certificate) -> str:
+    """What every reader has to know about the questions that were not asked."""
+    version, later = version_of(certificate), len(added_since(certificate))
     if not later:
-        return f"version {version}, the present one."
-    return (
-        f"version {version}; {len(later)} checks added since were not required: "
-        + "; ".join(c.name for c in later)
-        + "."
-    )
+        return f"audited under version {version}, the present one."
+    return f"audited under version {version}; {later} checks added since were not required."
+
+
+def skip_newer(certificate: Certificate, findings: Collector) -> None:
+    """A library that is not out yet, as far as this one knows."""
+    made_by = certificate.software.get("nonvacuous", "unknown")
+    here = software(torch.device("cpu"))["nonvacuous"]
+    if _release(made_by) > _release(here):
+        why = f"release {made_by} made it, and this is {here}: verify it with one as new."
+        findings.skip("this library knows how it was made", "software.nonvacuous", why)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def check_rows(certificate: Certificate) -> str:
@@ -67,36 +87,36 @@ def check_rows(certificate: Certificate) -> str:
     return f"all {len(required)} checks of the audit are listed."
 
 
-def check_again(certificate: Certificate, evidence: StoredEvidence, findings: Collector) -> None:
+def check_again(
+    certificate: Certificate, gather: Callable[[], StoredEvidence], findings: Collector
+) -> None:
     """Ask every check again whose facts are stored; then those that are newer than it."""
-    rows = {
-        assumption.name: (n, assumption) for n, assumption in enumerate(certificate.assumptions)
-    }
-    same_words = certificate.software.get("nonvacuous") == evidence.library
+    rows = {row.name: (position, row) for position, row in enumerate(certificate.assumptions)}
+    gathered: list[StoredEvidence] = []
 
     def work() -> str:
+        gathered.append(gather())
+        same_words = certificate.software.get("nonvacuous") == gathered[0].library
         asked, left = 0, []
         for check in _required(certificate):
-            outcome = _asked(check, evidence)
+            outcome = _asked(check, gathered[0])
             if outcome is None or check.name not in rows:
                 left.append(check.name)
                 continue
             asked += 1
             position, recorded = rows[check.name]
             _compare(recorded, outcome, f"assumptions.{position}", same_words=same_words)
-        rest = f"; not stored are the facts of: {'; '.join(left)}" if left else ""
+        rest = f"; no run keeps the facts of: {'; '.join(left)}" if left else ""
         return f"{asked} checks, run on the stored evidence{rest}."
 
     findings.expect(_AGAIN, "assumptions", work)
-    for check in added_since(certificate):
-        outcome = _asked(check, evidence)
-        name = f"added since, not required: {check.name}"
-        if outcome is None:
-            why = "its facts are not stored."
-        else:
+    for check in added_since(certificate) if gathered else ():
+        outcome = _asked(check, gathered[0])
+        why = "its facts are not stored."
+        if outcome is not None:
             why = f"{outcome.status}: {outcome.detail}"
-        failed = outcome is not None and outcome.effect != "none"
-        findings.skip(name, "audit", why, needed=failed)
+        false = outcome is not None and outcome.effect != "none"
+        findings.skip(f"added since, not required: {check.name}", "audit", why, needed=false)
 
 
 def added_since(certificate: Certificate) -> tuple[Check, ...]:
@@ -116,12 +136,13 @@ def _required(certificate: Certificate) -> tuple[Check, ...]:
 
 
 def _asked(check: Check, evidence: StoredEvidence) -> Outcome | None:
-    """What the check finds now; None where its facts are not stored."""
+    """What the check finds now; None where its facts, or what it takes to ask, are not here."""
     try:
-        assumption = check(evidence)
-    except NotStored:
+        return check.function(evidence)
+    except NonvacuousError as error:
+        return refuse(str(error))
+    except Exception:  # a fact that is not stored, a device that is not here
         return None
-    return Outcome(assumption.status, assumption.detail, assumption.effect)
 
 
 def _compare(recorded: Assumption, outcome: Outcome, where: str, *, same_words: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,31 @@ from nonvacuous.sparsity.chains import scaled
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 
 
+@dataclass(frozen=True, eq=False)
+class Known:
+    """The recorded examples: all that were given, which of them do what, and the test part."""
+
+    examples: Examples
+    split: Split
+    test: Examples | None
+
+    @cached_property
+    def bound_part(self) -> Examples:
+        return self.examples.subset(self.split.bound)
+
+
 def check_examples(
     certificate: Certificate, data: Any, split: Split | None, findings: Collector
-) -> Examples | None:
-    """Compare content hashes. Returns the bound examples if they are the recorded ones."""
+) -> Known | None:
+    """Compare content hashes. Returns the examples if they are the recorded ones."""
     found: list[Examples] = []
+    tests: list[Examples] = []
 
     def read() -> str:
-        found.append(prepared(as_examples(data), certificate))
+        given = as_dataset(data)
+        found.append(prepared(given.train, certificate))
+        if given.test is not None:
+            tests.append(prepared(given.test, certificate))
         equal(certificate.data.classes, found[0].classes, "data.classes")
         return f"{found[0].name}: {len(found[0])} examples, {found[0].classes} classes."
 
@@ -93,16 +112,14 @@ def check_examples(
             findings.skip(SEEN, "data.prior", why, needed=False)
         else:
             findings.expect(SEEN, "data.prior", apart)
-    return examples.subset(known.bound)
+    return Known(examples, known, tests[0] if tests else None)
 
 
-def as_examples(data: Any) -> Examples:
-    """The training examples out of whatever the caller has: see :func:`nonvacuous.data.load`."""
+def as_dataset(data: Any) -> Dataset:
+    """The examples out of whatever the caller has: see :func:`nonvacuous.data.load`."""
     if isinstance(data, str | os.PathLike):
-        return load(Path(data) if isinstance(data, os.PathLike) else data).train
-    if isinstance(data, Dataset):
-        return data.train
-    return Examples.of(data)
+        return load(Path(data) if isinstance(data, os.PathLike) else data)
+    return data if isinstance(data, Dataset) else Dataset(Examples.of(data))
 
 
 def prepared(examples: Examples, certificate: Certificate) -> Examples:

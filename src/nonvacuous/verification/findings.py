@@ -34,6 +34,8 @@ class Verification:
     findings: tuple[Finding, ...]
     #: What the certificate says of itself: a refused one can be genuine, and promises nothing.
     status: str | None = None
+    #: Where today's audit asks more than the certificate had to answer: under which version it was.
+    audited: str = ""
 
     @property
     def passed(self) -> bool:
@@ -87,7 +89,8 @@ class Verification:
             verdict += f"; give {' and '.join(self.wanted)}"
         if self.status not in (None, "valid"):
             verdict += f"; the certificate calls itself {self.status}"
-        return "\n".join([f"{self.source}: {verdict}.", *map(str, self.findings)])
+        first = f"{self.source}: {verdict}. {self.audited}".rstrip()
+        return "\n".join([first, *map(str, self.findings)])
 
 
 class Disagreement(Exception):

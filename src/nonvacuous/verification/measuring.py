@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import nn
 
 from nonvacuous.audit.foreign import foreign_tensor
 from nonvacuous.audit.probing import WATCHED, Network, recount
-from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
-from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.folding import folded, has_batch_norm
@@ -23,25 +19,26 @@ from nonvacuous.distributions.fixing import with_fixed
 from nonvacuous.errors import BadInput
 from nonvacuous.models import BUILDERS, build, rebuild
 from nonvacuous.progress import Progress
-from nonvacuous.risk import Loss, bounded_cross_entropy, estimate_risk, margin_loss, zero_one
-from nonvacuous.risk.estimate import RiskEstimate
+from nonvacuous.risk import Loss, bounded_cross_entropy, margin_loss, zero_one
 from nonvacuous.rules.convolutions import wrong_structure
 from nonvacuous.rules.digests import fixed_tensors, tensors_digest
-from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.faithful import misread
-from nonvacuous.verification.counts import FALSE_ALARM, same_rate
+from nonvacuous.verification.audited import check_again
+from nonvacuous.verification.beside import check_beside
+from nonvacuous.verification.examples import Known
 from nonvacuous.verification.findings import Collector, Disagreement, equal
-from nonvacuous.verification.run_folder import Contents
+from nonvacuous.verification.replaying import FRESH, check_samples
+from nonvacuous.verification.run_folder import Contents, fixed_into
 from nonvacuous.verification.sparsity import check_losses
 from nonvacuous.verification.starting import check_start
+from nonvacuous.verification.stored import stored_evidence
 from nonvacuous.verification.symmetries import check_symmetries, skip_symmetries
 
 #: Pairs of a draw and an example for the fresh estimate.
 TRIALS = 20_000
 
-_RISK = "the risk holds in fresh trials"
 _COUNT = "the errors are those recorded"
 _MODEL = "the network is the one certified"
 #: The audit's name for this and more.
@@ -52,7 +49,7 @@ _OWN = "predicting uses only what the network owns"
 def check_risk(
     certificate: Certificate,
     contents: Contents,
-    bound_part: Examples,
+    known: Known,
     findings: Collector,
     *,
     model: Any,
@@ -61,6 +58,7 @@ def check_risk(
     progress: Progress | None,
 ) -> None:
     """Rebuild the network and measure it again. Only built-in architectures are built by name."""
+    bound_part = known.bound_part
     check_start(
         certificate,
         contents.prior,
@@ -79,9 +77,13 @@ def check_risk(
             seed=seed,
             progress=progress,
         )
-        _check_sparse_network(certificate, contents, bound_part, findings, model=model)
+        found_sparse = _check_sparse_network(
+            certificate, contents, bound_part, findings, model=model
+        )
+        if found_sparse is not None:
+            _check_more(certificate, contents, known, found_sparse, zero_one, findings, progress)
         return
-    question = _RISK if certificate.predictor == "stochastic" else _COUNT
+    question = FRESH if certificate.predictor == "stochastic" else _COUNT
     loss = loss_named(certificate.loss.name)
     if loss is None:
         findings.skip(
@@ -112,11 +114,39 @@ def check_risk(
     _check_own(certificate, contents, found[0], bound_part, findings)
     check_symmetries(certificate, contents, found[0], bound_part, findings)
     if certificate.predictor == "stochastic":
-        _check_fresh(
-            certificate, contents, found[0], bound_part, loss, findings, trials, seed, progress
+        assert contents.posterior is not None
+        check_samples(
+            certificate,
+            found[0],
+            contents.posterior,
+            bound_part,
+            loss,
+            findings,
+            trials=trials,
+            seed=seed,
+            progress=progress,
         )
     else:
         _check_count(certificate, contents, found[0], bound_part, loss, findings)
+    _check_more(certificate, contents, known, found[0], loss, findings, progress)
+
+
+def _check_more(
+    certificate: Certificate,
+    contents: Contents,
+    known: Known,
+    module: nn.Module,
+    loss: Loss,
+    findings: Collector,
+    progress: Progress | None,
+) -> None:
+    """What only files, data and network together can show: all of the audit, and the counts."""
+    check_beside(certificate, contents, module, known, findings, progress)
+    check_again(
+        certificate,
+        lambda: stored_evidence(certificate, contents, known, module, loss),
+        findings,
+    )
 
 
 def _not_at_hand(certificate: Certificate, model: Any) -> str | None:
@@ -136,20 +166,20 @@ def _check_sparse_network(
     findings: Collector,
     *,
     model: Any,
-) -> None:
-    """Whether the network computes what the recorded layers say: a plain chain, all of it."""
+) -> nn.Module | None:
+    """The network, if it computes what the recorded layers say: a plain chain, all of it."""
+    found: list[nn.Module] = []
     why = _not_at_hand(certificate, model)
     if why is None and contents.posterior is None:
         why = "its weights are not at hand."
     if why is not None:
         findings.skip(_MODEL, "model", why)
-        return
+        return None
 
     def work() -> str:
         assert contents.posterior is not None and certificate.sparsity is not None
-        module = with_weights(
-            _network(certificate, contents, bound_part, model), contents.posterior.means
-        )
+        found.append(_network(certificate, contents, bound_part, model))
+        module = with_weights(found[0], contents.posterior.means)
         read = read_network(module, bound_part.inputs[:2])
         recorded = certificate.sparsity
         equal(recorded.network_digest, read.digest(), "sparsity.network_digest")
@@ -159,15 +189,15 @@ def _check_sparse_network(
             odd = wrong_structure(recorded, read)
             if odd is not None:
                 raise Disagreement(f"{odd}.", "sparsity.layers")
-        found = misread(module, read, bound_part)
-        if found is not None:
-            raise Disagreement(f"{found}.", "sparsity.layers")
+        wrong = misread(module, read, bound_part)
+        if wrong is not None:
+            raise Disagreement(f"{wrong}.", "sparsity.layers")
         return (
             f"{certificate.model.architecture}: {len(names)} layers and nothing else; it predicts "
             "the examples as they do."
         )
 
-    findings.expect(_MODEL, "model", work)
+    return found[0] if findings.expect(_MODEL, "model", work) else None
 
 
 def _check_own(
@@ -225,14 +255,7 @@ def loss_named(name: str) -> Loss | None:
 def _network(
     certificate: Certificate, contents: Contents, examples: Examples, model: Any
 ) -> nn.Module:
-    module = _module(certificate, contents, examples, model)
-    fixed = contents.fixed or {}
-    own = fixed_tensors(module)
-    with torch.no_grad():
-        for name, tensor in fixed.items():
-            if name not in own or own[name].shape != tensor.shape:
-                raise Disagreement(f"it has no tensor {name!r} of shape {tuple(tensor.shape)}.")
-            own[name].copy_(tensor)
+    module = fixed_into(_module(certificate, contents, examples, model), contents.fixed or {})
     if contents.posterior is not None:  # what it does not name was fixed by the one who made it
         module = with_fixed(module, contents.posterior.names)
     count = sum(parameter.numel() for parameter in module.parameters())
@@ -296,75 +319,3 @@ def _check_count(
         return f"counted again: {again.total:g} of {again.trials}."
 
     findings.expect(_COUNT, "empirical.errors", work)
-
-
-def _check_fresh(
-    certificate: Certificate,
-    contents: Contents,
-    module: nn.Module,
-    bound_part: Examples,
-    loss: Loss,
-    findings: Collector,
-    trials: int,
-    seed: int | None,
-    progress: Progress | None,
-) -> None:
-    posterior = contents.posterior
-    assert posterior is not None
-    fresh_seed = (
-        derived_seed(certificate.seed, "verification", posterior.digest()) if seed is None else seed
-    )
-
-    def work() -> str:
-        estimate = estimate_risk(
-            module,
-            posterior,
-            bound_part,
-            loss=loss,
-            trials=trials,
-            generator=torch.Generator().manual_seed(fresh_seed),
-            progress=None
-            if progress is None
-            else lambda done, total: progress("fresh trials", done, total, "independent trials"),
-        )
-        _compare(certificate, estimate)
-        return f"{estimate.total:g} in {estimate.trials} fresh trials (seed {fresh_seed}) agree."
-
-    findings.expect(_RISK, "empirical.risk_upper", work)
-
-
-def _compare(certificate: Certificate, fresh: RiskEstimate) -> None:
-    """Fail only where an honest certificate would agree with probability 1 - FALSE_ALARM."""
-    claimed = certificate.empirical
-    if fresh.errors is not None:
-        lower = holdout_lower(errors=fresh.errors, examples=fresh.trials, failure=FALSE_ALARM)
-    else:
-        lower = _end(fresh.total, fresh.trials, FALSE_ALARM, upper=False)
-    if lower > claimed.risk_upper:
-        raise Disagreement(
-            f"{fresh.total:g} in {fresh.trials} fresh trials put the risk above {lower:.6g}; the "
-            f"certificate says at most {shown_up(claimed.risk_upper, 6)}."
-        )
-    if fresh.errors is not None and claimed.errors is not None:
-        chance = same_rate(claimed.errors, claimed.trials, fresh.errors, fresh.trials)
-        apart = chance < FALSE_ALARM
-    else:
-        half = FALSE_ALARM / 4
-        apart = _end(fresh.total, fresh.trials, half, upper=False) > _end(
-            claimed.amount, claimed.trials, half, upper=True
-        ) or _end(fresh.total, fresh.trials, half, upper=True) < _end(
-            claimed.amount, claimed.trials, half, upper=False
-        )
-    if apart:
-        raise Disagreement(
-            f"{claimed.amount:g} in {claimed.trials} recorded and {fresh.total:g} in "
-            f"{fresh.trials} fresh trials do not come from the same network and examples.",
-            "empirical.errors" if claimed.total is None else "empirical.total",
-        )
-
-
-def _end(total: float, trials: int, failure: float, *, upper: bool) -> float:
-    """One end of a confidence interval for the mean of independent trials in [0, 1]."""
-    mean, exponent = min(1.0, total / trials), -math.log(failure) / trials
-    inverse = kl_inverse_upper if upper else kl_inverse_lower
-    return float(inverse(mean, exponent))

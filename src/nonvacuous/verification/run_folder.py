@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification.twin import FILE_NAME as TWIN
 from nonvacuous.data import Split
 from nonvacuous.data.files import read_npz_arrays
 from nonvacuous.distributions import DiagonalGaussian
@@ -26,6 +27,7 @@ from nonvacuous.errors import InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.foreign import read_bytes, run_settings
 from nonvacuous.records import DistributionRecord, ExampleSet
+from nonvacuous.rules.attempts import Standing
 from nonvacuous.rules.digests import (
     array_digest,
     file_digest,
@@ -44,6 +46,7 @@ DRAWN = "drawn.safetensors"
 NETWORK = "network.safetensors"
 WEIGHTS = "weights.safetensors"
 LOG_SCALES = "log_scales.npz"
+CONFIG = "config.toml"
 
 
 @dataclass
@@ -56,11 +59,15 @@ class Contents:
     drawn: dict[str, Tensor] | None = None
     #: The network's tensors that are not random; empty where it has none.
     fixed: dict[str, Tensor] | None = None
+    #: All tensors of the held-out twin, where it has a network of its own.
+    twin: dict[str, Tensor] | None = None
     #: How the weights were moved from the gauge in which they were given.
     log_scales: np.ndarray | None = None
     #: The settings of the run, as its config.toml has them.
     settings: dict[str, Any] = field(default_factory=dict)
     intact: set[str] = field(default_factory=set)
+    #: What the ledger of attempts says about this one, if it is there and knows it.
+    standing: Standing | None = None
 
 
 def check_before_sealing(certificate: Certificate, folder: Path, configuration: str) -> None:
@@ -89,7 +96,10 @@ def check_folder(certificate: Certificate, folder: Path, findings: Collector) ->
     _check_same_certificate(certificate, folder, findings)
     _check_artifacts(certificate, folder, findings, contents)
     ask = _Asker(certificate, folder, findings, contents)
+    contents.settings = _settings(folder, contents)
     ask(SPLIT, "the split has the recorded examples", "data.bound", _split)
+    if TWIN in contents.intact:
+        contents.twin = read_tensors(folder / TWIN)
     if certificate.posterior is None:
         ask(NETWORK, "the network is the recorded one", "model.fixed_digest", _network)
         return contents
@@ -114,7 +124,6 @@ def check_folder(certificate: Certificate, folder: Path, findings: Collector) ->
             "rescaling.log_scales_digest",
             _log_scales,
         )
-        contents.settings = _settings(folder, contents)
     if certificate.sparsity is not None:
         ask(WEIGHTS, "the network is the center of its noise", "posterior.digest", _weights)
         check_constants(certificate, contents.prior, contents.posterior, findings)
@@ -196,7 +205,7 @@ def _check_artifacts(
 
 def _needed(certificate: Certificate) -> list[str]:
     """The files that every run of this kind writes: without them nothing ties the number down."""
-    needed = [SPLIT]
+    needed = [CONFIG, SPLIT]
     if certificate.posterior is not None:
         needed += [PRIOR, POSTERIOR]
     if certificate.predictor == "drawn":
@@ -232,8 +241,9 @@ def _split(certificate: Certificate, path: Path, contents: Contents) -> str:
         ("held_out", split.heldout, data.held_out),
     ):
         _same_examples(f"data.{role}", indices, record)
-    if certificate.prior is not None and certificate.prior.saw is not None:
-        equal(certificate.prior.saw, index_digest(split.prior), "prior.saw")
+    if certificate.prior is not None:
+        saw = index_digest(split.prior) if len(split.prior) else None
+        equal(certificate.prior.saw, saw, "prior.saw")
     contents.split = split
     return f"n = {len(split.bound)}, and every index is the recorded one."
 
@@ -338,10 +348,21 @@ def _log_scales(certificate: Certificate, path: Path, contents: Contents) -> str
 
 def _settings(folder: Path, contents: Contents) -> dict[str, Any]:
     """The settings of the run, if their file is untouched and can be read."""
-    return run_settings(folder) if "config.toml" in contents.intact else {}
+    return run_settings(folder) if CONFIG in contents.intact else {}
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Every tensor of a safetensors file."""
     with safe_open(path, framework="pt", device="cpu") as stored:
         return {name: stored.get_tensor(name) for name in stored.keys()}
+
+
+def fixed_into(module: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """The same network with these tensors in place of its own; it must have every one of them."""
+    own = fixed_tensors(module)
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            if name not in own or own[name].shape != tensor.shape:
+                raise Disagreement(f"it has no tensor {name!r} of shape {tuple(tensor.shape)}.")
+            own[name].copy_(tensor)
+    return module

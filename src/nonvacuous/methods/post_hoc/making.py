@@ -8,6 +8,8 @@ its grid.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import nn
 
 from nonvacuous.audit.evidence import Search
@@ -69,16 +71,14 @@ def post_hoc_candidate(method: PostHoc, job: Job, model: nn.Module) -> Candidate
     chosen = search.run()
     best, found = chosen.best, chosen.best.found
     facts = _facts(gauge, module, prior, found)
-    moved = "" if facts is None else ", then rescaled"
+    description = _noise_text(best.where, best.scale, rescaled=facts is not None) + note
     return Candidate(
         module=with_weights(module, found.posterior.means),
         split=split,
         prior=found.prior,
         posterior=found.posterior,
         prior_description=prior.description,
-        posterior_description=(
-            f"Gaussian around {_WHERE[best.where]} with scale {best.scale:.6g}{moved}{note}"
-        ),
+        posterior_description=description,
         prior_choices=_choices(prior, module),
         saw=split.prior if len(split.prior) else None,
         fixed_before=prior.fixed,
@@ -94,6 +94,17 @@ def post_hoc_candidate(method: PostHoc, job: Job, model: nn.Module) -> Candidate
         graph=gauge.graph if isinstance(gauge, Gauge) else None,
         complexity=chosen.complexity,
     )
+
+
+def noise_descriptions(scales: Sequence[float], *, rescaled: bool) -> frozenset[str]:
+    """Every posterior that these scales allow, in words."""
+    plain = frozenset(_noise_text(w, s, rescaled=rescaled) for w in _WHERE for s in scales)
+    return plain | {f"{text}{FOLDED}" for text in plain}
+
+
+def _noise_text(where: str, scale: float, *, rescaled: bool) -> str:
+    moved = ", then rescaled" if rescaled else ""
+    return f"Gaussian around {_WHERE[where]} with scale {scale:.6g}{moved}"
 
 
 def _facts(

@@ -108,7 +108,7 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
         prior=prior,
         posterior=trained.posterior,
         prior_description=family.description,
-        posterior_description=f"Gaussian trained on the {settings.objective} objective",
+        posterior_description=trained_description(settings.objective),
         prior_choices=len(prior_scales),
         saw=saw,
         fixed_before=family.fixed,
@@ -118,6 +118,11 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
         draws=tuple(draws),
         tilt=tilt,
     )
+
+
+def trained_description(objective: str) -> str:
+    """The posterior in words."""
+    return f"Gaussian trained on the {objective} objective"
 
 
 def _train_prior(

@@ -1,0 +1,111 @@
+"""What stands beside the promise, counted again: the held-out twin and the observed errors."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from nonvacuous.audit.probing import Network, recount
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.candidate import frozen_copy, with_weights
+from nonvacuous.certification.observing import (
+    ON_BOUND,
+    ON_TEST,
+    RANDOMIZED_ON_TEST,
+    observation_seed,
+    observed_network,
+)
+from nonvacuous.certification.twin import prior_twin, separate_twin, twin_split
+from nonvacuous.progress import Progress
+from nonvacuous.records import Observation
+from nonvacuous.risk import zero_one
+from nonvacuous.verification.examples import Known
+from nonvacuous.verification.findings import Collector, Disagreement, equal
+from nonvacuous.verification.replaying import compare, sampled
+from nonvacuous.verification.run_folder import Contents, fixed_into
+
+_TWIN = "the held-out twin errs as recorded"
+
+
+def check_beside(
+    certificate: Certificate,
+    contents: Contents,
+    module: nn.Module,
+    known: Known,
+    findings: Collector,
+    progress: Progress | None,
+) -> None:
+    """Neither is part of the promise, but people compare it with them."""
+    if certificate.held_out_twin is not None:
+        _check_twin(certificate, contents, module, known, findings)
+    for position, observation in enumerate(certificate.observed):
+        field, name = f"observed.{position}", f"counted again: {observation.name}"
+        if observation.name.endswith(ON_TEST) and known.test is None:
+            why = "the test examples were not given."
+            findings.skip(name, f"{field}.errors", why, needed=False)
+            continue
+        findings.expect(
+            name,
+            f"{field}.errors",
+            lambda o=observation, f=field: _observed(  # type: ignore[misc]
+                certificate, contents, module, known, o, f, progress
+            ),
+        )
+
+
+def _observed(
+    certificate: Certificate,
+    contents: Contents,
+    module: nn.Module,
+    known: Known,
+    seen: Observation,
+    field: str,
+    progress: Progress | None,
+) -> str:
+    posterior, test = contents.posterior, known.test
+    if seen.name == RANDOMIZED_ON_TEST and posterior is not None and test is not None:
+        seed = observation_seed(certificate.seed, posterior.digest())
+        drawn = sampled(module, posterior, test, zero_one, seen.trials, seed, progress, "replay")
+        return compare(certificate, drawn, errors=seen.errors, total=None)
+    who = observed_network(certificate.predictor)
+    tested = {f"{who} {ON_BOUND}": known.bound_part, f"{who} {ON_TEST}": test}.get(seen.name)
+    if tested is None:
+        raise Disagreement(f"no run observes {seen.name!r}.", f"{field}.name")
+    network = module if posterior is None else with_weights(module, posterior.means)
+    again = recount(Network.of(network), tested, zero_one)
+    equal(seen.trials, again.trials, f"{field}.trials")
+    if not again.agrees_with(errors=seen.errors, total=None):
+        raise Disagreement(f"it says {seen.errors}; counted again it is {again.errors}.")
+    return f"{again.errors} of {again.trials}."
+
+
+def _check_twin(
+    certificate: Certificate,
+    contents: Contents,
+    module: nn.Module,
+    known: Known,
+    findings: Collector,
+) -> None:
+    claimed, prior = certificate.held_out_twin, contents.prior
+    assert claimed is not None
+    learned = certificate.prior is not None and certificate.prior.saw is not None
+    if (prior if learned else contents.twin) is None:
+        why = "its network is not stored; --retrain trains it again."
+        findings.skip(_TWIN, "held_out_twin.errors", why, needed=False)
+        return
+
+    def work() -> str:
+        if learned and prior is not None:
+            network, split = with_weights(module, prior.means), known.split
+            again = prior_twin(network, known.examples, split, failure=claimed.failure)
+        else:
+            network = fixed_into(frozen_copy(module), contents.twin or {})
+            split = twin_split(known.examples, certificate.seed)
+            again = separate_twin(network, known.examples, split, failure=claimed.failure)
+        equal(claimed.description, again.description, "held_out_twin.description")
+        equal(claimed.examples, again.examples, "held_out_twin.examples")
+        counted = recount(Network.of(network), known.examples.subset(split.bound), zero_one)
+        if not counted.agrees_with(errors=claimed.errors, total=None):
+            raise Disagreement(f"it says {claimed.errors}; counted again it is {counted.errors}.")
+        return f"{counted.errors} of {counted.trials}, counted again."
+
+    findings.expect(_TWIN, "held_out_twin.errors", work)

@@ -1,0 +1,186 @@
+"""The randomized network sampled again: with the recorded seed, then with one that nobody knew."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.audit.probing import Recount, close_calls
+from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
+from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.versions import software
+from nonvacuous.data import Examples
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.progress import Progress
+from nonvacuous.risk import Loss, estimate_risk
+from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, recompute_bound, sampled_risk, share
+from nonvacuous.verification.counts import FALSE_ALARM, same_rate
+from nonvacuous.verification.findings import Collector, Disagreement
+
+REPLAY = "the recorded trials give the recorded errors"
+FRESH = "the risk holds in fresh trials"
+
+
+def check_samples(
+    certificate: Certificate,
+    module: nn.Module,
+    posterior: DiagonalGaussian,
+    bound_part: Examples,
+    loss: Loss,
+    findings: Collector,
+    *,
+    trials: int,
+    seed: int | None,
+    progress: Progress | None,
+) -> None:
+    """Both samples, on the CPU. ``seed`` repeats a verification; by default the system draws it."""
+    claimed = certificate.empirical
+    field = "empirical.errors" if claimed.total is None else "empirical.total"
+
+    def replay() -> str:
+        if claimed.scheme != "pairs":
+            raise Disagreement(f"{claimed.scheme!r} is no scheme of a run.", "empirical.scheme")
+        again = sampled(
+            module, posterior, bound_part, loss, claimed.trials, claimed.seed, progress, "replay"
+        )
+        return compare(certificate, again, errors=claimed.errors, total=claimed.total)
+
+    findings.expect(REPLAY, field, replay)
+    # Whoever made the certificate must not know it: a posterior can be fitted to known draws.
+    fresh_seed = secrets.randbits(63) if seed is None else seed
+
+    def fresh() -> str:
+        again = sampled(
+            module, posterior, bound_part, loss, trials, fresh_seed, progress, "fresh trials"
+        )
+        _compare_fresh(certificate, again)
+        return (
+            f"{again.total:g} in {again.trials} fresh trials (seed {fresh_seed}) agree; with them "
+            f"in place of the recorded ones the bound is {_own_bound(certificate, again)}."
+        )
+
+    findings.expect(FRESH, "empirical.risk_upper", fresh)
+
+
+def sampled(
+    module: nn.Module,
+    posterior: DiagonalGaussian,
+    examples: Examples,
+    loss: Loss,
+    trials: int,
+    seed: int,
+    progress: Progress | None,
+    phase: str,
+) -> Recount:
+    """Independent trials, and how many of them hang on rounding."""
+    close = 0
+
+    def watched(outputs: Tensor, labels: Tensor) -> Tensor:
+        nonlocal close
+        values = loss(outputs, labels)
+        if loss.binary:
+            close += close_calls(outputs, labels, loss, values)
+        return values
+
+    estimate = estimate_risk(
+        module,
+        posterior,
+        examples,
+        loss=replace(loss, function=watched),
+        trials=trials,
+        generator=torch.Generator().manual_seed(seed),
+        progress=None
+        if progress is None
+        else lambda done, total: progress(phase, done, total, "independent trials"),
+    )
+    return Recount(estimate.errors, estimate.total, estimate.trials, close)
+
+
+def compare(
+    certificate: Certificate, again: Recount, *, errors: int | None, total: float | None
+) -> str:
+    """The same draws on the same kind of machine; elsewhere the seed draws others."""
+    amount = errors if errors is not None else total
+    counts = f"{again.total:g} of {again.trials}"
+    elsewhere = _elsewhere(certificate)
+    if elsewhere is None:
+        if not again.agrees_with(errors=errors, total=total):
+            raise Disagreement(
+                f"it says {amount:g}; the recorded seed gives {counts} ({again.close} hang on "
+                "rounding)."
+            )
+        return f"the recorded seed gives {counts}."
+    if _apart(amount or 0.0, again.trials, again, whole=errors is not None):
+        raise Disagreement(
+            f"{amount:g} in {again.trials} recorded and {counts} sampled here do not come from the "
+            f"same network and examples ({elsewhere})."
+        )
+    return f"{counts}, compared within sampling error only: {elsewhere}."
+
+
+def _elsewhere(certificate: Certificate) -> str | None:
+    """Why the recorded seed draws other numbers here, if it does."""
+    made, here = certificate.software, software(torch.device("cpu"))
+    for name in ("device", "torch"):
+        recorded = made.get(name, "unknown")
+        kind, own = (text.partition(" (")[0] for text in (recorded, here[name]))
+        if kind != own:
+            return f"they were drawn with {name} {recorded}, and this is {here[name]}"
+    return None
+
+
+def _compare_fresh(certificate: Certificate, fresh: Recount) -> None:
+    """Fail only where an honest certificate would agree with probability 1 - FALSE_ALARM."""
+    claimed = certificate.empirical
+    if fresh.errors is not None:
+        lower = holdout_lower(errors=fresh.errors, examples=fresh.trials, failure=FALSE_ALARM)
+    else:
+        lower = _end(fresh.total, fresh.trials, FALSE_ALARM, upper=False)
+    if lower > claimed.risk_upper:
+        raise Disagreement(
+            f"{fresh.total:g} in {fresh.trials} fresh trials put the risk above {lower:.6g}; the "
+            f"certificate says at most {shown_up(claimed.risk_upper, 6)}."
+        )
+    if _apart(claimed.amount, claimed.trials, fresh, whole=claimed.errors is not None):
+        raise Disagreement(
+            f"{claimed.amount:g} in {claimed.trials} recorded and {fresh.total:g} in "
+            f"{fresh.trials} fresh trials do not come from the same network and examples.",
+            "empirical.errors" if claimed.total is None else "empirical.total",
+        )
+
+
+def _apart(amount: float, trials: int, again: Recount, *, whole: bool) -> bool:
+    """Whether two samples of one law would differ like this with chance below FALSE_ALARM."""
+    if whole and again.errors is not None:
+        return same_rate(int(amount), trials, again.errors, again.trials) < FALSE_ALARM
+    half = FALSE_ALARM / 4
+    lower, upper = (_end(again.total, again.trials, half, upper=end) for end in (False, True))
+    return lower > _end(amount, trials, half, upper=True) or upper < _end(
+        amount, trials, half, upper=False
+    )
+
+
+def _end(total: float, trials: int, failure: float, *, upper: bool) -> float:
+    """One end of a confidence interval for the mean of independent trials in [0, 1]."""
+    mean, exponent = min(1.0, total / trials), -math.log(failure) / trials
+    inverse = kl_inverse_upper if upper else kl_inverse_lower
+    return float(inverse(mean, exponent))
+
+
+def _own_bound(certificate: Certificate, fresh: Recount) -> str:
+    """The bound as the verifier's own trials give it: nobody's word about sampling is in it."""
+    counts = certificate.empirical.model_copy(
+        update={
+            "errors": fresh.errors,
+            "total": None if fresh.errors is not None else fresh.total,
+            "trials": fresh.trials,
+        }
+    )
+    risk = sampled_risk(counts, share(line(certificate.budget, SAMPLING_LINE)))
+    inputs = {**certificate.bound.inputs, "empirical_risk": risk}
+    return shown_up(recompute_bound(certificate.bound.model_copy(update={"inputs": inputs})))

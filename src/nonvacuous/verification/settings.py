@@ -1,0 +1,183 @@
+"""The certificate against the settings of its run: config.toml says what was asked for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from nonvacuous.audit.data_checks import DECLARED, START
+from nonvacuous.audit.registry import RANDOM_MODES
+from nonvacuous.certificate import Certificate
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions.priors import described
+from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.methods import METHODS
+from nonvacuous.methods.post_hoc.making import POSTERIOR_SCALES, noise_descriptions
+from nonvacuous.methods.posterior.making import trained_description
+from nonvacuous.rules.paying import failure_of, ledger
+from nonvacuous.verification.audited import version_of
+from nonvacuous.verification.findings import Collector, Disagreement, equal
+from nonvacuous.verification.run_folder import Contents
+
+FILE = "config.toml"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The settings that a certificate shows."""
+
+    mode: str
+    confidence: float
+    seed: int
+    attempts: int
+    loss: str
+    architecture: str
+    data_name: str
+    preprocessing: str
+    split: str
+    #: Those of the method, as it records them.
+    method: dict[str, Any]
+
+    @classmethod
+    def of(cls, settings: dict[str, Any]) -> Asked:
+        missing = [name for name in cls.__dataclass_fields__ if name not in settings]
+        if missing:
+            raise Disagreement(f"it does not say {missing[0]}.", f"{FILE}.{missing[0]}")
+        return cls(**{name: settings[name] for name in cls.__dataclass_fields__})
+
+    def prior(self, *, learned: bool) -> dict[str, Any]:
+        """Kind, scales, whose they are, and the digest of the means if they were given."""
+        if self.mode != "posterior":
+            return dict(self.method["prior"])
+        method = METHODS[self.mode](**self.method)
+        kind = "learned" if learned else "initialization"
+        return {"kind": kind, "scales": method.scales, "per_tensor": False}  # type: ignore[attr-defined]
+
+
+def check_settings(certificate: Certificate, contents: Contents, findings: Collector) -> None:
+    """Settings, ledger and descriptions; without config.toml nothing says what was asked for."""
+    names = (
+        ("the settings are those of the certificate", FILE),
+        ("the ledger is what the settings pay for", "budget"),
+        ("prior and posterior are what the settings describe", "prior"),
+    )
+    first = "format" not in contents.settings and version_of(certificate) == 1
+    if not contents.settings or first:
+        why = "is of the first format" if contents.settings else "is not at hand"
+        for name, field in names:
+            findings.skip(name, field, f"{FILE} {why}.", needed=not first)
+        return
+    read: list[Asked] = []
+
+    def same() -> str:
+        read.append(Asked.of(contents.settings))
+        _compare(certificate, contents, read[0])
+        return "mode, confidence, seed, trials, loss, names and split agree."
+
+    findings.expect(*names[0], same)
+    if not read:
+        return
+    findings.expect(*names[1], lambda: _pays(certificate, read[0]))
+    if certificate.mode in RANDOM_MODES:
+        findings.expect(*names[2], lambda: _describes(certificate, contents, read[0]))
+
+
+def _choices(certificate: Certificate, asked: Asked) -> int:
+    """Members of the prior family that the settings let choose among."""
+    if certificate.mode not in RANDOM_MODES or certificate.complexity is None:
+        return 1
+    prior = asked.prior(learned=certificate.data.prior is not None)
+    tensors = len(certificate.complexity.terms) if prior["per_tensor"] else 1
+    return int(len(prior["scales"]) ** tensors)
+
+
+def _compare(certificate: Certificate, contents: Contents, asked: Asked) -> None:
+    shown: list[tuple[str, object, object]] = [
+        ("mode", certificate.mode, asked.mode),
+        ("confidence", certificate.budget.failure, failure_of(asked.confidence)),
+        ("seed", certificate.seed, asked.seed),
+        ("loss.name", certificate.loss.name, asked.loss),
+        ("model.architecture", certificate.model.architecture, asked.architecture),
+        ("data.name", certificate.data.name, asked.data_name),
+        ("data.preprocessing", certificate.data.preprocessing, asked.preprocessing),
+    ]
+    if certificate.mode in RANDOM_MODES:
+        shown.append(("predictor", certificate.predictor, asked.method.get("predictor")))
+    if certificate.empirical.scheme == "pairs":
+        shown.append(("empirical.trials", certificate.empirical.trials, asked.method.get("trials")))
+    if contents.split is not None:
+        shown.append((f"{FILE}.split", asked.split, contents.split.digest()))
+    for field, claimed, said in shown:
+        if claimed != said:
+            raise Disagreement(f"the certificate says {claimed!r}, {FILE} {said!r}.", field)
+    stated = next((a for a in certificate.assumptions if a.name == START), None)
+    pretrained = bool(asked.method.get("pretrained"))
+    if stated is not None and (stated.detail == DECLARED) != pretrained:
+        raise Disagreement(
+            f"{FILE} says pretrained = {str(pretrained).lower()}; the certificate explains "
+            f"{START!r} by {stated.detail!r}",
+            f"assumptions.{certificate.assumptions.index(stated)}.detail",
+        )
+
+
+def _pays(certificate: Certificate, asked: Asked) -> str:
+    expected = ledger(
+        mode=certificate.mode,
+        failure=failure_of(asked.confidence),
+        attempts=asked.attempts,
+        sampled=certificate.empirical.scheme != "every example once",
+        choices=_choices(certificate, asked),
+    )
+    claimed = certificate.budget
+    names = [entry.name for entry in expected.entries]
+    equal([entry.name for entry in claimed.entries], names, "budget.entries")
+    for position, (entry, again) in enumerate(zip(claimed.entries, expected.entries, strict=True)):
+        for key in ("failure", "choices", "reason"):
+            equal(getattr(entry, key), getattr(again, key), f"budget.entries.{position}.{key}")
+    return f"{asked.attempts} certificates, {expected.entries[-1].choices} priors to choose from."
+
+
+def _describes(certificate: Certificate, contents: Contents, asked: Asked) -> str:
+    record, posterior = certificate.prior, certificate.posterior
+    assert record is not None and posterior is not None
+    prior = asked.prior(learned=certificate.data.prior is not None)
+    if prior["kind"] == "learned" and record.saw is None:
+        raise Disagreement(f"{FILE} says that the prior was learned.", "prior.saw")
+    text = described(prior["kind"], prior["scales"], per_tensor=prior["per_tensor"])
+    equal(record.description, text, "prior.description")
+    if contents.prior is not None:
+        _check_prior(contents.prior, prior)
+    if certificate.mode == "posterior":
+        objective = asked.method["training"]["objective"]
+        equal(posterior.description, trained_description(objective), "posterior.description")
+    elif posterior.description not in noise_descriptions(
+        asked.method.get("posterior_scales") or POSTERIOR_SCALES.scales,
+        rescaled=certificate.rescaling is not None,
+    ):
+        raise Disagreement(
+            f"no run with these settings describes its noise by {posterior.description!r}.",
+            "posterior.description",
+        )
+    return record.description
+
+
+def _check_prior(prior: DiagonalGaussian, asked: dict[str, Any]) -> None:
+    """Its scales are of the grid that was paid for, its means where the settings put them."""
+    used: set[float] = set()
+    for name, scales in prior.scales.items():
+        first = float(scales.flatten()[0])
+        near = [s for s in asked["scales"] if math.isclose(first, s, rel_tol=1e-6)]
+        if not near or not bool((scales == scales.flatten()[0]).all()):
+            raise Disagreement(
+                f"the scale {first:.6g} of {name!r} is not one of the {len(asked['scales'])} that "
+                "were fixed before the data.",
+                "prior",
+            )
+        used.add(near[0])
+    if len(used) > 1 and not asked["per_tensor"]:
+        raise Disagreement("tensors have different scales; one for all was paid for.", "prior")
+    if asked["kind"] == "zero-mean" and any(bool(m.any()) for m in prior.means.values()):
+        raise Disagreement(f"{FILE} centers the prior on zero; it is not there.", "prior")
+    if asked.get("means") is not None:
+        equal(tensors_digest(dict(prior.means)), asked["means"], f"{FILE}.method.prior.means")
