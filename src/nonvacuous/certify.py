@@ -20,6 +20,7 @@ from nonvacuous.data import Examples, check_examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.methods import Posterior
+from nonvacuous.models import specification_of
 from nonvacuous.progress import Progress
 from nonvacuous.risk import Loss, zero_one
 from nonvacuous.rules.digests import tensors_digest
@@ -97,7 +98,9 @@ def certify(
         "seed": seed,
         "attempts": attempts,
         "loss": loss.name,
-        "architecture": run.architecture or type(model).__qualname__,
+        "architecture": run.architecture
+        or specification_of(model, examples.inputs, examples.classes)
+        or type(model).__qualname__,
         "source": run.source or examples.name,
         "data_name": examples.name,
         "preprocessing": "; ".join(examples.preprocessing) or "as given",

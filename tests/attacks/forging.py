@@ -10,12 +10,7 @@ from typing import Any
 
 import torch
 
-from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.certification.recipe import PlainRecipe, PosteriorRecipe, Recipe
-from nonvacuous.certify import certify
-from nonvacuous.data import Dataset, Examples
-from nonvacuous.distributions.grids import ScaleGrid
-from nonvacuous.distributions.priors import at_initialization
+from nonvacuous.methods import HeldOut, Posterior, PostHoc
 from nonvacuous.models import build
 from nonvacuous.rules.arithmetic import (
     BOUND_LINE,
@@ -32,7 +27,7 @@ from nonvacuous.rules.drawing import sampling_seed
 from nonvacuous.training import train
 
 ARCHITECTURE = "mlp:8"
-QUICK = Recipe(PlainRecipe(epochs=4), PosteriorRecipe(epochs=2))
+PLAINLY = PlainTraining(epochs=4)
 
 
 def examples(count: int = 600, *, seed: int = 0, name: str = "world") -> Examples:
@@ -59,14 +54,16 @@ def posterior_run(folder: Path, *, attempts: int = 4, prior_fraction: float = 0.
     return certify(
         network(),
         examples(),
+        method=Posterior(
+            prior_fraction=prior_fraction,
+            prior_scale=(0.02, 0.05, 0.1),
+            trials=20_000,
+            training=PosteriorTraining(epochs=2),
+            plain_training=PLAINLY,
+        ),
         test=data().test,
-        prior_fraction=prior_fraction,
-        prior_scales=ScaleGrid((0.02, 0.05, 0.1)),
-        trials=20_000,
-        recipe=QUICK,
         attempts=attempts,
-        architecture=ARCHITECTURE,
-        folder=folder,
+        folder=Run(folder=folder, architecture=ARCHITECTURE),
     )
 
 
@@ -77,12 +74,13 @@ def post_hoc_run(folder: Path) -> Certificate:
     return certify(
         fitted.module,
         examples(),
-        prior=at_initialization(start, grid=ScaleGrid((0.1, 0.3, 1.0))),
-        posterior_scales=ScaleGrid((0.05, 0.1)),
-        trials=20_000,
-        recipe=QUICK,
-        architecture=ARCHITECTURE,
-        folder=folder,
+        method=PostHoc(
+            prior=at_initialization(start, grid=ScaleGrid((0.1, 0.3, 1.0))),
+            posterior_scales=(0.05, 0.1),
+            trials=20_000,
+            plain_training=PLAINLY,
+        ),
+        folder=Run(folder=folder, architecture=ARCHITECTURE),
     )
 
 
@@ -92,10 +90,8 @@ def holdout_run(folder: Path) -> Certificate:
     return certify(
         fitted.module,
         examples(),
-        mode="holdout",
-        unseen=True,
-        architecture=ARCHITECTURE,
-        folder=folder,
+        method=HeldOut(unseen=True),
+        folder=Run(folder=folder, architecture=ARCHITECTURE),
     )
 
 

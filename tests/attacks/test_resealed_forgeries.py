@@ -42,7 +42,7 @@ FORGERIES: dict[str, Forgery] = {
     ),
     "a grid that was not paid for": ("posterior", {}, lambda c: with_choices(c, 1), "budget"),
     "a grid of one, settings rewritten": (
-        "posterior", {"prior_scales": "[0.05]"}, lambda c: with_choices(c, 1), "attempts",
+        "posterior", {"prior_scale": "[0.05]"}, lambda c: with_choices(c, 1), "attempts",
     ),
     "less confidence, and so a smaller number": (
         "posterior",

@@ -16,15 +16,15 @@ from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.counting import count_errors
 from nonvacuous.certification.observing import ON_BOUND, ON_TEST, observed_network
-from nonvacuous.certification.posterior_mode import trained_description
-from nonvacuous.certification.recipe import Recipe
-from nonvacuous.certification.run_folder import to_toml
+from nonvacuous.certification.run_folder import FORMAT, to_toml
 from nonvacuous.certification.twin import prior_twin
 from nonvacuous.certification.versions import software
 from nonvacuous.certify import certify
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization, described, zero_mean
 from nonvacuous.distributions.storage import save_tensors
+from nonvacuous.methods import HeldOut, Posterior
+from nonvacuous.methods.posterior.making import trained_description
 from nonvacuous.models import build
 from nonvacuous.records import (
     DistributionRecord,
@@ -118,7 +118,7 @@ def fields_of(evidence: Evidence, *, architecture: str = ARCHITECTURE) -> dict[s
             saw=evidence.data.prior.index_digest,
         )
         fields["posterior"] = DistributionRecord(
-            description=trained_description(Recipe().to_dict()), digest=evidence.posterior.digest()
+            description=trained_description("quadratic"), digest=evidence.posterior.digest()
         )
     return fields
 
@@ -138,12 +138,18 @@ def _observed(evidence: Evidence) -> tuple[Observation, ...]:
 
 def settings_of(evidence: Evidence, *, architecture: str) -> dict[str, Any]:
     """The settings that such a run would have been started with."""
+    method = HeldOut(unseen=True)
+    if evidence.prior is not None:
+        method = Posterior(
+            predictor=evidence.predictor,
+            prior_scale=PRIOR_SCALES,
+            trials=evidence.risk.trials,
+        )
     return {
+        "format": FORMAT,
         "mode": evidence.mode,
-        "predictor": evidence.predictor,
         "confidence": 1.0 - evidence.budget.failure,
         "seed": evidence.seed,
-        "trials": evidence.risk.trials,
         "attempts": 1,
         "loss": evidence.loss.name,
         "architecture": architecture,
@@ -152,12 +158,7 @@ def settings_of(evidence: Evidence, *, architecture: str) -> dict[str, Any]:
         "preprocessing": "as given",
         "weights": "0" * 64,
         "split": evidence.split.digest(),
-        "prior_kind": "none" if evidence.prior is None else "learned",
-        "prior_scales": list(PRIOR_SCALES),
-        "posterior_scales": [0.05],
-        "prior_per_tensor": False,
-        "pretrained": False,
-        "recipe": Recipe().to_dict(),
+        "method": method.record(),
     }
 
 

@@ -7,6 +7,7 @@ number of classes, and put it into BUILDERS.
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,7 @@ __all__ = [
     "SmallResNet",
     "build",
     "rebuild",
+    "specification_of",
 ]
 
 Builder = Callable[[str, tuple[int, ...], int], nn.Module]
@@ -162,7 +164,30 @@ def build(
         if seed is not None:
             stack.enter_context(torch.random.fork_rng(devices=[]))
             torch.manual_seed(seed)
-        return BUILDERS[kind](arguments, shape, classes)
+        network = BUILDERS[kind](arguments, shape, classes)
+    # So that a certificate can name it; see specification_of.
+    vars(network)["specification"] = name
+    return network
+
+
+def specification_of(network: nn.Module, inputs: torch.Tensor, classes: int) -> str | None:
+    """The name that builds this very architecture, if :func:`build` made it and it still is.
+
+    A network that was changed since, however little, has no name any more.
+    """
+    name = vars(network).get("specification")
+    if not isinstance(name, str):
+        return None
+    probe = inputs[:16].cpu()
+    try:
+        again = build(name, tuple(probe.shape[1:]), classes, seed=0).eval()
+        again.load_state_dict({key: t.cpu() for key, t in network.state_dict().items()})
+        own = copy.deepcopy(network).cpu().eval()
+        with torch.no_grad():
+            same = type(own) is type(again) and torch.equal(own(probe), again(probe))
+    except Exception:  # whatever was done to it, it is not the one that was built
+        return None
+    return name if same and str(own) == str(again) else None
 
 
 def rebuild(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from nonvacuous.audit.probing import Network, recount
+from nonvacuous.audit.probing import Network, Recount, recount
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import frozen_copy, with_weights
 from nonvacuous.certification.observing import (
@@ -18,6 +18,8 @@ from nonvacuous.certification.twin import prior_twin, separate_twin, twin_split
 from nonvacuous.progress import Progress
 from nonvacuous.records import Observation
 from nonvacuous.risk import zero_one
+from nonvacuous.rules.tilting import OBSERVED as TILTED
+from nonvacuous.rules.tilting import set_aside
 from nonvacuous.verification.examples import Known
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 from nonvacuous.verification.replaying import compare, sampled
@@ -66,12 +68,19 @@ def _observed(
         seed = observation_seed(certificate.seed, posterior.digest())
         drawn = sampled(module, posterior, test, zero_one, seen.trials, seed, progress, "replay")
         return compare(certificate, drawn, errors=seen.errors, total=None)
+    if seen.name == TILTED and contents.prior is not None:
+        aside = known.examples.subset(set_aside(known.split.prior, certificate.seed)[1])
+        own = Network.of(with_weights(module, contents.prior.means))
+        return _counted(recount(own, aside, zero_one), seen, field)
     who = observed_network(certificate.predictor)
     tested = {f"{who} {ON_BOUND}": known.bound_part, f"{who} {ON_TEST}": test}.get(seen.name)
     if tested is None:
         raise Disagreement(f"no run observes {seen.name!r}.", f"{field}.name")
     network = module if posterior is None else with_weights(module, posterior.means)
-    again = recount(Network.of(network), tested, zero_one)
+    return _counted(recount(Network.of(network), tested, zero_one), seen, field)
+
+
+def _counted(again: Recount, seen: Observation, field: str) -> str:
     equal(seen.trials, again.trials, f"{field}.trials")
     if not again.agrees_with(errors=seen.errors, total=None):
         raise Disagreement(f"it says {seen.errors}; counted again it is {again.errors}.")

@@ -31,6 +31,7 @@ from nonvacuous.rules.attempts import Standing
 from nonvacuous.rules.digests import (
     array_digest,
     file_digest,
+    fixed_tensors,
     index_digest,
     tensors_digest,
 )

@@ -16,6 +16,7 @@ from nonvacuous.certification.observing import ON_TEST
 from nonvacuous.certification.versions import software
 from nonvacuous.risk import Loss
 from nonvacuous.rules.derandomization import layers_from
+from nonvacuous.rules.tilting import OBSERVED as TILTED
 from nonvacuous.verification.examples import Known
 from nonvacuous.verification.run_folder import Contents
 
@@ -65,6 +66,7 @@ def stored_evidence(
         facts["test"] = None  # the run had none, whoever verifies may have one
     elif known.test is not None:
         facts["test"] = known.test
+    facts["tilt"] = next((o for o in certificate.observed if o.name == TILTED), None)
     if not contents.fixed:
         facts["fixed_before"] = {}
     if certificate.prior is not None:
