@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from nonvacuous.audit.data_checks import DECLARED, START
-from nonvacuous.audit.registry import RANDOM_MODES
 from nonvacuous.certificate import Certificate
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import described
 from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.kinds import RANDOM_MODES
 from nonvacuous.methods import METHODS
 from nonvacuous.methods.post_hoc.making import POSTERIOR_SCALES, noise_descriptions
 from nonvacuous.methods.posterior.making import trained_description
