@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from nonvacuous.evaluation.monitor import monitor as monitor
     from nonvacuous.evaluation.plan import plan as plan
     from nonvacuous.evaluation_records import Evaluation as Evaluation
+    from nonvacuous.integrations import sklearn as sklearn
     from nonvacuous.interpolation import interpolate as interpolate
     from nonvacuous.memorization import memorize as memorize
     from nonvacuous.methods import HeldOut as HeldOut
@@ -103,6 +104,7 @@ _EXPORTS = {
     "rescale": "nonvacuous.rescaling:rescale",
     "rescaled": "nonvacuous.networks:rescaled",
     "scale_groups": "nonvacuous.networks:scale_groups",
+    "sklearn": "nonvacuous.integrations.sklearn",
     "sparsity": "nonvacuous.sparsity",
     "verify": "nonvacuous.verify:verify",
     "zero_one": "nonvacuous.risk:zero_one",

@@ -98,3 +98,25 @@ def test_damaged_files_are_explained(tmp_path, name: str, content: bytes, words:
         nv.evaluate(data=path, predictions="pred", labels="label")
     with pytest.raises(BadInput, match="no file"):
         nv.evaluate(data=tmp_path / "missing.csv", predictions="pred", labels="label")
+
+
+@pytest.mark.parametrize("settings", [{}, {"metric": "balanced error"}, {"metric": "event"}])
+def test_names_and_clusters_count_alike_in_every_format(tmp_path, settings: dict) -> None:
+    """Words come in another order from arrow than from numpy: no number may depend on it."""
+    import pyarrow.parquet as parquet
+
+    generator = np.random.default_rng(0)
+    labels = generator.choice(["pear", "apple", "fig"], 300)
+    predictions = np.where(generator.random(300) < 0.1, "fig", labels)
+    patients = generator.choice([f"patient {i}" for i in range(90)], 300)
+    columns = {"p": predictions, "y": labels, "c": patients}
+    columns["e"] = (predictions != labels).astype(int)
+    call = {"predictions": "p", "labels": "y", "unseen": True, "settings": settings}
+    if settings.get("metric") == "event":
+        call = {"losses": "e", "clusters": "c", "unseen": True, "settings": settings}
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table(columns), path, row_group_size=70)
+    report = nv.evaluate(data=path, **call, folder=tmp_path / "run")
+    again = nv.evaluate(data=columns, **call)
+    assert again.risk_upper == report.risk_upper and again.baseline == report.baseline
+    assert nv.verify(tmp_path / "run").verified

@@ -123,6 +123,13 @@ class Coder:
         distinct, where = np.unique(column, return_inverse=True)
         return self._table(distinct.tolist())[where]
 
+    def sorted_codes(self) -> list[int]:
+        """The codes in the order of their values, which does not depend on batches or formats."""
+        return sorted(
+            range(len(self.values)),
+            key=lambda c: (isinstance(self.values[c], str), self.values[c]),
+        )
+
     def code(self, value: str | int | None) -> int:
         """The code of a value, by how it is written; -1 where it never occurred."""
         return next((c for c, v in enumerate(self.values) if str(v) == str(value)), -1)

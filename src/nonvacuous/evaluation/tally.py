@@ -123,6 +123,19 @@ class Tally:
         if self.keeps_rows:
             self._kept.setdefault(f"group:{name}", []).append(codes.astype(np.int32))
 
+    def settle(self) -> None:
+        """Classes in the order of their names, whatever the order in which they came."""
+        if self.settings.classes is not None or not len(self.truths):
+            return
+        order = self.classes.sorted_codes()
+        size = len(order)
+        self.classes = Coder([self.classes.values[code] for code in order])
+        self.truths, self.hits = _grown(self.truths, size)[order], _grown(self.hits, size)[order]
+        if len(self.answers):
+            self.answers = _grown(self.answers, size)[order]
+        if self.confusion is not None:
+            self.confusion = self.confusion[np.ix_(order, order)]
+
     # ------------------------------------------------------------------ what was counted
 
     def sample(self) -> Sample:
@@ -134,7 +147,7 @@ class Tally:
     def slices(self, name: str) -> dict[str, Sample]:
         """The groups of one column; those without an example that counts are left out."""
         coder, examples, errors = self.groups[name]
-        present = [code for code in range(len(coder.values)) if examples[code]]
+        present = [code for code in coder.sorted_codes() if examples[code]]
         if not self.keeps_rows:
             pairs = {code: Sample(float(errors[code]), int(examples[code])) for code in present}
         else:
@@ -162,7 +175,12 @@ class Tally:
         return np.argsort(stream.random_raw(size), kind="stable")
 
     def kept(self, name: str) -> np.ndarray:
-        return np.concatenate(self._kept[name])
+        codes = np.concatenate(self._kept[name])
+        if name != "clusters":
+            return codes
+        ranks = np.empty(len(self._clusters.values), dtype=np.int64)
+        ranks[self._clusters.sorted_codes()] = np.arange(len(ranks))
+        return ranks[codes]
 
     def repeated(self) -> int | None:
         """How many rows have the id of an earlier one; None without ids."""
@@ -182,6 +200,7 @@ def counted(settings: Evaluation, batches: Iterable[dict[str, Any]], *, clusters
         tally.add(batch)
     if tally.rows == 0:
         raise BadInput("there are no examples: the file or the stream is empty.")
+    tally.settle()
     if tally.counted == 0:
         raise BadInput(f"none of the {tally.rows} examples was answered.")
     return tally

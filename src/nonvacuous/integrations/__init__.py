@@ -1,0 +1,1 @@
+"""Where people are: thin layers over evaluate for scikit-learn, Lightning and Hugging Face."""
