@@ -16,10 +16,14 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
-demo: install ## certify a network on the embedded digits, check it, write its page
-	$(BIN)/nonvacuous certify --data digits --out runs/demo --force
-	$(BIN)/nonvacuous verify runs/demo
-	@echo "The page of this certificate: $(CURDIR)/runs/demo/report.html"
+demo: install ## test a classifier and certify a network, check both, write their pages
+	mkdir -p runs/demo
+	$(BIN)/python examples/gate/predict.py runs/demo/answers.csv
+	$(BIN)/nonvacuous evaluate runs/demo/answers.csv --group site --unseen --out runs/demo/test --force
+	$(BIN)/nonvacuous verify runs/demo/test
+	$(BIN)/nonvacuous certify --data digits --out runs/demo/network --force
+	$(BIN)/nonvacuous verify runs/demo/network
+	@echo "The pages: $(CURDIR)/runs/demo/test/report.html and $(CURDIR)/runs/demo/network/report.html"
 
 test: install ## run every test, the slow ones too (ARGS="-k word" selects)
 	scripts/install-chromium.sh
