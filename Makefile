@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constrain
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick lint format wheel-check clean
+.PHONY: help install demo test quick lint format goldens wheel-check clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -41,6 +41,9 @@ lint: install ## check style, types and the walls between the rooms
 format: install ## put the code into the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+goldens: install ## write again what the promise commands say, for the tests to compare with
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/goldens.py tests/golden/commands
 
 wheel-check: install ## build the wheel and try it in a clean environment
 	scripts/check-wheel.sh $(BIN)/python

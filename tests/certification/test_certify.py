@@ -584,3 +584,21 @@ def test_weights_of_another_precision_are_named(digits: Dataset, kind: torch.dty
     with pytest.raises(BadInput, match=r"certify model\.float\(\)"):
         nv.certify(network, digits.train, method=nv.Posterior(trials=100))
     assert next(network.parameters()).dtype == kind
+
+
+def test_a_run_of_another_version_is_not_gone_on_with(digits: Dataset, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    method = nv.Posterior(trials=200, twin=False, **QUICK)
+
+    def stop(phase: str, done: int, total: int, message: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        nv.certify(small(digits), digits.train, method=method, folder=folder, progress=stop)
+    config = folder / "config.toml"
+    lines = config.read_text(encoding="utf-8").splitlines()
+    # As the first version wrote it: no format.
+    config.write_text("\n".join(line for line in lines if not line.startswith("format")))
+    with pytest.raises(BadInput, match="another version of nonvacuous began"):
+        nv.certify(small(digits), digits.train, method=method, folder=folder, resume=True)
+    nv.certify(small(digits), digits.train, method=method, folder=folder, force=True)
