@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 from pydantic import BaseModel
@@ -164,7 +164,8 @@ def certify(
 ) -> int:
     """Train or take a network and promise how often it can err on data it has not seen."""
     call.check()
-    given = {name: value for name, value in dict(options).items() if value is not None}
+    chosen: dict[str, Any] = dict(options)  # type: ignore[call-overload]
+    given = {name: value for name, value in chosen.items() if value is not None}
     if "prior" in given:
         given["prior"] = prior_of(given["prior"])
     method = method_asked(call, given)
