@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,32 +23,10 @@ FILES = ("network.safetensors", "record.json", "measures.html", "other.safetenso
 UNFINISHED = "unfinished"
 
 
-def measures(
-    *,
-    data: str | None = None,
-    model: str = "mlp:100,100",
-    weights: Path | None = None,
-    initial: Path | None = None,
-    data_dir: Path | None = None,
-    examples: WholeNumber = 2000,
-    only: str | None = None,
-    without: str | None = None,
-    attack: Annotated[bool, SWITCH] = False,
-    gauges: WholeNumber = 20,
-    spread: float = 1.0,
-    against: str | None = None,
-    against_weights: Path | None = None,
-    epochs: WholeNumber = 300,
-    learning_rate: float = 0.05,
-    seed: WholeNumber = 0,
-    out: Path | None = None,
-    resume: Annotated[bool, SWITCH] = False,
-    force: Annotated[bool, SWITCH] = False,
-    ledger: Ledger = None,
-    json: Json = False,
-    listed: Annotated[bool, SWITCH, Parameter(name="--formulas")] = False,
-) -> int:
-    """Show all complexity measures of a network, and put them on trial.
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What the command is told.
 
     Parameters
     ----------
@@ -99,22 +78,50 @@ def measures(
         Print formula and source of every measure (of --only and --without), and nothing else: it
         needs no data and no network.
     """
-    if listed:
-        return _list(_words(only), _words(without), as_json=json)
-    if data is None:
+
+    data: str | None = None
+    model: str = "mlp:100,100"
+    weights: Path | None = None
+    initial: Path | None = None
+    data_dir: Path | None = None
+    examples: WholeNumber = 2000
+    only: str | None = None
+    without: str | None = None
+    attack: Annotated[bool, SWITCH] = False
+    gauges: WholeNumber = 20
+    spread: float = 1.0
+    against: str | None = None
+    against_weights: Path | None = None
+    epochs: WholeNumber = 300
+    learning_rate: float = 0.05
+    seed: WholeNumber = 0
+    out: Path | None = None
+    resume: Annotated[bool, SWITCH] = False
+    force: Annotated[bool, SWITCH] = False
+    ledger: Ledger = None
+    json: Json = False
+    listed: Annotated[bool, SWITCH, Parameter(name="--formulas")] = False
+
+
+def measures(*, flags: Flags | None = None) -> int:
+    """Show all complexity measures of a network, and put them on trial."""
+    flags = flags or Flags()
+    if flags.listed:
+        return _list(_words(flags.only), _words(flags.without), as_json=flags.json)
+    if flags.data is None:
         raise UsageError(
             "give the data that the network is about: --data NAME, such as --data digits; or "
             "--formulas for a list of all measures.",
             next_command=again("--data", "digits"),
         )
-    _check_numbers(examples, gauges, spread, epochs, learning_rate)
-    _check_folder(out, resume=resume, force=force)
-    if initial is not None and weights is None:
+    _check_numbers(flags)
+    _check_folder(flags.out, resume=flags.resume, force=flags.force)
+    if flags.initial is not None and flags.weights is None:
         raise UsageError(
             "--initial belongs to --weights: a network trained here knows how it began.",
-            next_command=again(without=["--initial", str(initial)]),
+            next_command=again(without=["--initial", str(flags.initial)]),
         )
-    if against_weights is not None and against is None:
+    if flags.against_weights is not None and flags.against is None:
         raise UsageError(
             "--against-weights belongs to --against, which names the data of that network.",
             next_command=again("--against", "random-labels"),
@@ -123,39 +130,18 @@ def measures(
     from nonvacuous.cli.measures_run import run
     from nonvacuous.cli.measures_text import write_text
 
-    done = run(
-        Request(
-            data=data,
-            model=model,
-            weights=weights,
-            initial=initial,
-            data_dir=data_dir,
-            examples=examples,
-            only=_words(only),
-            without=_words(without),
-            attack=attack,
-            gauges=gauges,
-            spread=spread,
-            against=against,
-            against_weights=against_weights,
-            epochs=epochs,
-            learning_rate=learning_rate,
-            seed=seed,
-            out=out,
-            resume=resume,
-            ledger=ledger,
-        )
-    )
+    words = {"only": _words(flags.only), "without": _words(flags.without)}
+    done = run(Request(**vars(flags) | words))
     if isinstance(done, int):
         return done
     record, paths = done
-    if json:
+    if flags.json:
         write_json(record)
     else:
         write_text(record)
     for path in paths:
         narration_console().print(f"Written: {path}", soft_wrap=True)
-    write_next(_next(record, out))
+    write_next(_next(record, flags.out))
     return DONE
 
 
@@ -196,14 +182,15 @@ def _check_folder(out: Path | None, *, resume: bool, force: bool) -> None:
         )
 
 
-def _check_numbers(
-    examples: int, gauges: int, spread: float, epochs: int, learning_rate: float
-) -> None:
+def _check_numbers(flags: Flags) -> None:
     try:
-        checks.count("--examples", examples, minimum=2)
-        checks.count("--gauges", gauges, minimum=1)
-        checks.count("--epochs", epochs, minimum=1)
-        for flag, value in (("--spread", spread), ("--learning-rate", learning_rate)):
+        checks.count("--examples", flags.examples, minimum=2)
+        checks.count("--gauges", flags.gauges, minimum=1)
+        checks.count("--epochs", flags.epochs, minimum=1)
+        for flag, value in (
+            ("--spread", flags.spread),
+            ("--learning-rate", flags.learning_rate),
+        ):
             checks.positive(flag, value)
             if not math.isfinite(value):
                 raise BadInput(f"{flag} must be finite.")

@@ -9,38 +9,22 @@ from typing import Any
 
 from nonvacuous.cli.exits import CommandError, UsageError
 from nonvacuous.cli.invocation import again
-from nonvacuous.cli.measures import FILES, UNFINISHED
+from nonvacuous.cli.measures import FILES, UNFINISHED, Flags
 from nonvacuous.errors import BadInput
 from nonvacuous.measures.registry import Measure, chosen
 from nonvacuous.randomization.registry import parse_corruption
 
 #: Where things lie decides nothing.
-_NOT_ASKED = frozenset({"data_dir", "out", "resume", "ledger"})
+_NOT_ASKED = frozenset({"data_dir", "out", "resume", "force", "ledger", "json", "listed"})
 
 
-@dataclass(frozen=True)
-class Request:
-    """The flags of the command."""
+@dataclass(frozen=True, kw_only=True)
+class Request(Flags):
+    """The flags of the command, with data and with names one by one."""
 
     data: str
-    model: str
-    weights: Path | None
-    initial: Path | None
-    data_dir: Path | None
-    examples: int
-    only: tuple[str, ...] | None
-    without: tuple[str, ...] | None
-    attack: bool
-    gauges: int
-    spread: float
-    against: str | None
-    epochs: int
-    learning_rate: float
-    seed: int
-    out: Path | None
-    resume: bool = False
-    against_weights: Path | None = None
-    ledger: Path | None = None
+    only: tuple[str, ...] | None  # type: ignore[assignment]
+    without: tuple[str, ...] | None  # type: ignore[assignment]
 
     @property
     def unfinished(self) -> Path | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from nonvacuous.bounds import checks
 from nonvacuous.cli.exits import DONE, UsageError
@@ -30,28 +33,10 @@ FILES = ("network.safetensors", "record.json", "sparsity.html")
 _USUAL = {"mlp": "mlp:600,600", "cnn": "cnn:32,64"}
 
 
-def sparsity(
-    *,
-    data: str,
-    model: str = "mlp:100",
-    weights: Path | None = None,
-    prior: str | None = None,
-    data_dir: Path | None = None,
-    examples: OptionalWholeNumber = None,
-    epsilons: str = "0.0001,0.0003,0.001,0.003,0.01,0.03,0.1",
-    unit_norm: bool | None = None,
-    theorem: Literal["E", "F", "D", "A"] = "E",
-    pull: float | None = None,
-    activity: float = 0.0,
-    steps: WholeNumber = 2000,
-    confidence: float = 0.95,
-    seed: WholeNumber = 0,
-    out: Path | None = None,
-    force: Annotated[bool, SWITCH] = False,
-    ledger: Ledger = None,
-    json: Json = False,
-) -> int:
-    """Show how sparse a network's activations are, how firmly, and what a bound makes of it.
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What the command is told.
 
     Parameters
     ----------
@@ -95,48 +80,54 @@ def sparsity(
     force
         Overwrite these files in --out.
     """
-    sizes = _epsilons(epsilons)
-    failure_of(confidence)
+
+    data: str
+    model: str = "mlp:100"
+    weights: Path | None = None
+    prior: str | None = None
+    data_dir: Path | None = None
+    examples: OptionalWholeNumber = None
+    epsilons: str = "0.0001,0.0003,0.001,0.003,0.01,0.03,0.1"
+    unit_norm: bool | None = None
+    theorem: Literal["E", "F", "D", "A"] = "E"
+    pull: float | None = None
+    activity: float = 0.0
+    steps: WholeNumber = 2000
+    confidence: float = 0.95
+    seed: WholeNumber = 0
+    out: Path | None = None
+    force: Annotated[bool, SWITCH] = False
+    ledger: Ledger = None
+    json: Json = False
+
+
+def sparsity(*, flags: Flags) -> int:
+    """Show how sparse a network's activations are, how firmly, and what a bound makes of it."""
+    sizes = _epsilons(flags.epsilons)
+    failure_of(flags.confidence)
     try:
-        for flag, value in (("--pull", pull or 0.0), ("--activity", activity)):
+        for flag, value in (("--pull", flags.pull or 0.0), ("--activity", flags.activity)):
             checks.non_negative(flag, value)
-        checks.count("--steps", steps, minimum=1)
-        if examples is not None:
-            checks.count("--examples", examples, minimum=1)
+        checks.count("--steps", flags.steps, minimum=1)
+        if flags.examples is not None:
+            checks.count("--examples", flags.examples, minimum=1)
     except BadInput as error:
         raise UsageError(str(error)) from error
-    taken = [name for name in FILES if out is not None and (out / name).exists()]
-    if taken and not force:
+    taken = [name for name in FILES if flags.out is not None and (flags.out / name).exists()]
+    if taken and not flags.force:
         raise UsageError(
-            f"--out: {out} holds {taken[0]} already. Add --force to overwrite it, or name another "
-            "folder.",
+            f"--out: {flags.out} holds {taken[0]} already. Add --force to overwrite it, or name "
+            "another folder.",
             next_command=again("--force"),
         )
     from nonvacuous.cli.sparsity_request import Request
     from nonvacuous.cli.sparsity_run import run
     from nonvacuous.cli.sparsity_text import write_text
 
-    request = Request(
-        data=data,
-        model=model,
-        weights=weights,
-        prior=prior_of(prior),
-        data_dir=data_dir,
-        examples=examples,
-        epsilons=sizes,
-        unit_norm=unit_norm,
-        theorem=theorem,
-        pull=pull,
-        activity=activity,
-        steps=steps,
-        confidence=confidence,
-        seed=seed,
-        out=out,
-        ledger=ledger,
-    )
+    request = Request(**{**vars(flags), "prior": prior_of(flags.prior)}, sizes=sizes)
     request.check()
     record, paths = run(request)
-    if json:
+    if flags.json:
         write_json(record)
     else:
         write_text(record)

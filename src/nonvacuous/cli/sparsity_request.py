@@ -11,9 +11,9 @@ from torch import nn
 from nonvacuous.cli.exits import CommandError, UsageError
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.networks import check_file
+from nonvacuous.cli.sparsity import Flags
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.certificate import Theorem
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.priors import parse_prior
 from nonvacuous.sparsity.study import FEWEST
@@ -22,26 +22,11 @@ from nonvacuous.sparsity.weights import Layers
 _LEARNED = "learned:0.2"
 
 
-@dataclass(frozen=True)
-class Request:
-    """The flags of the command."""
+@dataclass(frozen=True, kw_only=True)
+class Request(Flags):
+    """The flags of the command, ``epsilons`` as numbers."""
 
-    data: str
-    model: str
-    weights: Path | None
-    prior: str | None
-    data_dir: Path | None
-    examples: int | None
-    epsilons: tuple[float, ...]
-    unit_norm: bool | None
-    theorem: Theorem
-    pull: float | None
-    activity: float
-    steps: int
-    confidence: float
-    seed: int
-    out: Path | None
-    ledger: Path | None
+    sizes: tuple[float, ...]
 
     @property
     def kind(self) -> str:

@@ -50,7 +50,7 @@ def run(request: Request) -> tuple[dict[str, Any], list[Path]]:
         found = study(
             subject.network,
             subject.examples,
-            epsilons=request.epsilons,
+            epsilons=request.sizes,
             prior=subject.prior,
             held_out=test,
             input_norm=1.0 if request.scales_inputs else None,
