@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
 
 from nonvacuous.cli.exits import DONE, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber
@@ -19,30 +22,10 @@ if TYPE_CHECKING:
 RESULT = "interpolation.json"
 
 
-def interpolate(
-    *,
-    data: str,
-    data_dir: Path | None = None,
-    examples: OptionalWholeNumber = None,
-    kernel: Literal["gaussian", "laplace", "polynomial", "linear"] = "gaussian",
-    gamma: str = "median",
-    degree: WholeNumber = 3,
-    features: str = "raw",
-    labels: str = "true",
-    method: Literal["auto", "cholesky", "conjugate-gradient"] = "auto",
-    precision: Literal["auto", "float32", "float64"] = "auto",
-    memory: str | None = None,
-    drop_duplicates: Annotated[bool, SWITCH] = False,
-    estimate: Annotated[bool, SWITCH] = False,
-    out: Path | None = None,
-    seed: WholeNumber = 0,
-    device: Literal["cpu", "cuda"] = "cpu",
-    threads: OptionalWholeNumber = None,
-    resume: Annotated[bool, SWITCH] = False,
-    force: Annotated[bool, SWITCH] = False,
-    json: Json = False,
-) -> int:
-    """Fit every training example exactly with a kernel, and say what that is worth on new ones.
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What the command is told.
 
     Parameters
     ----------
@@ -92,14 +75,40 @@ def interpolate(
     force
         Overwrite the run in the folder.
     """
-    if resume and force:
+
+    data: str
+    data_dir: Path | None = None
+    examples: OptionalWholeNumber = None
+    kernel: Literal["gaussian", "laplace", "polynomial", "linear"] = "gaussian"
+    gamma: str = "median"
+    degree: WholeNumber = 3
+    features: str = "raw"
+    labels: str = "true"
+    method: Literal["auto", "cholesky", "conjugate-gradient"] = "auto"
+    precision: Literal["auto", "float32", "float64"] = "auto"
+    memory: str | None = None
+    drop_duplicates: Annotated[bool, SWITCH] = False
+    estimate: Annotated[bool, SWITCH] = False
+    out: Path | None = None
+    seed: WholeNumber = 0
+    device: Literal["cpu", "cuda"] = "cpu"
+    threads: OptionalWholeNumber = None
+    resume: Annotated[bool, SWITCH] = False
+    force: Annotated[bool, SWITCH] = False
+    json: Json = False
+
+
+def interpolate(*, flags: Flags) -> int:
+    """Fit every training example exactly with a kernel, and say what that is worth on new ones."""
+    if flags.resume and flags.force:
         raise UsageError("--resume goes on with a run and --force overwrites it: give one of them.")
-    if examples is not None and examples < 1:
-        raise UsageError(f"--examples must be at least 1, got {examples}.")
-    budget = _bytes(memory)
-    name = f"interpolate-{Path(data).stem or data}-{features}-{kernel}-seed{seed}"
-    folder = out or Path("runs") / re.sub(r"[^A-Za-z0-9.]+", "-", name)
-    if (folder / RESULT).is_file() and not (resume or force or estimate):
+    if flags.examples is not None and flags.examples < 1:
+        raise UsageError(f"--examples must be at least 1, got {flags.examples}.")
+    budget = _bytes(flags.memory)
+    about = (Path(flags.data).stem or flags.data, flags.features, flags.kernel)
+    name = f"interpolate-{'-'.join(about)}-seed{flags.seed}"
+    folder = flags.out or Path("runs") / re.sub(r"[^A-Za-z0-9.]+", "-", name)
+    if (folder / RESULT).is_file() and not (flags.resume or flags.force or flags.estimate):
         raise UsageError(
             f"{folder} holds an interpolation already. Add --resume to see it again, --force to "
             "overwrite it, or --out to name another folder.",
@@ -111,28 +120,23 @@ def interpolate(
 
     try:
         task = Task(
-            features=features,
-            kernel=kernel,
-            gamma=gamma,
-            degree=degree,
-            labels=tuple(part.strip() for part in labels.split(",") if part.strip()),
-            seed=seed,
+            features=flags.features,
+            kernel=flags.kernel,
+            gamma=flags.gamma,
+            degree=flags.degree,
+            labels=tuple(part.strip() for part in flags.labels.split(",") if part.strip()),
+            seed=flags.seed,
         )
     except BadInput as error:
         raise UsageError(f"--labels: {error}.") from error
     _check_specifications(task)
-    outcome = run(
-        Request(
-            data, data_dir, examples, task, method, precision, budget, drop_duplicates, folder,
-            device, threads, resume, estimate,
-        )
-    )  # fmt: skip
+    outcome = run(Request(**vars(flags) | {"memory": budget}, task=task, folder=folder))
     if isinstance(outcome, int):
         return outcome
     if isinstance(outcome, Plan):
-        _write_plan(outcome, as_json=json)
+        _write_plan(outcome, as_json=flags.json)
         return DONE
-    if json:
+    if flags.json:
         write_json(outcome.to_dict() | {"folder": str(folder)})
         return DONE
     _write_text(outcome)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from nonvacuous.cli.exits import CommandError
-from nonvacuous.cli.interpolate import RESULT
+from nonvacuous.cli.interpolate import RESULT, Flags
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import narration_console, write_error
@@ -20,7 +20,7 @@ from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
-from nonvacuous.interpolation.plan import Method, Plan, Precision, make_plan
+from nonvacuous.interpolation.plan import Plan, make_plan
 from nonvacuous.interpolation.solve import Interpolant
 from nonvacuous.report.study import write_study
 from nonvacuous.studies.interpolation import (
@@ -37,23 +37,13 @@ SETTINGS = "settings.json"
 _LONG = 120.0
 
 
-@dataclass(frozen=True)
-class Request:
-    """The flags of the command, checked one by one."""
+@dataclass(frozen=True, kw_only=True)
+class Request(Flags):
+    """The flags of the command, checked one by one; ``memory`` in bytes."""
 
-    data: str
-    data_dir: Path | None
-    examples: int | None
     task: Task
-    method: Method
-    precision: Precision
-    memory: int | None
-    drop_duplicates: bool
+    memory: int | None  # type: ignore[assignment]
     folder: Path
-    device: str
-    threads: int | None
-    resume: bool
-    estimate: bool
 
 
 def run(request: Request) -> InterpolationStudy | Plan | int:

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from nonvacuous.cli.exits import DONE, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
 
+FILES = ("network.safetensors", "record.json", "memorize.html")
 
-def memorize(
-    *,
-    data: str,
-    data_dir: Path | None = None,
-    labels: Literal["random", "true"] = "random",
-    examples: OptionalWholeNumber = None,
-    depth: WholeNumber = 2,
-    conflicts: Literal["refuse", "majority"] = "refuse",
-    seed: WholeNumber = 0,
-    out: Path | None = None,
-    skip_forward: Annotated[bool, SWITCH] = False,
-    force: Annotated[bool, SWITCH] = False,
-    json: Json = False,
-) -> int:
-    """Construct a network that gets every label right, and prove it in exact arithmetic.
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What the command is told.
 
     Parameters
     ----------
@@ -53,31 +47,38 @@ def memorize(
     force
         Overwrite these files in --out.
     """
-    if depth < 2:
-        raise UsageError(f"--depth must be at least 2, got {depth}.")
-    if examples is not None and examples < 1:
-        raise UsageError(f"--examples must be at least 1, got {examples}.")
-    from nonvacuous.cli.memorize_run import FILES, run
 
+    data: str
+    data_dir: Path | None = None
+    labels: Literal["random", "true"] = "random"
+    examples: OptionalWholeNumber = None
+    depth: WholeNumber = 2
+    conflicts: Literal["refuse", "majority"] = "refuse"
+    seed: WholeNumber = 0
+    out: Path | None = None
+    skip_forward: Annotated[bool, SWITCH] = False
+    force: Annotated[bool, SWITCH] = False
+    json: Json = False
+
+
+def memorize(*, flags: Flags) -> int:
+    """Construct a network that gets every label right, and prove it in exact arithmetic."""
+    if flags.depth < 2:
+        raise UsageError(f"--depth must be at least 2, got {flags.depth}.")
+    if flags.examples is not None and flags.examples < 1:
+        raise UsageError(f"--examples must be at least 1, got {flags.examples}.")
+    from nonvacuous.cli.memorize_run import run
+
+    out = flags.out
     taken = [name for name in FILES if out is not None and (out / name).exists()]
-    if taken and not force:
+    if taken and not flags.force:
         raise UsageError(
             f"--out: {out} holds {taken[0]} already. Add --force to overwrite it, or name another "
             "folder.",
             next_command=again("--force"),
         )
-    record, paths = run(
-        data=data,
-        data_dir=data_dir,
-        labels=labels,
-        examples=examples,
-        depth=depth,
-        conflicts=conflicts,
-        seed=seed,
-        out=out,
-        forward=not skip_forward,
-    )
-    if json:
+    record, paths = run(flags)
+    if flags.json:
         write_json(record)
     else:
         _write_text(record)
@@ -85,9 +86,9 @@ def memorize(
         narration_console().print(f"Written: {path}", soft_wrap=True)
     if out is None:
         write_next(again("--out", "memorized"))
-    elif labels == "random":
-        flags = {"--labels": "true", "--out": str(out.with_name(out.name + "-true"))}
-        write_next(again(without=["--force"], replacing=flags))
+    elif flags.labels == "random":
+        other = {"--labels": "true", "--out": str(out.with_name(out.name + "-true"))}
+        write_next(again(without=["--force"], replacing=other))
     else:
         write_next(shlex.join(["nonvacuous", "reproduce", "zhang-theorem-1", "--quick"]))
     return DONE

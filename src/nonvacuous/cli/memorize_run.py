@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
 from nonvacuous.cli.exits import CommandError
 from nonvacuous.cli.invocation import again
+from nonvacuous.cli.memorize import FILES, Flags
 from nonvacuous.cli.memorize_page import write_page
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.sources import load_data
@@ -28,26 +29,15 @@ from nonvacuous.memorization import (
     what_it_does_not_say,
 )
 
-FILES = ("network.safetensors", "record.json", "memorize.html")
 #: Points above which evaluating every unit at every point takes more than a few minutes.
 _LONG = 200_000
 
 
-def run(
-    *,
-    data: str,
-    data_dir: Path | None,
-    labels: Literal["random", "true"],
-    examples: int | None,
-    depth: int,
-    conflicts: Literal["refuse", "majority"],
-    seed: int,
-    out: Path | None,
-    forward: bool,
-) -> tuple[dict[str, Any], list[Path]]:
+def run(flags: Flags) -> tuple[dict[str, Any], list[Path]]:
     """Memorize, measure, write the files; the record, and where the files are."""
-    dataset = load_data(data, data_dir)
+    dataset = load_data(flags.data, flags.data_dir)
     train = dataset.train
+    examples, labels, seed = flags.examples, flags.labels, flags.seed
     if examples is not None:
         if examples > len(train):
             raise CommandError(
@@ -58,11 +48,17 @@ def run(
     values = random_labels(train, seed=seed) if labels == "random" else train.labels.numpy()
     with stoppable(), Narration() as narration:
         narration.say(
-            f"{len(train):,} examples of {train.name}, {labels} labels, depth {depth}, seed {seed}"
+            f"{len(train):,} examples of {train.name}, {labels} labels, depth {flags.depth}, "
+            f"seed {seed}"
         )
         try:
             found = memorize(
-                train, values, depth=depth, seed=seed, conflicts=conflicts, progress=narration
+                train,
+                values,
+                depth=flags.depth,
+                seed=seed,
+                conflicts=flags.conflicts,
+                progress=narration,
             )
         except ConflictingValues as error:
             raise CommandError(
@@ -71,17 +67,17 @@ def run(
             ) from error
         # Copies of a point share the value that was kept.
         kept = found.predict(train) if found.duplicates.conflicting else values
-        record = _record(found, dataset.test, train, data=data, labels=labels)
+        record = _record(found, dataset.test, train, data=flags.data, labels=labels)
         errors = None
-        if forward:
+        if not flags.skip_forward:
             if len(train) > _LONG:
                 narration.say(f"{len(train):,} points: --skip-forward leaves out the slowest part")
             errors = _measure(found, train, kept, record, narration)
     record["facts"] = _facts(found, record)
     record["answer"] = _answer(found, record)
     paths: list[Path] = []
-    if out is not None:
-        paths = _write(found, train, values, record, errors, out)
+    if flags.out is not None:
+        paths = _write(found, train, values, record, errors, flags.out)
     return record, paths
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,37 +25,10 @@ _RUN = Parameter(group=Group.create_ordered("The run"))
 _SEVERAL = Parameter(consume_multiple=True, negative=(), show_default=False)
 
 
-def randomize(
-    *,
-    data: Annotated[str | None, _WHAT] = None,
-    data_dir: Annotated[Path | None, _WHAT] = None,
-    model: Annotated[str | None, _WHAT] = None,
-    train: Annotated[str | None, _WHAT] = None,
-    run: Annotated[Path | None, _WHAT] = None,
-    conditions: Annotated[tuple[str, ...], _TESTS, _SEVERAL] = (),
-    seeds: Annotated[WholeNumber, _TESTS] = 3,
-    permutations: Annotated[WholeNumber, _TESTS] = 19,
-    sign_vectors: Annotated[WholeNumber, _TESTS] = 5,
-    certificates: Annotated[bool, _TESTS] = True,
-    regularization: Annotated[bool, _TESTS, SWITCH] = False,
-    confidence: Annotated[float, _TESTS] = 0.95,
-    epochs: Annotated[WholeNumber, _TRAINING] = 60,
-    learning_rate: Annotated[float, _TRAINING] = 0.1,
-    rate_decay: Annotated[float, _TRAINING] = 0.96,
-    momentum: Annotated[float, _TRAINING] = 0.9,
-    weight_decay: Annotated[float, _TRAINING] = 0.0,
-    batch_size: Annotated[WholeNumber, _TRAINING] = 64,
-    standardize: Annotated[bool, _TRAINING] = True,
-    seed: Annotated[WholeNumber, _RUN] = 0,
-    device: Annotated[Literal["cpu", "cuda", "auto"], _RUN] = "auto",
-    threads: Annotated[OptionalWholeNumber, _RUN] = None,
-    out: Annotated[Path | None, _RUN] = None,
-    resume: Annotated[bool, _RUN, SWITCH] = False,
-    force: Annotated[bool, _RUN, SWITCH] = False,
-    ledger: Annotated[Ledger, _RUN] = None,
-    json: Annotated[Json, _RUN] = False,
-) -> int:
-    """Train the same network on true and on randomized data, and say what the difference means.
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What the command is told.
 
     Parameters
     ----------
@@ -122,68 +96,69 @@ def randomize(
     force
         Overwrite the study in the folder.
     """
-    failure_of(confidence)
-    if resume and force:
+
+    data: Annotated[str | None, _WHAT] = None
+    data_dir: Annotated[Path | None, _WHAT] = None
+    model: Annotated[str | None, _WHAT] = None
+    train: Annotated[str | None, _WHAT] = None
+    run: Annotated[Path | None, _WHAT] = None
+    conditions: Annotated[tuple[str, ...], _TESTS, _SEVERAL] = ()
+    seeds: Annotated[WholeNumber, _TESTS] = 3
+    permutations: Annotated[WholeNumber, _TESTS] = 19
+    sign_vectors: Annotated[WholeNumber, _TESTS] = 5
+    certificates: Annotated[bool, _TESTS] = True
+    regularization: Annotated[bool, _TESTS, SWITCH] = False
+    confidence: Annotated[float, _TESTS] = 0.95
+    epochs: Annotated[WholeNumber, _TRAINING] = 60
+    learning_rate: Annotated[float, _TRAINING] = 0.1
+    rate_decay: Annotated[float, _TRAINING] = 0.96
+    momentum: Annotated[float, _TRAINING] = 0.9
+    weight_decay: Annotated[float, _TRAINING] = 0.0
+    batch_size: Annotated[WholeNumber, _TRAINING] = 64
+    standardize: Annotated[bool, _TRAINING] = True
+    seed: Annotated[WholeNumber, _RUN] = 0
+    device: Annotated[Literal["cpu", "cuda", "auto"], _RUN] = "auto"
+    threads: Annotated[OptionalWholeNumber, _RUN] = None
+    out: Annotated[Path | None, _RUN] = None
+    resume: Annotated[bool, _RUN, SWITCH] = False
+    force: Annotated[bool, _RUN, SWITCH] = False
+    ledger: Annotated[Ledger, _RUN] = None
+    json: Annotated[Json, _RUN] = False
+
+
+def randomize(*, flags: Flags | None = None) -> int:
+    """Train the same network on true and on randomized data, and say what the difference means."""
+    flags = flags or Flags()
+    failure_of(flags.confidence)
+    if flags.resume and flags.force:
         raise UsageError(
             "--resume goes on with a study and --force overwrites it: give one of them."
         )
-    if run is None and data is None:
+    if flags.run is None and flags.data is None:
         raise UsageError(
             "say what to test: --data NAME, such as --data digits, or --run FOLDER with a "
             "finished nonvacuous certify.",
             next_command="nonvacuous randomize --data digits",
         )
-    if run is not None:
+    if flags.run is not None:
         from nonvacuous.cli.randomize_certified import randomize_run
 
         return randomize_run(
-            run,
-            data=data,
-            model=model,
-            data_dir=data_dir,
-            device=device,
-            threads=threads,
-            force=force,
-            ledger=ledger,
-            as_json=json,
+            flags.run,
+            data=flags.data,
+            model=flags.model,
+            data_dir=flags.data_dir,
+            device=flags.device,
+            threads=flags.threads,
+            force=flags.force,
+            ledger=flags.ledger,
+            as_json=flags.json,
         )
-    if train is not None and regularization:
+    if flags.train is not None and flags.regularization:
         raise UsageError(
             "--regularization switches regularizers in the built-in training; with --train they "
             "are inside your function. Leave one of them out."
         )
-    from nonvacuous.cli.randomize_run import Request, run_study
+    from nonvacuous.cli.randomize_run import run_study
 
-    assert data is not None
-    changes = {
-        "seeds": seeds,
-        "permutations": permutations,
-        "sign_vectors": sign_vectors,
-        "certificates": certificates,
-        "regularization": regularization,
-        "confidence": confidence,
-        "epochs": epochs,
-        "learning_rate": learning_rate,
-        "rate_decay": rate_decay,
-        "momentum": momentum,
-        "weight_decay": weight_decay,
-        "batch_size": batch_size,
-        "standardize": standardize,
-        "seed": seed,
-    }
-    request = Request(
-        data=data,
-        data_dir=data_dir,
-        model=model or "mlp:256,256",
-        train=train,
-        conditions=conditions,
-        settings=changes,
-        device=device,
-        threads=threads,
-        out=out,
-        resume=resume,
-        force=force,
-        ledger=ledger,
-        json=json,
-    )
-    return run_study(request)
+    return run_study(flags)

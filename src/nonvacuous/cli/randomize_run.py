@@ -6,7 +6,6 @@ import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -22,6 +21,7 @@ from nonvacuous.cli.output import (
     write_json,
     write_next,
 )
+from nonvacuous.cli.randomize import Flags
 from nonvacuous.cli.randomize_text import write_text
 from nonvacuous.cli.sources import load_data
 from nonvacuous.cli.stopping import exit_code_of, stoppable
@@ -37,31 +37,29 @@ from nonvacuous.report.terminal import printable
 from nonvacuous.rules.showing import Shown, ledger_of
 from nonvacuous.studies.randomization_page import write_files
 
+#: The flags that are settings of the study under the same names.
+_OWN = (
+    "seeds", "permutations", "sign_vectors", "certificates", "regularization", "confidence",
+    "epochs", "learning_rate", "rate_decay", "momentum", "weight_decay", "batch_size",
+    "standardize", "seed",
+)  # fmt: skip
 
-@dataclass(frozen=True)
-class Request:
-    """The flags of one call."""
+
+@dataclass(frozen=True, kw_only=True)
+class Request(Flags):
+    """The flags of a study of its own, with data and a model."""
 
     data: str
-    data_dir: Path | None
     model: str
-    train: str | None
-    conditions: tuple[str, ...]
-    settings: dict[str, Any]
-    device: str
-    threads: int | None
-    out: Path | None
-    resume: bool
-    force: bool
-    ledger: Path | None
-    json: bool
 
 
-def run_study(request: Request) -> int:
+def run_study(flags: Flags) -> int:
     """Load, train, write the page, print."""
+    request = Request(**vars(flags) | {"model": flags.model or "mlp:256,256"})
     try:
         settings = StudySettings(
-            conditions=request.conditions or DEFAULT_CONDITIONS, **request.settings
+            conditions=request.conditions or DEFAULT_CONDITIONS,
+            **{name: getattr(request, name) for name in _OWN},
         )
     except BadInput as error:
         raise UsageError(str(error)) from error
@@ -124,7 +122,7 @@ def device_of(name: str) -> torch.device:
 
 
 def _default_folder(request: Request) -> Path:
-    usual = default_folder(request.data, request.model, int(request.settings["seed"]))
+    usual = default_folder(request.data, request.model, request.seed)
     return usual.with_name(f"randomize-{usual.name}")
 
 
