@@ -12,9 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     Field,
-    SerializerFunctionWrapHandler,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 
@@ -68,6 +66,8 @@ class Certificate(Record):
     assumptions were found false is ``refused``: it is kept as a record, and promises nothing.
     """
 
+    unwritten = ("sparsity", "baseline", "evaluation", "audit")
+
     format: Literal["nonvacuous-certificate/1"] = "nonvacuous-certificate/1"
     statement: Text
     status: Status
@@ -107,15 +107,6 @@ class Certificate(Record):
     def sealed(cls, **fields: Any) -> Certificate:
         """Build a certificate from everything but its digest. Parts are records, not dicts."""
         return cls(**fields, digest=_digest_of(cls.model_construct(**fields, digest="")))
-
-    @model_serializer(mode="wrap")
-    def _without_absent_terms(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What a certificate does not have is not written: older ones keep their digests."""
-        record: dict[str, Any] = handler(self)
-        for name in ("sparsity", "baseline", "evaluation", "audit"):
-            if record.get(name, 0) is None:
-                del record[name]
-        return record
 
     @model_validator(mode="after")
     def _coherent(self) -> Certificate:
@@ -291,6 +282,7 @@ class Certificate(Record):
         if self.sparsity is not None:
             parts.append(f"settings named for {self.sparsity.grid_nats:.1f} nats")
             parts.append(f"divided by {1.0 - self.sparsity.escape:g}")
+        parts += self.model.conversions
         searched = [f"{s.name} x{s.choices}" for s in self.budget.entries if s.choices > 1]
         if searched:
             parts.append("searches paid: " + ", ".join(searched))

@@ -10,13 +10,13 @@ from torch import nn
 
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.candidate import frozen_copy
+from nonvacuous.certification.adapting import adapted
 from nonvacuous.certification.charging import charging
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.method import Method
 from nonvacuous.certification.run import Run
 from nonvacuous.certification.run_folder import FORMAT, RunFolder, in_own_folder, to_toml
-from nonvacuous.data import Examples, check_examples
+from nonvacuous.data import Dataset, Examples, check_examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.methods import Posterior
@@ -53,8 +53,9 @@ def certify(
                  with :class:`~nonvacuous.Sparsity` without a prior of ``nv.priors``, its present
                  weights are the starting point and must not have seen ``train``; otherwise it is
                  the trained network to be certified. It is not changed.
-    train        the examples: :class:`~nonvacuous.data.Examples`, a pair (inputs, labels), or a
-                 torch dataset
+    train        the examples: a pair (inputs, labels), the path of a file, a frame of pandas with a
+                 label column, a torch dataset, or what :func:`nonvacuous.data.load` gives, with its
+                 test part
     method       which promise, and how it is made: ``nv.Posterior()`` trains a randomized network
                  for the best certificate; ``nv.PostHoc(prior=...)`` certifies noise around the
                  given weights; ``nv.Sparsity()`` one fixed network; ``nv.HeldOut()`` takes
@@ -74,21 +75,24 @@ def certify(
             f"method must be nv.Posterior(), nv.PostHoc(prior=...), nv.Sparsity() or nv.HeldOut(), "
             f"not {method!r}"
         )
-    checks.failure_probability(confidence, "confidence")
+    checks.failure_of(confidence)
     checks.count("attempts", attempts, minimum=1)
     run = Run.of(folder)
-    examples = Examples.of(train)
-    check_examples(examples)
+    dataset = Dataset.of(train)
+    examples, test = dataset.train, dataset.test if test is None else test
+    check_examples(examples, every_class=False)  # a test part may lack one
     given = examples  # before any preprocessing here: the same data with all methods
+    if not isinstance(loss, Loss):
+        raise BadInput(f"loss must be a loss of the library, such as nv.zero_one, not {loss!r}")
     if (loss.lower, loss.upper) != (0.0, 1.0):
         raise BadInput(
             f"the loss {loss.name!r} ranges over [{loss.lower}, {loss.upper}]; bounds hold for "
             "losses in [0, 1]: scale it"
         )
-    method.check(model, loss)
     examples = method.prepare(examples)
-    tested = None if test is None else method.prepare(Examples.of(test))
-    _check_outputs(model, examples)
+    tested = None if test is None else method.prepare(_test_part(test, examples))
+    model, conversions = adapted(model, examples)
+    method.check(model, loss)
     split = method.split_of(examples, checks.count("seed", seed))
     split.check_fits(examples)
     configuration: dict[str, Any] = {
@@ -128,6 +132,7 @@ def certify(
     job = Job(
         method=method,
         architecture=configuration["architecture"],
+        conversions=conversions,
         examples=examples,
         test=tested,
         split=split,
@@ -154,27 +159,13 @@ def certify(
     return certificate
 
 
-def _check_outputs(model: nn.Module, examples: Examples) -> None:
-    """One row of scores per example, one score per class: anything else is another task."""
-    network = frozen_copy(model)
-    parameter = next(network.parameters(), None)
-    inputs = examples.inputs[:2]
-    try:
-        with torch.no_grad():
-            outputs = network(inputs if parameter is None else inputs.to(parameter.device))
-    except Exception as error:  # the user's code may raise anything
-        if parameter is not None and parameter.dtype != inputs.dtype:
-            raise BadInput(
-                f"the network has {parameter.dtype} weights; certify model.float(), for examples "
-                f"are {inputs.dtype}: the promise is about it then"
-            ) from error
+def _test_part(test: Any, examples: Examples) -> Examples:
+    """The test examples with the classes of the others, of which they may lack some."""
+    names = examples.class_names
+    part = test if isinstance(test, Examples) else Examples.of(test, class_names=names)
+    if part.class_names != names:
         raise BadInput(
-            f"the network cannot read inputs of shape {examples.example_shape} from "
-            f"{examples.name} ({type(error).__name__}: {error}); give it the inputs it was made for"
-        ) from error
-    shape = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
-    if shape != (len(inputs), examples.classes):
-        raise BadInput(
-            f"the network returned {shape} for {len(inputs)} examples of {examples.classes} "
-            f"classes; it must return one row of {examples.classes} scores for each example"
+            f"{part.name} and {examples.name} name different classes, {part.class_names[:8]} and "
+            f"{names[:8]}; give both the same class_names"
         )
+    return part

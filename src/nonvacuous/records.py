@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -30,6 +30,16 @@ class Record(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, ser_json_inf_nan="strings"
     )
+    #: Fields that are not written where they are empty: older certificates keep their digests.
+    unwritten: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        record: dict[str, Any] = handler(self)
+        for name in self.unwritten:
+            if not record.get(name, True):
+                del record[name]
+        return record
 
 
 class LossRecord(Record):
@@ -62,9 +72,13 @@ class DataRecord(Record):
 class ModelRecord(Record):
     """The network: its make, its size, and everything in it that is not random."""
 
+    unwritten = ("conversions",)
+
     architecture: Text
     parameters: Count
     fixed_digest: Digest
+    #: What was converted so that it gives one float32 score for each class, in words.
+    conversions: tuple[Text, ...] = ()
 
 
 class DistributionRecord(Record):
@@ -247,6 +261,8 @@ class ConvolutionRecord(Record):
 class NoiseLayer(Record):
     """One layer of the certified network: its noise, and how far it is from the prior's."""
 
+    unwritten = ("convolution",)
+
     name: Text
     #: The tensors of the network that it is made of.
     tensors: Annotated[tuple[Text, ...], Field(min_length=1)]
@@ -255,14 +271,6 @@ class NoiseLayer(Record):
     squared_distance: Nats
     #: For convolutional networks alone; perceptrons do not have this field.
     convolution: ConvolutionRecord | None = None
-
-    @model_serializer(mode="wrap")
-    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Perceptrons are written as before there were convolutions."""
-        record: dict[str, Any] = handler(self)
-        if record.get("convolution", 0) is None:
-            del record["convolution"]
-        return record
 
 
 #: A whole number, a word, a switch, or whole numbers: what a setting is made of.
@@ -275,6 +283,8 @@ class SparsityRecord(Record):
     Noise is put on the weights, a loss that forgives the noise is bounded, and the fixed network
     inherits the bound: docs/theory/sparsity.md.
     """
+
+    unwritten = ("images",)
 
     #: Which proof: A, D, E or F.
     theorem: Text
@@ -315,14 +325,6 @@ class SparsityRecord(Record):
         if any((layer.convolution is None) != (self.images is None) for layer in self.layers):
             raise ValueError("a convolutional network has images, and a kernel in every layer")
         return self
-
-    @model_serializer(mode="wrap")
-    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Perceptrons are written as before there were convolutions."""
-        record: dict[str, Any] = handler(self)
-        if record.get("images", 0) is None:
-            del record["images"]
-        return record
 
 
 class BoundRecord(Record):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import torch
 
@@ -74,5 +75,58 @@ def test_objects_in_python() -> None:
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*pair), shuffle=True)
     _same(Examples.of(loader))
     _same(Examples.of(nv.data.Dataset(Examples.of(pair))))
+    frame = pandas.DataFrame({"a": INPUTS[:, 0], "Target": LABELS, "b": INPUTS[:, 1]})
+    _same(Examples.of(frame))
+    _same(Examples.of((frame[["a", "b"]], frame["Target"])))
     frames = [SimpleNamespace(to_numpy=lambda array=array: array) for array in (INPUTS, LABELS)]
     _same(Examples.of(tuple(frames)))
+
+
+def test_text_in_a_frame() -> None:
+    names = pandas.Series(["no", "yes"] * 30)
+    examples = Examples.of(pandas.DataFrame({"a": INPUTS[:, 0], "label": names}))
+    assert examples.class_names == ("no", "yes")
+    assert examples.labels.tolist() == [0, 1] * 30
+
+
+def test_paths_in_python(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, X=INPUTS, y=LABELS)
+    _same(Examples.of(path))
+    _same(Examples.of(str(path)))
+
+
+def test_other_tasks_are_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"regression.*digitize"):
+        Examples.of((INPUTS, LABELS + 0.5))
+    (tmp_path / "x.csv").write_text("a,y\n" + "".join(f"{i},{i / 7}\n" for i in range(60)))
+    with pytest.raises(BadInput, match="regression"):
+        nv.data.load(tmp_path / "x.csv")
+    several = np.stack([LABELS == 0, LABELS < 2], axis=1).astype(int)
+    with pytest.raises(BadInput, match=r"multi-label.*one network for each label"):
+        Examples.of((INPUTS, several))
+    with pytest.raises(BadInput, match="argmax"):
+        Examples.of((INPUTS, np.eye(3)[LABELS]))
+
+
+def test_a_test_part_may_lack_a_class(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, x_train=INPUTS, y_train=LABELS, x_test=INPUTS[:2], y_test=LABELS[:2] * 2)
+    dataset = nv.data.load(path)
+    assert dataset.test is not None and dataset.test.labels.tolist() == [0, 2]
+    (tmp_path / "test.csv").write_text("a,b,y\n1,2,cat\n3,4,fox\n")
+    read = Examples.of(tmp_path / "test.csv", class_names=("cat", "dog", "fox"))
+    assert read.labels.tolist() == [0, 2]
+
+
+def test_classes_in_the_order_that_is_given(tmp_path: Path) -> None:
+    rows = "".join(f"{i},{'no' if i % 2 else 'yes'}\n" for i in range(60))
+    (tmp_path / "x.csv").write_text("a,y\n" + rows)
+    assert nv.data.load(tmp_path / "x.csv").train.labels[:2].tolist() == [1, 0]
+    dataset = nv.data.load(tmp_path / "x.csv", class_names=("yes", "no"))
+    assert dataset.train.labels[:2].tolist() == [0, 1]
+
+
+def test_unused_arrays_are_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", X=INPUTS, y=LABELS, site=LABELS, id=LABELS)
+    assert nv.data.load(tmp_path / "x.npz").unused == ("id", "site")

@@ -152,7 +152,7 @@ BAD_NPZ = {
         "only one of",
     ),
     "unequal lengths": ({"x": GOOD["x"], "y": LABELS[:5]}, "60 inputs but 5 labels"),
-    "float labels": ({"x": GOOD["x"], "y": LABELS + 0.5}, "not an integer"),
+    "float labels": ({"x": GOOD["x"], "y": LABELS + 0.5}, "this is regression"),
     "label gap": ({"x": GOOD["x"], "y": LABELS * 2}, "no example has label 1"),
     "nan": ({"x": np.full((60, 2), np.nan), "y": LABELS}, "60 of 60 inputs contain NaN"),
     "objects": ({"x": np.full((60, 2), Bomb()), "y": LABELS}, "'x' .* Python objects are refused"),
@@ -287,7 +287,7 @@ def numbers(**changes):
 
 
 BAD_TABLES = {
-    "no label": ({"a": [1.0], "target": [0]}, "no label column. Found: a, target. Expected"),
+    "no label": ({"a": [1.0], "goal": [0]}, "no label column. Found: a, goal. Expected"),
     "two labels": (numbers(y=LABELS), "more than one label column"),
     "two images": ({"img": [b""], "image": [b""], "label": [0]}, "more than one image column"),
     "no inputs": ({"label": LABELS}, "no inputs"),
@@ -295,7 +295,7 @@ BAD_TABLES = {
     "text column": (numbers(b=["x"] * 60), "'b' holds string"),
     "missing value": (numbers(b=[None] + [1.0] * 59), "'b' misses 1 values"),
     "missing label": (numbers(label=[None] + [1] * 59), "1 labels are missing"),
-    "float labels": (numbers(label=LABELS + 0.5), "not an integer"),
+    "float labels": (numbers(label=LABELS + 0.5), "this is regression"),
     "label gap": (numbers(label=LABELS + 1), "no example has label 0"),
     "nan": (numbers(a=[float("nan")] * 60), "NaN"),
     "beyond float32": (numbers(a=[1e300] * 60), "infinity"),

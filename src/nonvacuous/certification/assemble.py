@@ -226,6 +226,7 @@ def seal(
             architecture=job.architecture,
             parameters=sum(p.numel() for p in module.parameters()),
             fixed_digest=tensors_digest(fixed_tensors(module, random)),
+            conversions=job.conversions,
         ),
         prior=prior,
         posterior=posterior,

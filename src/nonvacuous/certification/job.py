@@ -35,6 +35,8 @@ class Job:
     progress: Progress | None
     events: EventLog | None = None
     tensorboard: Path | None = None
+    #: What the network's inputs, weights or outputs were converted from, in words.
+    conversions: tuple[str, ...] = ()
     #: Its way into the ledger; None where none is kept.
     charging: Charging | None = None
 

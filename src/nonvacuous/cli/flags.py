@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter, Token
 
+from nonvacuous.bounds import checks
 from nonvacuous.cli.exits import UsageError
+from nonvacuous.errors import BadInput
 
 
 def whole_number(_type: Any, tokens: Sequence[Token]) -> int:
@@ -55,9 +56,7 @@ def failure_of(confidence: float) -> float:
     >>> failure_of(0.95)
     0.05
     """
-    if not 0.0 < confidence < 1.0:
-        raise UsageError(
-            f"--confidence must lie strictly between 0 and 1, got --confidence = {confidence!r}; "
-            "0.95 means that at most one sample in 20 would yield a false claim."
-        )
-    return float(1 - Decimal(repr(confidence)))
+    try:
+        return checks.failure_of(confidence)
+    except BadInput as error:
+        raise UsageError(f"--{error}") from error

@@ -69,13 +69,19 @@ def as_labels(
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        hint = "; for one-hot rows pass labels.argmax(axis=1)" if array.ndim == 2 else ""
         raise BadInput(
             f"{where}: labels have shape {array.shape}; expected one label per example, "
-            f"shape (examples,){hint}"
+            f"shape (examples,){_several(array)}"
         )
     if array.dtype.kind in "US":
         return _from_text(array, where=where, class_names=class_names)
+    fractions = array[array % 1 > 0] if array.dtype.kind == "f" else ()
+    if len(fractions):
+        raise BadInput(
+            f"{where}: labels have fractions, such as {fractions[0]:g}: this "
+            "is regression, which no promise here covers. Make classes of ranges of the target "
+            "beforehand, numpy.digitize(target, [limits]), and certify a classifier of those"
+        )
     if array.dtype.kind not in "iub":
         raise BadInput(
             f"{where}: labels have dtype {array.dtype}, which is not an integer; labels name "
@@ -91,6 +97,19 @@ def as_labels(
             f"{where}: label {worst} is outside 0..{len(names) - 1} ({len(names)} classes)"
         )
     return torch.from_numpy(np.ascontiguousarray(integers)), names
+
+
+def _several(array: np.ndarray) -> str:
+    """What rows of labels probably mean, and what to do."""
+    if array.ndim != 2 or array.dtype.kind not in "iubf" or not array.size:
+        return ""
+    if bool(((array == 0) | (array == 1)).all()) and not bool((array.sum(axis=1) == 1).all()):
+        return (
+            ". Several ones in a row are multi-label data, which no promise here covers at once: "
+            "certify one network for each label, on (inputs, labels[:, k]), with confidence shared "
+            f"among them (attempts={array.shape[1]})"
+        )
+    return "; for one-hot rows pass labels.argmax(axis=1)"
 
 
 def _infer_names(labels: np.ndarray, *, where: str) -> tuple[str, ...]:
@@ -142,6 +161,8 @@ def _as_array(values: Any, *, where: str, what: str) -> np.ndarray:
         array = np.asarray(values)
     except Exception as error:  # any foreign object may raise anything here
         raise BadInput(f"{where}: {what} cannot be read as an array ({error})") from error
+    if array.dtype == object and all(isinstance(value, str) for value in array.flat):
+        return array.astype(np.str_)  # what pandas makes of text
     if array.dtype.hasobject:
         raise BadInput(
             f"{where}: {what} are Python objects (rows of unequal length, missing values or mixed "

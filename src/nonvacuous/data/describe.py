@@ -20,6 +20,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "train": _describe_part(dataset.train),
         "test": None,
         "duplicates_across": None,
+        "unused": list(dataset.unused),
     }
     if dataset.test is not None:
         record["test"] = _describe_part(dataset.test)

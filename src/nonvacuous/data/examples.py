@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -94,13 +95,14 @@ class Examples:
     ) -> Examples:
         """Examples from what people have at hand, checked.
 
-        Accepted: Examples; what ``nv.data.load`` gives, of which the training part is taken; a pair
-        (inputs, labels) of tensors, numpy arrays, pandas frames or nested lists; a torch Dataset
-        whose items are (input, label), or a DataLoader, whose dataset is read. Shapes are kept as
-        given, since the network was built for them; 8-bit unsigned inputs are divided by 255.
+        Accepted: Examples; a path or a name, as for ``nv.data.load``, or what that gives, of which
+        the training part is taken; a pair (inputs, labels) of tensors, numpy arrays, pandas frames
+        or nested lists; one frame with a label column; a torch Dataset whose items are (input,
+        label), or a DataLoader, whose dataset is read. Shapes are kept as given, since the network
+        was built for them; 8-bit unsigned inputs are divided by 255.
         """
-        if isinstance(anything, Dataset):
-            anything = anything.train
+        if isinstance(anything, Dataset | str | os.PathLike):
+            anything = Dataset.of(anything, class_names=class_names).train
         if isinstance(anything, Examples):
             changes: dict[str, Any] = {} if name is None else {"name": name}
             if class_names is not None:
@@ -163,6 +165,8 @@ class Dataset:
 
     train: Examples
     test: Examples | None = None
+    #: Arrays of the file that were not read.
+    unused: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.test is None:
@@ -180,6 +184,17 @@ class Dataset:
         marked = replace(self.train, beside_test=True)
         self.train._hand_over_hashes(marked, None)
         object.__setattr__(self, "train", marked)
+
+    @staticmethod
+    def of(anything: Any, *, class_names: Sequence[str] | None = None) -> Dataset:
+        """A data set from a path, a name or whatever ``Examples.of`` takes."""
+        if isinstance(anything, str | os.PathLike):
+            from nonvacuous.data.load import read  # it reads into what is defined here
+
+            return read(os.fspath(anything), class_names=class_names)
+        if isinstance(anything, Dataset):
+            return anything
+        return Dataset(Examples.of(anything, class_names=class_names))
 
     @property
     def name(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from nonvacuous.data.examples import Dataset, Examples
 from nonvacuous.errors import BadInput, Unrecognized
 
 
-def dataset_from_function(spec: str) -> Dataset:
+def dataset_from_function(spec: str, class_names: Sequence[str] | None = None) -> Dataset:
     """Import and call the function; see `as_dataset` for what it may return."""
     function = import_function(spec)
     with _current_folder_last():
@@ -25,7 +25,7 @@ def dataset_from_function(spec: str) -> Dataset:
             raise BadInput(
                 f"{spec}() raised {type(error).__name__}: {error}; call it in Python to see why"
             ) from error
-    return as_dataset(result, where=spec)
+    return as_dataset(result, where=spec, class_names=class_names)
 
 
 def import_function(spec: str) -> Any:
@@ -54,7 +54,7 @@ def import_function(spec: str) -> Any:
     return found
 
 
-def as_dataset(result: Any, *, where: str) -> Dataset:
+def as_dataset(result: Any, *, where: str, class_names: Sequence[str] | None = None) -> Dataset:
     """A Dataset out of what a function returned.
 
     Accepted: Dataset; Examples or anything `Examples.of` takes; a pair of two such things, for
@@ -68,16 +68,20 @@ def as_dataset(result: Any, *, where: str) -> Dataset:
                 f"{where} returned a mapping with the keys {sorted(map(str, result))}; expected "
                 "train and, optionally, test"
             )
-        return _both(result["train"], result.get("test"), where=where)
+        return _both(result["train"], result.get("test"), class_names, where=where)
     if isinstance(result, (tuple, list)) and len(result) == 2 and _holds_examples(result[0]):
-        return _both(result[0], result[1], where=where)
-    if result is None:
-        raise BadInput(f"{where} returned nothing; it must return (inputs, labels)")
-    return _both(result, None, where=where)
+        return _both(result[0], result[1], class_names, where=where)
+    if result is None or isinstance(result, str):
+        raise BadInput(
+            f"{where}: cannot read examples from {type(result).__name__}; it must return (inputs, "
+            "labels)"
+        )
+    return _both(result, None, class_names, where=where)
 
 
-def _both(train: Any, test: Any, *, where: str) -> Dataset:
-    first = Examples.of(train, name=None if isinstance(train, Examples) else where)
+def _both(train: Any, test: Any, class_names: Sequence[str] | None, *, where: str) -> Dataset:
+    named = None if isinstance(train, Examples) else where
+    first = Examples.of(train, name=named, class_names=class_names)
     if test is None:
         return Dataset(first)
     if isinstance(test, Examples):

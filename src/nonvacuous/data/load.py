@@ -38,7 +38,12 @@ _SYSTEM_FOLDER = Path("/usr/share/datasets")
 _SHARD = re.compile(r"^(?P<stem>.+)-(?P<index>\d+)-of-(?P<total>\d+)$")
 
 
-def load(source: str | Path, *, data_dir: str | Path | None = None) -> Dataset:
+def load(
+    source: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    class_names: Sequence[str] | None = None,
+) -> Dataset:
     """A checked data set.
 
     source     digits, mnist, fashion-mnist or cifar10; a file .npz, .parquet, .csv, .tsv or .pt; a
@@ -47,16 +52,27 @@ def load(source: str | Path, *, data_dir: str | Path | None = None) -> Dataset:
                "package.module:function", which is imported and called
     data_dir   the folder with mnist/, fashion-mnist/ and cifar10/; without it the environment
                variable NONVACUOUS_DATA
+    class_names
+               the classes in the order of the network's scores; without it, text labels in the
+               order of the alphabet, and whole numbers as they are
     """
-    dataset = _read(source, data_dir=data_dir)
-    check_examples(dataset.train)
+    dataset = read(source, data_dir=data_dir, class_names=class_names)
+    check_examples(dataset.train, every_class=class_names is None)
     if dataset.test is not None:
         check_examples(dataset.test, minimum=1, every_class=False)
     return dataset
 
 
-def _read(source: str | Path, *, data_dir: str | Path | None) -> Dataset:
+def read(
+    source: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    class_names: Sequence[str] | None = None,
+) -> Dataset:
+    """What :func:`load` gives, however few its examples are."""
     text = str(source)
+    if text in NAMES and class_names is not None:
+        raise BadInput(f"{text} has class names of its own; leave class_names (--classes) out")
     if text == "digits":
         return digits()
     if text == "cifar10":
@@ -69,11 +85,11 @@ def _read(source: str | Path, *, data_dir: str | Path | None) -> Dataset:
         return _read_idx_folder(_named_folder(text, data_dir), name=text, class_names=names)
     path = Path(source).expanduser()
     if text and path.is_dir():
-        return _read_folder(path)
+        return _read_folder(path, class_names)
     if path.is_file():
-        return _read_file(path)
+        return _read_file(path, class_names)
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text):
-        return dataset_from_function(text)
+        return dataset_from_function(text, class_names)
     close = difflib.get_close_matches(text.lower().replace("_", "-"), NAMES, n=1)
     raise Unrecognized(
         f"there is no data set {text!r}: it is neither one of {', '.join(NAMES)}, nor an existing "
@@ -95,30 +111,30 @@ def _named_folder(name: str, data_dir: str | Path | None) -> Path:
     )
 
 
-def _read_file(path: Path) -> Dataset:
+def _read_file(path: Path, class_names: Sequence[str] | None) -> Dataset:
     if path.suffix.lower() not in FILE_READERS:
         raise BadInput(
             f"{path}: files ending in {path.suffix or 'nothing'} cannot be read; expected "
             f"{', '.join(FILE_READERS)}, a folder of images, or package.module:function"
         )
-    return FILE_READERS[path.suffix.lower()](path)
+    return FILE_READERS[path.suffix.lower()](path, class_names=class_names)
 
 
-def _read_folder(folder: Path) -> Dataset:
+def _read_folder(folder: Path, class_names: Sequence[str] | None) -> Dataset:
     if any(folder.glob("*.parquet")):
-        return _read_shards(folder, name=folder.name, class_names=None)
+        return _read_shards(folder, name=folder.name, class_names=class_names)
     if has_arrays(folder):
-        return read_arrays(folder)
+        return read_arrays(folder, class_names=class_names)
     if any(folder.glob("*-idx?-ubyte*")):
-        return _read_idx_folder(folder, name=folder.name, class_names=None)
+        return _read_idx_folder(folder, name=folder.name, class_names=class_names)
     if (folder / "train").is_dir():
-        train = read_images(folder / "train", name=folder.name)
+        train = read_images(folder / "train", name=folder.name, class_names=class_names)
         if not (folder / "test").is_dir():
             return Dataset(train)
         test_name = f"{folder.name} (test)"
         test = read_images(folder / "test", name=test_name, class_names=train.class_names)
         return Dataset(train, test)
-    return Dataset(read_images(folder))
+    return Dataset(read_images(folder, class_names=class_names))
 
 
 def _read_idx_folder(folder: Path, *, name: str, class_names: Sequence[str] | None) -> Dataset:

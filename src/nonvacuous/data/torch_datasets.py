@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import Tensor
 from nonvacuous.errors import BadInput
 
 _PROBE = 32
+#: What the column of labels may be called.
+LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
 
 
 def read_pair(anything: Any, *, where: str) -> tuple[Any, Any]:
@@ -25,12 +28,33 @@ def read_pair(anything: Any, *, where: str) -> tuple[Any, Any]:
         return anything.tensors[0], anything.tensors[1]
     if isinstance(anything, torch.utils.data.Dataset):
         return _read_items(anything, where=where)
+    if hasattr(anything, "columns") and hasattr(anything, "to_numpy"):
+        return _read_frame(anything, where=where)
     if isinstance(anything, (tuple, list)) and len(anything) == 2:
         return _unframed(anything[0]), _unframed(anything[1])
     raise BadInput(
         f"{where}: cannot read examples from {type(anything).__name__}; give a pair "
-        "(inputs, labels), a torch Dataset or nonvacuous.data.Examples"
+        "(inputs, labels), a frame with a label column, the path of a file, a torch Dataset or "
+        "nonvacuous.data.Examples"
     )
+
+
+def label_column(columns: Sequence[Any], *, where: str) -> int:
+    """Which column of a table holds the labels, by its name."""
+    names = [str(column).strip() for column in columns]
+    known = [at for at, name in enumerate(names) if name.lower() in LABEL_COLUMNS]
+    if len(known) != 1 or len(names) < 2:
+        raise BadInput(
+            f"{where} needs one column named {' or '.join(LABEL_COLUMNS)}, in capitals or not, and "
+            f"others beside it; its columns are {', '.join(names[:20])!r}"
+        )
+    return known[0]
+
+
+def _read_frame(frame: Any, *, where: str) -> tuple[Any, Any]:
+    columns = list(frame.columns)
+    at = label_column(columns, where=where)
+    return frame.drop(columns=[columns[at]]).to_numpy(), frame[columns[at]].to_numpy()
 
 
 def _unframed(value: Any) -> Any:

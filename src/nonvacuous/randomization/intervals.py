@@ -36,7 +36,7 @@ def exact_rate(errors: int, examples: int, *, confidence: float) -> Interval:
     >>> exact_rate(9, 360, confidence=0.95).text()
     '2.5 % (1.1 to 4.7)'
     """
-    failure = (1.0 - checks.failure_probability(confidence, "confidence")) / 2
+    failure = checks.failure_of(confidence) / 2
     return Interval(
         value=errors / examples,
         low=holdout_lower(errors=errors, examples=examples, failure=failure),

@@ -74,7 +74,7 @@ class StudySettings:
         if len(set(conditions)) != len(conditions):
             raise BadInput(f"conditions: {', '.join(conditions)} names one of them twice")
         object.__setattr__(self, "conditions", conditions)
-        checks.failure_probability(self.confidence, "confidence")
+        checks.failure_of(self.confidence)
         for name, least in (
             ("seeds", 1),
             ("permutations", 0),

@@ -160,7 +160,7 @@ def certify_sparse(
             sampling_failure=sampling_failure, choices=choices, passes=passes, subset=subset,
             seed=seed, device=device, progress=progress,
         )  # fmt: skip
-    failure = checks.failure_probability(1.0 - checks.real("confidence", confidence), "failure")
+    failure = checks.failure_of(confidence)
     checks.failure_probability(sampling_failure, "sampling_failure")
     shares = checks.count("choices", choices, minimum=1)
     layers.check_alive()

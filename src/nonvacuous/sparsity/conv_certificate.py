@@ -56,7 +56,7 @@ def certify_sparse_conv(
     """
     if variant not in VARIANTS:
         raise BadInput(f"variant must be one of {', '.join(VARIANTS)}, got {variant!r}")
-    failure = checks.failure_probability(1.0 - checks.real("confidence", confidence), "failure")
+    failure = checks.failure_of(confidence)
     checks.failure_probability(sampling_failure, "sampling_failure")
     shares = checks.count("choices", choices, minimum=1)
     checks.count("passes", passes, minimum=1)

@@ -11,6 +11,7 @@ from torch import nn
 from nonvacuous.audit.foreign import foreign_tensor
 from nonvacuous.audit.probing import WATCHED, Network, recount
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification.adapting import LOGITS, ONE_LOGIT, TOKENS, adapted
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.folding import folded, has_batch_norm
 from nonvacuous.data import Examples, import_function
@@ -286,7 +287,11 @@ def _module(
         model = model()
     if not isinstance(model, nn.Module):
         raise BadInput(f"model must be a torch module, not a {type(model).__name__}.")
-    network = copied_network(model).cpu().eval()
+    network, conversions = adapted(copied_network(model).cpu().eval(), examples)
+    recorded = certificate.model.conversions
+    # Whoever verifies may hold the weights in float32 already.
+    for kind in (TOKENS, LOGITS, ONE_LOGIT):
+        equal(kind in recorded, kind in conversions, "model.conversions")
     posterior = contents.posterior
     if posterior is not None and has_batch_norm(network):
         names = {name for name, _ in network.named_parameters()}

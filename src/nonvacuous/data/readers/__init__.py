@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from nonvacuous.data.examples import Dataset
 from nonvacuous.data.readers.arrays import has_arrays, read_arrays
@@ -15,9 +14,9 @@ from nonvacuous.data.readers.parquet import read_parquet
 from nonvacuous.data.readers.pt import read_pt
 
 #: The reader of each kind of file, by the end of its name. To add one, enter it here.
-FILE_READERS: dict[str, Callable[[Path], Dataset]] = {
+FILE_READERS: dict[str, Callable[..., Dataset]] = {
     ".npz": read_npz,
-    ".parquet": lambda file: Dataset(read_parquet(file)),
+    ".parquet": lambda file, class_names=None: Dataset(read_parquet(file, class_names=class_names)),
     ".csv": read_csv,
     ".tsv": read_csv,
     ".pt": read_pt,

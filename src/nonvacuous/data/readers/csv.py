@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from nonvacuous.data.examples import Dataset, Examples
+from nonvacuous.data.torch_datasets import label_column
 from nonvacuous.errors import BadInput
 
-_LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
 
-
-def read_csv(path: str | Path, *, name: str | None = None) -> Dataset:
+def read_csv(
+    path: str | Path, *, name: str | None = None, class_names: Sequence[str] | None = None
+) -> Dataset:
     """A data set from a .csv or .tsv file with a header.
 
     The label column is called label, labels, y, target or class, in capitals or not; labels are
@@ -27,18 +29,15 @@ def read_csv(path: str | Path, *, name: str | None = None) -> Dataset:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path} cannot be read as a table of text ({error})") from error
     header, *body = rows or [[]]
-    at = [i for i, column in enumerate(header) if column.strip().lower() in _LABEL_COLUMNS]
-    if len(at) != 1 or len(header) < 2 or not body:
-        raise BadInput(
-            f"{path} needs a header with one column named {' or '.join(_LABEL_COLUMNS)}, other "
-            f"columns and rows below it; its first row is {', '.join(header[:20])!r}"
-        )
+    at = label_column(header, where=f"the header of {path}")
+    if not body:
+        raise BadInput(f"{path} has a header and no rows below it")
     inputs = np.empty((len(body), len(header) - 1), dtype=np.float32)
     labels = []
     for number, row in enumerate(body):
         if len(row) != len(header):
             raise BadInput(f"{path}, row {number + 2} has {len(row)} cells, not {len(header)}")
-        labels.append(row.pop(at[0]).strip())
+        labels.append(row.pop(at).strip())
         try:
             inputs[number] = row
         except ValueError as error:
@@ -46,6 +45,16 @@ def read_csv(path: str | Path, *, name: str | None = None) -> Dataset:
                 f"{path}, row {number + 2}: {error}. Inputs must be numbers: turn texts into "
                 "numbers, and fill or remove what is missing"
             ) from error
-    whole = all(label.isascii() and label.isdigit() and len(label) < 10 for label in labels)
-    values = np.array(labels, dtype=np.int64 if whole else np.str_)
-    return Dataset(Examples.of((inputs, values), name=name or path.stem))
+    values = np.array(labels) if class_names and labels[0] in class_names else _as_numbers(labels)
+    return Dataset(Examples.of((inputs, values), class_names=class_names, name=name or path.stem))
+
+
+def _as_numbers(labels: list[str]) -> np.ndarray:
+    """Labels as numbers where all of them are written as such, so that 1.5 is no class."""
+    if all(label.isascii() and label.isdigit() and len(label) < 10 for label in labels):
+        return np.array(labels, dtype=np.int64)
+    try:
+        numbers = np.array(labels, dtype=np.float64)
+    except ValueError:
+        return np.array(labels)
+    return numbers if np.isfinite(numbers).all() else np.array(labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,9 @@ _TEST_KEYS = ("x_test", "y_test")
 _CHANNELS = (1, 3, 4)
 
 
-def read_npz(path: str | Path, *, name: str | None = None) -> Dataset:
+def read_npz(
+    path: str | Path, *, name: str | None = None, class_names: Sequence[str] | None = None
+) -> Dataset:
     """A data set from an npz file.
 
     Keys: inputs/labels, or x/y, or x_train/y_train with x_test/y_test where there is a test set; in
@@ -26,11 +29,15 @@ def read_npz(path: str | Path, *, name: str | None = None) -> Dataset:
     8-bit pixels of shape (n, height, width) get one channel. Files with Python objects are refused.
     """
     path = Path(path)
-    return dataset_of_arrays(read_npz_arrays(path), path, name=name)
+    return dataset_of_arrays(read_npz_arrays(path), path, name=name, class_names=class_names)
 
 
 def dataset_of_arrays(
-    arrays: dict[str, np.ndarray], path: Path, *, name: str | None = None
+    arrays: dict[str, np.ndarray],
+    path: Path,
+    *,
+    name: str | None = None,
+    class_names: Sequence[str] | None = None,
 ) -> Dataset:
     """A data set from named arrays, whatever file they were in; X_train is x_train."""
     name = name or path.stem
@@ -42,18 +49,20 @@ def dataset_of_arrays(
             f"{path} has only one of the keys x_test and y_test; a test set needs both "
             f"(found: {_listed(arrays)})"
         )
-    names = _class_names(arrays, path)
+    names = class_names or _class_names(arrays, path)
+    used = {inputs_key, labels_key, "class_names", *_TEST_KEYS}
+    unused = tuple(sorted(set(arrays) - used))
     train = Examples.of(
         (_channels_first(arrays[inputs_key]), arrays[labels_key]), class_names=names, name=name
     )
     if _TEST_KEYS[0] not in arrays:
-        return Dataset(train)
+        return Dataset(train, unused=unused)
     test = Examples.of(
         (_channels_first(arrays["x_test"]), arrays["y_test"]),
         class_names=train.class_names,
         name=f"{name} (test)",
     )
-    return Dataset(train, test)
+    return Dataset(train, test, unused)
 
 
 def _train_keys(arrays: dict[str, np.ndarray], path: Path) -> tuple[str, str]:

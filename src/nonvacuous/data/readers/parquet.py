@@ -13,10 +13,10 @@ from nonvacuous.data.cache import cached_images
 from nonvacuous.data.examples import Examples
 from nonvacuous.data.files import check_unpacked
 from nonvacuous.data.images import decode_image, optional_package, stack_images
+from nonvacuous.data.torch_datasets import LABEL_COLUMNS
 from nonvacuous.errors import BadInput
 
 _IMAGE_COLUMNS = ("img", "image")
-_LABEL_COLUMNS = ("label", "labels", "y")
 
 
 def read_parquet(
@@ -27,9 +27,9 @@ def read_parquet(
 ) -> Examples:
     """Examples from one parquet file or several shards of one table.
 
-    The label column is called label, labels or y. The inputs are an image column (img or image:
-    encoded bytes, or a structure with a field `bytes`, as on the public hubs), one column of lists
-    of equal length, or otherwise all remaining columns, which must be numbers.
+    The label column is called label, labels, y, target or class. The inputs are an image column
+    (img or image: encoded bytes, or a structure with a field `bytes`, as on the public hubs), one
+    column of lists of equal length, or otherwise all remaining columns, which must be numbers.
     """
     files = [Path(paths)] if isinstance(paths, (str, Path)) else [Path(path) for path in paths]
     if not files:
@@ -71,7 +71,7 @@ def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | No
     columns = table.column_names
     if len(set(columns)) != len(columns):
         raise BadInput(f"{path} has two columns of the same name; rename one: {_listed(columns)}")
-    label_column = _only(columns, _LABEL_COLUMNS, path=path, what="label")
+    label_column = _only(columns, LABEL_COLUMNS, path=path, what="label")
     if table.num_rows == 0:
         raise BadInput(f"{path} has no rows")
     labels = _labels(table.column(label_column), where=f"{path}, column {label_column!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from nonvacuous.data.readers.npz import dataset_of_arrays
 from nonvacuous.errors import BadInput
 
 
-def read_pt(path: str | Path, *, name: str | None = None) -> Dataset:
+def read_pt(
+    path: str | Path, *, name: str | None = None, class_names: Sequence[str] | None = None
+) -> Dataset:
     """A data set from a .pt file: a pair (inputs, labels) of tensors, or a dict of the npz keys."""
     path = Path(path)
     try:
@@ -36,4 +39,4 @@ def read_pt(path: str | Path, *, name: str | None = None) -> Dataset:
         key: (value.float() if value.is_floating_point() else value).detach().numpy()
         for key, value in stored.items()
     }
-    return dataset_of_arrays(arrays, path, name=name)
+    return dataset_of_arrays(arrays, path, name=name, class_names=class_names)

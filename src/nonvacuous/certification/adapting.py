@@ -1,0 +1,169 @@
+"""A network as people have it, read as what every promise is about: float32 scores, one per class.
+
+Parameters keep their names: only what goes in and what comes out is converted, by hooks on a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.certification.candidate import frozen_copy
+from nonvacuous.data import Examples
+from nonvacuous.distributions.copying import copied_network
+from nonvacuous.errors import BadInput
+
+TOKENS = "inputs read as whole numbers"
+LOGITS = "scores taken from the network's several outputs"
+ONE_LOGIT = "one logit for two classes: the second class where it is above 0"
+
+
+def adapted(model: Any, examples: Examples) -> tuple[nn.Module, tuple[str, ...]]:
+    """The network, or a copy that converts; and what it converts, in words.
+
+    Raises BadInput where it cannot be read as a classifier of these examples.
+    """
+    _check_network(model)
+    network, conversions = model, []
+    kinds = {t.dtype for t in model.parameters() if t.is_floating_point()} - {torch.float32}
+    if kinds:
+        network = copied_network(model).float()
+        names = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
+        conversions.append(f"weights converted from {names} to float32")
+    probe = frozen_copy(network)
+    parameter = next(probe.parameters(), None)
+    inputs = examples.inputs[:2]
+    if parameter is not None:
+        inputs = inputs.to(parameter.device)
+    outputs, tokens = _called(probe, inputs, examples)
+    if tokens:
+        conversions.append(TOKENS)
+    scores = outputs if isinstance(outputs, Tensor) else _scores(outputs)
+    if scores is None:
+        raise BadInput(
+            f"the network returned a {type(outputs).__name__} without scores; it must return one "
+            f"row of {examples.classes} scores for each example, as a tensor, as the first of "
+            "several outputs, or as the output or the attribute 'logits'"
+        )
+    if scores is not outputs:
+        conversions.append(LOGITS)
+    one = examples.classes == 2 and tuple(scores.shape) in ((len(inputs), 1), (len(inputs),))
+    if one:
+        conversions.append(ONE_LOGIT)
+        if isinstance(list(probe.modules())[-1], nn.Sigmoid):
+            raise BadInput(
+                "the network ends with a sigmoid, and one score is read as a logit, positive for "
+                "the second class: leave the sigmoid out; the answers stay the same"
+            )
+    elif tuple(scores.shape) != (len(inputs), examples.classes):
+        raise BadInput(_misfit(tuple(scores.shape), len(inputs), examples))
+    if conversions and network is model:
+        network = copied_network(model)
+    if tokens:
+        network.register_forward_pre_hook(_AsTokens())
+    if scores is not outputs or one:
+        network.register_forward_hook(_AsScores(one))
+    return network, tuple(conversions)
+
+
+class _AsTokens:
+    def __call__(self, _network: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (given[0].long(), *given[1:])
+
+
+class _AsScores:
+    def __init__(self, one_logit: bool) -> None:
+        self.one_logit = one_logit
+
+    def __call__(self, _network: nn.Module, _given: Any, outputs: Any) -> Tensor:
+        scores = outputs if isinstance(outputs, Tensor) else _scores(outputs)
+        assert scores is not None
+        if not self.one_logit:
+            return scores
+        return nn.functional.pad(scores.reshape(-1, 1), (1, 0))  # the first class scores 0
+
+
+def _scores(outputs: Any) -> Tensor | None:
+    """The scores among several outputs: those called logits, else the first."""
+    if isinstance(outputs, Mapping):
+        first = outputs.get("logits", next(iter(outputs.values()), None))
+    elif hasattr(outputs, "logits"):
+        first = outputs.logits
+    else:
+        first = outputs[0] if isinstance(outputs, tuple | list) and outputs else None
+    return first if isinstance(first, Tensor) else None
+
+
+def _called(network: nn.Module, inputs: Tensor, examples: Examples) -> tuple[Any, bool]:
+    """What it returns for two examples, and whether it takes them as whole numbers only."""
+    try:
+        with torch.no_grad():
+            return network(inputs), False
+    except Exception as error:  # the user's code may raise anything
+        if torch.equal(inputs, inputs.round()):
+            try:
+                with torch.no_grad():
+                    outputs = network(inputs.long())
+            except Exception:  # the first error says more
+                outputs = None
+            if outputs is not None:
+                _check_vocabulary(network, examples)
+                return outputs, True
+        raise BadInput(
+            f"the network cannot read inputs of shape {examples.example_shape} from "
+            f"{examples.name} ({type(error).__name__}: {error}); give it the inputs it was made for"
+        ) from error
+
+
+def _check_vocabulary(network: nn.Module, examples: Examples) -> None:
+    """Whether the smallest and the largest token can be looked up, before anything is computed."""
+    flat = examples.inputs.flatten(1)
+    if not torch.equal(flat, flat.round()):
+        raise BadInput(f"{examples.name}: the network reads whole numbers, and some have fractions")
+    rows = torch.stack([flat.amin(1).argmin(), flat.amax(1).argmax()])
+    parameter = next(network.parameters(), None)
+    tokens = examples.inputs[rows].long()
+    try:
+        with torch.no_grad():
+            network(tokens if parameter is None else tokens.to(parameter.device))
+    except Exception as error:  # the user's code may raise anything
+        raise BadInput(
+            f"the network cannot read the inputs of {examples.name}, whole numbers from "
+            f"{int(flat.min())} to {int(flat.max())} ({error}); make its embedding large enough"
+        ) from error
+
+
+def _check_network(model: Any) -> None:
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise BadInput(f"{model.__name__} is a class; give a network of it, {model.__name__}(...)")
+    if not isinstance(model, nn.Module):
+        kind = "an estimator" if hasattr(model, "predict") else f"a {type(model).__name__}"
+        raise BadInput(
+            f"certify takes a torch.nn.Module, and this is {kind}: its weights are what the theory "
+            "speaks about. Any other predictor can be tested on examples that it never saw: "
+            "nv.evaluate(predictor, (inputs, labels), unseen=True)"
+        )
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_meta:
+            raise BadInput(
+                f"{name!r} is on the device meta, which holds shapes and no numbers; load the "
+                "weights first: model.to_empty(device='cpu'), then model.load_state_dict(...)"
+            )
+        if tensor.is_complex():
+            raise BadInput(f"{name!r} is complex, and no theorem here covers complex weights")
+
+
+def _misfit(shape: tuple[int, ...], count: int, examples: Examples) -> str:
+    text = (
+        f"the network returned {shape} for {count} examples of {examples.classes} classes; it must "
+        f"return one row of {examples.classes} scores for each example"
+    )
+    if shape in ((count, 1), (count,)):
+        text += ". One number for each example is regression (or one logit, for two classes only)"
+        text += ": no promise here covers it; make classes of ranges of the target"
+    elif len(shape) == 2 and shape[1] < examples.classes:
+        text += f"; if it knows {shape[1]} classes, leave the other labels out of the data"
+    return text

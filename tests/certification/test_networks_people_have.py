@@ -1,0 +1,157 @@
+"""Networks as people have them: what they take and return is converted, and said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
+
+import nonvacuous as nv
+from nonvacuous.certification.adapting import LOGITS, ONE_LOGIT, TOKENS
+from nonvacuous.errors import BadInput
+
+GENERATOR = torch.Generator().manual_seed(0)
+INPUTS = torch.randn(300, 6, generator=GENERATOR)
+LABELS = (INPUTS[:, 0] > 0).long()
+WORDS = torch.randint(0, 5, (300, 12), generator=GENERATOR)
+UNSEEN = nv.HeldOut(unseen=True)
+
+
+class Network(nn.Module):
+    def __init__(self, returning: Callable[[Tensor], Any], outputs: int = 2) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, outputs))
+        self.returning = returning
+
+    def forward(self, inputs: Tensor) -> Any:
+        return self.returning(self.layers(inputs))
+
+
+class Reader(nn.Module):
+    def __init__(self, words: int = 5) -> None:
+        super().__init__()
+        self.embedding, self.linear = nn.Embedding(words, 4), nn.Linear(4, 2)
+
+    def forward(self, words: Tensor) -> Tensor:
+        scores: Tensor = self.linear(self.embedding(words).mean(1))
+        return scores
+
+
+def as_is(scores: Tensor) -> Tensor:
+    return scores
+
+
+FOREIGN: dict[str, tuple[Callable[[], nn.Module], Tensor, str]] = {
+    "tuple": (lambda: Network(lambda s: (s, 0 * s)), INPUTS, LOGITS),
+    "dict": (lambda: Network(lambda s: {"loss": s.sum(), "logits": s}), INPUTS, LOGITS),
+    "logits": (lambda: Network(lambda s: SimpleNamespace(logits=s)), INPUTS, LOGITS),
+    "one logit": (lambda: Network(as_is, 1), INPUTS, ONE_LOGIT),
+    "flat logit": (lambda: Network(lambda s: s[:, 0], 1), INPUTS, ONE_LOGIT),
+    "float16": (lambda: Network(as_is).half(), INPUTS, "weights converted from float16 to float32"),
+    "float64": (lambda: Network(as_is).double(), INPUTS, "weights converted from float64 to"),
+    "tokens": (Reader, WORDS, TOKENS),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+@pytest.mark.parametrize("mode", ["holdout", "post-hoc"])
+def test_certified_verified_and_said(kind: str, mode: str, tmp_path: Path) -> None:
+    build, inputs, said = FOREIGN[kind]
+    torch.manual_seed(1)
+    network = build()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    prior = nv.priors.at_initialization(network)
+    quick = {"twin": False, "trials": 2_000, "posterior_scales": 0.01}
+    method = UNSEEN if mode == "holdout" else nv.PostHoc(prior=prior, **quick)
+    data = (inputs, LABELS)
+    certificate = nv.certify(network, data, method=method, folder=tmp_path / "run")
+    assert certificate.status != "refused"
+    assert said in str(certificate)
+    checked = nv.verify(tmp_path / "run", data=data, model=network, trials=2_000)
+    assert checked.verified, [finding.detail for finding in checked.failures]
+    after = network.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert after[next(iter(before))].dtype == before[next(iter(before))].dtype
+
+
+def test_one_logit_answers_the_second_class_above_zero() -> None:
+    network = Network(as_is, 1)
+    with torch.no_grad():
+        errors = int(((network(INPUTS)[:, 0] > 0).long() != LABELS).sum())
+    certificate = nv.certify(network, (INPUTS, LABELS), method=UNSEEN)
+    assert certificate.empirical.errors == errors
+    network.layers.append(nn.Sigmoid())
+    with pytest.raises(BadInput, match="leave the sigmoid out"):
+        nv.certify(network, (INPUTS, LABELS), method=UNSEEN)
+
+
+def test_one_logit_has_no_shift_of_its_scores_to_forget() -> None:
+    """A common shift of [0, z] is none of z: forgetting the last bias would be wrong."""
+    network = Network(as_is, 1)
+    method = nv.PostHoc(
+        prior=nv.priors.zero_mean(), twin=False, trials=1_000, posterior_scales=0.01
+    )
+    certificate = nv.certify(network, (INPUTS, LABELS), method=method)
+    assert certificate.complexity is not None
+    assert "translation" not in {saving.symmetry for saving in certificate.complexity.symmetries}
+
+
+def test_a_word_beyond_the_embedding() -> None:
+    with pytest.raises(BadInput, match=r"whole numbers from 0 to 4 .* embedding large enough"):
+        words = WORDS.clone()
+        words[:2] = 0
+        nv.certify(Reader(words=4), (words, LABELS), method=UNSEEN)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (LogisticRegression(), "an estimator.*nv.evaluate"),
+        (lambda inputs: inputs[:, :2], "a torch.nn.Module, and this is a function"),
+        (Network, "Network is a class; give a network of it"),
+        (nn.Linear(6, 2, device="meta"), "'weight' is on the device meta.*load_state_dict"),
+        (nn.Linear(6, 1), "regression"),
+        (nn.Linear(6, 4), r"returned \(2, 4\) for 2 examples of 3 classes"),
+        (Network(lambda s: {"loss": None}), "returned a dict without scores"),
+        ("resnet", "and this is a str"),
+    ],
+)
+def test_what_cannot_be_certified_says_why_and_what_to_do(given: Any, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        nv.certify(given, (INPUTS, LABELS + (INPUTS[:, 1] > 1).long()), method=UNSEEN)
+
+
+def test_settings_and_confidence_in_words() -> None:
+    network = Network(as_is)
+    data = (INPUTS, LABELS)
+    for wrong in ("posterior", nv.Posterior, {"mode": "posterior"}):
+        with pytest.raises(BadInput, match=r"method must be nv.Posterior\(\)"):
+            nv.certify(network, data, method=wrong)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"loss must be .*nv.zero_one"):
+        nv.certify(network, data, loss="zero_one")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"confidence = 95; did you mean 0\.95\?") as caught:
+        nv.certify(network, data, confidence=95)
+    assert "probability that the claim is false" not in str(caught.value)
+
+
+def test_a_path_and_its_test_part(tmp_path: Path) -> None:
+    import numpy as np
+
+    path = tmp_path / "mine.npz"
+    np.savez(path, X_train=INPUTS, y_train=LABELS, X_test=INPUTS[:9], y_test=LABELS[:9])
+    prior = nv.priors.zero_mean()
+    method = nv.PostHoc(
+        prior=prior, twin=False, trials=1_000, rescaling=False, posterior_scales=0.01
+    )
+    certificate = nv.certify(Network(as_is), str(path), method=method)
+    assert "on the test examples" in " ".join(o.name for o in certificate.observed)
+    again = nv.certify(
+        Network(as_is), (INPUTS, LABELS), test=(INPUTS[:5], torch.zeros(5).long()), method=method
+    )
+    assert any(o.trials == 5 for o in again.observed)
