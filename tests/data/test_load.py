@@ -192,7 +192,7 @@ def test_own_function_that_imports_its_neighbor_when_called(module):
     [
         ("", "make", "has nothing called make"),
         ("make = 3", "make", "is a int, not a function"),
-        ("def make(): return None", "make", "cannot read examples from NoneType"),
+        ("def make(): return None", "make", "returned nothing"),
         ("def make(): return 'hello'", "make", "cannot read examples from str"),
         ("def make(): return {'x': 1}", "make", r"keys \['x'\]"),
         ("def make(): raise KeyError('hm')", "make", "raised KeyError: 'hm'"),

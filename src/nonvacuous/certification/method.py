@@ -103,9 +103,11 @@ def prior_record(prior: Any) -> Any:
         return prior
     from nonvacuous.distributions.storage import tensors_digest
 
+    # Networks are certified in float32, whatever they are given in.
+    means = None if prior.means is None else {n: m.float() for n, m in prior.means.items()}
     return {
         "kind": prior.kind,
         "scales": list(prior.grid.scales),
         "per_tensor": prior.per_tensor,
-        "means": None if prior.means is None else tensors_digest(dict(prior.means)),
+        "means": None if means is None else tensors_digest(means),
     }

@@ -71,11 +71,10 @@ def as_dataset(result: Any, *, where: str, class_names: Sequence[str] | None = N
         return _both(result["train"], result.get("test"), class_names, where=where)
     if isinstance(result, (tuple, list)) and len(result) == 2 and _holds_examples(result[0]):
         return _both(result[0], result[1], class_names, where=where)
-    if result is None or isinstance(result, str):
-        raise BadInput(
-            f"{where}: cannot read examples from {type(result).__name__}; it must return (inputs, "
-            "labels)"
-        )
+    if result is None:
+        raise BadInput(f"{where} returned nothing; it must return (inputs, labels)")
+    if isinstance(result, str):
+        raise BadInput(f"{where}: cannot read examples from str; it must return (inputs, labels)")
     return _both(result, None, class_names, where=where)
 
 
