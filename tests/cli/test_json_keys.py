@@ -31,6 +31,10 @@ STUDY = (
 )
 #: Each section of the page: the command that prints it, and what must have run before.
 SECTIONS: dict[str, tuple[str, ...]] = {
+    "evaluate": ("evaluate x.npz --predictions labels --labels labels",),
+    "compare": ("compare x.npz --first labels --second labels --labels labels",),
+    "plan": ("plan --target 0.05 --risk 0.02",),
+    "monitor": ("monitor x.npz --promise 0.5 --predictions labels --labels labels",),
     "certify": (RUN,),
     "verify": (RUN, "verify runs/r --data x.npz"),
     "report": (RUN, "report runs/r"),
