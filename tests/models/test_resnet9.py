@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import Unrecognized
 from nonvacuous.models import build
 from nonvacuous.networks import fold_batch_norm
 
@@ -22,6 +22,14 @@ def test_size_and_folding() -> None:
     torch.testing.assert_close(folded(images), small(images), rtol=1e-4, atol=1e-5)
 
 
+def test_mirror_images_share_their_scores_when_predicting() -> None:
+    images = torch.rand(4, 3, 16, 16)
+    network = build("resnet9:4/mirror", (3, 16, 16), 5, seed=0).eval()
+    torch.testing.assert_close(network(images), network(images.flip(3)))
+    plain = build("resnet9:4", (3, 16, 16), 5, seed=0).eval()
+    assert not torch.allclose(plain(images), plain(images.flip(3)))
+
+
 def test_it_has_one_width() -> None:
-    with pytest.raises(BadInput, match="one width"):
+    with pytest.raises(Unrecognized, match="one width"):
         build("resnet9:8,8", (3, 32, 32), 10)

@@ -81,8 +81,11 @@ def test_a_fixed_front_changes_the_time_and_not_the_result() -> None:
         prior = DiagonalGaussian.around(model, scale=0.1)
         posterior = train_posterior(model, prior, stripes(), epochs=2, batch_size=16).posterior
         assert isinstance(getattr(model, name), nn.AvgPool2d)  # the caller's network keeps it
-        trained.append(posterior)
-    assert trained[0].digest() == trained[1].digest()
+        plain = train(model, stripes(), validation=stripes(20, seed=4), epochs=2, batch_size=16)
+        assert isinstance(getattr(plain.module, name), nn.AvgPool2d)
+        trained.append((posterior.digest(), plain.module.head.weight, plain.validation))
+    assert trained[0][0] == trained[1][0] and trained[0][2] == trained[1][2]
+    assert torch.equal(trained[0][1], trained[1][1])
 
 
 def test_the_power_loss_runs_from_cross_entropy_to_chance_of_error() -> None:

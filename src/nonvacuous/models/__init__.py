@@ -11,6 +11,7 @@ import copy
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -99,21 +100,22 @@ def _build_resnet(arguments: str, example_shape: tuple[int, ...], classes: int) 
 
 
 def _build_resnet9(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
-    sizes = _sizes(arguments or "64", name="resnet9")
-    if len(sizes) != 1:
-        raise BadInput(f"model resnet9:{arguments}: it has one width; write resnet9:64")
-    return ResNet9(example_shape, classes, width=sizes[0])
+    return ResNet9(example_shape, classes, **_width_and_mirror("resnet9", arguments or "64"))
 
 
 def _build_scatter(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
-    width, _, variant = (arguments or "16").partition("/")
-    sizes = _sizes(width, name="scatter")
+    return ScatteringNet(example_shape, classes, **_width_and_mirror("scatter", arguments or "16"))
+
+
+def _width_and_mirror(name: str, arguments: str) -> dict[str, Any]:
+    width, _, variant = arguments.partition("/")
+    sizes = _sizes(width, name=name)
     if len(sizes) != 1 or variant not in ("", "mirror"):
         raise Unrecognized(
-            f"model scatter:{arguments}: write scatter:16, or scatter:16/mirror to give an image "
-            "and its mirror image the same features"
+            f"model {name}:{arguments}: it has one width; write {name}:16, or {name}:16/mirror to "
+            "give an image and its mirror image the same scores"
         )
-    return ScatteringNet(example_shape, classes, width=sizes[0], mirror=bool(variant))
+    return {"width": sizes[0], "mirror": bool(variant)}
 
 
 BUILDERS: dict[str, Builder] = {
@@ -129,8 +131,8 @@ BUILDERS: dict[str, Builder] = {
 convolutional blocks and one hidden linear layer (mlp:600,600/no-bias and cnn:32,64/128/no-bias have
 no biases); inception (or inception:no-bn, without batch normalization) and alexnet are the small
 ones of Zhang et al. (2017); resnet:20 (or resnet:20/no-bn) is the one of He et al. (2016);
-resnet9:64 learns small images fast; scatter:16 (or scatter:16/mirror) learns little on fixed
-wavelet features, which makes for small certificates without a learned prior.
+resnet9:64 (or resnet9:64/mirror) learns small images fast; scatter:16 (or scatter:16/mirror) learns
+little on fixed wavelet features, which makes for small certificates without a learned prior.
 """
 
 
@@ -141,8 +143,8 @@ def build(
 
     name            mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, sizes separated by commas, each
                     with /no-bias at the end for a network without biases; inception,
-                    inception:no-bn, alexnet, resnet:DEPTH, resnet:DEPTH/no-bn, resnet9:WIDTH,
-                    scatter:WIDTH or scatter:WIDTH/mirror
+                    inception:no-bn, alexnet, resnet:DEPTH, resnet:DEPTH/no-bn, resnet9:WIDTH or
+                    scatter:WIDTH, the last two with /mirror at the end if wanted
     example_shape   the shape of one input, such as (1, 28, 28) or (20,)
     seed            makes the initial weights reproducible and leaves torch's global random state
                     alone; without it they follow that state

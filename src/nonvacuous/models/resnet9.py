@@ -43,10 +43,15 @@ class ResNet9(nn.Module):
     """Widths w, 2w, 4w and 8w; residual blocks at 2w and 8w.
 
     The scores are multiplied by an eighth: so the first steps neither saturate nor crawl.
+
+    mirror   a prediction is the mean over an image and its mirror image; training sees one of them
     """
 
-    def __init__(self, example_shape: Sequence[int], classes: int, *, width: int = 64) -> None:
+    def __init__(
+        self, example_shape: Sequence[int], classes: int, *, width: int = 64, mirror: bool = False
+    ) -> None:
         super().__init__()
+        self.mirror = mirror
         channels, _, _ = image_shape("resnet9", example_shape)
         self.blocks = nn.Sequential(
             Block(channels, width),
@@ -60,5 +65,8 @@ class ResNet9(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Class scores of shape (examples, classes)."""
-        scores: Tensor = 0.125 * self.output(self.blocks(inputs).amax(dim=(2, 3)))
+        features: Tensor = self.blocks(inputs).amax(dim=(2, 3))
+        if self.mirror and not self.training:
+            features = (features + self.blocks(inputs.flip(3)).amax(dim=(2, 3))) / 2
+        scores: Tensor = 0.125 * self.output(features)
         return scores

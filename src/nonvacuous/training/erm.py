@@ -21,6 +21,7 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.training import checks
 from nonvacuous.training.augmentation import augmented, check_augmentation
 from nonvacuous.training.events import EventLog
+from nonvacuous.training.fronts import behind, behind_fixed_front, fixed_front
 from nonvacuous.training.loop import Records, Schedule, run_epochs
 from nonvacuous.training.optimizers import (
     OPTIMIZERS,
@@ -205,6 +206,13 @@ class _Learner:
         trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if not trainable:
             raise BadInput("The model has no parameter that requires a gradient: nothing to train.")
+        self._front: nn.Module | None = None
+        if not settings["augmentation"]:  # else every visit shows other inputs to the front
+            self._front = fixed_front(module)
+            self._inputs = behind_fixed_front(module, self._inputs)
+            if self._validation is not None:
+                inputs, labels = self._validation
+                self._validation = behind(self._front, inputs), labels
         module.train()
         self._optimizer = build_optimizer(
             settings["optimizer"],
@@ -301,7 +309,7 @@ class _Learner:
         _put(self._module, chosen)
         self._module.eval()
         self._module.zero_grad(set_to_none=True)
-        return Trained(
+        trained = Trained(
             module=self._module,
             epochs=ran,
             best_epoch=best,
@@ -312,6 +320,9 @@ class _Learner:
             else evaluate(self._module, *self._validation),
             history=tuple(self.facts["history"]),
         )
+        if self._front is not None:
+            self._module.fixed_front = self._front.eval()
+        return trained
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:

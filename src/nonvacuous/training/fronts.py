@@ -8,15 +8,29 @@ from torch import Tensor, nn
 _BATCH = 512
 
 
-@torch.no_grad()
-def behind_fixed_front(module: nn.Module, inputs: Tensor) -> Tensor:
-    """What the module's `fixed_front` makes of all inputs; the module then takes that in.
-
-    A front is fixed if it has no parameters; `module` (a copy of the caller's own, in evaluation
-    mode) loses it. A module without one keeps its inputs.
-    """
+def fixed_front(module: nn.Module) -> nn.Module | None:
+    """The module's `fixed_front`, if it has one without parameters."""
     front = getattr(module, "fixed_front", None)
     if not isinstance(front, nn.Module) or any(True for _ in front.parameters()):
+        return None
+    return front
+
+
+@torch.no_grad()
+def behind(front: nn.Module | None, inputs: Tensor) -> Tensor:
+    """What a front makes of all inputs; without one they stay as they are."""
+    if front is None:
         return inputs
-    module.fixed_front = nn.Identity()
+    front.eval()
     return torch.cat([front(batch) for batch in inputs.split(_BATCH)])
+
+
+def behind_fixed_front(module: nn.Module, inputs: Tensor) -> Tensor:
+    """The same for the module's own front, which it loses: `module` then takes the result in.
+
+    It must be a copy of the caller's own.
+    """
+    front = fixed_front(module)
+    if front is not None:
+        module.fixed_front = nn.Identity()
+    return behind(front, inputs)
