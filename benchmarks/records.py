@@ -66,8 +66,14 @@ class Case:
     published: str
 
 
-def _data_free(data: str, architecture: str, scale: float, goal: float, published: str,
-               training: nv.PosteriorTraining) -> Case:  # fmt: skip
+def _data_free(
+    data: str,
+    architecture: str,
+    scale: float,
+    goal: float,
+    published: str,
+    training: nv.PosteriorTraining,
+) -> Case:
     method = nv.Posterior(
         prior_fraction=0.0,
         prior_scale=(scale,),
@@ -78,8 +84,15 @@ def _data_free(data: str, architecture: str, scale: float, goal: float, publishe
     return Case(data, architecture, method, 200, goal, published)
 
 
-def _learned(data: str, architecture: str, fraction: float, goal: float, published: str,
-             attempts: int, plain: nv.PlainTraining) -> Case:  # fmt: skip
+def _learned(
+    data: str,
+    architecture: str,
+    fraction: float,
+    goal: float,
+    published: str,
+    attempts: int,
+    plain: nv.PlainTraining,
+) -> Case:
     method = nv.Posterior(
         prior_fraction=fraction,
         prior_scale=(0.001,),
@@ -101,21 +114,41 @@ CASES = {
         "fashion-mnist", "scatter:12", 0.15, 0.26, f".448 {_JMLR}; .328 {_LOTFI}", _free(0.5, 0.5)
     ),
     "cifar-free": _data_free(
-        "cifar10", "scatter:16/mirror", 0.1, 0.68, f".741 stochastic; .582 {_LOTFI}", _free(0.7, 0.7)
+        "cifar10",
+        "scatter:16/mirror",
+        0.1,
+        0.68,
+        f".741 stochastic; .582 {_LOTFI}",
+        _free(0.7, 0.7),
     ),
     "mnist-learned": _learned(
-        "mnist", "resnet9:32", 0.5, 0.0055, f".0155 {_JMLR}; .0110", 20,
+        "mnist",
+        "resnet9:32",
+        0.5,
+        0.0055,
+        f".0155 {_JMLR}; .0110",
+        20,
         _changed(_PRIOR, epochs=30, batch_size=256, learning_rate=0.1, augmentation=("affine",)),
-    ),  # fmt: skip
+    ),
     "fashion-learned": _learned(
-        "fashion-mnist", "resnet9:64/mirror", 0.8, 0.070, ".1018", 20,
+        "fashion-mnist",
+        "resnet9:64/mirror",
+        0.8,
+        0.070,
+        ".1018",
+        20,
         _changed(_PRIOR, epochs=30, augmentation=("crop", "flip", "cutout")),
-    ),  # fmt: skip
+    ),
     "cifar-learned": _learned(
-        "cifar10", "resnet9:64/mirror", 0.9, 0.070, f".1667 {_JMLR}", 3,
+        "cifar10",
+        "resnet9:64/mirror",
+        0.9,
+        0.070,
+        f".1667 {_JMLR}",
+        3,
         _changed(_PRIOR, epochs=45, learning_rate=0.4, augmentation=("crop", "flip", "cutout")),
-    ),  # fmt: skip
-}  # fmt: skip
+    ),
+}
 
 
 def load(name: str, arguments: argparse.Namespace) -> Any:

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions.fixing import behind_fixed_front, fixed_front
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.risk import checks
 from nonvacuous.risk.estimate import RiskEstimate
@@ -65,6 +67,9 @@ def estimate_risk(
     checks.check_device(module, device)
     source = checks.generator_on(generator, device)
     with plain_precision(device):
+        if fixed_front(module) is not None:
+            module = copied_network(module)
+            inputs = behind_fixed_front(module, inputs.to(device))
         forward, probe = prepare(module, posterior, inputs, local=local)
         checks.check_labels(probe.outputs, labels)
         schedule = Schedule(examples=len(labels), trials=trials, generator=source)

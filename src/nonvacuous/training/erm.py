@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions.fixing import behind, behind_fixed_front, fixed_front
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
@@ -21,7 +22,6 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.training import checks
 from nonvacuous.training.augmentation import augmented, check_augmentation
 from nonvacuous.training.events import EventLog
-from nonvacuous.training.fronts import behind, behind_fixed_front, fixed_front
 from nonvacuous.training.loop import Records, Schedule, run_epochs
 from nonvacuous.training.optimizers import (
     OPTIMIZERS,

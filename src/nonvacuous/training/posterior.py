@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions.fixing import behind_fixed_front
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, Unsupported
@@ -24,7 +25,6 @@ from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import checks
 from nonvacuous.training.events import EventLog
-from nonvacuous.training.fronts import behind_fixed_front
 from nonvacuous.training.graphs import RecordedStep
 from nonvacuous.training.loop import Records, Schedule, run_epochs
 from nonvacuous.training.objectives import bounded_cross_entropy, objective_named, power_loss
