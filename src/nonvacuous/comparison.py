@@ -6,12 +6,12 @@ for the keys stand in :mod:`nonvacuous.report`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nonvacuous import bounds
-from nonvacuous.bounds.sparsity import derandomized
+from nonvacuous.bounds.rounding import up
+from nonvacuous.bounds.table import SAME_EVENT, THEOREMS, rows
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 
@@ -19,27 +19,8 @@ StepKey = Literal[
     "counted", "sampling", "examples", "complexity", "settings", "escape", "searches", "rest"
 ]
 
-#: The inputs that pay for the distance between posterior and prior; a bound has one of them.
-COMPLEXITIES = ("kl_nats", "log_density_ratio", "renyi_nats")
 #: The ledger line of the confidence left to other certificates on the same examples.
 SHARED_LINE = "other certificates"
-
-_FUNCTIONS: Mapping[str, Callable[..., float]] = {
-    function.__name__: function
-    for function in (
-        bounds.seeger,
-        bounds.mcallester,
-        bounds.quadratic,
-        bounds.thiemann,
-        bounds.thiemann_union,
-        bounds.catoni,
-        bounds.catoni_union,
-        bounds.disintegrated,
-        bounds.disintegrated_renyi,
-        bounds.holdout,
-        derandomized,
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -92,14 +73,13 @@ def _terms_of_the_bound(certificate: Certificate) -> tuple[Step, ...]:
     final = certificate.risk_upper
     inputs = dict(certificate.bound.inputs)
     unsearched = inputs | {"failure": _whole_failure(certificate)}
-    complexity = next((name for name in COMPLEXITIES if name in inputs), None)
     try:
         if _value(certificate, inputs) != final:
             return (Step("rest", final),)
         steps = [Step("examples", _value(certificate, unsearched))]
         if certificate.sparsity is not None:
             steps = _sparse_terms(certificate, unsearched)
-        elif complexity is not None:
+        elif (complexity := THEOREMS[certificate.bound.name].complexity) is not None:
             simplest = _value(certificate, unsearched | {complexity: 0.0})
             steps = [Step("examples", simplest), Step("complexity", steps[0].risk_upper)]
     except BadInput:
@@ -130,13 +110,13 @@ def _sparse_terms(certificate: Certificate, inputs: Mapping[str, float | int]) -
 def _value(certificate: Certificate, inputs: Mapping[str, float | int]) -> float:
     """The certificate's own bound with other inputs."""
     name = certificate.bound.name
-    if name not in _FUNCTIONS:
+    if name not in THEOREMS:
         raise BadInput(f"bound.name is {name!r}, which has no terms to switch on one by one.")
     arguments: dict[str, Any] = dict(inputs)
     if "exact_moment" in arguments:
         arguments["exact_moment"] = bool(arguments["exact_moment"])
     try:
-        return _FUNCTIONS[name](**arguments)
+        return THEOREMS[name].function(**arguments)
     except TypeError as error:
         raise BadInput(f"bound.inputs do not fit {name!r}: {error}.") from error
 
@@ -171,10 +151,10 @@ def side_by_side(certificate: Certificate) -> tuple[BoundRow, ...]:
         return ()
     values = _alternatives(certificate)
     values[_key_of(certificate)] = certificate.risk_upper
-    rows = [
+    shown = [
         BoundRow(key, value, promised=key == _key_of(certificate)) for key, value in values.items()
     ]
-    return tuple(sorted(rows, key=lambda row: (row.risk_upper, not row.promised, row.key)))
+    return tuple(sorted(shown, key=lambda row: (row.risk_upper, not row.promised, row.key)))
 
 
 def _key_of(certificate: Certificate) -> str:
@@ -183,53 +163,34 @@ def _key_of(certificate: Certificate) -> str:
 
 
 def _alternatives(certificate: Certificate) -> dict[str, float]:
-    inputs = certificate.bound.inputs
-    failure = float(inputs.get("failure", certificate.budget.failure))
+    inputs, counted = certificate.bound.inputs, certificate.empirical
     examples = certificate.data.bound.examples
-    counted = certificate.empirical
+    given: dict[str, Any] = {
+        "examples": examples,
+        "failure": float(inputs.get("failure", certificate.budget.failure)),
+    }
+    about: str = certificate.predictor
     if certificate.sparsity is not None:
         return {}  # other theorems on these counts would speak of the noisy network
     if certificate.complexity is None:
-        return {} if counted.errors is None else _held_out(counted.errors, examples, failure)
-    common: dict[str, Any] = {
-        "empirical_risk": counted.risk_upper,
-        "examples": examples,
-        "failure": failure,
-    }
-    if certificate.predictor == "drawn":
-        ratio = certificate.complexity.log_density_ratio
-        if ratio is None:
+        if counted.errors is None or counted.errors > examples:
             return {}
-        common["log_density_ratio"] = ratio
-        return {
-            "disintegrated": bounds.disintegrated(**common),
-            "disintegrated_exact": bounds.disintegrated(**common, exact_moment=True),
-        }
-    common["kl_nats"] = float(inputs.get("kl_nats", certificate.complexity.kl_nats))
-    values = {
-        "seeger": bounds.seeger(**common),
-        "seeger_exact": bounds.seeger(**common, exact_moment=True),
-        "quadratic": bounds.quadratic(**common),
-        "thiemann": bounds.thiemann(**common, trade_off=bounds.best_trade_off(**common)),
-        "mcallester": bounds.mcallester(**common),
-        "catoni_union": bounds.catoni_union(**common),
-    }
-    if counted.errors is not None:
-        # Losses of 0 and 1 equal their squares, so the second moment is the risk itself.
-        values["empirical_bernstein"] = bounds.empirical_bernstein(
-            **common, second_moment=counted.risk_upper
-        )
-    return values
-
-
-def _held_out(errors: int, examples: int, failure: float) -> dict[str, float]:
-    if errors > examples:
-        return {}
-    common: dict[str, Any] = {"examples": examples, "failure": failure}
+        about, rate = "deterministic", min(1.0, up(counted.errors / examples))
+        given |= {"errors": counted.errors, "trials": examples, "empirical_risk": rate}
+    elif about == "drawn":
+        if certificate.complexity.log_density_ratio is None:
+            return {}
+        given["empirical_risk"] = counted.risk_upper
+        given["log_density_ratio"] = certificate.complexity.log_density_ratio
+    else:
+        given["empirical_risk"] = counted.risk_upper
+        given["kl_nats"] = float(inputs.get("kl_nats", certificate.complexity.kl_nats))
+        if counted.errors is not None:
+            # Losses of 0 and 1 equal their squares, so the second moment is the risk itself.
+            given["second_moment"] = counted.risk_upper
     return {
-        "holdout": bounds.holdout(errors=errors, **common),
-        "chernoff": bounds.sampling(
-            errors=errors, trials=examples, failure=failure, identical=False
-        ),
-        "seeger": bounds.seeger(empirical_risk=errors / examples, kl_nats=0.0, **common),
+        row.name: row.risk_upper
+        for row in rows(about, given)
+        # What pays for a choice that is free is for the calculator alone.
+        if not (row.relation == SAME_EVENT and row.charge == "paid")
     }

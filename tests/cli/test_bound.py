@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous import bounds
-from nonvacuous.cli import exits, families
+from nonvacuous.bounds.table import SAME_EVENT, compare
+from nonvacuous.cli import exits
 from nonvacuous.cli.app import main
+from nonvacuous.cli.bound import _calculate
 
 POSTERIOR = {"--risk": "0.02", "--kl": "5000", "--examples": "60000"}
 SAMPLED = {"risk": None, "errors": "1", "trials": "5"}
@@ -87,13 +89,12 @@ unit = st.floats(0.0, 1.0)
     failure=st.floats(1e-12, 0.99),
 )
 def test_rows_that_follow_from_the_first_are_never_smaller(risk, kl, examples, failure):
-    comparison = families.randomized_predictor(
-        empirical_risk=risk, kl_nats=kl, examples=examples, failure=failure
-    )
+    given = {"empirical_risk": risk, "kl_nats": kl, "examples": examples}
+    comparison = compare("stochastic", given, failure)
     first = comparison.rows[0]
     assert comparison.best == first.name
     for row in comparison.rows:
-        if row.relation == families.SAME_EVENT:
+        if row.relation == SAME_EVENT:
             assert row.risk_upper >= first.risk_upper * (1 - 1e-12)
 
 
@@ -101,8 +102,9 @@ def test_rows_that_follow_from_the_first_are_never_smaller(risk, kl, examples, f
 def test_the_exact_test_is_never_beaten_by_its_comparisons(data):
     examples = data.draw(st.integers(1, 100_000))
     errors = data.draw(st.integers(0, examples))
-    comparison = families.held_out(errors=errors, examples=examples, failure=0.05)
-    assert all(row.risk_upper >= comparison.risk_upper * (1 - 1e-12) for row in comparison.rows)
+    result = _calculate(examples, 0.95, {"--errors": errors})
+    assert len(result["bounds"]) == 3
+    assert all(row["risk_upper"] >= result["risk_upper"] * (1 - 1e-12) for row in result["bounds"])
 
 
 def test_one_drawn_network(capsys):
@@ -250,20 +252,6 @@ def test_there_is_no_seed_where_nothing_is_random(capsys):
     confidence=st.floats(1e-9, 1.0, exclude_max=True),
 )
 def test_any_valid_numbers_give_a_finite_valid_result(risk, kl, examples, confidence):
-    from nonvacuous.cli.bound import _calculate
-
-    result = _calculate(
-        examples=examples,
-        risk=risk,
-        kl=kl,
-        log_ratio=None,
-        errors=None,
-        trials=None,
-        sampling_failure=None,
-        temperature=None,
-        second_moment=None,
-        compare_paid=False,
-        confidence=confidence,
-    )
+    result = _calculate(examples, confidence, {"--risk": risk, "--kl": kl})
     assert risk <= result["risk_upper"] <= 1.0
     json.dumps(result, allow_nan=False)

@@ -125,9 +125,9 @@ def right_predictor(evidence: Evidence) -> Outcome:
             "predictor."
         )
     found = theorem(evidence.bound.name)
-    if evidence.predictor not in found.predictors:
+    if evidence.predictor not in found.about:
         return refuse(
-            f"{found.name!r} is a theorem about the {' or '.join(found.predictors)} predictor, not "
+            f"{found.name!r} is a theorem about the {' or '.join(found.about)} predictor, not "
             f"about the {evidence.predictor} one. Use a bound for it."
         )
     if evidence.kind.noisy:

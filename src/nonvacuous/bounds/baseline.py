@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout_lower
+from nonvacuous.bounds.inputs import Input
+from nonvacuous.bounds.table import theorem
+
+__all__ = ["constant_lower"]
 
 
+@theorem(
+    source="Clopper and Pearson (1934); Berger (1982) for the intersection-union",
+    about=("best constant answer",),
+    lower=True,
+    most_frequent=Input(
+        "examples of the most frequent class", 100, push=-1, whole=True, at_most="examples"
+    ),
+    examples=Input("independent examples", 10_000, push=1, low=1, whole=True),
+)
 def constant_lower(*, most_frequent: int, examples: int, failure: float) -> float:
     """Lower bound on the risk of the best constant answer, from the class counts of a sample.
 

@@ -9,13 +9,22 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.bounds import checks
+from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.rounding import EPSILON, as_risk, down
+from nonvacuous.bounds.table import theorem
 from nonvacuous.errors import BadInput
+
+__all__ = ["betting", "betting_lower"]
 
 #: No bet risks more than this part of the capital, whatever the candidate mean.
 LARGEST_STAKE = 0.75
 
 
+@theorem(
+    source="Waudby-Smith and Ramdas (2024), predictable plug-in bets",
+    about=("deterministic", "drawn"),
+    losses=Input("losses in [0, 1], in their order", (0.1, 0.2, 0.15, 0.05) * 9, apart=True),
+)
 def betting(losses: Sequence[float] | np.ndarray, *, failure: float) -> float:
     """Upper bound on the mean of losses in [0, 1] from independent draws, in the order given.
 
@@ -63,6 +72,12 @@ def betting(losses: Sequence[float] | np.ndarray, *, failure: float) -> float:
     return as_risk(high)
 
 
+@theorem(
+    source="Waudby-Smith and Ramdas (2024), predictable plug-in bets",
+    about=("deterministic", "drawn"),
+    lower=True,
+    losses=Input("losses in [0, 1], in their order", (0.1, 0.2, 0.15, 0.05) * 9, apart=True),
+)
 def betting_lower(losses: Sequence[float] | np.ndarray, *, failure: float) -> float:
     """Lower bound on the mean of losses in [0, 1]: the mirror image of :func:`betting`.
 

@@ -32,6 +32,8 @@ import numpy.typing as npt
 from nonvacuous.bounds.rounding import EPSILON
 from nonvacuous.errors import BadInput
 
+__all__ = ["binary_kl", "kl_inverse_lower", "kl_inverse_upper"]
+
 FloatArray = npt.NDArray[np.float64]
 
 #: Arrays are worked through in pieces that stay in the processor's cache.

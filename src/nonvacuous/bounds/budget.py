@@ -12,6 +12,8 @@ from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import down
 from nonvacuous.errors import BadInput, Overspent
 
+__all__ = ["ConfidenceBudget", "Spend"]
+
 
 def _exactly(value: float) -> Fraction:
     """The decimal that the float prints as: 0.04 and 0.01 then add up to 0.05, not a hair more."""

@@ -15,6 +15,8 @@ from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import as_risk, up
 from nonvacuous.errors import BadInput
 
+__all__ = ["hoeffding_radius", "rademacher_gap", "vc_lower", "vc_upper"]
+
 
 def hoeffding_radius(*, examples: int, failure: float) -> float:
     """How far the empirical risk of one fixed predictor may be from its risk, either way.

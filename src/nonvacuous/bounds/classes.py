@@ -10,10 +10,21 @@ import numpy as np
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
 from nonvacuous.bounds.holdout import holdout, holdout_lower
+from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.rounding import as_risk, down, up
+from nonvacuous.bounds.table import theorem
 from nonvacuous.errors import BadInput
 
+__all__ = ["balanced", "balanced_tilt", "balanced_tilted", "f1_lower", "jaccard_lower"]
 
+
+@theorem(
+    source="Clopper and Pearson (1934), given the number of relevant examples",
+    about=("one class",),
+    lower=True,
+    hits=Input("examples rightly put into the class", 90, push=1, whole=True, at_most="relevant"),
+    relevant=Input("examples of the class or put into it", 100, push=-1, whole=True),
+)
 def jaccard_lower(*, hits: int, relevant: int, failure: float) -> float:
     """Lower bound on the Jaccard index of one class: P(hit | relevant).
 
@@ -33,6 +44,13 @@ def jaccard_lower(*, hits: int, relevant: int, failure: float) -> float:
     return holdout_lower(errors=hits, examples=relevant, failure=failure)
 
 
+@theorem(
+    source="Clopper and Pearson (1934), given the number of relevant examples",
+    about=("one class",),
+    lower=True,
+    hits=Input("examples rightly put into the class", 90, push=1, whole=True, at_most="relevant"),
+    relevant=Input("examples of the class or put into it", 100, push=-1, whole=True),
+)
 def f1_lower(*, hits: int, relevant: int, failure: float) -> float:
     """Lower bound on the F1 of one class: 2 J / (1 + J), which grows with the Jaccard index J.
 
@@ -43,6 +61,13 @@ def f1_lower(*, hits: int, relevant: int, failure: float) -> float:
     return as_risk(down(2.0 * jaccard / (1.0 + jaccard)))
 
 
+@theorem(
+    source="Clopper and Pearson (1934), with a union bound over the classes",
+    about=("mean over classes",),
+    fixed_before=("weights",),
+    errors=Input("errors in each class", (5, 40), apart=True),
+    examples=Input("examples of each class", (50, 950), apart=True),
+)
 def balanced(
     *,
     errors: Sequence[int],
@@ -67,6 +92,14 @@ def balanced(
     return as_risk(up(math.fsum(w * end for w, end in zip(parts, ends, strict=True))))
 
 
+@theorem(
+    source="one exponential tail for all classes, at a tilt fixed beforehand",
+    about=("mean over classes",),
+    fixed_before=("tilt", "weights"),
+    errors=Input("errors in each class", (5, 40), apart=True),
+    examples=Input("examples of each class", (50, 950), apart=True),
+    tilt=Input("weight of an error", 12.0, apart=True),
+)
 def balanced_tilted(
     *,
     errors: Sequence[int],
@@ -143,10 +176,7 @@ def balanced_tilt(*, examples: Sequence[int], failure: float, guess: float = 0.0
 
 
 def _classes(
-    errors: Sequence[int],
-    examples: Sequence[int],
-    weights: Sequence[float] | None,
-    failure: float,
+    errors: Sequence[int], examples: Sequence[int], weights: Sequence[float] | None, failure: float
 ) -> tuple[list[tuple[int, int]], list[float], float]:
     wrong, counts = checks.counts("errors", errors), checks.counts("examples", examples)
     if len(wrong) != len(counts) or not counts:

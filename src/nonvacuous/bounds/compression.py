@@ -7,13 +7,28 @@ import math
 import numpy as np
 
 from nonvacuous.bounds import checks
+from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.rounding import EPSILON, as_risk
+from nonvacuous.bounds.table import theorem
 from nonvacuous.errors import BadInput
+
+__all__ = ["compression"]
 
 #: The sum has one term per example.
 _MOST_EXAMPLES = 10**8
 
 
+@theorem(
+    source="Campi and Garatti (2023), Theorem 7",
+    about=("deterministic",),
+    kept=Input(
+        "examples that determine it or that it gets wrong",
+        100,
+        push=1,
+        whole=True,
+        at_most="examples",
+    ),
+)
 def compression(*, kept: int, examples: int, failure: float) -> float:
     """Upper bound on the risk of a predictor that is determined by some of its examples.
 

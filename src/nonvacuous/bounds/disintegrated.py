@@ -12,11 +12,40 @@ import math
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
+from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.moment import log_moment
 from nonvacuous.bounds.rounding import as_risk, up
+from nonvacuous.bounds.table import FIRST, OWN_EVENT, Reading, theorem
 from nonvacuous.errors import BadInput
 
+__all__ = ["disintegrated", "disintegrated_renyi"]
 
+
+@theorem(
+    Reading(
+        "disintegrated_exact",
+        "Disintegrated, exact moment",
+        "for the one drawn network, with ξ(n)",
+        "one draw, ξ(n)",
+        FIRST,
+        about="drawn",
+        options={"exact_moment": True},
+    ),
+    Reading(
+        "disintegrated",
+        "Disintegrated",
+        "for the one drawn network, with 2√n",
+        "one draw, 2√n",
+        about="drawn",
+    ),
+    source="Bound for one drawn network: Rivasplata, Kuzborskij, Szepesvari and Shawe-Taylor "
+    "(2020), Theorem 1 (i)",
+    about=("drawn",),
+    certifies=True,
+    complexity="log_density_ratio",
+    free=("exact_moment",),
+    log_density_ratio=Input("ln dQ/dP at the drawn weights", -1.0, push=1, low=-math.inf),
+)
 def disintegrated(
     *,
     empirical_risk: float,
@@ -48,6 +77,23 @@ def disintegrated(
     return as_risk(float(kl_inverse_upper(risk, exponent)))
 
 
+@theorem(
+    Reading(
+        "disintegrated_renyi",
+        "Disintegrated, Rényi",
+        "for the one drawn network",
+        "one draw, Rényi divergence",
+        OWN_EVENT,
+        about="drawn",
+    ),
+    source="Bound for one drawn network: Viallard, Germain, Habrard and Morvant (2024), Theorem 2",
+    about=("drawn",),
+    certifies=True,
+    complexity="renyi_nats",
+    fixed_before=("order",),
+    renyi_nats=Input("Renyi divergence of the posterior from the prior", 10.0, push=1),
+    order=Input("order of the divergence", 2.0, low=1.0, open=True),
+)
 def disintegrated_renyi(
     *, empirical_risk: float, renyi_nats: float, order: float, examples: int, failure: float
 ) -> float:

@@ -17,6 +17,9 @@ from scipy import special
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import binary_kl, kl_inverse_upper
 from nonvacuous.bounds.rounding import as_risk, down, up
+from nonvacuous.bounds.table import FIRST, Reading, theorem
+
+__all__ = ["holdout", "holdout_lower"]
 
 #: The computed tail may be off by this much, relative; the result is pushed past it.
 _TAIL_ERROR = 1e-10
@@ -24,6 +27,19 @@ _TAIL_ERROR = 1e-10
 _LONGEST_SUM = 2_000_000
 
 
+@theorem(
+    Reading(
+        "holdout",
+        "Exact binomial tail",
+        "Clopper and Pearson",
+        "exact binomial tail",
+        FIRST,
+        about="deterministic",
+    ),
+    source="Exact binomial tail: Clopper and Pearson (1934), Langford (2005), Theorem 3.3",
+    about=("deterministic", "drawn"),
+    certifies=True,
+)
 def holdout(*, errors: int, examples: int, failure: float) -> float:
     """Upper bound on the risk of one fixed predictor from its errors on held-out examples.
 
@@ -39,6 +55,11 @@ def holdout(*, errors: int, examples: int, failure: float) -> float:
     return _upper_end(error_count, example_count, checks.failure_probability(failure))
 
 
+@theorem(
+    source="Exact binomial tail: Clopper and Pearson (1934)",
+    about=("deterministic", "drawn"),
+    lower=True,
+)
 def holdout_lower(*, errors: int, examples: int, failure: float) -> float:
     """Lower bound on the risk of one fixed predictor: the mirror image of :func:`holdout`.
 

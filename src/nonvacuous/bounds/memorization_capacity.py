@@ -14,6 +14,8 @@ from itertools import pairwise
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.capacity import vc_upper
 
+__all__ = ["MemorizationSizes", "MemorizationVerdict", "memorization_sizes", "memorization_verdict"]
+
 
 @dataclass(frozen=True)
 class MemorizationSizes:

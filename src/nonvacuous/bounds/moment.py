@@ -10,6 +10,8 @@ import numpy as np
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import up
 
+__all__ = ["maurer_moment"]
+
 #: Beyond this many examples Ramanujan's expansion of the sum is exact to the last digit.
 _SUMMED = 10**10
 

@@ -20,6 +20,8 @@ from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.errors import BadInput
 
+__all__ = ["bartlett_gap", "golowich_gap", "margin_risk", "neyshabur_gap"]
+
 #: Grid points for one number: 2 ** (j / 4) for -240 <= j <= 240.
 _STEPS, _FINENESS = 240, 4
 

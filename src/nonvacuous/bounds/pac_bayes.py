@@ -14,9 +14,23 @@ from collections.abc import Sequence
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
+from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.moment import log_moment
 from nonvacuous.bounds.rounding import as_risk, down, up
+from nonvacuous.bounds.table import FIRST, OWN_EVENT, Reading, theorem
 from nonvacuous.errors import BadInput
+
+__all__ = [
+    "best_temperature",
+    "best_trade_off",
+    "catoni",
+    "catoni_union",
+    "mcallester",
+    "quadratic",
+    "seeger",
+    "thiemann",
+    "thiemann_union",
+]
 
 
 def complexity(
@@ -31,6 +45,29 @@ def complexity(
     return up((kl + log_moment(n, exact=exact_moment) - math.log(delta)) / n)
 
 
+@theorem(
+    Reading(
+        "seeger_exact",
+        "PAC-Bayes-kl, exact moment",
+        "with ξ(n) for 2√n (Maurer)",
+        "PAC-Bayes-kl, ξ(n)",
+        FIRST,
+        options={"exact_moment": True},
+    ),
+    Reading("seeger", "PAC-Bayes-kl", "with 2√n (Seeger, Langford, Maurer)", "PAC-Bayes-kl, 2√n"),
+    Reading(
+        "seeger_exact",
+        "PAC-Bayes-kl, exact moment",
+        "with ξ(n), and nothing paid for complexity",
+        "PAC-Bayes-kl with KL = 0",
+        about="deterministic",
+        options={"kl_nats": 0.0, "exact_moment": True},
+    ),
+    source="PAC-Bayes-kl bound: Seeger (2002), Langford (2005), with the constant of Maurer (2004)",
+    certifies=True,
+    complexity="kl_nats",
+    free=("exact_moment",),
+)
 def seeger(
     *,
     empirical_risk: float,
@@ -54,19 +91,14 @@ def seeger(
     return as_risk(float(kl_inverse_upper(risk, exponent)))
 
 
-def mcallester(*, empirical_risk: float, kl_nats: float, examples: int, failure: float) -> float:
-    """empirical risk + sqrt((KL + ln(2 sqrt(n) / failure)) / 2n): Pinsker applied to ``seeger``.
-
-    Source: McAllester (1999), with Maurer's constant.
-
-    >>> round(mcallester(empirical_risk=0.02, kl_nats=5000.0, examples=60_000, failure=0.05), 4)
-    0.2243
-    """
-    risk = checks.unit_interval("empirical_risk", empirical_risk)
-    exponent = complexity(kl_nats=kl_nats, examples=examples, failure=failure)
-    return as_risk(up(risk + math.sqrt(exponent / 2.0)))
-
-
+@theorem(
+    Reading(
+        "quadratic", "PAC-Bayes-quadratic", "a relaxation of PAC-Bayes-kl", "kl(q,p) ≥ (p−q)²/2p"
+    ),
+    source="PAC-Bayes-quadratic bound: Rivasplata et al. (2019), Perez-Ortiz et al. (2021)",
+    certifies=True,
+    complexity="kl_nats",
+)
 def quadratic(*, empirical_risk: float, kl_nats: float, examples: int, failure: float) -> float:
     """(sqrt(empirical risk + c) + sqrt(c))^2 with c = (KL + ln(2 sqrt(n) / failure)) / 2n.
 
@@ -81,6 +113,34 @@ def quadratic(*, empirical_risk: float, kl_nats: float, examples: int, failure: 
     return as_risk(up((math.sqrt(risk + half) + math.sqrt(half)) ** 2))
 
 
+def best_trade_off(
+    *, empirical_risk: float, kl_nats: float, examples: int, failure: float
+) -> float:
+    """The ``trade_off`` at which :func:`thiemann` is smallest, in closed form.
+
+    >>> call = dict(empirical_risk=0.02, kl_nats=5000.0, examples=60_000, failure=0.05)
+    >>> round(best_trade_off(**call), 4)
+    0.9024
+    """
+    risk = checks.unit_interval("empirical_risk", empirical_risk)
+    exponent = complexity(kl_nats=kl_nats, examples=examples, failure=failure)
+    return 2.0 / (math.sqrt(2.0 * risk / exponent + 1.0) + 1.0)
+
+
+@theorem(
+    Reading(
+        "thiemann",
+        "PAC-Bayes-λ",
+        "a relaxation of PAC-Bayes-kl, best λ (free of charge)",
+        "quadratic, made linear",
+        best=("trade_off", best_trade_off),
+    ),
+    source="PAC-Bayes-lambda bound: Thiemann, Igel, Wintenberger and Seldin (2017), Theorem 3",
+    certifies=True,
+    complexity="kl_nats",
+    free=("trade_off",),
+    trade_off=Input("weight of complexity against risk", 0.5, high=2.0, open=True),
+)
 def thiemann(
     *, empirical_risk: float, kl_nats: float, examples: int, failure: float, trade_off: float
 ) -> float:
@@ -103,20 +163,98 @@ def thiemann(
     return as_risk(up((risk + exponent / t) / shrink))
 
 
-def best_trade_off(
-    *, empirical_risk: float, kl_nats: float, examples: int, failure: float
+#: Trade-offs of ``thiemann_union``, spread over (0, 2).
+TRADE_OFFS: tuple[float, ...] = tuple(2.0 * (j + 0.5) / 64 for j in range(64))
+
+
+@theorem(
+    Reading(
+        "thiemann_union",
+        "PAC-Bayes-λ, grid",
+        "a relaxation of PAC-Bayes-kl, grid of λ paid for",
+        "thiemann on a grid",
+        grid=TRADE_OFFS,
+    ),
+    source="PAC-Bayes-lambda bound: Thiemann et al. (2017), with a union bound over a fixed grid",
+    certifies=True,
+    complexity="kl_nats",
+    fixed_before=("grid",),
+)
+def thiemann_union(
+    *,
+    empirical_risk: float,
+    kl_nats: float,
+    examples: int,
+    failure: float,
+    grid: Sequence[float] | None = None,
 ) -> float:
-    """The ``trade_off`` at which :func:`thiemann` is smallest, in closed form.
+    """The smallest :func:`thiemann` over a grid of trade-offs, each at failure / len(grid).
+
+    Kept for comparison with published tables that pay for their grid. It pays more than it must:
+    :func:`thiemann` holds for all trade-offs at once, so :func:`best_trade_off` is free.
 
     >>> call = dict(empirical_risk=0.02, kl_nats=5000.0, examples=60_000, failure=0.05)
-    >>> round(best_trade_off(**call), 4)
-    0.9024
+    >>> round(thiemann_union(**call), 4)
+    0.2052
+    """
+    delta = checks.failure_probability(failure)
+    trade_offs = TRADE_OFFS if grid is None else checks.grid_of("grid", grid, below=2.0)
+    return min(
+        thiemann(
+            empirical_risk=empirical_risk,
+            kl_nats=kl_nats,
+            examples=examples,
+            failure=delta / len(trade_offs),
+            trade_off=trade_off,
+        )
+        for trade_off in trade_offs
+    )
+
+
+@theorem(
+    Reading(
+        "mcallester",
+        "McAllester",
+        "a relaxation of PAC-Bayes-kl by Pinsker's inequality",
+        "Pinsker's inequality",
+    ),
+    source="PAC-Bayes bound of McAllester (1999), with the constant of Maurer (2004)",
+    certifies=True,
+    complexity="kl_nats",
+)
+def mcallester(*, empirical_risk: float, kl_nats: float, examples: int, failure: float) -> float:
+    """empirical risk + sqrt((KL + ln(2 sqrt(n) / failure)) / 2n): Pinsker applied to ``seeger``.
+
+    Source: McAllester (1999), with Maurer's constant.
+
+    >>> round(mcallester(empirical_risk=0.02, kl_nats=5000.0, examples=60_000, failure=0.05), 4)
+    0.2243
     """
     risk = checks.unit_interval("empirical_risk", empirical_risk)
     exponent = complexity(kl_nats=kl_nats, examples=examples, failure=failure)
-    return 2.0 / (math.sqrt(2.0 * risk / exponent + 1.0) + 1.0)
+    return as_risk(up(risk + math.sqrt(exponent / 2.0)))
 
 
+#: Temperatures fixed here, before any data: half-decade-fine would waste nats on large KL, finer
+#: ones would pay more than they gain; 128 points cost ln 128 = 4.9 nats.
+TEMPERATURES: tuple[float, ...] = tuple(1e-3 * 32_000.0 ** (j / 127) for j in range(128))
+
+
+@theorem(
+    Reading(
+        "catoni",
+        "Catoni",
+        "temperature fixed before the data",
+        "Catoni, one temperature",
+        OWN_EVENT,
+    ),
+    source="PAC-Bayes bound of Catoni (2007), Theorem 1.2.6, at a temperature fixed before the "
+    "data",
+    certifies=True,
+    complexity="kl_nats",
+    fixed_before=("temperature",),
+    temperature=Input("weight of risk against complexity", 0.5, open=True),
+)
 def catoni(
     *, empirical_risk: float, kl_nats: float, examples: int, failure: float, temperature: float
 ) -> float:
@@ -163,13 +301,20 @@ def best_temperature(
     return max(1e-6, math.log(p / q) + math.log1p(-q) - math.log1p(-p))
 
 
-#: Temperatures fixed here, before any data: half-decade-fine would waste nats on large KL, finer
-#: ones would pay more than they gain; 128 points cost ln 128 = 4.9 nats.
-TEMPERATURES: tuple[float, ...] = tuple(1e-3 * 32_000.0 ** (j / 127) for j in range(128))
-#: Trade-offs of ``thiemann_union``, spread over (0, 2).
-TRADE_OFFS: tuple[float, ...] = tuple(2.0 * (j + 0.5) / 64 for j in range(64))
-
-
+@theorem(
+    Reading(
+        "catoni_union",
+        "Catoni, grid",
+        "grid of temperatures paid for by a union bound",
+        "Catoni on a grid",
+        OWN_EVENT,
+        grid=TEMPERATURES,
+    ),
+    source="PAC-Bayes bound of Catoni (2007), Theorem 1.2.6, with a union bound over a fixed grid",
+    certifies=True,
+    complexity="kl_nats",
+    fixed_before=("grid",),
+)
 def catoni_union(
     *,
     empirical_risk: float,
@@ -198,35 +343,4 @@ def catoni_union(
             temperature=temperature,
         )
         for temperature in temperatures
-    )
-
-
-def thiemann_union(
-    *,
-    empirical_risk: float,
-    kl_nats: float,
-    examples: int,
-    failure: float,
-    grid: Sequence[float] | None = None,
-) -> float:
-    """The smallest :func:`thiemann` over a grid of trade-offs, each at failure / len(grid).
-
-    Kept for comparison with published tables that pay for their grid. It pays more than it must:
-    :func:`thiemann` holds for all trade-offs at once, so :func:`best_trade_off` is free.
-
-    >>> call = dict(empirical_risk=0.02, kl_nats=5000.0, examples=60_000, failure=0.05)
-    >>> round(thiemann_union(**call), 4)
-    0.2052
-    """
-    delta = checks.failure_probability(failure)
-    trade_offs = TRADE_OFFS if grid is None else checks.grid_of("grid", grid, below=2.0)
-    return min(
-        thiemann(
-            empirical_risk=empirical_risk,
-            kl_nats=kl_nats,
-            examples=examples,
-            failure=delta / len(trade_offs),
-            trade_off=trade_off,
-        )
-        for trade_off in trade_offs
     )

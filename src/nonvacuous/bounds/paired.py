@@ -14,8 +14,12 @@ from scipy import special
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout, holdout_lower
+from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.rounding import as_risk, down, up
+from nonvacuous.bounds.table import theorem
 from nonvacuous.errors import BadInput
+
+__all__ = ["constant_margin", "paired_lower", "rectangle_lower", "sign_test"]
 
 #: Part of the failure probability for the share of examples on which the two differ.
 DISCORDANCE_SHARE = 0.2
@@ -39,6 +43,13 @@ def sign_test(*, wins: int, losses: int) -> float:
     return as_risk(up(float(special.bdtrc(won - 1, won + lost, 0.5)), ulps=4096))
 
 
+@theorem(
+    source="Berger and Boos (1994), over the share of examples on which the two differ",
+    about=("difference of two",),
+    lower=True,
+    wins=Input("the first wrong, the second right", 50, apart=True),
+    losses=Input("the reverse", 10, apart=True),
+)
 def paired_lower(*, wins: int, losses: int, examples: int, failure: float) -> float:
     """Lower bound on the difference of risks, in [-1, 1]: how much the second is better at least.
 
@@ -74,6 +85,13 @@ def paired_lower(*, wins: int, losses: int, examples: int, failure: float) -> fl
     return max(-1.0, -most, down(low - step))
 
 
+@theorem(
+    source="Clopper and Pearson (1934), two tails",
+    about=("difference of two",),
+    lower=True,
+    wins=Input("the first wrong, the second right", 50, apart=True),
+    losses=Input("the reverse", 10, apart=True),
+)
 def rectangle_lower(*, wins: int, losses: int, examples: int, failure: float) -> float:
     """The same from two tails: of the share s on which the two differ, and of wins among these.
 

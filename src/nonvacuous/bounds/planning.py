@@ -11,6 +11,8 @@ from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.errors import BadInput
 
+__all__ = ["allowed_errors", "chance_to_promise", "examples_needed"]
+
 #: Beyond this many errors the answer is not searched for any more.
 _MOST_ERRORS = 2_000_000
 

@@ -8,9 +8,19 @@ import numpy as np
 from scipy import special
 
 from nonvacuous.bounds import checks
+from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.rounding import EPSILON, as_risk, down, up
+from nonvacuous.bounds.table import theorem
+
+__all__ = ["gate_failure", "progressive"]
 
 
+@theorem(
+    source="Progressive validation, Blum, Kalai and Langford (1999), with a fixed tilt",
+    about=("mixture of checkpoints",),
+    fixed_before=("tilt",),
+    tilt=Input("weight of an error", 0.3, open=True),
+)
 def progressive(*, errors: int, trials: int, tilt: float, failure: float) -> float:
     """Upper bound on the mean risk of checkpoints, each tested on examples before training on them.
 
@@ -34,6 +44,12 @@ def progressive(*, errors: int, trials: int, tilt: float, failure: float) -> flo
     return as_risk(up(-math.expm1(-up(nats / tests)) / -math.expm1(-slope)))
 
 
+@theorem(
+    source="Kendall's first-passage formula",
+    about=("mixture of checkpoints",),
+    fixed_before=("threshold",),
+    threshold=Input("the risk to stay below", 0.02, push=-1, high=1.0),
+)
 def gate_failure(*, errors: int, trials: int, threshold: float) -> float:
     """The chance that so few errors are seen although the mean risk is at or above a threshold.
 

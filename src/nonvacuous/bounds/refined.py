@@ -8,14 +8,24 @@ from itertools import pairwise
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
+from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.pac_bayes import complexity
 from nonvacuous.bounds.rounding import as_risk, up
+from nonvacuous.bounds.table import OWN_EVENT, Reading, theorem
 from nonvacuous.errors import BadInput
+
+__all__ = ["empirical_bernstein", "split_kl"]
 
 #: Rates of ``empirical_bernstein``, fixed before any data; 64 points cost ln 64 = 4.2 nats.
 RATES: tuple[float, ...] = tuple(1e-3 * 990.0 ** (j / 63) for j in range(64))
 
 
+@theorem(
+    source="Wu and Seldin (2022), Theorem 7",
+    complexity="kl_nats",
+    levels=Input("the values of the loss, increasing", (0.0, 0.5, 1.0), apart=True),
+    tail_risks=Input("how often it is at least each", (0.4, 0.1), apart=True),
+)
 def split_kl(
     *,
     levels: Sequence[float],
@@ -57,6 +67,19 @@ def split_kl(
     return as_risk(up(values[0] + math.fsum(s * e for s, e in zip(steps, ends, strict=True))))
 
 
+@theorem(
+    Reading(
+        "empirical_bernstein",
+        "Empirical Bernstein",
+        "un-expected Bernstein, grid of rates paid for",
+        "un-expected Bernstein",
+        OWN_EVENT,
+        grid=RATES,
+    ),
+    source="Mhammedi, Grunwald and Guedj (2019), with a union bound over a fixed grid",
+    complexity="kl_nats",
+    fixed_before=("grid",),
+)
 def empirical_bernstein(
     *,
     empirical_risk: float,

@@ -7,10 +7,26 @@ import math
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
 from nonvacuous.bounds.holdout import holdout
+from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.rounding import as_risk, up
+from nonvacuous.bounds.table import Reading, theorem
 from nonvacuous.errors import BadInput
 
+__all__ = ["sampling", "sampling_bounded"]
 
+
+@theorem(
+    Reading(
+        "chernoff",
+        "Chernoff",
+        "the binomial tail bounded by its kl form",
+        "Chernoff's bound",
+        about="deterministic",
+        options={"identical": False},
+    ),
+    source="Clopper and Pearson (1934); Hoeffding (1963), Theorem 1, where trials differ",
+    about=("mean of trials",),
+)
 def sampling(*, errors: int, trials: int, failure: float, identical: bool = True) -> float:
     """Upper end for the mean of independent trials in {0, 1}.
 
@@ -32,6 +48,11 @@ def sampling(*, errors: int, trials: int, failure: float, identical: bool = True
     return sampling_bounded(total=float(error_count), trials=trial_count, failure=failure)
 
 
+@theorem(
+    source="Hoeffding (1963), Theorem 1, in its kl form",
+    about=("mean of trials",),
+    total=Input("the sum of the trials", 100.5, push=1, at_most="trials"),
+)
 def sampling_bounded(*, total: float, trials: int, failure: float) -> float:
     """Upper end for the mean of independent trials in [0, 1], from the ``total`` of their values.
 

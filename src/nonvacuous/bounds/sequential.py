@@ -7,8 +7,12 @@ import math
 import numpy as np
 
 from nonvacuous.bounds import checks
+from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.rounding import EPSILON, as_risk, down
+from nonvacuous.bounds.table import theorem
 from nonvacuous.errors import BadInput
+
+__all__ = ["sequence_lower", "sequence_upper"]
 
 #: Tilts of the confidence sequence, fixed before any data: from a handful of trials to 10^9.
 TILTS: tuple[float, ...] = tuple(2.0 ** (2.0 - j) for j in range(16))
@@ -16,6 +20,12 @@ TILTS: tuple[float, ...] = tuple(2.0 ** (2.0 - j) for j in range(16))
 STAKES: tuple[float, ...] = (0.1, 0.3, 0.9, 2.7, 8.1)
 
 
+@theorem(
+    source="the method of mixtures (Robbins 1970), over fixed tilts: valid at all times at once",
+    about=("mean of trials",),
+    lower=True,
+    errors=Input("the sum of losses so far", 100, push=1, at_most="trials"),
+)
 def sequence_lower(*, errors: float, trials: int, failure: float) -> float:
     """Lower bound on the mean risk so far, valid at every number of trials at once.
 
@@ -34,6 +44,11 @@ def sequence_lower(*, errors: float, trials: int, failure: float) -> float:
     return _end(amount, t, delta, sign=1.0)
 
 
+@theorem(
+    source="the method of mixtures (Robbins 1970), over fixed tilts: valid at all times at once",
+    about=("mean of trials",),
+    errors=Input("the sum of losses so far", 100, push=1, at_most="trials"),
+)
 def sequence_upper(*, errors: float, trials: int, failure: float) -> float:
     """Upper bound on the mean risk so far, valid at every number of trials at once.
 

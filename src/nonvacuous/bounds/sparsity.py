@@ -18,15 +18,37 @@ from scipy.special import chdtri, gammaln, ndtr, ndtri
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
+from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.pac_bayes import complexity
 from nonvacuous.bounds.rounding import as_risk, down, up
+from nonvacuous.bounds.table import FIRST, Reading, theorem
 from nonvacuous.errors import BadInput
+
+__all__ = ["derandomized"]
 
 #: How far a quantile is raised, relative: far more than scipy's special functions can be off.
 _QUANTILE_SLACK = 1e-9
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
 
 
+@theorem(
+    Reading(
+        "derandomized",
+        "Derandomized PAC-Bayes-kl",
+        "for the network itself, from noise around it",
+        "the network itself, from noise",
+        FIRST,
+        about="noisy",
+    ),
+    source="Derandomized PAC-Bayes-kl bound for one fixed network, after Nagarajan and Kolter "
+    "(2019) and Muthukumar and Sulam (2023): docs/theory/sparsity.md, section 1",
+    about=("deterministic",),
+    certifies=True,
+    complexity="kl_nats",
+    loss_upper=Input("the noisy loss on the bound examples", 0.1, push=1, high=1.0),
+    escape=Input("chance that noise misses an error", 0.05, push=1, high=1.0),
+    grid_nats=Input("price of the setting", 10.0, push=1),
+)
 def derandomized(
     *,
     loss_upper: float,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import asdict
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from nonvacuous import bounds
 from nonvacuous.bounds import checks
-from nonvacuous.cli import families
+from nonvacuous.bounds.rounding import up
+from nonvacuous.bounds.table import OWN_EVENT, compare
 from nonvacuous.cli.bound_text import write_text
 from nonvacuous.cli.exits import DONE, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber, failure_of
@@ -70,17 +72,21 @@ def bound(
     """
     try:
         record = _calculate(
-            examples=checks.count("--examples", examples, minimum=1),
-            risk=_optional(checks.unit_interval, "--risk", risk),
-            kl=_optional(checks.non_negative, "--kl", kl),
-            log_ratio=_optional(checks.real, "--log-ratio", log_ratio),
-            errors=_optional(checks.count, "--errors", errors),
-            trials=None if trials is None else checks.count("--trials", trials, minimum=1),
-            sampling_failure=sampling_failure,
-            temperature=_optional(checks.positive, "--temperature", temperature),
-            second_moment=_optional(checks.unit_interval, "--second-moment", second_moment),
-            compare_paid=compare_paid,
-            confidence=checks.real("--confidence", confidence),
+            checks.count("--examples", examples, minimum=1),
+            checks.real("--confidence", confidence),
+            {
+                "--risk": _optional(checks.unit_interval, "--risk", risk),
+                "--kl": _optional(checks.non_negative, "--kl", kl),
+                "--log-ratio": _optional(checks.real, "--log-ratio", log_ratio),
+                "--errors": _optional(checks.count, "--errors", errors),
+                "--trials": _optional(partial(checks.count, minimum=1), "--trials", trials),
+                "--sampling-failure": sampling_failure,
+                "--temperature": _optional(checks.positive, "--temperature", temperature),
+                "--second-moment": _optional(
+                    checks.unit_interval, "--second-moment", second_moment
+                ),
+                "--compare-paid": compare_paid or None,
+            },
         )
     except UsageError:
         raise
@@ -98,95 +104,75 @@ def _optional(check: Any, flag: str, value: Any) -> Any:
     return None if value is None else check(flag, value)
 
 
-def _calculate(
-    *,
-    examples: int,
-    risk: float | None,
-    kl: float | None,
-    log_ratio: float | None,
-    errors: int | None,
-    trials: int | None,
-    sampling_failure: float | None,
-    temperature: float | None,
-    second_moment: float | None,
-    compare_paid: bool,
-    confidence: float,
-) -> dict[str, Any]:
-    given = {
-        "--risk": risk,
-        "--kl": kl,
-        "--log-ratio": log_ratio,
-        "--errors": errors,
-        "--trials": trials,
-        "--sampling-failure": sampling_failure,
-        "--temperature": temperature,
-        "--second-moment": second_moment,
-        "--compare-paid": compare_paid or None,
-    }
-    present = {flag for flag, value in given.items() if value is not None}
-    predictor = _predictor(present)
+def _calculate(examples: int, confidence: float, flags: dict[str, Any]) -> dict[str, Any]:
+    """The record of all bounds that follow from these flags; one that was not given is None."""
+    given = {flag: value for flag, value in flags.items() if value is not None}
+    predictor = _predictor(set(given))
     budget = bounds.ConfidenceBudget(failure_of(confidence))
     inputs: dict[str, float | int] = {"examples": examples}
-    extra: dict[str, Any] = {}
+    more: dict[str, float | int] = {}
+    errors, risk = given.get("--errors", 0), given.get("--risk", 0.0)
 
     if predictor == "held-out":
-        assert errors is not None
         _check_errors(errors, "--examples", examples)
-        failure = budget.spend_rest("bound", reason="exact binomial tail")
-        comparison = families.held_out(errors=errors, examples=examples, failure=failure)
+        reason = "exact binomial tail"
         inputs["errors"] = errors
-        extra = _other_ends(errors, examples, failure)
+        more = {"trials": examples, "empirical_risk": min(1.0, up(errors / examples))}
     elif predictor == "drawn":
-        assert risk is not None and log_ratio is not None
-        failure = budget.spend_rest("bound", reason="PAC-Bayes-kl for one draw")
-        comparison = families.drawn_network(
-            empirical_risk=risk, log_density_ratio=log_ratio, examples=examples, failure=failure
-        )
-        inputs |= {"empirical_risk": risk, "log_density_ratio": log_ratio}
+        reason = "PAC-Bayes-kl for one draw"
+        inputs |= {"empirical_risk": risk, "log_density_ratio": given["--log-ratio"]}
     else:
-        assert kl is not None
+        reason, trials = "PAC-Bayes", given.get("--trials")
         if trials is not None:
-            assert errors is not None
             _check_errors(errors, "--trials", trials)
-            risk = _sampled_risk(errors, trials, sampling_failure, budget)
+            risk = _sampled_risk(errors, trials, given.get("--sampling-failure"), budget)
             inputs |= {"errors": errors, "trials": trials}
-        assert risk is not None
-        if second_moment is not None and second_moment > risk:
+        inputs |= {"empirical_risk": risk, "kl_nats": given["--kl"]}
+        for name in ("temperature", "second_moment"):
+            if (flag := f"--{name.replace('_', '-')}") in given:
+                more[name] = given[flag]
+        if more.get("second_moment", risk) > risk:
             raise UsageError(
                 f"--second-moment must not exceed --risk (losses lie in [0, 1], so squares are "
-                f"smaller), got --second-moment = {second_moment!r} and --risk = {risk!r}."
+                f"smaller), got --second-moment = {more['second_moment']!r} and --risk = {risk!r}."
             )
-        failure = budget.spend_rest("bound", reason="PAC-Bayes")
-        comparison = families.randomized_predictor(
-            empirical_risk=risk,
-            kl_nats=kl,
-            examples=examples,
-            failure=failure,
-            temperature=temperature,
-            second_moment=second_moment,
-            compare_paid=compare_paid,
-        )
-        inputs |= {"empirical_risk": risk, "kl_nats": kl}
-        observed = errors / trials if errors is not None and trials is not None else risk
+    failure = budget.spend_rest("bound", reason=reason)
+    if predictor == "held-out":
+        extra = _other_ends(errors, examples, failure)
+    elif predictor == "randomized":
+        observed = errors / given["--trials"] if "--trials" in given else risk
         extra = _held_out_reference(observed, examples, budget.failure)
-
+    else:
+        extra = {}
+    comparison = compare(
+        _ABOUT[predictor], {**inputs, **more}, failure, paid="--compare-paid" in given
+    )
+    chosen = next(row for row in comparison.rows if row.name == comparison.best)
     return {
         "predictor": predictor,
         "inputs": inputs,
         "confidence": confidence,
         "budget": budget.to_dict(),
-        "risk_upper": comparison.risk_upper,
-        "is_vacuous": comparison.risk_upper >= 1.0,
-        "best": comparison.best,
-        "compared": comparison.compared,
+        "risk_upper": chosen.risk_upper,
+        "is_vacuous": chosen.risk_upper >= 1.0,
+        "best": chosen.name,
+        "compared": comparison.paid,
         "events": comparison.events,
         "failure_each": comparison.failure,
-        "smaller_but_not_chosen": list(comparison.cheaper_elsewhere),
+        "smaller_but_not_chosen": [
+            row.name
+            for row in comparison.rows
+            if not comparison.paid
+            and row.relation == OWN_EVENT
+            and row.risk_upper < chosen.risk_upper
+        ],
         "bounds": [asdict(row) for row in comparison.rows],
         **extra,
     }
 
 
+#: The table's name for each predictor of the calculator.
+_ABOUT = {"randomized": "stochastic", "drawn": "drawn", "held-out": "deterministic"}
 #: Which flags belong together, in the order in which they are asked for.
 _MODES = {
     "randomized": ({"--risk", "--kl"}, {"--temperature", "--second-moment", "--compare-paid"}),

@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from nonvacuous.cli.families import OWN_EVENT
+from nonvacuous.bounds.table import OWN_EVENT
 from nonvacuous.cli.output import result_console
 from nonvacuous.report.terminal import percent_down, percent_up
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nonvacuous.bounds.table import title_and_detail
 from nonvacuous.certificate import Certificate
 from nonvacuous.records import Assumption
 from nonvacuous.report.given import twin_name
@@ -68,24 +69,6 @@ _STEPS = {
     "rest": ("+ the bound", "Everything else that the theorem charges, at once."),
 }
 
-_THEOREMS = {
-    "seeger": ("PAC-Bayes-kl", "with 2√n (Seeger, Langford, Maurer)"),
-    "seeger_exact": ("PAC-Bayes-kl, exact moment", "with ξ(n) for 2√n (Maurer)"),
-    "quadratic": ("PAC-Bayes-quadratic", "a relaxation of PAC-Bayes-kl"),
-    "thiemann": ("PAC-Bayes-λ", "a relaxation of PAC-Bayes-kl, best λ (free of charge)"),
-    "thiemann_union": ("PAC-Bayes-λ, grid", "a relaxation of PAC-Bayes-kl, grid of λ paid for"),
-    "mcallester": ("McAllester", "a relaxation of PAC-Bayes-kl by Pinsker's inequality"),
-    "catoni": ("Catoni", "temperature fixed before the data"),
-    "catoni_union": ("Catoni, grid", "grid of temperatures paid for by a union bound"),
-    "empirical_bernstein": ("Empirical Bernstein", "un-expected Bernstein, grid of rates paid for"),
-    "disintegrated": ("Disintegrated", "for the one drawn network, with 2√n"),
-    "disintegrated_exact": ("Disintegrated, exact moment", "for the one drawn network, with ξ(n)"),
-    "disintegrated_renyi": ("Disintegrated, Rényi", "for the one drawn network"),
-    "derandomized": ("Derandomized PAC-Bayes-kl", "for the network itself, from noise around it"),
-    "holdout": ("Exact binomial tail", "Clopper and Pearson"),
-    "chernoff": ("Chernoff", "the binomial tail bounded by its kl form"),
-}
-
 #: The most doubtful first: what a reader has to believe stands before what was checked.
 _GROUNDS = {
     "violated": ("Found false", "This alone makes the promise void or conditional."),
@@ -97,7 +80,11 @@ _GROUNDS = {
 
 def theorem_name(key: str) -> str:
     """A bound's name for a reader; one that is not known here keeps its own."""
-    return _THEOREMS.get(key, (clean(key), ""))[0]
+    return _words(key)[0]
+
+
+def _words(key: str) -> tuple[str, str]:
+    return title_and_detail(key) or (clean(key), "")
 
 
 def step_rows(certificate: Certificate, steps: tuple[Step, ...]) -> tuple[Bar, ...]:
@@ -208,7 +195,7 @@ def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Ba
         return ()
     shown = []
     for row in rows:
-        name, detail = _THEOREMS.get(row.key, (clean(row.key), ""))
+        name, detail = _words(row.key)
         if row.promised:
             detail = f"{detail}; this is the certificate" if detail else "this is the certificate"
         value = percent_up(row.risk_upper)

@@ -181,7 +181,7 @@ def _empirical(certificate: Certificate) -> str:
 def _theorem(certificate: Certificate) -> str:
     found = theorem(certificate.bound.name)
     equal(certificate.bound.theorem, found.source, "bound.theorem")
-    if certificate.predictor not in found.predictors:
+    if certificate.predictor not in found.about:
         raise Disagreement(
             f"{found.name!r} is not a theorem about the {certificate.predictor} predictor."
         )

@@ -1,0 +1,203 @@
+"""The table of theorems: each is entered once, above its function, and everything reads it here.
+
+The calculator, certificates and their verification, pages, the documentation and the conformance
+suite take from an entry what they need. To add a bound, write its function in the module of its
+family, put ``@theorem(...)`` above it, and write its oracle: ``docs/extending.md``.
+
+Bounds are statements about *events*. Comparing those that are read off on one event is free;
+whoever reports the smallest of k numbers on k events must have all of them happen.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from nonvacuous.bounds.inputs import INPUTS, Input
+
+FIRST = "the one to choose beforehand"
+SAME_EVENT = "follows from the first row, never smaller"
+OWN_EVENT = "holds on an event of its own"
+_ORDER = (FIRST, SAME_EVENT, OWN_EVENT)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One bound with its value: its theorem in a few words, and what became of its parameter."""
+
+    name: str
+    risk_upper: float
+    theorem: str
+    free_parameter: str
+    relation: str
+    #: "none": no free parameter; "free": true for all its values at once; "paid": by a union over
+    #: a grid fixed beforehand; "asserted": the user says it was fixed before the data.
+    charge: str = "none"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A theorem as one row among others, in the calculator and on a certificate's page.
+
+    ``short`` are the calculator's words, ``title`` and ``detail`` the page's. ``options`` are
+    arguments that this row fixes; ``best`` names a parameter that may be chosen after the data,
+    and the function that chooses it; ``grid`` is the grid that is paid for.
+    """
+
+    name: str
+    title: str
+    detail: str
+    short: str
+    relation: str = SAME_EVENT
+    about: str = "stochastic"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    best: tuple[str, Callable[..., float]] | None = None
+    grid: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """One bound: the function, its source, and the facts that its inputs must agree with.
+
+    ``about`` are the predictors it speaks about. ``complexity`` names the input that pays for the
+    distance to the prior. ``fixed_before`` are inputs that hold only for values chosen before the
+    bound examples were seen; ``free`` are inputs for which it holds at all values at once.
+    """
+
+    function: Callable[..., float]
+    source: str
+    about: tuple[str, ...]
+    certifies: bool
+    complexity: str | None
+    fixed_before: tuple[str, ...]
+    free: tuple[str, ...]
+    lower: bool
+    inputs: Mapping[str, Input]
+    readings: tuple[Reading, ...]
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @cached_property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.function).parameters
+
+    @cached_property
+    def required(self) -> tuple[str, ...]:
+        return tuple(n for n, p in self.parameters.items() if p.default is p.empty)
+
+    @property
+    def statement(self) -> str:
+        """What it says, in words: the docstring up to its example."""
+        return inspect.cleandoc(self.function.__doc__ or "").split("\n>>>")[0].strip()
+
+    def row(self, reading: Reading, given: Mapping[str, Any]) -> Row | None:
+        """The reading's row, or None where the numbers given are not enough for it."""
+        call = {k: v for k, v in {**given, **reading.options}.items() if k in self.parameters}
+        words, charge = "none", "none"
+        asserted = [name for name in self.fixed_before if name in call]
+        if asserted:
+            words, charge = f"{call[asserted[0]]:g}, fixed beforehand", "asserted"
+        elif reading.grid:
+            words, charge = f"grid of {len(reading.grid)}, paid", "paid"
+        elif reading.best is not None:
+            name, choose = reading.best
+            call[name] = choose(**call)
+            words, charge = f"best {call[name]:.3g}, free", "free"
+        if not set(self.required) <= set(call):
+            return None
+        value = self.function(**call)
+        return Row(reading.name, value, reading.short, words, reading.relation, charge)
+
+
+#: Every theorem by name, in the order of their modules.
+THEOREMS: dict[str, Theorem] = {}
+Function = TypeVar("Function", bound=Callable[..., float])
+
+
+def theorem(
+    *readings: Reading,
+    source: str,
+    about: tuple[str, ...] = ("stochastic",),
+    certifies: bool = False,
+    complexity: str | None = None,
+    fixed_before: tuple[str, ...] = (),
+    free: tuple[str, ...] = (),
+    lower: bool = False,
+    **inputs: Input,
+) -> Callable[[Function], Function]:
+    """Enter a function; inputs that :data:`INPUTS` does not know are described by keyword."""
+
+    def enter(function: Function) -> Function:
+        names = inspect.signature(function).parameters
+        known = {name: {**INPUTS, **inputs}[name] for name in names if name in {**INPUTS, **inputs}}
+        THEOREMS[function.__name__] = Theorem(
+            function, source, about, certifies, complexity, fixed_before, free, lower, known,
+            readings,
+        )  # fmt: skip
+        return function
+
+    return enter
+
+
+def readings() -> Iterator[tuple[Theorem, Reading]]:
+    for entry in THEOREMS.values():
+        for reading in entry.readings:
+            yield entry, reading
+
+
+def rows(about: str, given: Mapping[str, Any]) -> tuple[Row, ...]:
+    """Every theorem about this predictor that follows from the numbers given, the first first."""
+    found = [
+        (entry, row)
+        for entry, reading in readings()
+        if reading.about == about and (row := entry.row(reading, given)) is not None
+    ]
+    # What the user had to assert comes last; what pays for no prior before what does.
+    found.sort(
+        key=lambda pair: (
+            _ORDER.index(pair[1].relation),
+            pair[1].charge == "asserted",
+            pair[0].complexity is not None,
+        )
+    )
+    return tuple(row for _, row in found)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Bounds side by side, each at ``failure``; ``best`` is the one that may be reported."""
+
+    rows: tuple[Row, ...]
+    best: str
+    #: What each row was given: the whole failure probability, or its share in a paid comparison.
+    failure: float
+    events: int
+    paid: bool
+
+
+def compare(
+    about: str, given: Mapping[str, Any], failure: float, *, paid: bool = False
+) -> Comparison:
+    """All rows at this failure probability; the smallest may be reported if that is ``paid`` for.
+
+    The number of events follows from which numbers were given, never from how they came out.
+    """
+    shown = rows(about, {**given, "failure": failure})
+    events = 1 + sum(row.relation == OWN_EVENT for row in shown)
+    if not paid:
+        return Comparison(shown, shown[0].name, failure, events, paid)
+    share = failure / events
+    shown = rows(about, {**given, "failure": share})
+    # The first of equals: a tie goes to the bound that is chosen anyway.
+    best = min(shown, key=lambda row: row.risk_upper)
+    return Comparison(shown, best.name, share, events, paid)
+
+
+def title_and_detail(name: str) -> tuple[str, str] | None:
+    """A row's words on a page, or None for a name that is not in the table."""
+    return next(((r.title, r.detail) for _, r in readings() if r.name == name), None)
