@@ -14,7 +14,7 @@ from nonvacuous.bounds import checks
 from nonvacuous.cli.exits import DONE, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, WholeNumber
 from nonvacuous.cli.invocation import again
-from nonvacuous.cli.output import narration_console, write_json, write_next
+from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
 from nonvacuous.errors import BadInput
 
 #: The files that --out receives; the weights only of networks that were trained here.
@@ -128,7 +128,7 @@ def measures(*, flags: Flags | None = None) -> int:
         )
     from nonvacuous.cli.measures_request import Request
     from nonvacuous.cli.measures_run import run
-    from nonvacuous.cli.measures_text import write_text
+    from nonvacuous.studies.measures_text import write_text
 
     words = {"only": _words(flags.only), "without": _words(flags.without)}
     done = run(Request(**vars(flags) | words))
@@ -138,7 +138,7 @@ def measures(*, flags: Flags | None = None) -> int:
     if flags.json:
         write_json(record)
     else:
-        write_text(record)
+        write_text(record, result_console())
     for path in paths:
         narration_console().print(f"Written: {path}", soft_wrap=True)
     write_next(_next(record, flags.out))
@@ -148,13 +148,13 @@ def measures(*, flags: Flags | None = None) -> int:
 def _list(only: tuple[str, ...] | None, without: tuple[str, ...] | None, *, as_json: bool) -> int:
     """Every measure with its formula and source."""
     from nonvacuous.cli.measures_request import check_names
-    from nonvacuous.cli.measures_text import formula_record, write_formulas
+    from nonvacuous.studies.measures_text import formula_record, write_formulas
 
     records = [formula_record(measure) for measure in check_names(only, without)]
     if as_json:
         write_json({"measures": records})
     else:
-        write_formulas(records)
+        write_formulas(records, result_console())
     write_next("nonvacuous measures --data digits --attack --out measures")
     return DONE
 

@@ -16,14 +16,12 @@ from torch import nn
 from nonvacuous.cli.exits import CommandError
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.measures import FILES, UNFINISHED
-from nonvacuous.cli.measures_page import write_page
 from nonvacuous.cli.measures_request import (
     Request,
     check_corruption,
     check_names,
     finished,
 )
-from nonvacuous.cli.measures_text import FIT_LOSS
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.networks import build_network, check_file, check_fits, load_weights
 from nonvacuous.cli.output import write_error
@@ -38,6 +36,8 @@ from nonvacuous.measures.panel import Panel, panel
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.rules.showing import Shown, ledger_of
 from nonvacuous.seeds import derived_seed
+from nonvacuous.studies.measures_page import write_page
+from nonvacuous.studies.measures_text import FIT_LOSS
 from nonvacuous.training.many import Job, ManySettings, train_many
 
 
@@ -258,6 +258,6 @@ def _write(
             paths.append(out / name)
     text = json.dumps(record, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     write_atomically(out / FILES[1], lambda stream: stream.write(text.encode()))
-    page = write_page(record, out / FILES[2])
+    page = write_page(record, out / FILES[2], command=again())
     shutil.rmtree(out / UNFINISHED, ignore_errors=True)
     return [*paths, out / FILES[1], page]

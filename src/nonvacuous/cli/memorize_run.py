@@ -13,7 +13,6 @@ import torch
 from nonvacuous.cli.exits import CommandError
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.memorize import FILES, Flags
-from nonvacuous.cli.memorize_page import write_page
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.sources import load_data
 from nonvacuous.cli.stopping import stoppable
@@ -28,6 +27,7 @@ from nonvacuous.memorization import (
     random_labels,
     what_it_does_not_say,
 )
+from nonvacuous.studies.memorization_page import write_page
 
 #: Points above which evaluating every unit at every point takes more than a few minutes.
 _LONG = 200_000
@@ -201,5 +201,5 @@ def _write(
             record["facts"]["float64"] = f"refused: {error}"
     text = json.dumps(record, indent=2, allow_nan=False) + "\n"
     write_atomically(out / FILES[1], lambda stream: stream.write(text.encode()))
-    page = write_page(found, train, values, record, errors, out / FILES[2])
+    page = write_page(found, train, values, record, errors, out / FILES[2], command=again())
     return [*paths, out / FILES[1], page]

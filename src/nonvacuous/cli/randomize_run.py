@@ -22,7 +22,6 @@ from nonvacuous.cli.output import (
     write_next,
 )
 from nonvacuous.cli.randomize import Flags
-from nonvacuous.cli.randomize_text import write_text
 from nonvacuous.cli.sources import load_data
 from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import import_function
@@ -36,6 +35,7 @@ from nonvacuous.randomization.workshop import planned_networks
 from nonvacuous.report.terminal import printable
 from nonvacuous.rules.showing import Shown, ledger_of
 from nonvacuous.studies.randomization_page import write_files
+from nonvacuous.studies.randomization_text import write_text
 
 #: The flags that are settings of the study under the same names.
 _OWN = (

@@ -21,7 +21,7 @@ from nonvacuous.cli.flags import (
     prior_of,
 )
 from nonvacuous.cli.invocation import again
-from nonvacuous.cli.output import narration_console, write_json, write_next
+from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
 from nonvacuous.errors import BadInput
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def sparsity(*, flags: Flags) -> int:
         )
     from nonvacuous.cli.sparsity_request import Request
     from nonvacuous.cli.sparsity_run import run
-    from nonvacuous.cli.sparsity_text import write_text
+    from nonvacuous.studies.sparsity_text import write_text
 
     request = Request(**{**vars(flags), "prior": prior_of(flags.prior)}, sizes=sizes)
     request.check()
@@ -130,7 +130,7 @@ def sparsity(*, flags: Flags) -> int:
     if flags.json:
         write_json(record)
     else:
-        write_text(record)
+        write_text(record, result_console())
     for path in paths:
         narration_console().print(f"Written: {path}", soft_wrap=True)
     write_next(_next(record, request))

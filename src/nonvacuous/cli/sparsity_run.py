@@ -17,7 +17,6 @@ from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.networks import build_network, check_fits, load_weights
 from nonvacuous.cli.sources import load_data
 from nonvacuous.cli.sparsity_conv import check_theorem, train_convolutional
-from nonvacuous.cli.sparsity_page import write_page
 from nonvacuous.cli.sparsity_request import Request, Subject
 from nonvacuous.cli.stopping import stoppable
 from nonvacuous.data import Examples
@@ -33,6 +32,7 @@ from nonvacuous.sparsity.priors import make_prior
 from nonvacuous.sparsity.study import study
 from nonvacuous.sparsity.training import ChainTraining, train_chain
 from nonvacuous.sparsity.weights import Layers
+from nonvacuous.studies.sparsity_page import write_page
 
 FILES = ("network.safetensors", "record.json", "sparsity.html")
 
@@ -205,4 +205,5 @@ def _write(out: Path, record: dict[str, Any], subject: Subject, shown: Any) -> l
         paths.append(out / FILES[0])
     text = json.dumps(record, indent=2, allow_nan=False) + "\n"
     write_atomically(out / FILES[1], lambda stream: stream.write(text.encode()))
-    return [*paths, out / FILES[1], write_page(record, shown, out / FILES[2])]
+    page = write_page(record, shown, out / FILES[2], command=again())
+    return [*paths, out / FILES[1], page]

@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.cli.invocation import again
-from nonvacuous.cli.sparsity_text import (
+from nonvacuous.report.plots import Series, bars, histogram, lines
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
+from nonvacuous.sparsity.findings import Shown
+from nonvacuous.studies.sparsity_text import (
     activity_rows,
     bound_rows,
     caveats,
     certificate_verdict,
     epsilon_rows,
 )
-from nonvacuous.report.plots import Series, bars, histogram, lines
-from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
-from nonvacuous.sparsity.findings import Shown
 
 
-def write_page(record: dict[str, Any], shown: Shown, path: Path) -> Path:
+def write_page(record: dict[str, Any], shown: Shown, path: Path, *, command: str) -> Path:
     """Write the page from the record and the values behind the pictures."""
     network = f"{record['model']} on {record['data']}"
     sections = [
@@ -42,7 +41,7 @@ def write_page(record: dict[str, Any], shown: Shown, path: Path) -> Path:
         ),
         badges=_badges(record),
         sections=(*sections, _not_said()),
-        footer=(again(), f"seed {record['seed']}; Python {sys.version.split()[0]}"),
+        footer=(command, f"seed {record['seed']}; Python {sys.version.split()[0]}"),
     )
     return write_study(page, path)
 

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from nonvacuous.cli.invocation import again
-from nonvacuous.cli.measures_text import (
+from nonvacuous.report.plots import bars
+from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
+from nonvacuous.studies.measures_text import (
     answer,
     attack_rows,
     claims,
@@ -16,11 +17,9 @@ from nonvacuous.cli.measures_text import (
     training_text,
     undefined_reasons,
 )
-from nonvacuous.report.plots import bars
-from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
 
 
-def write_page(record: dict[str, Any], path: Path) -> Path:
+def write_page(record: dict[str, Any], path: Path, *, command: str) -> Path:
     """Write the page from the record."""
     sections = []
     if record["attack"] is not None:
@@ -32,7 +31,7 @@ def write_page(record: dict[str, Any], path: Path) -> Path:
         lead=answer(record),
         badges=_badges(record),
         sections=tuple(sections),
-        footer=(again(), f"seed {record['seed']}; Python {sys.version.split()[0]}"),
+        footer=(command, f"seed {record['seed']}; Python {sys.version.split()[0]}"),
     )
     return write_study(page, path)
 

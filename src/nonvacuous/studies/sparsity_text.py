@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.console import Console
+
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.cli.output import result_console
 
 Row = tuple[str, ...]
 
@@ -137,13 +138,12 @@ def certificate_verdict(record: dict[str, Any]) -> str:
     return ("; ".join(words) or "One certificate was made") + "."
 
 
-def write_text(record: dict[str, Any]) -> None:
+def write_text(record: dict[str, Any], console: Console) -> None:
     """The result for a person."""
     from rich.table import Table
 
     from nonvacuous.report.terminal import printable
 
-    console = result_console()
     console.print(printable(record["answer"]), soft_wrap=True)
     for headings, rows in (activity_rows(record), epsilon_rows(record), bound_rows(record)):
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")

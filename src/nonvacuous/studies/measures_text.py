@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
-from nonvacuous.cli.output import result_console
 from nonvacuous.measures.registry import Measure
 from nonvacuous.report.terminal import printable
 
@@ -183,9 +183,8 @@ def formula_record(measure: Measure) -> Shown:
     }
 
 
-def write_formulas(records: list[Shown]) -> None:
+def write_formulas(records: list[Shown], console: Console) -> None:
     """One line for each measure, under the heading of its family."""
-    console = result_console()
     family = None
     for entry in records:
         if entry["family"] != family:
@@ -195,9 +194,8 @@ def write_formulas(records: list[Shown]) -> None:
         console.print(printable(line), soft_wrap=True)
 
 
-def write_text(record: Shown) -> None:
+def write_text(record: Shown, console: Console) -> None:
     """The answer, the table, and what else was asked for."""
-    console = result_console()
     console.print(printable(answer(record)), style="bold", soft_wrap=True)
     console.print()
     console.print(_table(*panel_rows(record)))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from nonvacuous.cli.invocation import again
 from nonvacuous.data import Examples
 from nonvacuous.memorization import Memorizer, memorize
 from nonvacuous.report.plots import Series, lines
@@ -25,6 +24,8 @@ def write_page(
     record: dict[str, Any],
     errors: np.ndarray | None,
     path: Path,
+    *,
+    command: str,
 ) -> Path:
     """Write the page; the times against n are measured now, on parts of the same points."""
     page = StudyPage(
@@ -45,7 +46,7 @@ def write_page(
             Section("What does this not say?", paragraphs=tuple(record["does_not_say"])),
         ),
         footer=(
-            again(),
+            command,
             f"seed {found.seed}; Python {sys.version.split()[0]}, numpy {np.__version__}",
         ),
     )
