@@ -220,7 +220,9 @@ def main() -> None:
             "published": case.published,
             "seeds": found,
         }
-        write_result(f"records-{name}", record, seed=arguments.seeds[0])
+        for entry in found:  # one file a seed: seeds may be computed side by side
+            seed = entry["seed"]
+            write_result(f"records-{name}-{seed}", {**record, "seeds": [entry]}, seed=seed)
 
 
 if __name__ == "__main__":
