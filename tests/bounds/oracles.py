@@ -347,3 +347,126 @@ def sampling(errors: int, trials: int, failure: Real, identical: bool = True) ->
 
 def sampling_bounded(total: Real, trials: int, failure: Real) -> mpf:
     return kl_inverse_upper(real(total) / trials, -mp.log(real(failure)) / trials)
+
+
+def jaccard_lower(hits: int, relevant: int, failure: Real) -> mpf:
+    return holdout_lower(hits, relevant, failure) if relevant else mpf(0)
+
+
+def jaccard_lower_world(dice, worlds):  # type: ignore[no-untyped-def]
+    return {"hits": dice.binomial(60, 0.8, worlds), "relevant": [60] * worlds}, 0.8
+
+
+def f1_lower(hits: int, relevant: int, failure: Real) -> mpf:
+    """2 hits / (hits + relevant), at the rate where the tail of the hits is as likely as delta."""
+    rate = jaccard_lower(hits, relevant, failure)
+    return 2 - 2 / (1 + rate)
+
+
+def f1_lower_world(dice, worlds):  # type: ignore[no-untyped-def]
+    return {"hits": dice.binomial(60, 0.8, worlds), "relevant": [60] * worlds}, 2 * 0.8 / 1.8
+
+
+def constant_lower(most_frequent: int, examples: int, failure: Real) -> mpf:
+    return 1 - holdout(most_frequent, examples, failure)
+
+
+def constant_lower_world(dice, worlds):  # type: ignore[no-untyped-def]
+    """Two classes, the rarer one with a share of 0.4."""
+    rare = dice.binomial(60, 0.4, worlds)
+    return {"most_frequent": [max(k, 60 - k) for k in rare]}, 0.4
+
+
+# --------------------------------------------------------------------------- one fixed network
+
+
+def derandomized(
+    loss_upper: Real, escape: Real, kl_nats: Real, grid_nats: Real, examples: int, failure: Real
+) -> mpf:
+    seen = seeger(loss_upper, real(kl_nats) + real(grid_nats), examples, failure)
+    return mpf(1) if escape == 1 else _capped(seen / (1 - real(escape)))
+
+
+def derandomized_world(dice, worlds):  # type: ignore[no-untyped-def]
+    """One network with a risk of 0.2; noise sees nine of ten of its errors, and nothing else."""
+    seen = 0.9 * dice.binomial(60, 0.2, worlds) / 60
+    zeros = [0.0] * worlds
+    return {"loss_upper": seen, "escape": [0.1] * worlds, "kl_nats": zeros, "grid_nats": zeros}, 0.2
+
+
+def compression(kept: int, examples: int, failure: Real) -> mpf:
+    """The root of the statement's sum, term by term from binomial coefficients."""
+    k, n = kept, examples
+    if k == n:
+        return mpf(1)
+    shares = [mp.exp(_log_choose(m, k) - _log_choose(n, k)) for m in range(k, n)]
+
+    def log_sum(risk: mpf) -> mpf:
+        total, power = mpf(0), mpf(1)
+        for share in reversed(shares):
+            power /= 1 - risk
+            total += share * power
+        return mp.log(real(failure) / n * total)
+
+    return _increasing_root(log_sum, mpf(k) / n, 1 - mpf(10) ** -30)
+
+
+def _log_choose(n: int, k: int) -> mpf:
+    return mp.loggamma(n + 1) - mp.loggamma(k + 1) - mp.loggamma(n - k + 1)
+
+
+def compression_world(dice, worlds):  # type: ignore[no-untyped-def]
+    """Points of [0, 1], all of one class; who remembers the largest errs only beyond it."""
+    return {"kept": [1] * worlds}, 1 - dice.random((worlds, 60)).max(axis=1)
+
+
+# --------------------------------------------------------------------------- over time
+
+
+def progressive(errors: int, trials: int, tilt: Real, failure: Real) -> mpf:
+    exponent = (real(tilt) * errors - mp.log(real(failure))) / trials
+    return _capped((1 - mp.exp(-exponent)) / (1 - mp.exp(-real(tilt))))
+
+
+def gate_failure(errors: int, trials: int, threshold: Real) -> mpf:
+    mass, k = trials * real(threshold), errors
+    rest = mass - k
+    if rest <= 0:
+        return mpf(1)
+    return mp.fsum(
+        rest * (rest + j) ** (j - 1) * mp.exp(-(rest + j)) / mp.factorial(j) for j in range(k + 1)
+    )
+
+
+def gate_failure_world(dice, worlds):  # type: ignore[no-untyped-def]
+    """A risk at the threshold: the gate may open in a tenth of the worlds."""
+    return {"errors": dice.binomial(60, 0.02, worlds)}, 0.1
+
+
+TILTS = tuple(mpf(2) ** (2 - j) for j in range(16))
+
+
+def _sequence(errors: Real, trials: int, failure: Real, sign: int) -> mpf:
+    """Where the mean over the tilts of exp(hS) / (1 + p(exp(h) - 1))^t is 1/delta."""
+    amount, rate = real(errors), real(errors) / trials
+
+    def log_capital(mean: mpf) -> mpf:
+        capitals = (
+            mp.exp(sign * h * amount - trials * mp.log1p(mean * mp.expm1(sign * h))) for h in TILTS
+        )
+        return mp.log(mp.fsum(capitals) / len(TILTS) * real(failure))
+
+    end = mpf(0) if sign > 0 else 1 - mpf(10) ** -50
+    if log_capital(end) < 0:
+        return mpf(0) if sign > 0 else mpf(1)
+    if sign > 0:
+        return 1 - _increasing_root(lambda safe: log_capital(1 - safe), 1 - rate, mpf(1))
+    return _increasing_root(log_capital, rate, end)
+
+
+def sequence_lower(errors: Real, trials: int, failure: Real) -> mpf:
+    return _sequence(errors, trials, failure, 1)
+
+
+def sequence_upper(errors: Real, trials: int, failure: Real) -> mpf:
+    return _sequence(errors, trials, failure, -1)

@@ -14,6 +14,7 @@ from nonvacuous import bounds
 from nonvacuous.bounds import sequential
 from nonvacuous.errors import BadInput
 
+from . import oracles
 from .oracles import mp, mpf
 
 # ----------------------------------------------------------------------------- betting
@@ -216,14 +217,6 @@ def test_the_margin_over_the_best_constant_covers() -> None:
 # ----------------------------------------------------------------------------- progressive
 
 
-@pytest.mark.parametrize("errors", [0, 7, 300])
-def test_progressive_in_many_digits(errors: int) -> None:
-    call = {"errors": errors, "trials": 900, "tilt": 0.3, "failure": 0.01}
-    exponent = -(mpf(0.3) * errors - mp.log(mpf(0.01))) / 900
-    oracle = min(mpf(1), (1 - mp.exp(exponent)) / (1 - mp.exp(-mpf(0.3))))
-    assert oracle <= bounds.progressive(**call) <= oracle * (1 + mpf(10) ** -12)
-
-
 def test_progressive_survives_every_learner_that_adapts() -> None:
     """Exact dynamic program: the best a learner can do against the bound, over risks on a grid."""
     trials, tilt, failure, grid = 8, 0.8, 0.2, np.linspace(0, 1, 11)
@@ -249,19 +242,11 @@ def test_progressive_survives_every_learner_that_adapts() -> None:
     assert value[0, 0] <= failure
 
 
-def gate_oracle(mass: Fraction, k: int) -> mpf:
-    m = mpf(mass.numerator) / mass.denominator
-    b = m - k
-    return mp.fsum(
-        b * (b + j) ** (j - 1) * mp.exp(-(b + j)) / mp.factorial(j) for j in range(k + 1)
-    )
-
-
 @pytest.mark.parametrize(
     ("k", "trials", "threshold"), [(0, 40, 0.1), (12, 200, 0.1), (271, 3000, 0.1)]
 )
 def test_the_gate_in_many_digits(k: int, trials: int, threshold: float) -> None:
-    oracle = gate_oracle(trials * Fraction(threshold), k)
+    oracle = oracles.gate_failure(k, trials, threshold)
     value = bounds.gate_failure(errors=k, trials=trials, threshold=threshold)
     assert oracle <= value <= oracle * (1 + mpf(10) ** -9)
     assert bounds.gate_failure(errors=trials, trials=trials, threshold=threshold) == 1.0
@@ -303,21 +288,6 @@ def test_compression_at_published_points(
 ) -> None:
     value = bounds.compression(kept=kept, examples=examples, failure=failure)
     assert value == pytest.approx(published, abs=5e-6)
-
-
-@pytest.mark.parametrize(("kept", "examples"), [(0, 5), (3, 20), (19, 20), (40, 60)])
-def test_compression_in_many_digits(kept: int, examples: int) -> None:
-    def total(risk: mpf) -> mpf:
-        terms = (
-            mp.binomial(m, kept) / mp.binomial(examples, kept) * (1 - risk) ** -(examples - m)
-            for m in range(kept, examples)
-        )
-        return mpf(0.05) / examples * mp.fsum(terms)
-
-    value = mpf(bounds.compression(kept=kept, examples=examples, failure=0.05))
-    assert total(value) >= 1
-    assert total(value * (1 - mpf(10) ** -9)) <= 1
-    assert bounds.compression(kept=examples, examples=examples, failure=0.05) == 1.0
 
 
 # ----------------------------------------------------------------------------- sequences

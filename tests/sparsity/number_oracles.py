@@ -36,24 +36,3 @@ def self_normalized_tail(t: float) -> mpmath.mpf:
 def chi_tail(degrees: int, c: float) -> mpmath.mpf:
     """P(|g| > c) for a standard normal vector."""
     return mp.gammainc(mp.mpf(degrees) / 2, mp.mpf(c) ** 2 / 2, regularized=True)
-
-
-def kl_inverse(q: float, c: float) -> mpmath.mpf:
-    """The largest p with kl(q, p) <= c, by bisection."""
-    q, low, high = mp.mpf(q), mp.mpf(q), mp.mpf(1)
-
-    def divergence(p: mpmath.mpf) -> mpmath.mpf:
-        first = q * mp.log(q / p) if q > 0 else mp.mpf(0)
-        return first + ((1 - q) * mp.log((1 - q) / (1 - p)) if q < 1 else 0)
-
-    for _ in range(120):
-        middle = (low + high) / 2
-        low, high = (middle, high) if divergence(middle) <= c else (low, middle)
-    return high
-
-
-def derandomized(
-    q: float, escape: float, kl: float, grid: float, n: int, failure: float
-) -> mpmath.mpf:
-    exponent = (mp.mpf(kl) + mp.mpf(grid) + mp.log(2 * mp.sqrt(n) / mp.mpf(failure))) / n
-    return min(mp.mpf(1), kl_inverse(q, exponent) / (1 - mp.mpf(escape)))

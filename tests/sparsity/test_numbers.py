@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nonvacuous.bounds import sparsity as numbers
 from nonvacuous.errors import BadInput
@@ -109,46 +107,6 @@ def test_noise_quantiles_of_theorem_a_hold_for_every_block() -> None:
         block_broken += largest > block_limit
     assert row_broken <= 300 * failure
     assert block_broken <= 300 * failure
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    q=st.floats(0.0, 0.9),
-    escape=st.floats(0.001, 0.5),
-    kl=st.floats(0.0, 5e4),
-    grid=st.floats(0.0, 100.0),
-    n=st.integers(100, 60_000),
-)
-def test_derandomized_agrees_with_its_statement(
-    q: float, escape: float, kl: float, grid: float, n: int
-) -> None:
-    value = numbers.derandomized(
-        loss_upper=q, escape=escape, kl_nats=kl, grid_nats=grid, examples=n, failure=0.05
-    )
-    exact = oracle.derandomized(q, escape, kl, grid, n, 0.05)
-    assert exact <= value + 1e-30
-    assert value <= float(exact) * (1 + 1e-9) + 1e-12
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    q=st.floats(0.0, 0.5), escape=st.floats(0.01, 0.4), kl=st.floats(0.0, 1e3), up=st.floats(0, 9)
-)
-def test_derandomized_grows_with_everything_that_hurts(
-    q: float, escape: float, kl: float, up: float
-) -> None:
-    call = dict(kl_nats=kl, grid_nats=5.0, examples=5_000, failure=0.05)
-    base = numbers.derandomized(loss_upper=q, escape=escape, **call)  # type: ignore[arg-type]
-    assert base >= q
-    more = {
-        "loss": numbers.derandomized(loss_upper=q + up / 20, escape=escape, **call),  # type: ignore[arg-type]
-        "escape": numbers.derandomized(loss_upper=q, escape=escape + up / 20, **call),  # type: ignore[arg-type]
-        "kl": numbers.derandomized(loss_upper=q, escape=escape, **{**call, "kl_nats": kl + up}),  # type: ignore[arg-type]
-        "grid": numbers.derandomized(loss_upper=q, escape=escape, **{**call, "grid_nats": 5 + up}),  # type: ignore[arg-type]
-    }
-    assert all(value >= base for value in more.values()), more
-    larger = {**call, "examples": 10_000}
-    assert numbers.derandomized(loss_upper=q, escape=escape, **larger) <= base  # type: ignore[arg-type]
 
 
 def test_weights_of_the_integers_sum_to_one() -> None:

@@ -9,37 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from nonvacuous import bounds
-
-WORLDS = 10_000
-SURPRISE = 1e-4
-
-
-def assert_covered(false_claims: np.ndarray, failure: float) -> None:
-    """Fail if there are more false claims than chance explains."""
-    assert false_claims.shape == (WORLDS,)
-    observed = int(false_claims.sum())
-    chance = stats.binom.sf(observed - 1, WORLDS, failure)
-    assert chance >= SURPRISE, (
-        f"{observed} of {WORLDS} claims were false; at failure {failure} that happens "
-        f"with probability {chance:.1e}."
-    )
-
-
-def in_every_world(bound: Callable[..., float], **columns: np.ndarray) -> np.ndarray:
-    """The bound in each world: the library's own function, once per distinct set of arguments."""
-    table = np.stack(list(columns.values()), axis=1)
-    distinct, where = np.unique(table, axis=0, return_inverse=True)
-    values = [bound(**dict(zip(columns, row, strict=True))) for row in distinct.tolist()]
-    return np.array(values)[where.reshape(-1)]
-
+from tests.validity.finite_class import (
+    WORLDS,
+    FiniteClass,
+    assert_covered,
+    finite_class,
+    in_every_world,
+    zero_one_world,
+)
 
 # --------------------------------------------------------------------------- counts
 
@@ -124,75 +107,6 @@ def test_sampling_bounded(a: float, b: float) -> None:
 
 
 # --------------------------------------------------------------------------- a finite class
-
-
-@dataclass(frozen=True)
-class FiniteClass:
-    """Hypotheses with known risks, a sample for each world, and a posterior that saw it.
-
-    The prior is uniform, the posterior is proportional to exp(-sharpness * empirical errors):
-    the hypotheses that were lucky on the sample get the weight, as in training.
-    """
-
-    examples: int
-    tails: np.ndarray  # (worlds, hypotheses, levels - 1): empirical frequency of loss >= level
-    true_tails: np.ndarray  # (hypotheses, levels - 1)
-    levels: tuple[float, ...]
-    posterior: np.ndarray  # (worlds, hypotheses)
-    drawn: np.ndarray  # (worlds,): one hypothesis from each posterior
-
-    @property
-    def steps(self) -> np.ndarray:
-        return np.diff(self.levels)
-
-    def average(self, values: np.ndarray) -> np.ndarray:
-        return (self.posterior * values).sum(axis=1)
-
-    @property
-    def empirical(self) -> np.ndarray:
-        """Empirical risk of every hypothesis in every world."""
-        return self.tails @ self.steps
-
-    @property
-    def true(self) -> np.ndarray:
-        return self.true_tails @ self.steps
-
-    @property
-    def kl(self) -> np.ndarray:
-        ratio = self.posterior * self.posterior.shape[1]
-        return self.average(np.log(np.maximum(ratio, 1e-300)))
-
-
-def finite_class(
-    seed: int, examples: int, probabilities: np.ndarray, levels: tuple[float, ...], sharpness: float
-) -> FiniteClass:
-    """``probabilities`` has a row per hypothesis and a column per level of the loss."""
-    generator = np.random.default_rng(seed)
-    hypotheses = len(probabilities)
-    counts = generator.multinomial(examples, probabilities, size=(WORLDS, hypotheses))
-    # At least level j: the sum of the columns from j on.
-    tails = counts[:, :, ::-1].cumsum(axis=2)[:, :, ::-1][:, :, 1:] / examples
-    true_tails = probabilities[:, ::-1].cumsum(axis=1)[:, ::-1][:, 1:]
-    empirical = tails @ np.diff(levels)
-    exponent = -sharpness * examples * empirical
-    weights = np.exp(exponent - exponent.max(axis=1, keepdims=True))
-    posterior = weights / weights.sum(axis=1, keepdims=True)
-    uniform = generator.random((WORLDS, 1))
-    drawn = np.minimum((posterior.cumsum(axis=1) < uniform).sum(axis=1), hypotheses - 1)
-    return FiniteClass(examples, tails, true_tails, levels, posterior, drawn)
-
-
-@cache
-def zero_one_world(name: str) -> FiniteClass:
-    generator = np.random.default_rng(11)
-    if name == "noise":  # nothing to learn: every gain on the sample is luck
-        examples, risks, sharpness = 60, np.full(300, 0.4), 2.0
-    elif name == "signal":
-        examples, risks, sharpness = 100, generator.uniform(0.02, 0.5, 100), 0.5
-    else:  # one hypothesis: no divergence to hide behind
-        examples, risks, sharpness = 40, np.array([0.15]), 1.0
-    probabilities = np.stack([1 - risks, risks], axis=1)
-    return finite_class(12, examples, probabilities, (0.0, 1.0), sharpness)
 
 
 @cache

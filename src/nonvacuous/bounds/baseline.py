@@ -44,5 +44,5 @@ def constant_lower(*, most_frequent: int, examples: int, failure: float) -> floa
     0.0315
     """
     n = checks.count("examples", examples, minimum=1)
-    most, _ = checks.errors_among(most_frequent, "examples", n)
+    most, _ = checks.errors_among(most_frequent, "examples", n, name="most_frequent")
     return holdout_lower(errors=n - most, examples=n, failure=failure)

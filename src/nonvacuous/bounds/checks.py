@@ -97,14 +97,16 @@ def counts(name: str, values: Any, *, minimum: int = 0) -> tuple[int, ...]:
     return tuple(count(name, value, minimum=minimum) for value in values)
 
 
-def errors_among(errors: Any, total_name: str, total: Any) -> tuple[int, int]:
+def errors_among(
+    errors: Any, total_name: str, total: Any, *, name: str = "errors"
+) -> tuple[int, int]:
     """A pair (errors, total) with 0 <= errors <= total and total >= 1."""
     total_count = count(total_name, total, minimum=1)
-    error_count = count("errors", errors)
+    error_count = count(name, errors)
     if error_count > total_count:
         raise BadInput(
-            f"errors must not exceed {total_name}: "
-            f"got errors = {errors!r} and {total_name} = {total!r}."
+            f"{name} must not exceed {total_name}: "
+            f"got {name} = {errors!r} and {total_name} = {total!r}."
         )
     return error_count, total_count
 

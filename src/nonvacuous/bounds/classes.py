@@ -39,8 +39,9 @@ def jaccard_lower(*, hits: int, relevant: int, failure: float) -> float:
     """
     if checks.count("relevant", relevant) == 0:
         checks.failure_probability(failure)
-        checks.errors_among(hits, "relevant", 1)
+        checks.errors_among(hits, "relevant", 1, name="hits")
         return 0.0
+    checks.errors_among(hits, "relevant", relevant, name="hits")
     return holdout_lower(errors=hits, examples=relevant, failure=failure)
 
 

@@ -44,6 +44,8 @@ __all__ = ["disintegrated", "disintegrated_renyi"]
     certifies=True,
     complexity="log_density_ratio",
     free=("exact_moment",),
+    # With a negative ratio, few examples may promise more than many: the moment grows with n.
+    examples=Input("independent examples", 10_000, low=1, whole=True),
     log_density_ratio=Input("ln dQ/dP at the drawn weights", -1.0, push=1, low=-math.inf),
 )
 def disintegrated(

@@ -77,4 +77,5 @@ def gate_failure(*, errors: int, trials: int, threshold: float) -> float:
     parts = (j - 1.0) * np.log(sizes) - sizes - special.gammaln(j + 1.0) + math.log(rest)
     largest = float(np.abs((j + 1.0) * np.log(sizes + 1.0)).max() + sizes.max())
     error = 16.0 * EPSILON * largest + (wrong + 4) * EPSILON
-    return as_risk(up(float(np.exp(parts).sum()) * math.exp(error)))
+    # The sum may be too small for a double, but it is not nothing.
+    return as_risk(max(up(float(np.exp(parts).sum()) * math.exp(error)), 5e-324))

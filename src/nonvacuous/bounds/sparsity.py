@@ -46,7 +46,7 @@ _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
     certifies=True,
     complexity="kl_nats",
     loss_upper=Input("the noisy loss on the bound examples", 0.1, push=1, high=1.0),
-    escape=Input("chance that noise misses an error", 0.05, push=1, high=1.0),
+    escape=Input("chance that noise misses an error", 0.05, push=1, high=1.0 - 2.0**-53),
     grid_nats=Input("price of the setting", 10.0, push=1),
 )
 def derandomized(
