@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -26,7 +26,7 @@ from nonvacuous.cli.output import (
     write_next,
 )
 from nonvacuous.cli.stopping import exit_code_of, stoppable
-from nonvacuous.cli.sweep import check_engine, engine_of
+from nonvacuous.cli.sweep import Where
 from nonvacuous.errors import BadInput
 from nonvacuous.papers import REPRODUCTIONS, study_of
 from nonvacuous.report.study import Table
@@ -226,7 +226,13 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
     import torch
 
     device, threads, jobs = flags["device"], flags["threads"], flags["jobs"]
-    check_engine(flags["engine"], flags["address"], jobs, 1 if threads is None else threads, 0.0)
+    where = Where(
+        engine=flags["engine"],
+        address=flags["address"],
+        jobs=jobs,
+        threads=1 if threads is None else threads,
+    )
+    where.check()
     if device == "cuda" and flags["engine"] == "local" and not torch.cuda.is_available():
         raise CommandError(
             "--device cuda: torch sees no CUDA device here.",
@@ -238,9 +244,7 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
     if flags["engine"] == "ray" or jobs > 1:
         # Processes share each GPU of this machine; a cell on a cluster has one to itself.
         share = 0.0 if device == "cpu" else 1.0 if flags["engine"] == "ray" else 1.0 / jobs
-        engine = partial(
-            engine_of, flags["engine"], flags["address"], jobs, threads or 1, share
-        )  # fmt: skip
+        engine = replace(where, jobs=jobs, gpus_per_task=share).made
     elif threads is not None:
         torch.set_num_threads(threads)
     return Surroundings(

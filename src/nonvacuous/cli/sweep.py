@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
 
 from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, OptionalWholeNumber, WholeNumber
@@ -20,16 +23,64 @@ if TYPE_CHECKING:
 FUNCTIONS = {"certify": "nonvacuous.cli.certify_cell:certify_cell"}
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Where cells are computed.
+
+    Parameters
+    ----------
+    engine
+        local: processes on this machine. ray: a Ray cluster.
+    address
+        With --engine ray: the cluster to use, such as 10.0.0.1:6379 or auto. By default the one
+        that RAY_ADDRESS names or that runs on this machine, else a new one on this machine.
+    jobs
+        Cells at the same time. By default as many as there are processors (or parts of GPUs).
+    threads
+        Processor threads for each cell.
+    gpus_per_task
+        The part of a GPU that a cell takes: 0.25 puts four on each. 0: cells see no GPU.
+    """
+
+    engine: Literal["local", "ray"] = "local"
+    address: str | None = None
+    jobs: OptionalWholeNumber = None
+    threads: WholeNumber = 1
+    gpus_per_task: float = 0.0
+
+    def check(self) -> None:
+        """Refuse flags that make no sense together."""
+        if self.address is not None and self.engine != "ray":
+            raise UsageError("--address is that of a Ray cluster: add --engine ray.")
+        if self.threads < 1 or (self.jobs is not None and self.jobs < 1):
+            raise UsageError("--jobs and --threads are at least 1.")
+        if not 0.0 <= self.gpus_per_task < float("inf"):
+            raise UsageError(
+                "--gpus-per-task is a part of a GPU, such as 0.25, or a number of them."
+            )
+
+    def made(self) -> Engine:
+        """The engine that the flags ask for."""
+        share = {"jobs": self.jobs, "threads": self.threads, "gpus_per_task": self.gpus_per_task}
+        try:
+            if self.engine == "ray":
+                from nonvacuous.study.cluster import RayEngine
+
+                return RayEngine(address=self.address, **share)  # type: ignore[arg-type]
+            from nonvacuous.study.local import LocalEngine
+
+            return LocalEngine(**share)  # type: ignore[arg-type]
+        except NonvacuousError as error:
+            raise CommandError(str(error), next_command="nonvacuous sweep --help") from error
+
+
 def sweep(
     experiment: Path,
     /,
     *,
     out: Path | None = None,
-    engine: Literal["local", "ray"] = "local",
-    address: str | None = None,
-    jobs: OptionalWholeNumber = None,
-    threads: WholeNumber = 1,
-    gpus_per_task: float = 0.0,
+    where: Where | None = None,
     retry_failed: Annotated[bool, SWITCH] = False,
     dry_run: Annotated[bool, SWITCH] = False,
     ledger: Ledger = None,
@@ -45,23 +96,13 @@ def sweep(
         [[cells]] for more cells by themselves; seed = 0 for the seeds of cells that have none.
     out
         The folder of the sweep; runs/NAME by default. A sweep that was stopped goes on there.
-    engine
-        local: processes on this machine. ray: a Ray cluster.
-    address
-        With --engine ray: the cluster to use, such as 10.0.0.1:6379 or auto. By default the one
-        that RAY_ADDRESS names or that runs on this machine, else a new one on this machine.
-    jobs
-        Cells at the same time. By default as many as there are processors (or parts of GPUs).
-    threads
-        Processor threads for each cell.
-    gpus_per_task
-        The part of a GPU that a cell takes: 0.25 puts four on each. 0: cells see no GPU.
     retry_failed
         Compute cells again that have failed before.
     dry_run
         List the cells and which of them have ended, and compute nothing.
     """
-    check_engine(engine, address, jobs, threads, gpus_per_task)
+    where = where or Where()
+    where.check()
     from nonvacuous.rules.attempts import ledger_beside
     from nonvacuous.study.sweep import read_sweep
 
@@ -79,15 +120,15 @@ def sweep(
 
     try:
         with stoppable(), Narration() as narration:
-            where = engine_of(engine, address, jobs, threads, gpus_per_task)
+            engine = where.made()
             narration.say(
-                f"{len(plan.cells):,} cells of {plan.run}, seed {plan.seed}, engine {engine}, "
-                f"folder {folder}"
+                f"{len(plan.cells):,} cells of {plan.run}, seed {plan.seed}, "
+                f"engine {where.engine}, folder {folder}"
             )
             summary = run_sweep(
                 plan,
                 folder,
-                engine=where,
+                engine=engine,
                 functions=FUNCTIONS,
                 retry_failed=retry_failed,
                 given={"ledger": (ledger or ledger_beside(folder)).absolute()},
@@ -101,18 +142,6 @@ def sweep(
         )
         return exit_code_of(stop)
     return _tell(summary, folder, as_json=json)
-
-
-def check_engine(
-    engine: str, address: str | None, jobs: int | None, threads: int, gpus_per_task: float
-) -> None:
-    """Refuse flags about the engine that make no sense together."""
-    if address is not None and engine != "ray":
-        raise UsageError("--address is that of a Ray cluster: add --engine ray.")
-    if threads < 1 or (jobs is not None and jobs < 1):
-        raise UsageError("--jobs and --threads are at least 1.")
-    if not 0.0 <= gpus_per_task < float("inf"):
-        raise UsageError("--gpus-per-task is a part of a GPU, such as 0.25, or a number of them.")
 
 
 def _complete(plan: Sweep) -> Sweep:
@@ -160,24 +189,6 @@ def _complete(plan: Sweep) -> Sweep:
                 next_command=f"nonvacuous {plan.run} --help",
             ) from error
     return plan
-
-
-def engine_of(
-    name: str, address: str | None, jobs: int | None, threads: int, gpus_per_task: float
-) -> Engine:
-    """The engine that the flags ask for."""
-    try:
-        if name == "ray":
-            from nonvacuous.study.cluster import RayEngine
-
-            return RayEngine(
-                address=address, jobs=jobs, threads=threads, gpus_per_task=gpus_per_task
-            )
-        from nonvacuous.study.local import LocalEngine
-
-        return LocalEngine(jobs=jobs, threads=threads, gpus_per_task=gpus_per_task)
-    except NonvacuousError as error:
-        raise CommandError(str(error), next_command="nonvacuous sweep --help") from error
 
 
 def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
