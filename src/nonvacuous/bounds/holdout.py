@@ -118,7 +118,7 @@ def _quick_end(errors: int, examples: int, failure: float) -> float | None:
     target = failure * (1.0 - 1e-12)
     for push in (1e-13, 1e-12, 1e-11, 1e-10):
         end = risk + risk * push
-        if errors < end * examples and end < 1.0 - 1e-3 and special.betaincc(a, b, end) <= target:
+        if errors < end * examples and end < 1.0 and special.betaincc(a, b, end) <= target:
             return end
     return None
 

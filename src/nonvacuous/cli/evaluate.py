@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -22,6 +22,10 @@ def evaluate(
     labels: str = "label",
     loss: str | None = None,
     score: str | None = None,
+    predictor: str | None = None,
+    inputs: str = "inputs",
+    engine: Literal["local", "ray"] = "local",
+    address: str | None = None,
     group: tuple[str, ...] = (),
     cluster: str | None = None,
     id: str | None = None,
@@ -50,6 +54,14 @@ def evaluate(
         A column of losses or events instead (with --metric loss or event).
     score
         A column of scores instead, 1 is right: the logs of evaluation harnesses.
+    predictor
+        package.module:function from a batch of inputs to answers, instead of a column of them.
+    inputs
+        With --predictor: the column of inputs.
+    engine
+        Where the predictor answers: here, or on a Ray cluster, with the same counts.
+    address
+        Of the Ray cluster; without it Ray finds or starts one.
     group
         A column of groups; may be repeated.
     cluster
@@ -90,12 +102,14 @@ def evaluate(
             chosen = chosen.model_copy(update={"metric": metric})
     if chosen.dataset == "examples":
         chosen = chosen.model_copy(update={"dataset": file.name})
+    beside: dict[str, Any] = {"groups": list(group) or None, "clusters": cluster, "ids": id}
+    if predictor is not None:
+        columns, beside = _answered(predictor, file, inputs, labels, beside, engine, address)
+    else:
+        columns["data"] = file
     report = test(
-        data=file,
         **columns,
-        groups=list(group) or None,
-        clusters=cluster,
-        ids=id,
+        **beside,
         confidence=confidence,
         unseen=unseen,
         settings=chosen,
@@ -109,6 +123,33 @@ def evaluate(
         narration_console().print(f"The page of this report: {page}", soft_wrap=True)
         write_next(f"nonvacuous verify {out} --data {file}")
     return _gates(report, max_risk, max_group_risk, allow_conditional)
+
+
+def _answered(
+    spec: str,
+    file: Path,
+    inputs: str,
+    labels: str,
+    beside: dict[str, Any],
+    engine: str,
+    address: str | None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The predictor with its inputs and labels, and the other columns as arrays."""
+    from nonvacuous.data.functions import import_function
+    from nonvacuous.evaluation.tables import read_columns
+
+    function: Any = import_function(spec)
+    if engine == "ray":
+        from nonvacuous.evaluation.sharding import OnRay
+
+        function = OnRay(function, address=address)
+    names = {role: name for role, name in beside.items() if isinstance(name, str)}
+    groups = {f"group:{name}": name for name in beside["groups"] or ()}
+    table = read_columns(file, {"inputs": inputs, "labels": labels, **names, **groups})
+    arrays: dict[str, Any] = {role: table[role] for role in names}
+    if groups:
+        arrays["groups"] = {name: table[role] for role, name in groups.items()}
+    return {"predictor": function, "data": (table["inputs"], table["labels"])}, arrays
 
 
 def _gates(report: Any, max_risk: float | None, max_group: float | None, lenient: bool) -> int:

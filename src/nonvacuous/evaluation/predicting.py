@@ -54,8 +54,9 @@ def predicted(
     which is read once and never kept. What was tried again is written into ``notes``.
     """
     answer = answers_of(predictor)
-    for inputs, labels in _pairs(data):
-        raw = _array(answer(inputs))
+    at_once = getattr(predictor, "at_once", AT_ONCE)
+    for inputs, labels in _pairs(data, at_once):
+        raw = as_answers(answer(inputs))
         if len(raw) != len(labels):
             raise BadInput(
                 f"the predictor gave {len(raw)} answers for {len(labels)} labels; one for each "
@@ -69,13 +70,13 @@ def predicted(
         }
 
 
-def _pairs(data: Any) -> Iterator[tuple[Any, Any]]:
+def _pairs(data: Any, at_once: int) -> Iterator[tuple[Any, Any]]:
     if isinstance(data, tuple) and len(data) == 2 and hasattr(data[1], "__len__"):
         inputs, labels = data
         if len(inputs) != len(labels):
             raise BadInput(f"there are {len(inputs)} inputs and {len(labels)} labels.")
-        for start in range(0, len(labels), AT_ONCE):
-            yield inputs[start : start + AT_ONCE], labels[start : start + AT_ONCE]
+        for start in range(0, len(labels), at_once):
+            yield inputs[start : start + at_once], labels[start : start + at_once]
         return
     if not hasattr(data, "__iter__"):
         raise BadInput("data are a pair (inputs, labels), or an iterable of such pairs.")
@@ -91,7 +92,8 @@ def _pairs(data: Any) -> Iterator[tuple[Any, Any]]:
         )
 
 
-def _array(answers: Any) -> np.ndarray:
+def as_answers(answers: Any) -> np.ndarray:
+    """One answer per row, as an array."""
     if hasattr(answers, "detach"):
         answers = answers.detach().cpu().numpy()
     return np.asarray(answers)
@@ -103,7 +105,7 @@ def _tried_again(answer: Answers, inputs: Any, raw: np.ndarray) -> str:
     some = inputs[:count]
     back = some[::-1] if not hasattr(some, "flip") else some.flip(0)
     half = max(1, count // 2)
-    again = np.concatenate([_array(answer(back[:half])), _array(answer(back[half:]))])[::-1]
+    again = np.concatenate([as_answers(answer(back[:half])), as_answers(answer(back[half:]))])[::-1]
     if raw.dtype.kind == "f":
         same = np.allclose(again, raw[:count], rtol=1e-3, atol=1e-4)
         if raw.ndim == 2:

@@ -1,0 +1,43 @@
+"""The page of a test in a real browser: three screens, a telephone, and words for strangers."""
+
+from __future__ import annotations
+
+import pytest
+
+import nonvacuous as nv
+from tests.evaluation.worlds import classes
+
+pytestmark = pytest.mark.browser
+GLOSSARY = ("Clopper", "posterior", "KL", "delta", "δ", "supermartingale", "i.i.d.")
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    predictions, labels, sites = classes(1500, errors=0.05, count=10)
+    report = nv.evaluate(
+        predictions=predictions, labels=labels, groups={"site": sites}, unseen=True
+    )
+    return nv.report(report, tmp_path_factory.mktemp("page") / "report.html")
+
+
+def test_three_screens_and_a_first_one_without_glossary(browser, page_file) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(page_file.as_uri())
+    height = page.evaluate("document.documentElement.scrollHeight")
+    assert height <= 3 * 900, height
+    first = page.evaluate(
+        "() => [...document.querySelectorAll('main h1, main p, main li')].filter(e =>"
+        " e.getBoundingClientRect().top < 900).map(e => e.textContent).join(' ')"
+    )
+    assert "is wrong on fewer than" in first and "95% confidence" in first
+    assert "Better than always answering" in first
+    assert not [word for word in GLOSSARY if word in first]
+    assert len(page.inner_text("body").split()) <= 500
+    page.close()
+
+
+def test_a_telephone_does_not_scroll_sideways(browser, page_file) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto(page_file.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.close()
