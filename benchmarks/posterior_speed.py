@@ -1,0 +1,132 @@
+"""Seconds a step of posterior training, as certify trains: this version against another one.
+
+    python benchmarks/posterior_speed.py --device cuda --baseline OTHER/src
+
+Both train the same networks on random images in one run, in processes of their own. The floor is
+what the matrix products of a step would take at the rate that this device reaches for large ones
+in the same precision.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+NETWORKS = ("cnn:32,64,128", "cnn:8,16,32", "mlp:600,600")
+EXAMPLES, BATCH = 12_800, 256
+
+
+def seconds_a_step(network: str, device: str, epochs: int) -> float:
+    import torch
+
+    from nonvacuous.data.examples import Examples
+    from nonvacuous.distributions import DiagonalGaussian
+    from nonvacuous.models import build
+    from nonvacuous.training import train_posterior
+
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 10, (EXAMPLES,), generator=generator)
+    inputs = torch.rand(EXAMPLES, 1, 28, 28, generator=generator)
+    examples = Examples(inputs, labels, tuple("abcdefghij"), "noise")
+    model = build(network, (1, 28, 28), 10, seed=0).to(device)
+    prior = DiagonalGaussian.around(model, scale=0.1)
+    times = {}
+    for count in (1, 1 + epochs):  # the difference leaves out what is paid once
+        started = time.perf_counter()
+        train_posterior(
+            model,
+            prior,
+            examples,
+            epochs=count,
+            batch_size=BATCH,
+            learning_rate=0.002,
+            scale_learning_rate=0.02,
+            optimizer="adam",
+            kl_penalty=0.35,
+            minimum_probability=1e-4,
+            device=device,
+        )
+        if device == "cuda":
+            torch.cuda.synchronize()
+        times[count] = time.perf_counter() - started
+    return (times[1 + epochs] - times[1]) / (epochs * EXAMPLES / BATCH)
+
+
+def in_process(source: str, arguments: argparse.Namespace) -> dict[str, float]:
+    command = [sys.executable, __file__, "--child", "--device", arguments.device]
+    command += ["--epochs", str(arguments.epochs)]
+    paths = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
+    output = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=True
+    )
+    times: dict[str, float] = json.loads(output.stdout.splitlines()[-1])
+    return times
+
+
+def floor(network: str, device: str) -> float:
+    """The products of one step: forward for means and for noise, and twice that backward."""
+    import torch
+
+    from nonvacuous.models import build
+
+    model, products = build(network, (1, 28, 28), 10, seed=0), 0.0
+
+    def count(layer: torch.nn.Module, _: Any, output: torch.Tensor) -> None:
+        nonlocal products
+        weight = layer.weight
+        products += 2.0 * output[0].numel() * weight[0].numel()
+
+    for part in model.modules():
+        if isinstance(part, torch.nn.Linear | torch.nn.Conv2d):
+            part.register_forward_hook(count)
+    model(torch.rand(1, 1, 28, 28))
+    size = 4096 if device == "cuda" else 1024
+    square = torch.rand(size, size, device=device)
+    square @ square
+    if device == "cuda":
+        torch.cuda.synchronize()
+    started, times = time.perf_counter(), 10
+    for _ in range(times):
+        square @ square
+    if device == "cuda":
+        torch.cuda.synchronize()
+    rate = times * 2.0 * size**3 / (time.perf_counter() - started)
+    return 6.0 * BATCH * products / rate
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--baseline", help="the src folder of another version")
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        times = {n: seconds_a_step(n, arguments.device, arguments.epochs) for n in NETWORKS}
+        print(json.dumps(times))
+        return
+    from provenance import write_result
+
+    own = str(Path(__file__).resolve().parents[1] / "src")
+    now, before = in_process(own, arguments), in_process(arguments.baseline, arguments)
+    rows = {
+        name: {
+            "times_faster": before[name] / now[name],
+            "share_of_floor": floor(name, arguments.device) / now[name],
+            "milliseconds": 1e3 * now[name] if arguments.device == "cuda" else None,
+            "baseline_milliseconds": 1e3 * before[name] if arguments.device == "cuda" else None,
+        }
+        for name in NETWORKS
+    }
+    print(json.dumps(rows, indent=2))
+    write_result(f"posterior-speed-{arguments.device}", {"networks": rows}, seed=0)
+
+
+if __name__ == "__main__":
+    main()
