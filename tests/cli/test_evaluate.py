@@ -95,7 +95,11 @@ def test_compare_one_file_and_two(rows: Path, tmp_path: Path, capsys) -> None:
     assert "same examples" in capsys.readouterr().err
 
 
-def test_plan(capsys) -> None:
+def test_plan(capsys, tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    assert main(["plan", "--target", "0.05", "--risk", "0.03", "--page", str(page)]) == 0
+    assert "How many examples does it take?" in page.read_text()
+    capsys.readouterr()
     assert main(["plan", "--target", "0.05", "--risk", "0.03", "--chance", "0.8"]) == 0
     assert capsys.readouterr().out.startswith("694 examples promise")
     assert main(["plan", "--target", "0.05", "--risk", "0.06"]) == 1

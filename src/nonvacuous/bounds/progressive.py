@@ -60,7 +60,7 @@ def gate_failure(*, errors: int, trials: int, threshold: float) -> float:
     steps shrink. So k errors certify a mean risk below the threshold with this failure.
     Assumptions: as for :func:`progressive`; the threshold was fixed before the first test. Never
     look for the smallest threshold that passes: the mean risk is itself random.
-    Source: Kendall's first-passage formula; proof in the documentation of evaluation.
+    Source: Kendall's first-passage formula; proof in docs/theory/evaluation.md.
 
     >>> round(gate_failure(errors=12, trials=200, threshold=0.1), 4)
     0.0571

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from nonvacuous.bounds import checks
 from nonvacuous.cli.exits import DONE
 from nonvacuous.cli.flags import Json, OptionalWholeNumber
 from nonvacuous.cli.output import write_json
@@ -15,6 +18,7 @@ def plan(
     confidence: float = 0.95,
     labeled: OptionalWholeNumber = None,
     curve: tuple[float, float, float] | None = None,
+    page: Path | None = None,
     json: Json = False,
 ) -> int:
     """How many examples promise a risk, before anybody looks at one?
@@ -33,6 +37,8 @@ def plan(
         How many labeled examples there are for training and testing together.
     curve
         With --labeled: limit, scale and power of the risk limit + scale/n^power after n examples.
+    page
+        Write the table and a picture of the chance.
     """
     from dataclasses import asdict
 
@@ -44,6 +50,16 @@ def plan(
     result = planned(
         target, risk, chance=chance, confidence=confidence, labeled=labeled, curve=curve
     )
+    if page is not None:
+        from nonvacuous.bounds import chance_to_promise
+        from nonvacuous.report.evaluation import plan_page
+        from nonvacuous.report.study import write_study
+
+        sizes = sorted({max(1, result.rows[-1].examples * i // 400) for i in range(1, 401)})
+        failure = checks.failure_of(confidence)
+        call = {"target": target, "risk": risk, "failure": failure}
+        chances = [chance_to_promise(examples=n, **call) for n in sizes]
+        write_study(plan_page(asdict(result), str(result), sizes, chances), page)
     if json:
         write_json(asdict(result))
         return DONE

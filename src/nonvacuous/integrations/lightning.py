@@ -56,4 +56,4 @@ class CertifiedTest(Callback):
     def on_test_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         predictions, labels = (np.concatenate(c) for c in zip(*self._batches, strict=True))
         self.report = evaluate(predictions=predictions, labels=labels, **self._call)
-        self.log("risk_upper", self.report.risk_upper)
+        pl_module.log("risk_upper", self.report.risk_upper)

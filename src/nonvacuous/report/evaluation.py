@@ -232,3 +232,50 @@ def watch_page(state: Mapping[str, Any]) -> StudyPage:
             ),
         ),
     )
+
+
+def plan_page(
+    plan: Mapping[str, Any], sentence: str, sizes: Sequence[int], chances: Sequence[float]
+) -> StudyPage:
+    """A plan: the answer, how the chance grows with the examples, and the table."""
+    svg = lines(
+        [
+            Series("chance to promise the target", list(sizes), list(chances)),
+            Series("wanted", [sizes[0], sizes[-1]], [plan["chance"]] * 2),
+        ],
+        title="Chance to promise the target",
+        x_label="examples",
+        y_label="chance",
+    )
+    rows = tuple(
+        (
+            whole(row["examples"]),
+            str(row["allowed_errors"]) if row["allowed_errors"] >= 0 else "none will do",
+            shown_down(row["chance"], 3),
+            shown_up(row["smallest"]),
+            shown_up(row["expected"]),
+        )
+        for row in plan["rows"]
+    )
+    headings = ("Examples", "Errors allowed", "Chance", "Best promise", "Expected promise")
+    return StudyPage(
+        title="Plan",
+        kind="Plan",
+        question="How many examples does it take?",
+        lead=f"{sentence}.",
+        badges=(
+            f"First reached at {whole(plan['first'])}",
+            f"Two models are told apart from {plan['detectable_difference']:.4f}",
+        ),
+        sections=(
+            Section(
+                "How sure is success?",
+                (
+                    "The chance falls while the number of allowed errors stays and jumps when one "
+                    "more is allowed; the number above is the one from which it is never lost.",
+                ),
+                figures=(Figure(svg),),
+                tables=(Table(headings, rows),),
+            ),
+        ),
+    )
