@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+import math
 import os
 from collections import Counter
 from pathlib import Path
@@ -288,7 +289,26 @@ class Certificate(Record):
             parts.append("searches paid: " + ", ".join(searched))
         return f"{self.bound.name}: " + ", ".join(parts)
 
+    @property
+    def beside_guessing(self) -> str:
+        """What is said where the network does no better than a constant answer; else nothing."""
+        own = next((o for o in self.observed if o.name.endswith("on the bound examples")), None)
+        if own is None or self.baseline is None or own.errors / own.trials < self.baseline.rate:
+            return ""
+        error, guessing = own.errors / own.trials, self.baseline.rate
+        compared = (
+            f"{own.name.removesuffix(' on the bound examples')} errs on {error:.1%} of the bound "
+            f"examples, always answering “{self.baseline.name}” on {guessing:.1%}"
+        )
+        if error > guessing + 3 * math.sqrt(guessing * (1 - guessing) / own.trials):
+            return f"{compared}: are the labels permuted, in another order than the scores?"
+        return f"{compared}: it has learned nothing"
+
     def _caveats(self) -> str:
+        beside = f"{self.beside_guessing}; " if self.beside_guessing else ""
+        return beside + self._doubts()
+
+    def _doubts(self) -> str:
         troubled = [a for a in self.assumptions if a.effect != "none"]
         if troubled:
             found = {"refused": "was found false", "conditional": "is in doubt"}

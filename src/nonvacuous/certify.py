@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,10 @@ def certify(
     method.check(model, loss)
     split = method.split_of(examples, checks.count("seed", seed))
     split.check_fits(examples)
+    fitted = method.fitted_preprocessing(examples, split)
+    if fitted is not None:  # which examples do what was decided before, and stays
+        examples, tested = fitted(examples), None if tested is None else fitted(tested)
+        split = replace(split, content=examples.content_hash())
     configuration: dict[str, Any] = {
         "format": FORMAT,
         "mode": method.mode,

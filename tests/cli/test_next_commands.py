@@ -78,7 +78,8 @@ def test_a_run_that_computed_something_keeps_its_folder(place, invoke, monkeypat
     # With other settings there is no going on, and the suggestion says so.
     other = invoke(*SPARSE, "--model", "mlp:9/no-bias")
     assert other.code == exits.USAGE and "other settings" in other.error
-    assert "architecture" in other.error and other.next.endswith("--force")
+    assert "architecture" in other.error
+    assert other.next.endswith("--out r-2 --model mlp:9/no-bias")
     resumed = invoke(*SPARSE, "--model", "mlp:9/no-bias", "--resume")
     assert resumed.code == exits.FAILED and resumed.next == other.next
     # With the same ones there is.

@@ -124,6 +124,7 @@ def evidence_of(
         seed=job.seed,
         evaluation_transform=_preprocessing(job.examples),
         risk_transform=_preprocessing(job.examples),
+        preprocessing_saw=job.split.prior if job.standardized else None,
         test_reads=("freeze", "report") if job.test is not None else ("freeze",),
         test=job.test,
         standing=None

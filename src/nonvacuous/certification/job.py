@@ -59,6 +59,11 @@ class Job:
         return int(getattr(self.method, "trials", 0))
 
     @property
+    def standardized(self) -> bool:
+        """Whether the inputs were standardized by the prior part of the examples."""
+        return bool(getattr(self.method, "standardize", False))
+
+    @property
     def pretrained(self) -> bool | str:
         declared: bool | str = getattr(self.method, "pretrained", False)
         return declared

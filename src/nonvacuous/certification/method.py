@@ -10,6 +10,8 @@ from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import nn
 
     from nonvacuous.certificate import Certificate
@@ -58,6 +60,12 @@ class Method(Settings):
     def prepare(self, examples: Examples) -> Examples:
         """The examples as the network is to see them."""
         return examples
+
+    def fitted_preprocessing(
+        self, _examples: Examples, _split: Split
+    ) -> Callable[[Examples], Examples] | None:
+        """What is to be done to all inputs, as learned from the prior part alone."""
+        return None
 
     def split_of(self, examples: Examples, seed: int) -> Split:
         """Which examples shape the prior, and which ones the promise counts: all, here."""

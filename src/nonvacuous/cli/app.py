@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnknownOptionError
 
 from nonvacuous import __version__
 from nonvacuous.cli.exits import (
@@ -208,9 +208,40 @@ app.command(
 app.command(reproduce)
 
 
-def _usage_message(error: CycloptsError) -> str:
+#: Flags that people guess, and the ones they mean.
+_MEANT = {
+    "--delta": "--confidence, which is 1 minus it",
+    "--failure": "--confidence, which is 1 minus it",
+    "--alpha": "--confidence, which is 1 minus it",
+    "--lr": "--learning-rate",
+    "--bs": "--batch-size",
+    "--arch": "--model",
+    "--architecture": "--model",
+    "--network": "--model",
+    "--net": "--model",
+    "--checkpoint": "--weights",
+    "--ckpt": "--weights",
+    "--pretrained-weights": "--weights",
+    "--folder": "--out",
+    "--run-folder": "--out",
+    "--method": "--mode",
+    "--threshold": "--max-risk",
+    "--gpu": "--device cuda",
+    "--cuda": "--device cuda",
+    "--cpu": "--device cpu",
+    "--class-names": "--classes",
+    "--overwrite": "--force",
+    "--normalize": "--standardize",
+}
+
+
+def _usage_message(error: CycloptsError, command: str | None = None) -> str:
     """The parser's message on one line, with the file that a value came from, if it was a file."""
     message = " ".join(str(error).split())
+    keyword = str(getattr(getattr(error, "token", None), "keyword", ""))
+    meant = _MEANT.get(keyword.replace("_", "-"))
+    if isinstance(error, UnknownOptionError) and meant and command == "certify":
+        message = f"Unknown option: {keyword}. Did you mean {meant}?"
     source = str(getattr(getattr(error, "token", None), "source", "cli"))
     return message if source in ("", "cli", "environment") else f"{source}: {message}"
 
@@ -228,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = app(tokens, exit_on_error=False, print_error=False)
             sys.stdout.flush()
     except CycloptsError as error:
-        write_error(_usage_message(error), next_command=help_of(command))
+        write_error(_usage_message(error, command), next_command=help_of(command))
         return USAGE
     except NonvacuousError as error:
         write_error(str(error), next_command=next_step(error, command))

@@ -52,9 +52,13 @@ class Call:
         labels).
     data_dir
         Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
+    classes
+        Names of the classes in the order of the network's scores, as in cat,dog; by default in the
+        order of the alphabet.
     model
         mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, with /no-bias at the end without biases;
-        alexnet, inception, or inception:no-bn without batch normalization; or
+        resnet, resnet9, scatter, alexnet, inception, or inception:no-bn without batch
+        normalization; or
         package.module:function, called without arguments, returning a torch.nn.Module (the current
         folder is searched too). By default cnn:32,64 for images and mlp:256 for other inputs; in
         --mode sparsity mlp:100/no-bias.
@@ -109,6 +113,7 @@ class Call:
 
     data: Annotated[str, _WHAT]
     data_dir: Annotated[Path | None, _WHAT] = None
+    classes: Annotated[str | None, _WHAT] = None
     model: Annotated[str | None, _WHAT] = None
     weights: Annotated[Path | None, _WHAT] = None
     initial: Annotated[Path | None, _WHAT] = None

@@ -23,7 +23,7 @@ from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.networks import (
     build_network,
-    check_fits,
+    check_readable,
     default_model,
     is_built_in,
     load_weights,
@@ -35,7 +35,7 @@ from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import NAMES, Dataset, Examples
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.distributions.priors import at_initialization, zero_mean
-from nonvacuous.errors import FolderBusy, FolderTaken, Unsupported
+from nonvacuous.errors import FolderTaken, Unsupported
 from nonvacuous.methods import HeldOut, PostHoc, Sparsity
 from nonvacuous.report import rescaling
 from nonvacuous.report.terminal import printable
@@ -47,14 +47,14 @@ def run(call: Call, method: Method) -> int:
     if call.threads is not None:
         torch.set_num_threads(call.threads)
     device = _device(call.device)
-    dataset = load_data(call.data, call.data_dir)
+    dataset = load_data(call.data, call.data_dir, call.classes)
     examples, test = _parts(call, method, dataset)
     spec = call.model or method.usual_network or default_model(examples)
     folder = call.out or default_folder(call.data, spec, call.seed)
     check_writable(folder, resume=call.resume, force=call.force, asked=_asked(call, method, spec))
     init_seed = call.seed if call.init_seed is None else call.init_seed
     network = build_network(spec, examples, seed=init_seed)
-    check_fits(network, examples, spec=spec)
+    conversions = check_readable(network, examples, spec=spec)
     if call.weights is not None:
         initial = network
         if call.initial is not None:
@@ -66,6 +66,8 @@ def run(call: Call, method: Method) -> int:
     try:
         with stoppable(), Narration() as narration:
             for line in _announcement(call, method, spec, network, examples, device, folder):
+                narration.say(line)
+            for line in _remarks(dataset, examples, conversions):
                 narration.say(line)
             certificate = certify(
                 network.to(device),
@@ -92,8 +94,7 @@ def run(call: Call, method: Method) -> int:
             raise
         raise CommandError(str(error), next_command=_other_mode(call, spec)) from error
     except FolderTaken as error:
-        busy = isinstance(error, FolderBusy)
-        raise CommandError(str(error), next_command=instead_of(folder, busy=busy)) from error
+        raise CommandError(str(error), next_command=instead_of(folder)) from error
     except KeyboardInterrupt as stop:
         if not holds_run(folder):
             write_error("stopped before anything was computed.", next_command=again())
@@ -200,12 +201,30 @@ def _announcement(
     ]
 
 
+def _remarks(dataset: Dataset, examples: Examples, conversions: tuple[str, ...]) -> list[str]:
+    """What was taken how, where another reading was possible."""
+    remarks = [f"network: {conversion}" for conversion in conversions]
+    names = examples.class_names
+    if names != tuple(map(str, range(len(names)))):
+        shown = ", ".join(f"{at} = {name}" for at, name in enumerate(names[:20]))
+        more = f", ... ({len(names)} in all)" if len(names) > 20 else ""
+        remarks.append(f"classes, in the order of the scores: {shown}{more} (other: --classes)")
+    if dataset.unused:
+        remarks.append(f"not used of {dataset.name}: {', '.join(dataset.unused)}")
+    lacking = [n for n, c in zip(names, examples.class_counts(), strict=True) if not c]
+    if lacking:
+        remarks.append(f"no example of {', '.join(lacking[:8])} in {examples.name}")
+    return remarks
+
+
 def _tell(certificate: Certificate, folder: Path, call: Call, *, was_finished: bool) -> int:
     write_certificate(certificate, as_json=call.json)
     sys.stdout.flush()
     console = narration_console()
     if was_finished:
         console.print("This run was finished before: nothing was computed again.", soft_wrap=True)
+    if certificate.beside_guessing:
+        console.print(printable(f"Warning: {certificate.beside_guessing}."), soft_wrap=True)
     saved = rescaling.told(certificate)
     if saved:
         console.print(printable(saved), soft_wrap=True)
@@ -236,6 +255,7 @@ def _verification(call: Call, folder: Path) -> list[str]:
     words = ["nonvacuous", "verify", str(folder)]
     if call.data not in NAMES:
         words += ["--data", call.data]
+        words += ["--classes", call.classes] if call.classes else []
     elif call.data_dir is not None and call.data != "digits":
         words += ["--data-dir", str(call.data_dir)]
     if call.model is not None and not is_built_in(call.model):

@@ -20,7 +20,7 @@ def data(source: str, /, *, data_dir: Path | None = None, json: Json = False) ->
     ----------
     source
         digits (needs no files), mnist, fashion-mnist, cifar10; a file .npz (arrays inputs and
-        labels) or .parquet; a folder of images with one folder per class; or
+        labels), .parquet, .csv or .pt; a folder of images with one folder per class; or
         package.module:function returning (inputs, labels).
     data_dir
         Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
@@ -61,6 +61,8 @@ def _write_text(record: dict[str, Any]) -> None:
     console.print(table)
     for part in parts:
         console.print(_remarks(part), soft_wrap=True)
+    if record["unused"]:
+        console.print(printable(f"not used: {', '.join(record['unused'])}"), soft_wrap=True)
     across = record["duplicates_across"]
     if across is not None and across["inputs"]:
         console.print(

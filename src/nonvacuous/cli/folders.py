@@ -58,10 +58,8 @@ def check_writable(
         )
 
 
-def instead_of(folder: Path, *, busy: bool = False) -> str:
-    """The same command where another run is in the way: one that may be of use is better kept."""
-    if not busy and not (folder / "certificate.json").is_file():
-        return again("--force", without=["--resume"])
+def instead_of(folder: Path) -> str:
+    """The same command in a folder of its own, where another run is in the way: nothing is lost."""
     free = next(
         name
         for name in (folder.with_name(f"{folder.name}-{number}") for number in range(2, 1_000))

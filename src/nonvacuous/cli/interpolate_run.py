@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from nonvacuous.cli.exits import CommandError
+from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.interpolate import RESULT, Flags
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
@@ -119,7 +120,7 @@ def _check_same(request: Request) -> None:
         raise CommandError(
             f"the run in {request.folder} was made with other settings ({', '.join(other)}); it "
             "cannot be gone on with under these.",
-            next_command=again("--force", without=["--resume"]),
+            next_command=instead_of(request.folder),
         )
 
 
@@ -180,7 +181,7 @@ def _finished(request: Request) -> InterpolationStudy:
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CommandError(
             f"{path} is not the record of an interpolation ({error}); it was changed or damaged.",
-            next_command=again("--force", without=["--resume"]),
+            next_command=instead_of(request.folder),
         ) from error
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.cli.exits import CommandError, UsageError
+from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.measures import FILES, UNFINISHED, Flags
 from nonvacuous.errors import BadInput
@@ -57,14 +58,14 @@ def finished(request: Request) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CommandError(
             f"--resume: {path} is not a record of this command ({error}).",
-            next_command=again("--force", without=["--resume"]),
+            next_command=instead_of(request.out),
         ) from error
     other = sorted(name for name, value in request.asked.items() if before.get(name) != value)
     if other:
         raise CommandError(
             f"--resume: the run in {request.out} was made with other settings "
             f"({', '.join(other)}).",
-            next_command=again("--force", without=["--resume"]),
+            next_command=instead_of(request.out),
         )
     return record
 

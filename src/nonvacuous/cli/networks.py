@@ -10,9 +10,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from nonvacuous.certification.adapting import adapted
 from nonvacuous.cli.exits import CommandError, UsageError
 from nonvacuous.cli.invocation import again
 from nonvacuous.data import Examples, import_function
+from nonvacuous.errors import BadInput
 from nonvacuous.models import BUILDERS, build
 
 #: The recommended architectures: for images, and for everything else.
@@ -88,6 +90,14 @@ def check_fits(module: nn.Module, examples: Examples, *, spec: str) -> None:
             f"the model {spec} gives {got} for two {inputs}; a classifier of {classes} classes "
             f"must give (2, {classes}), one score for each class.",
         )
+
+
+def check_readable(module: nn.Module, examples: Examples, *, spec: str) -> tuple[str, ...]:
+    """What certify will convert, in words; raise where it cannot be read as a classifier."""
+    try:
+        return adapted(module, examples)[1]
+    except BadInput as error:
+        raise CommandError(f"--model {spec}: {error}.") from error
 
 
 def load_weights(module: nn.Module, path: Path, *, flag: str, spec: str) -> None:

@@ -10,10 +10,11 @@ from nonvacuous.data import NAMES, Dataset, load
 from nonvacuous.errors import BadInput
 
 
-def load_data(source: str, data_dir: Path | None) -> Dataset:
+def load_data(source: str, data_dir: Path | None, classes: str | None = None) -> Dataset:
     """The data set behind --data; an error says which command shows more."""
+    names = None if classes is None else [name.strip() for name in classes.split(",")]
     try:
-        return load(source, data_dir=data_dir)
+        return load(source, data_dir=data_dir, class_names=names)
     except BadInput as error:
         raise passed_on(error, next_command=_next_command(source)) from error
 

@@ -36,6 +36,7 @@ def verify(
     *,
     data: str | None = None,
     data_dir: Path | None = None,
+    classes: str | None = None,
     model: str | None = None,
     trials: OptionalWholeNumber = None,
     seed: OptionalWholeNumber = None,
@@ -59,6 +60,8 @@ def verify(
         found by itself.
     data_dir
         Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
+    classes
+        The names of the classes in order, as they were given to certify.
     model
         The network, as for certify. Built-in ones are rebuilt by themselves; nothing that a
         certificate names is ever imported unless you name it here.
@@ -90,7 +93,7 @@ def verify(
     if threads is not None:
         torch.set_num_threads(threads)
     record = _peek(path)
-    examples = _examples(record, folder, data, data_dir)
+    examples = _examples(record, folder, data, data_dir, classes)
     network = None if model is None else _network(model, examples and examples.train)
     with stoppable(), Narration() as narration:
         verification = verify_certificate(
@@ -159,6 +162,7 @@ def _examples(
     folder: Path | None,
     source: str | None,
     data_dir: Path | None,
+    classes: str | None,
 ) -> Dataset | None:
     """The data named by --data, or a built-in set that the certificate names and that is here."""
     from nonvacuous.cli.sources import load_data
@@ -170,7 +174,7 @@ def _examples(
     say = narration_console()
     name = None if certificate is None else certificate.data.name
     if source is not None:
-        dataset = load_data(source, data_dir)
+        dataset = load_data(source, data_dir, classes)
     else:
         known = _built_in(name, folder)
         if known is None:
@@ -213,12 +217,12 @@ def _advise(verification: Verification, certificate: Certificate) -> None:
 
 
 def _network(spec: str, examples: Examples | None) -> Any:
-    from nonvacuous.cli.networks import build_network, check_fits
+    from nonvacuous.cli.networks import build_network, check_readable
 
     if examples is None:
         raise UsageError("--model is measured on the data: give --data too.")
     network = build_network(spec, examples, seed=0)
-    check_fits(network, examples, spec=spec)
+    check_readable(network, examples, spec=spec)
     return network
 
 

@@ -21,6 +21,8 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 
 _CHUNK = 2048
+#: What the name of the step begins with, before the digest.
+STANDARDIZED = "standardize:"
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,13 @@ class Standardize:
         return replace(
             examples,
             inputs=(examples.inputs - means) / scales,
-            preprocessing=(*examples.preprocessing, f"standardize:{self.digest()}"),
+            preprocessing=(*examples.preprocessing, self.step),
         )
+
+    @property
+    def step(self) -> str:
+        """Its entry in the preprocessing of examples."""
+        return f"{STANDARDIZED}{self.digest()}"
 
     def check_fitted_on(self, prior_part: Examples) -> None:
         """Raise BadInput unless the statistics were given, or come from exactly these examples.

@@ -161,8 +161,8 @@ def train(
             records,
             configuration=_configuration(model, examples, validation, settings, records),
             advice=(
-                f"Try a smaller learning_rate (now {learning_rate:g}), and look for extreme "
-                "values among the inputs."
+                f"Try a smaller learning_rate (now {learning_rate:g}), standardize inputs of very "
+                "different sizes (--standardize), and look for extreme values among the inputs."
             ),
         )
     return learner.result(epochs)

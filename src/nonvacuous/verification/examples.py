@@ -12,7 +12,8 @@ import numpy as np
 
 from nonvacuous.audit.data_checks import COPIES, INDEPENDENT, MANY_REPEATS, SEEN, repeated
 from nonvacuous.certificate import Certificate
-from nonvacuous.data import Dataset, Examples, Split, load
+from nonvacuous.data import Dataset, Examples, Split, Standardize, load
+from nonvacuous.data.preprocessing import STANDARDIZED
 from nonvacuous.rules.arithmetic import baseline_record
 from nonvacuous.rules.digests import content_digest, index_digest
 from nonvacuous.sparsity.chains import scaled
@@ -26,6 +27,8 @@ class Known:
     examples: Examples
     split: Split
     test: Examples | None
+    #: Whether the inputs were standardized here, by the prior part of the examples.
+    standardized: bool = False
 
     @cached_property
     def bound_part(self) -> Examples:
@@ -49,8 +52,7 @@ def check_examples(
 
     if not findings.expect("the data can be read", "data", read):
         return None
-    examples = found[0]
-    known = _indices(certificate, examples, split)
+    known = _indices(certificate, found[0], split)
     if known is None:
         findings.skip(
             "the examples are the recorded ones",
@@ -58,6 +60,11 @@ def check_examples(
             "which examples they are is stored in the run folder, which is not at hand.",
         )
         return None
+
+    fitted = _standardization(certificate, found[0], known)
+    examples = found[0] if fitted is None else fitted(found[0])
+    test = tests[0] if tests else None
+    test = fitted(test) if fitted is not None and test is not None else test
 
     def same() -> str:
         record = certificate.data
@@ -112,7 +119,7 @@ def check_examples(
             findings.skip(SEEN, "data.prior", why, needed=False)
         else:
             findings.expect(SEEN, "data.prior", apart)
-    return Known(examples, known, tests[0] if tests else None)
+    return Known(examples, known, test, fitted is not None)
 
 
 def as_dataset(data: Any) -> Dataset:
@@ -130,6 +137,17 @@ def prepared(examples: Examples, certificate: Certificate) -> Examples:
         return examples
     candidate = scaled(examples)
     return candidate if "; ".join(candidate.preprocessing) == recorded else examples
+
+
+def _standardization(
+    certificate: Certificate, examples: Examples, split: Split
+) -> Standardize | None:
+    """Means and scales computed again from the prior part, where the certificate says so."""
+    own, recorded = examples.preprocessing, certificate.data.preprocessing
+    if len(split.prior) < 2 or "; ".join(own) == recorded or STANDARDIZED not in recorded:
+        return None
+    fitted = Standardize.fit(examples.subset(split.prior))
+    return fitted if "; ".join((*own, fitted.step)) == recorded else None
 
 
 def _indices(certificate: Certificate, examples: Examples, split: Split | None) -> Split | None:

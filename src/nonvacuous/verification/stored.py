@@ -62,7 +62,8 @@ def stored_evidence(
         # Recomputed here from the stored tensors, both of them.
         facts["posterior_at_kl"] = facts["posterior_at_risk"] = posterior.digest()
     if transform == certificate.data.preprocessing:
-        facts["preprocessing_saw"] = None  # nothing was fitted here on the way
+        # Fitted again here, or nothing was fitted on the way.
+        facts["preprocessing_saw"] = known.split.prior if known.standardized else None
     if not any(observation.name.endswith(ON_TEST) for observation in certificate.observed):
         facts["test"] = None  # the run had none, whoever verifies may have one
     elif known.test is not None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from nonvacuous.certificate import Certificate
     from nonvacuous.certification.job import Job
-    from nonvacuous.data import Examples, Split
+    from nonvacuous.data import Examples, Split, Standardize
 
 #: Standard deviation of a prior trained on data, and of one at the initial weights.
 LEARNED_SCALE, INITIAL_SCALE = 0.01, 0.1
@@ -75,6 +75,15 @@ class Posterior(Method):
             "stay as the prior's training left them, and have no price."
         ),
     ] = "all"
+    standardize: Annotated[
+        Switch,
+        Flag(
+            "For --mode posterior: subtract each feature's mean and divide by its standard "
+            "deviation (each channel's for images), both computed on the prior part alone.",
+            group="What is certified",
+            switch=True,
+        ),
+    ] = False
     prior_scale: Annotated[Scales | None, PRIOR_SCALE] = None
     trials: Annotated[PositiveCount, TRIALS] = 100_000
     translation: Switch = False
@@ -86,6 +95,12 @@ class Posterior(Method):
 
     @model_validator(mode="after")
     def _together(self) -> Posterior:
+        if self.standardize and self.split is None and not self.prior_fraction:
+            raise BadInput(
+                "standardize needs a prior part to compute means on: the bound examples must not "
+                "shape the inputs. Leave prior_fraction at 0.5, or standardize with numbers that "
+                "do not come from these data"
+            )
         if self.predictor == "drawn" and (self.translation or self.permutation):
             raise BadInput(
                 "translation and permutation lower the KL of a randomized network; a bound for one "
@@ -97,6 +112,11 @@ class Posterior(Method):
                 "prior_fraction=0 trains no prior; give the prior a part of the examples"
             )
         return self
+
+    def fitted_preprocessing(self, examples: Examples, split: Split) -> Standardize | None:
+        from nonvacuous.data import Standardize
+
+        return Standardize.fit(examples.subset(split.prior)) if self.standardize else None
 
     @property
     def scales(self) -> tuple[float, ...]:
