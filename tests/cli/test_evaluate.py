@@ -122,6 +122,16 @@ def test_monitor_reads_new_rows_only_and_raises_the_alarm(tmp_path: Path, capsys
     assert capsys.readouterr().out.startswith("ALARM")
 
 
+def test_missing_labels_are_counted_not_guessed(tmp_path: Path, capsys) -> None:
+    stream = tmp_path / "labels.csv"
+    stream.write_text("prediction,label\na,a\na,b\nb,\nb,b\n")
+    command = ["monitor", str(stream), "--promise", "0.3", "--predictions", "prediction"]
+    for _ in range(2):
+        assert main([*command, "--state", str(tmp_path / "s.json")]) == 0
+        out = capsys.readouterr().out
+        assert "1 errors in 3 labels" in out and out.endswith("1 labels missing\n")
+
+
 def test_watch_follows_a_growing_file(tmp_path: Path) -> None:
     stream = tmp_path / "labels.csv"
     stream.write_text("error\n0\n")

@@ -67,6 +67,18 @@ def test_a_table_of_columns(tmp_path) -> None:
     assert set(report.groups["site"]) == {"A", "B", "C"}
 
 
+def test_a_pandas_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    predictions, labels, sites = classes(200)
+    frame = pandas.DataFrame({"p": predictions, "y": labels, "site": sites})
+    report = nv.evaluate(data=frame, predictions="p", labels="y", groups=["site"], unseen=True)
+    arrays = nv.evaluate(
+        predictions=frame["p"], labels=frame["y"], groups={"site": frame["site"]}, unseen=True
+    )
+    assert report.evaluation.digests == arrays.evaluation.digests
+    assert nv.verify(report, data=frame).verified
+
+
 def test_nested_fields_of_logs(tmp_path) -> None:
     path = tmp_path / "samples.jsonl"
     rows = [{"doc": {"id": i}, "acc": float(i % 10 > 0)} for i in range(100)]

@@ -89,18 +89,28 @@ def _promise_of(text: str) -> Any:
 
 
 def _losses(file: Path, loss: str, predictions: str | None, labels: str) -> Any:
-    """All complete rows of the file; a line that is still being written waits for the next look."""
+    """The losses of all rows in their order; NaN where a label is missing."""
     import numpy as np
 
     from nonvacuous.errors import BadInput
-    from nonvacuous.evaluation.tables import read_columns
+    from nonvacuous.evaluation.tables import batches_of
 
+    names = {"losses": loss} if predictions is None else {"answers": predictions, "labels": labels}
+    losses: list[float] = []
     try:
-        if predictions is None:
-            return read_columns(file, {"losses": loss})["losses"].astype(float)
-        table = read_columns(file, {"predictions": predictions, "labels": labels})
-        return (table["predictions"] != table["labels"]).astype(float)
+        for batch in batches_of(file, names):
+            columns = [_values(batch[role]) for role in names]
+            for row in zip(*columns, strict=True):
+                missing = row[-1] is None or row[-1] == "" or row[-1] != row[-1]
+                wrong = row[0] if predictions is None else row[0] != row[1]
+                losses.append(float("nan") if missing else float(wrong))
     except BadInput as error:
-        if "holds no rows" in str(error) or "is empty" in str(error):
-            return np.zeros(0)
-        raise
+        if "is empty" not in str(error):
+            raise
+    except ValueError as error:
+        raise BadInput(f"{file}: {loss} holds {error}; losses are numbers in [0, 1].") from error
+    return np.array(losses)
+
+
+def _values(column: Any) -> list[Any]:
+    return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
