@@ -114,6 +114,7 @@ def main() -> None:
     from provenance import write_result
 
     own = str(Path(__file__).resolve().parents[1] / "src")
+    sys.path.insert(0, own)
     now, before = in_process(own, arguments), in_process(arguments.baseline, arguments)
     rows = {
         name: {

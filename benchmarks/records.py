@@ -13,16 +13,21 @@ npz file (x_train, y_train, x_test, y_test) through --cifar.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from provenance import write_result
 
 import nonvacuous as nv
+from nonvacuous.certification.counting import count_errors
+from nonvacuous.distributions.storage import load_tensors
 
 _PRIOR = nv.PlainTraining(
     batch_size=512,
@@ -162,6 +167,8 @@ def run(case: Case, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     shape, classes = data.train.example_shape, data.train.classes
     model = nv.models.build(case.architecture, shape, classes, seed=seed).to(arguments.device)
     started = time.perf_counter()
+    short = f"{case.data}-{case.architecture.replace('/', '-')}-{seed}"
+    folder = Path(arguments.runs or tempfile.mkdtemp()) / short
     certificate = nv.certify(
         model,
         data.train,
@@ -170,16 +177,11 @@ def run(case: Case, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
         confidence=0.95,
         seed=seed,
         attempts=case.attempts,
-        folder=nv.Run(
-            folder=None
-            if arguments.runs is None
-            else Path(arguments.runs) / f"{case.data}-{case.architecture.replace('/', '-')}-{seed}",
-            architecture=case.architecture,
-            source=case.data,
-        ),
+        folder=nv.Run(folder=folder, architecture=case.architecture, source=case.data),
         force=True,
     )
     twin = certificate.held_out_twin
+    assert certificate.complexity is not None
     result = {
         "seed": seed,
         "risk_upper": certificate.risk_upper,
@@ -187,7 +189,8 @@ def run(case: Case, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
         "bound": certificate.bound.name,
         "held_out_twin": None if twin is None else twin.risk_upper,
         "examples": certificate.data.bound.examples,
-        "kl_nats": certificate.complexity.kl_nats if certificate.complexity else None,
+        "kl_nats": certificate.complexity.kl_nats,
+        "one_drawn_network": drawn(certificate, case, model, data.train, folder),
         "empirical_upper": certificate.empirical.risk_upper,
         "observed": {o.name: o.errors / o.trials for o in certificate.observed},
         "seconds": time.perf_counter() - started if arguments.device == "cuda" else None,
@@ -197,6 +200,28 @@ def run(case: Case, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     }
     print(json.dumps(result), flush=True)
     return result
+
+
+def drawn(
+    certificate: nv.Certificate, case: Case, model: torch.nn.Module, train: Any, folder: Path
+) -> float:
+    """The bound for one network drawn once from the same posterior: another of the attempts."""
+    prior = nv.DiagonalGaussian.load(folder / "prior.safetensors")
+    posterior = nv.DiagonalGaussian.load(folder / "posterior.safetensors")
+    weights = posterior.sample(generator=torch.Generator().manual_seed(2718))
+    network = copy.deepcopy(model).eval()
+    fixed = folder / "network.safetensors"
+    stored = load_tensors(fixed, kind="network", device="cpu") if fixed.exists() else {}
+    network.load_state_dict({**network.state_dict(), **stored, **weights})
+    indices = np.load(folder / "split.npz")["bound"]
+    errors = count_errors(network, train.subset(indices))
+    return nv.bounds.disintegrated(
+        empirical_risk=errors / len(indices),
+        log_density_ratio=posterior.log_density_ratio(prior, weights),
+        examples=len(indices),
+        failure=0.05 / case.attempts,
+        exact_moment=True,
+    )
 
 
 def main() -> None:
