@@ -45,6 +45,10 @@ format: install ## put the code into the house style
 goldens: install ## write again what the promise commands say, for the tests to compare with
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/goldens.py tests/golden/commands
 
+house: install ## draw the rooms and the table of theorems into docs/, from the code
+	$(BIN)/python scripts/house.py
+	$(BIN)/python scripts/bounds-page.py
+
 wheel-check: install ## build the wheel and try it in a clean environment
 	scripts/check-wheel.sh $(BIN)/python
 

@@ -6,7 +6,7 @@ import errno
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -16,7 +16,6 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.method import Method
 from nonvacuous.certification.run import Run
 from nonvacuous.certify import certify
-from nonvacuous.cli.certify import Call
 from nonvacuous.cli.exits import DONE, FAILED, TOO_RISKY, CommandError, UsageError, trouble_of
 from nonvacuous.cli.folders import check_writable, default_folder, holds_run, instead_of
 from nonvacuous.cli.invocation import again
@@ -40,6 +39,9 @@ from nonvacuous.methods import HeldOut, PostHoc, Sparsity
 from nonvacuous.report import rescaling
 from nonvacuous.report.terminal import printable
 from nonvacuous.risk.memory import is_out_of_memory
+
+if TYPE_CHECKING:
+    from nonvacuous.cli.certify import Call
 
 
 def run(call: Call, method: Method) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import nn
 
 from nonvacuous.certificate import Certificate
@@ -10,10 +12,12 @@ from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.counting import count_errors
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.saving import save_network
-from nonvacuous.methods.held_out.settings import HeldOut
 from nonvacuous.records import RiskRecord
 from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, line, share
 from nonvacuous.rules.paying import ledger
+
+if TYPE_CHECKING:
+    from nonvacuous.methods.held_out.settings import HeldOut
 
 
 def make(method: HeldOut, job: Job, model: nn.Module) -> Certificate:

@@ -9,6 +9,7 @@ its grid.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -30,8 +31,10 @@ from nonvacuous.certification.saving import save_candidate
 from nonvacuous.certification.twin import candidate_twin
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
-from nonvacuous.methods.post_hoc.settings import PostHoc
 from nonvacuous.seeds import derived_seed
+
+if TYPE_CHECKING:
+    from nonvacuous.methods.post_hoc.settings import PostHoc
 
 #: Standard deviations tried for the posterior.
 POSTERIOR_SCALES = ScaleGrid.geometric(0.001, 0.3, 24)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from torch import nn
 
@@ -19,11 +21,13 @@ from nonvacuous.data import Examples
 from nonvacuous.distributions.fixing import last_layer, with_fixed
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, learned
-from nonvacuous.methods.posterior.settings import Posterior
 from nonvacuous.records import Observation
 from nonvacuous.rules.tilting import OBSERVED, set_aside
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import train_posterior
+
+if TYPE_CHECKING:
+    from nonvacuous.methods.posterior.settings import Posterior
 
 
 def make(method: Posterior, job: Job, model: nn.Module) -> Certificate:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import nn
 
 from nonvacuous.audit.evidence import Evidence
@@ -20,10 +22,12 @@ from nonvacuous.methods.sparsity.candidate import (
     trained_candidate,
 )
 from nonvacuous.methods.sparsity.measurement import SparseMeasurement, measure_sparse
-from nonvacuous.methods.sparsity.settings import Sparsity
 from nonvacuous.records import DistributionRecord, TwinRecord
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.sparsity.noise import FEWEST
+
+if TYPE_CHECKING:
+    from nonvacuous.methods.sparsity.settings import Sparsity
 
 
 def make(method: Sparsity, job: Job, model: nn.Module) -> Certificate:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nonvacuous.audit.claim_checks import NOISY
 from nonvacuous.audit.evidence import Search
@@ -12,7 +13,6 @@ from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.methods.sparsity.candidate import SparseCandidate, layer_tensors
-from nonvacuous.methods.sparsity.settings import Sparsity
 from nonvacuous.records import (
     BoundRecord,
     BudgetRecord,
@@ -37,6 +37,9 @@ from nonvacuous.sparsity.certificate import SparsityCertificate, certify_sparse
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.recount import Network, final_seed
+
+if TYPE_CHECKING:
+    from nonvacuous.methods.sparsity.settings import Sparsity
 
 #: Theorem A draws no noise, so nothing is spent on sampling.
 _NOISELESS = "A"

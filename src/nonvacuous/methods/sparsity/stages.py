@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import tensors_digest
-from nonvacuous.methods.sparsity.training import Trainer, Weights
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
+
+if TYPE_CHECKING:
+    from nonvacuous.methods.sparsity.training import Trainer, Weights
 
 
 def kept(

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples
-from nonvacuous.methods.sparsity.settings import Sparsity
 from nonvacuous.progress import Progress
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.training import ChainTraining, train_chain
+
+if TYPE_CHECKING:
+    from nonvacuous.methods.sparsity.settings import Sparsity
 
 Weights = dict[str, Tensor]
 #: Step sizes that suit chains with inputs of norm 1.

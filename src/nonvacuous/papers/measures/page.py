@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from nonvacuous.measures.correlation import Estimate
 from nonvacuous.measures.correlation_summary import Standing
@@ -12,9 +13,11 @@ from nonvacuous.papers.measures.pictures import (
     sign_errors,
     spoken,
 )
-from nonvacuous.papers.measures.settings import AXES, MeasuresSettings
-from nonvacuous.papers.measures.study import CHANCE, StudyResult
+from nonvacuous.papers.measures.settings import AXES, CHANCE, MeasuresSettings
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
+
+if TYPE_CHECKING:
+    from nonvacuous.papers.measures.study import StudyResult
 
 MISSING = "-"
 #: What each verdict means, in the order in which they are told.

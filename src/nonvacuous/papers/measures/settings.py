@@ -13,6 +13,8 @@ from nonvacuous.errors import BadInput
 from nonvacuous.study.settings import Frozen, StudySettings
 from nonvacuous.training.checks import real_number, whole_number
 
+#: A column of random numbers is judged along: what it scores is what chance alone gives.
+CHANCE = "random-numbers"
 #: The axes of the grid, in the order in which they are shown.
 AXES = (
     "width", "depth", "learning_rate", "batch_size", "weight_decay", "dropout", "label_noise",

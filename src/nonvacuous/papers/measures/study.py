@@ -22,7 +22,13 @@ from nonvacuous.measures.correlation import Estimate, Numbers, Trials
 from nonvacuous.measures.correlation_summary import Court, Standing
 from nonvacuous.measures.registry import MEASURES, chosen
 from nonvacuous.papers.measures.records import NetworkRecord, Times
-from nonvacuous.papers.measures.settings import AXES, JUDGING, MeasuresCell, MeasuresSettings
+from nonvacuous.papers.measures.settings import (
+    AXES,
+    CHANCE,
+    JUDGING,
+    MeasuresCell,
+    MeasuresSettings,
+)
 from nonvacuous.papers.measures.training import Training
 from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage, Table
@@ -31,8 +37,6 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.study.pages import markdown
 from nonvacuous.study.study import Context, Finished, Study
 
-#: A column of random numbers is judged along: what it scores is what chance alone gives.
-CHANCE = "random-numbers"
 #: Fewer networks than this cannot be judged by.
 FEWEST = 8
 

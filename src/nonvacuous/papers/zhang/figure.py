@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming, Point
+from nonvacuous.papers.zhang.published import NEARLY
 from nonvacuous.papers.zhang.settings import FigureSettings
 from nonvacuous.papers.zhang.training import NetworksStudy
 from nonvacuous.randomization.intervals import Interval, exact_rate
@@ -20,8 +21,6 @@ CURVES = ("true", "random-labels", "shuffled-pixels", "random-pixels", "gaussian
 CONFIDENCE = 0.95
 #: How near to guessing the test error must be where all labels were redrawn.
 CHANCE_TOLERANCE = 0.01
-#: A network that gets so many of its labels right, in percent, has all but fitted them.
-NEARLY = 99.0
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from nonvacuous.papers.zhang.figure import NEARLY, FigureResult, SweepPoint
 from nonvacuous.papers.zhang.networks import CellResult, corruption_title, network_title
 from nonvacuous.papers.zhang.pages import (
     MISSING,
@@ -14,8 +14,11 @@ from nonvacuous.papers.zhang.pages import (
     training_section,
     yes_or_no,
 )
-from nonvacuous.papers.zhang.published import PAPER, STEPS_TO_FIT
+from nonvacuous.papers.zhang.published import NEARLY, PAPER, STEPS_TO_FIT
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
+
+if TYPE_CHECKING:
+    from nonvacuous.papers.zhang.figure import FigureResult, SweepPoint
 
 #: The loss at which the independent reproduction of panel a stopped its clock.
 SMALL_LOSS = 0.01

@@ -9,6 +9,11 @@ from dataclasses import dataclass
 
 PAPER = "Zhang, Bengio, Hardt, Recht, Vinyals (ICLR 2017)"
 TITLE = "Understanding deep learning requires rethinking generalization"
+#: A network that gets so many of its labels right, in percent, has all but fitted them.
+NEARLY = 99.0
+#: What counts as reproduced, in percentage points: the training accuracy that the paper calls a
+#: fit, how near a test accuracy must come, and how near to guessing random labels must stay.
+FIT, TEST_TOLERANCE, CHANCE_TOLERANCE = 99.3, 2.5, 1.0
 
 #: The networks by the names used here: their names in ``nonvacuous.models`` and in the paper.
 MODELS = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nonvacuous.papers.zhang.networks import Cell, network_title
 from nonvacuous.papers.zhang.pages import (
     MISSING,
@@ -12,8 +14,10 @@ from nonvacuous.papers.zhang.pages import (
     training_section,
 )
 from nonvacuous.papers.zhang.published import IMAGENET, PAPER
-from nonvacuous.papers.zhang.regularization import RegularizationResult, Switch
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
+
+if TYPE_CHECKING:
+    from nonvacuous.papers.zhang.regularization import RegularizationResult, Switch
 
 
 def table(result: RegularizationResult) -> Table:

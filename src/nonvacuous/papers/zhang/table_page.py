@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nonvacuous.papers.zhang.networks import corruption_title, network_title
 from nonvacuous.papers.zhang.pages import (
     MISSING,
@@ -12,15 +14,20 @@ from nonvacuous.papers.zhang.pages import (
     training_section,
     yes_or_no,
 )
-from nonvacuous.papers.zhang.published import PAPER, TABLE_1
-from nonvacuous.papers.zhang.table import (
+from nonvacuous.papers.zhang.published import (
     CHANCE_TOLERANCE,
     FIT,
+    PAPER,
+    TABLE_1,
     TEST_TOLERANCE,
-    RowResult,
-    TableResult,
 )
 from nonvacuous.report.study import Section, StudyPage, Table
+
+if TYPE_CHECKING:
+    from nonvacuous.papers.zhang.table import (
+        RowResult,
+        TableResult,
+    )
 
 
 def table(result: TableResult) -> Table:
