@@ -37,6 +37,7 @@ from nonvacuous.records import (
     ModelRecord,
     Observation,
     Probability,
+    ProgressiveRecord,
     Record,
     RescalingRecord,
     RiskRecord,
@@ -57,6 +58,8 @@ PREDICTORS = {
     "stochastic": "the randomized network (weights drawn afresh from the posterior for each input)",
     "drawn": "the one network drawn from the posterior",
     "deterministic": "the network",
+    "mixture": "the randomized predictor (a checkpoint drawn for each input, by its share of the "
+    "tests; not the last checkpoint)",
 }
 
 
@@ -87,6 +90,8 @@ class Certificate(Record):
     rescaling: RescalingRecord | None = None
     #: The terms of a certificate of mode "sparsity"; other certificates do not have this field.
     sparsity: SparsityRecord | None = None
+    #: The batches of a certificate of mode "progressive"; other certificates lack this field.
+    progressive: ProgressiveRecord | None = None
     empirical: RiskRecord
     held_out_twin: TwinRecord | None = None
     #: The best constant answer; certificates made before there was a comparison lack it.
@@ -130,6 +135,8 @@ class Certificate(Record):
             raise ValueError(f"mode {self.mode!r} needs a prior, a posterior and a complexity")
         if self.kind.noisy != (self.sparsity is not None):
             raise ValueError("the terms of a sparsity certificate belong to mode 'sparsity' alone")
+        if self.kind.steps != (self.progressive is not None):
+            raise ValueError("batches belong to mode 'progressive' alone, which must have them")
         if self.kind.evaluation != (self.evaluation is not None):
             raise ValueError("the claims of a test belong to mode 'evaluate' alone")
         if self.digest != _digest_of(self):
@@ -172,6 +179,11 @@ class Certificate(Record):
     def risk_lower(self) -> float | None:
         """How wrong the predictor is at least, at the same confidence; tests alone have it."""
         return None if self.evaluation is None else self.evaluation.risk_lower
+
+    @property
+    def gate(self) -> float | None:
+        """The threshold that was declared before the training, where there was one."""
+        return self.bound.inputs.get("threshold") if self.bound.name == "gate" else None
 
     @property
     def groups(self) -> dict[str, dict[str, Slice]]:
@@ -223,6 +235,13 @@ class Certificate(Record):
         if self.status == "refused":
             return f"REFUSED: no promise about the {what}."
         promised = f"{what} <= {shown_up(self.risk_upper)}"
+        if self.gate is not None:  # as it was declared, and strictly below
+            promised = f"{what} < {self.gate!r}"
+        if self.gate is not None and self.risk_upper >= 1.0:
+            return (
+                f"GATE NOT PASSED ({self.status.upper()}): the {what} is not shown to be below "
+                f"{self.gate!r}, and no other number is promised"
+            )
         if self.declared_unseen:
             promised += ", on examples that it never saw, as declared by the user"
         if not self.is_vacuous:

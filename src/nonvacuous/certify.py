@@ -50,17 +50,19 @@ def certify(
 ) -> Certificate:
     """How wrong can this network be on data it has not seen? A number, and its evidence.
 
-    model        the network, on the device to compute on. With :class:`~nonvacuous.Posterior`, and
-                 with :class:`~nonvacuous.Sparsity` without a prior of ``nv.priors``, its present
-                 weights are the starting point and must not have seen ``train``; otherwise it is
-                 the trained network to be certified. It is not changed.
+    model        the network, on the device to compute on. With :class:`~nonvacuous.Posterior` and
+                 :class:`~nonvacuous.Progressive`, and with :class:`~nonvacuous.Sparsity` without a
+                 prior of ``nv.priors``, its present weights are the starting point and must not
+                 have seen ``train``; otherwise it is the trained network to be certified. It is
+                 not changed.
     train        the examples: a pair (inputs, labels), the path of a file, a frame of pandas with a
                  label column, a torch dataset, or what :func:`nonvacuous.data.load` gives, with its
                  test part
     method       which promise, and how it is made: ``nv.Posterior()`` trains a randomized network
                  for the best certificate; ``nv.PostHoc(prior=...)`` certifies noise around the
-                 given weights; ``nv.Sparsity()`` one fixed network; ``nv.HeldOut()`` takes
-                 ``train`` as a plain test, with examples that the model never saw
+                 given weights; ``nv.Sparsity()`` one fixed network; ``nv.Progressive()`` tests
+                 checkpoints on each batch before training on it; ``nv.HeldOut()`` takes ``train``
+                 as a plain test, with examples that the model never saw
     confidence   1 minus the probability, over the draw of the data, that the claim is false
     test         examples that are only looked at once, at the very end, beside the promise
     attempts     how many certificates will be computed on these examples, with whatever settings,
@@ -73,8 +75,8 @@ def certify(
     """
     if not isinstance(method, Method):
         raise BadInput(
-            f"method must be nv.Posterior(), nv.PostHoc(prior=...), nv.Sparsity() or nv.HeldOut(), "
-            f"not {method!r}"
+            f"method must be nv.Posterior(), nv.PostHoc(prior=...), nv.Sparsity(), "
+            f"nv.Progressive() or nv.HeldOut(), not {method!r}"
         )
     checks.failure_of(confidence)
     checks.count("attempts", attempts, minimum=1)

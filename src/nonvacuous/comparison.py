@@ -172,6 +172,8 @@ def _alternatives(certificate: Certificate) -> dict[str, float]:
     about: str = certificate.predictor
     if certificate.sparsity is not None:
         return {}  # other theorems on these counts would speak of the noisy network
+    if certificate.progressive is not None:
+        return {}  # the binomial tail does not hold for counts of several checkpoints
     if certificate.complexity is None:
         if counted.errors is None or counted.errors > examples:
             return {}

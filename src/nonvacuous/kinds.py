@@ -10,10 +10,10 @@ from typing import Literal
 
 from nonvacuous.errors import BadInput
 
-Mode = Literal["posterior", "post-hoc", "sparsity", "holdout"]
+Mode = Literal["posterior", "post-hoc", "sparsity", "holdout", "progressive"]
 #: What a record can be of: certify makes all but the last.
 AnyMode = Literal[Mode, "evaluate"]
-Predictor = Literal["stochastic", "drawn", "deterministic"]
+Predictor = Literal["stochastic", "drawn", "deterministic", "mixture"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Kind:
 
     predictors   what its promise can be about
     prior        whether there are a prior and a posterior, and training data
+    steps        whether checkpoints along a training are tested before they learn from their tests
     given        whether the network is always one that was trained elsewhere
     noisy        whether the posterior is noise around the one network that is promised
     evaluation   whether it is the report of a test, with claims about parts of the examples
@@ -29,6 +30,7 @@ class Kind:
 
     predictors: tuple[Predictor, ...]
     prior: bool = True
+    steps: bool = False
     given: bool = False
     noisy: bool = False
     evaluation: bool = False
@@ -44,6 +46,7 @@ KINDS: dict[AnyMode, Kind] = {
     "post-hoc": Kind(("stochastic", "drawn"), given=True),
     "sparsity": Kind(("deterministic",), noisy=True),
     "holdout": Kind(("deterministic",), prior=False, given=True),
+    "progressive": Kind(("mixture",), prior=False, steps=True),
     "evaluate": Kind(("deterministic",), prior=False, given=True, evaluation=True),
 }
 
@@ -59,5 +62,7 @@ def kind_of(mode: str) -> Kind:
 RANDOM_MODES = tuple(mode for mode, kind in KINDS.items() if kind.random)
 #: Modes in which a prior and a posterior exist.
 PRIOR_MODES = tuple(mode for mode, kind in KINDS.items() if kind.prior)
+#: Modes in which checkpoints along a training are tested.
+STEPS_MODES = tuple(mode for mode, kind in KINDS.items() if kind.steps)
 #: Modes of certificates that the audit of certify knows.
 ALL_MODES = tuple(mode for mode, kind in KINDS.items() if not kind.evaluation)

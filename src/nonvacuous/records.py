@@ -379,6 +379,21 @@ class BaselineRecord(Record):
         return self.errors / self.examples
 
 
+class BatchRecord(Record):
+    """Examples that tested a checkpoint before they joined the training data."""
+
+    examples: ExampleSet
+    errors: Count
+
+
+class ProgressiveRecord(Record):
+    """The tests of a progressive certificate, one batch for each checkpoint, in order."""
+
+    batches: Annotated[tuple[BatchRecord, ...], Field(min_length=2)]
+    #: What trained the checkpoints.
+    training: Text
+
+
 class Observation(Record):
     """A measured error rate that is not part of the promise."""
 

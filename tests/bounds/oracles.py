@@ -443,6 +443,11 @@ def gate_failure_world(dice, worlds):  # type: ignore[no-untyped-def]
     return {"errors": dice.binomial(60, 0.02, worlds)}, 0.1
 
 
+def gate(errors: int, trials: int, threshold: Real, failure: Real) -> mpf:
+    passed = gate_failure(errors, trials, threshold) <= real(failure)
+    return real(threshold) if passed else mpf(1)
+
+
 TILTS = tuple(mpf(2) ** (2 - j) for j in range(16))
 
 

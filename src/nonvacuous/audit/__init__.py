@@ -16,6 +16,7 @@ from nonvacuous.audit import (  # isort: skip
     ledger_checks as ledger_checks,
     claim_checks as claim_checks,
     sparsity_checks as sparsity_checks,
+    progressive_checks as progressive_checks,
 )
 from nonvacuous.audit import registry as registry
 from nonvacuous.audit.evidence import Evidence, Search

@@ -126,12 +126,11 @@ def every_term(evidence: Evidence) -> Outcome:
     says=("checked", "asserted"),
 )
 def fixed_parts(evidence: Evidence) -> Outcome:
-    if not evidence.kind.prior:
+    if not evidence.kind.prior and not evidence.kind.steps:
         return asserted(
             "the whole network was made without the examples that it is tested on, as stated by "
             "the one who gave it."
         )
-    posterior, _, _ = parts(evidence)
     foreign = foreign_tensor(mean_network(evidence), probes(evidence, WATCHED).inputs)
     if foreign is not None:
         return refuse(
@@ -141,6 +140,9 @@ def fixed_parts(evidence: Evidence) -> Outcome:
             f"({ALLOWED_NUMBERS}): it may come from the bound examples, and nothing pays for it. "
             "Register it as a buffer of the network before the prior is made."
         )
+    if evidence.kind.steps:
+        return holds("predicting uses only what the checkpoints own, each saved before its batch.")
+    posterior, _, _ = parts(evidence)
     now = fixed_tensors(evidence.module, posterior.names)
     before = evidence.fixed_before
     known = before or {}

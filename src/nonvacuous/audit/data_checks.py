@@ -18,7 +18,7 @@ from nonvacuous.audit.registry import (
 from nonvacuous.audit.shuffling import surprises
 from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
-from nonvacuous.kinds import PRIOR_MODES
+from nonvacuous.kinds import PRIOR_MODES, STEPS_MODES
 from nonvacuous.rules.digests import example_set, index_digest
 
 #: Data sets that were collected with care hold next to no copies; from this part of the bound
@@ -39,7 +39,8 @@ DECLARED = (
 @check(rows=(1,), since=1, name="n comes from the stored indices")
 def counted_examples(evidence: Evidence) -> Outcome:
     stored = evidence.bound_examples
-    used = evidence.bound.inputs.get("examples")
+    inputs = evidence.bound.inputs
+    used = inputs.get("examples", inputs.get("trials"))
     if isinstance(used, bool) or not isinstance(used, int) or used != stored:
         return refuse(
             f"the bound was computed with n = {used!r}, but the stored split has {stored} bound "
@@ -111,8 +112,9 @@ def preprocessing_saw_nothing(evidence: Evidence) -> Outcome:
     return outcome or holds(f"it was fitted on {len(saw)} examples; none is a bound example.")
 
 
-@check(rows=(6,), since=1, name=START, says=("asserted",), modes=PRIOR_MODES)
+@check(rows=(6,), since=1, name=START, says=("asserted",), modes=(*PRIOR_MODES, *STEPS_MODES))
 def start_saw_nothing(evidence: Evidence) -> Outcome:
+    who = "the prior" if evidence.kind.prior else "training"
     if evidence.pretrained:
         quoted = evidence.pretrained if isinstance(evidence.pretrained, str) else ""
         return asserted(f"{DECLARED} In their words: “{quoted}”" if quoted else DECLARED)
@@ -143,12 +145,12 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
                 f"data like them, unless their order was designed. {remedy}"
             )
         return asserted(
-            "the weights that the prior starts from were chosen without the bound examples, as "
+            f"the weights that {who} starts from were chosen without the bound examples, as "
             "stated by the one who made them; in their answers and in their last hidden layer they "
             "know no more of them than in random order, which says nothing of earlier layers."
         )
     return asserted(
-        "the weights that the prior starts from were chosen without the bound examples, as stated "
+        f"the weights that {who} starts from were chosen without the bound examples, as stated "
         "by the one who made them."
     )
 

@@ -18,6 +18,7 @@ from nonvacuous.records import (
     ComplexityRecord,
     DataRecord,
     Observation,
+    ProgressiveRecord,
     RiskRecord,
     SparsityRecord,
 )
@@ -103,7 +104,7 @@ class Evidence:
     weight_draws: int | None = None
     #: What the prior itself records about the examples it saw (``Prior.saw``).
     prior_saw_digest: str | None = None
-    #: Errors on prior examples set aside, if they chose the temperature of the bound.
+    #: Errors on prior examples set aside, if they chose the temperature or tilt of the bound.
     tilt: Observation | None = None
     #: Claims that will go into the certificate, compared with the facts where they are given.
     risk_upper: float | None = None
@@ -113,6 +114,9 @@ class Evidence:
     sparsity: SparsityRecord | None = None
     layers: Network | None = None
     prior_layers: Network | None = None
+    #: For mode "progressive": its batches, and the examples that each checkpoint was trained on.
+    progressive: ProgressiveRecord | None = None
+    trained_on: tuple[np.ndarray, ...] | None = None
 
     @property
     def kind(self) -> Kind:

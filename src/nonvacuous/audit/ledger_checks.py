@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from nonvacuous.audit.evidence import Evidence, Search
-from nonvacuous.audit.probing import Network, recount
+from nonvacuous.audit.probing import Network, networks_of, recount
 from nonvacuous.audit.registry import (
     Outcome,
     asserted,
@@ -16,10 +16,11 @@ from nonvacuous.audit.registry import (
     refuse,
 )
 from nonvacuous.bounds import ConfidenceBudget
-from nonvacuous.records import BudgetRecord, Observation
+from nonvacuous.records import BudgetRecord
 from nonvacuous.risk import zero_one
 from nonvacuous.rules.arithmetic import BOUND_LINE, OTHERS_LINE, SAMPLING_LINE, line, share
 from nonvacuous.rules.attempts import Standing
+from nonvacuous.rules.progressive import tilt_of
 from nonvacuous.rules.theorems import theorem
 from nonvacuous.rules.tilting import set_aside, temperature
 
@@ -107,40 +108,50 @@ def fixed_before_data(evidence: Evidence) -> Outcome:
     ]
     if not present:
         return holds(f"{found.name} holds for all values of its other inputs at once.")
-    if evidence.tilt is not None and present == ["temperature"]:
-        return _tilted(evidence, evidence.tilt)
+    if present == ["tilt"] or (evidence.tilt is not None and present == ["temperature"]):
+        return _tilted(evidence, present[0])
     return asserted(
         f"{', '.join(present)} of {found.name} was fixed before the bound examples were seen, as "
         "stated by the one who chose it."
     )
 
 
-def _tilted(evidence: Evidence, tilt: Observation) -> Outcome:
+def _tilted(evidence: Evidence, name: str) -> Outcome:
     """Counts on prior examples, counted again, must give the very temperature of the bound."""
-    assert evidence.prior is not None
+    tilt = evidence.tilt
     _, aside = set_aside(evidence.split.prior, evidence.seed)
-    again = recount(
-        Network.of(evidence.module, evidence.prior.means), evidence.examples.subset(aside), zero_one
-    )
-    if tilt.trials != len(aside) or not again.agrees_with(errors=tilt.errors, total=None):
+    recorded = (0, 0) if tilt is None else (tilt.errors, tilt.trials)
+    again = recount(_before(evidence), evidence.examples.subset(aside), zero_one)
+    if recorded[1] != len(aside) or not again.agrees_with(errors=recorded[0], total=None):
         return refuse(
-            f"the temperature is said to follow from {tilt.errors} errors among {tilt.trials} "
+            f"the {name} is said to follow from {recorded[0]} errors among {recorded[1]} "
             f"examples of the prior part; counted again they are {again.total:g} of {len(aside)}."
         )
-    failure = share(line(evidence.budget, BOUND_LINE))
-    suits = temperature(
-        errors=tilt.errors, trials=tilt.trials, examples=evidence.bound_examples, failure=failure
-    )
-    if evidence.bound.inputs["temperature"] != suits:
+    n, failure = evidence.bound_examples, share(line(evidence.budget, BOUND_LINE))
+    if evidence.kind.steps:
+        suits = tilt_of(tilt, examples=n, failure=failure)
+    else:
+        suits = temperature(errors=recorded[0], trials=recorded[1], examples=n, failure=failure)
+    if evidence.bound.inputs[name] != suits:
         return refuse(
-            f"the temperature is {evidence.bound.inputs['temperature']!r}, but the examples of the "
+            f"the {name} is {evidence.bound.inputs[name]!r}, but the examples of the "
             f"prior part that were set aside give {suits!r}: one that was chosen by looking at the "
             "bound examples would have to be paid for."
         )
+    if not len(aside):
+        return holds(f"the {name} of {evidence.bound.name} is the one for an error of one in ten.")
     return holds(
-        f"the temperature of {evidence.bound.name} follows from {tilt.errors} errors among "
-        f"{tilt.trials} examples of the prior part, none of which the bound counts."
+        f"the {name} of {evidence.bound.name} follows from {recorded[0]} errors among "
+        f"{recorded[1]} examples of the prior part, none of which the bound counts."
     )
+
+
+def _before(evidence: Evidence) -> Network:
+    """The network as it was when the temperature was chosen: the prior's, the first checkpoint."""
+    if evidence.kind.steps:
+        return Network.of(networks_of(evidence.module)[0])
+    assert evidence.prior is not None
+    return Network.of(evidence.module, evidence.prior.means)
 
 
 @check(

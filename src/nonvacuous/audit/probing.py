@@ -15,6 +15,7 @@ from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.watching import watched
 from nonvacuous.data import Examples
 from nonvacuous.distributions.attributes import attribute_tensors
+from nonvacuous.distributions.checkpoints import Checkpoints
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, NonvacuousError
@@ -87,6 +88,13 @@ def mean_network(evidence: Evidence) -> Network:
     # With noise around one network the module is the certified network itself, to the last bit.
     posterior = None if evidence.kind.noisy else evidence.posterior
     return Network.of(evidence.module, None if posterior is None else posterior.mean_weights())
+
+
+def networks_of(module: nn.Module) -> tuple[nn.Module, ...]:
+    """The networks along a training that a progressive certificate is about."""
+    if not isinstance(module, Checkpoints):
+        raise BadInput(f"a {type(module).__name__} is given for the checkpoints of a training.")
+    return tuple(module.networks)
 
 
 def probes(evidence: Evidence, count: int = PROBES) -> Examples:

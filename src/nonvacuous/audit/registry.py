@@ -21,7 +21,7 @@ from nonvacuous.errors import NonvacuousError
 from nonvacuous.kinds import ALL_MODES
 from nonvacuous.records import Assumption
 
-ALL_PREDICTORS = ("stochastic", "drawn", "deterministic")
+ALL_PREDICTORS = ("stochastic", "drawn", "deterministic", "mixture")
 #: How many ways to a false certificate are known and numbered.
 ROWS = 28
 #: The version of the audit: 1 is that of certificates which do not name one. Raise it with the

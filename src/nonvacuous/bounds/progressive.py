@@ -10,14 +10,24 @@ from scipy import special
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.rounding import EPSILON, as_risk, down, up
-from nonvacuous.bounds.table import theorem
+from nonvacuous.bounds.table import OWN_EVENT, Reading, theorem
 
-__all__ = ["gate_failure", "progressive"]
+__all__ = ["gate", "gate_failure", "progressive"]
 
 
 @theorem(
-    source="Progressive validation, Blum, Kalai and Langford (1999), with a fixed tilt",
-    about=("mixture of checkpoints",),
+    Reading(
+        "progressive",
+        "Progressive validation",
+        "tilt fixed before the tests",
+        "progressive validation",
+        relation=OWN_EVENT,
+        about="mixture",
+    ),
+    source="Progressive validation, Blum, Kalai and Langford (1999), with a fixed tilt: "
+    "docs/theory/progressive.md, section 1",
+    about=("mixture",),
+    certifies=True,
     fixed_before=("tilt",),
     tilt=Input("weight of an error", 0.3, open=True),
 )
@@ -45,8 +55,8 @@ def progressive(*, errors: int, trials: int, tilt: float, failure: float) -> flo
 
 
 @theorem(
-    source="Kendall's first-passage formula",
-    about=("mixture of checkpoints",),
+    source="Kendall's first-passage formula: docs/theory/progressive.md, section 3",
+    about=("mixture",),
     fixed_before=("threshold",),
     threshold=Input("the risk to stay below", 0.02, push=-1, high=1.0),
 )
@@ -60,7 +70,7 @@ def gate_failure(*, errors: int, trials: int, threshold: float) -> float:
     steps shrink. So k errors certify a mean risk below the threshold with this failure.
     Assumptions: as for :func:`progressive`; the threshold was fixed before the first test. Never
     look for the smallest threshold that passes: the mean risk is itself random.
-    Source: Kendall's first-passage formula; proof in docs/theory/evaluation.md.
+    Source: Kendall's first-passage formula; proof in docs/theory/progressive.md.
 
     >>> round(gate_failure(errors=12, trials=200, threshold=0.1), 4)
     0.0571
@@ -79,3 +89,33 @@ def gate_failure(*, errors: int, trials: int, threshold: float) -> float:
     error = 16.0 * EPSILON * largest + (wrong + 4) * EPSILON
     # The sum may be too small for a double, but it is not nothing.
     return as_risk(max(up(float(np.exp(parts).sum()) * math.exp(error)), 5e-324))
+
+
+@theorem(
+    Reading(
+        "gate",
+        "Gate",
+        "threshold declared before the training",
+        "gate for progressive validation",
+        relation=OWN_EVENT,
+        about="mixture",
+    ),
+    source="Gate for progressive validation, sharp against every adaptive learner: "
+    "docs/theory/progressive.md, section 3",
+    about=("mixture",),
+    certifies=True,
+    fixed_before=("threshold",),
+    threshold=Input("the risk to stay below", 0.02, high=1.0),
+)
+def gate(*, errors: int, trials: int, threshold: float, failure: float) -> float:
+    """The threshold where the tests certify a mean risk below it, and 1 where they do not.
+
+    Passed where :func:`gate_failure` is at most ``failure``. Assumptions and source are its own.
+
+    >>> call = dict(trials=2000, threshold=0.05, failure=0.05)
+    >>> gate(errors=80, **call), gate(errors=81, **call)
+    (0.05, 1.0)
+    """
+    allowed = checks.failure_probability(failure)
+    chance = gate_failure(errors=errors, trials=trials, threshold=threshold)
+    return float(threshold) if chance <= allowed else 1.0

@@ -27,6 +27,7 @@ from nonvacuous.records import (
     DistributionRecord,
     LossRecord,
     ModelRecord,
+    Observation,
     RescalingRecord,
     RiskRecord,
     TwinRecord,
@@ -197,12 +198,16 @@ def seal(
     prior: DistributionRecord | None = None,
     posterior: DistributionRecord | None = None,
     rescaling: RescalingFacts | None = None,
+    observed: tuple[Observation, ...] | None = None,
 ) -> Certificate:
+    """``observed``: error rates beside the promise, where they are not those of one network."""
     assumptions = audit.run(evidence)
     module, data = evidence.module, evidence.data
     assert data is not None
     random = () if evidence.posterior is None else evidence.posterior.names
     risk_upper = recompute_bound(evidence.bound)
+    if observed is None:
+        observed = observations(job, module, evidence.split, evidence.posterior)
     return Certificate.sealed(
         statement=statement(
             predictor=job.predictor,
@@ -213,6 +218,7 @@ def seal(
             data=data.name,
             assumptions=assumptions,
             sampled=evidence.risk.scheme == "fresh noise",
+            gate=evidence.bound.inputs.get("threshold"),
         ),
         status=status_of(assumptions),
         mode=job.mode,
@@ -234,6 +240,7 @@ def seal(
         complexity=evidence.complexity,
         rescaling=None if rescaling is None else _rescaling_record(rescaling, evidence),
         sparsity=evidence.sparsity,
+        progressive=evidence.progressive,
         empirical=evidence.risk,
         held_out_twin=twin,
         baseline=baseline_record(
@@ -242,7 +249,7 @@ def seal(
             evidence.budget,
         ),
         observed=(
-            *observations(job, module, evidence.split, evidence.posterior),
+            *observed,
             *(() if evidence.tilt is None else (evidence.tilt,)),
         ),
         assumptions=assumptions,

@@ -15,7 +15,7 @@ from nonvacuous.data.files import sha256_of_file
 from nonvacuous.errors import BadInput, FolderTaken
 from nonvacuous.files import inside
 
-#: The files that a certificate rests on; it records the digest of each that exists.
+#: Patterns of the files that a certificate rests on; it records the digest of each that exists.
 EVIDENCE = (
     "config.toml",
     "split.npz",
@@ -26,6 +26,7 @@ EVIDENCE = (
     "weights.safetensors",
     "log_scales.npz",
     "twin.safetensors",
+    "checkpoint-*.safetensors",
 )
 
 
@@ -88,8 +89,10 @@ class RunFolder:
 
     def artifacts(self) -> dict[str, str]:
         """The digests of all evidence files that exist."""
-        found = ((name, self.existing(name)) for name in EVIDENCE)
-        return {name: sha256_of_file(path) for name, path in found if path is not None}
+        if self.path is None:
+            return {}
+        found = (path for pattern in EVIDENCE for path in sorted(self.path.glob(pattern)))
+        return {path.name: sha256_of_file(inside(self.path, path.name)) for path in found}
 
 
 def to_toml(record: Mapping[str, Any], *, prefix: str = "") -> str:

@@ -76,7 +76,8 @@ class Call:
         posterior: train a randomized network for a good certificate (default). post-hoc: certify
         noise around given --weights (default with --weights). sparsity: certify one fixed network
         of linear layers or convolutions with ReLU, trained here or given. holdout: the plain test
-        of --weights on examples that they never saw.
+        of --weights on examples that they never saw. progressive: train in steps, each batch a
+        test before it is learned from; about the predictor that draws one of the checkpoints.
     confidence
         Of many data sets, at least this share would yield a true claim.
     attempts
@@ -87,7 +88,8 @@ class Call:
         that the certificate quotes.
     max_risk
         Exit with code 3 if the certificate is above this, refused, conditional or vacuous (not
-        shown to be better than always answering one class): a gate for CI.
+        shown to be better than always answering one class): a gate for CI. In --mode progressive
+        it is the --threshold, declared before training: below it, or no promise.
     allow_conditional
         Let a conditional certificate pass --max-risk.
     seed

@@ -14,7 +14,7 @@ from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.method_flags import method_of
 from nonvacuous.errors import BadInput
-from nonvacuous.methods import HeldOut, Posterior, PostHoc, Sparsity
+from nonvacuous.methods import HeldOut, Posterior, PostHoc, Progressive, Sparsity
 from nonvacuous.methods.sparsity.settings import LEARNED, prior_kind
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def method_asked(call: Call, given: Mapping[str, Any]) -> Method:
     for flag, value, belongs in (
         ("--initial", call.initial, (PostHoc, Sparsity)),
         ("--part", call.part, (HeldOut,)),
-        ("--tensorboard", call.tensorboard, (Posterior,)),
+        ("--tensorboard", call.tensorboard, (Posterior, Progressive)),
     ):
         modes = [kind.mode for kind in belongs]
         if value is not None and mode not in modes:
@@ -45,12 +45,21 @@ def method_asked(call: Call, given: Mapping[str, Any]) -> Method:
 def _posterior(call: Call, given: Given) -> None:
     if call.weights is not None and not given.get("pretrained"):
         raise UsageError(
-            "--mode posterior starts from --weights, and a start that has seen these examples "
+            f"--mode {call.mode} starts from --weights, and a start that has seen these examples "
             "makes the promise false. Add --pretrained if the weights were trained on other, "
             "independent data; to certify them as they are, use --mode post-hoc."
         )
     if given.get("pretrained") and call.weights is None:
         raise UsageError("--pretrained speaks of --weights FILE.safetensors: give them too.")
+
+
+def _progressive(call: Call, given: Given) -> None:
+    _posterior(call, given)
+    if call.max_risk is not None and given.setdefault("threshold", call.max_risk) != call.max_risk:
+        raise UsageError(
+            f"--max-risk {call.max_risk:g} and --threshold {given['threshold']:g} are two gates, "
+            "and one can be declared: give one of them."
+        )
 
 
 def _holdout(call: Call, _given: Given) -> None:
@@ -156,4 +165,5 @@ _CHECKS: dict[str, Callable[[Call, Given], None]] = {
     PostHoc.mode: _post_hoc,
     Sparsity.mode: _sparsity,
     HeldOut.mode: _holdout,
+    Progressive.mode: _progressive,
 }

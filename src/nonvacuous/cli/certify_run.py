@@ -278,10 +278,13 @@ def _verdict(certificate: Certificate, call: Call, folder: Path) -> int:
         reason = "the certificate is conditional, for the reason above (--allow-conditional)"
     elif refused:
         reason = "the certificate is refused: there is no promise, for the reason above"
+    elif certificate.gate is not None and certificate.risk_upper >= 1.0:
+        reason = f"the gate at {certificate.gate!r} was not passed"
     elif certificate.is_vacuous:
         reason = f"the certificate is vacuous: {certificate.unshown}"
     else:
         reason = f"the certificate promises {shown_up(certificate.risk_upper)} only"
-    gate = "" if limit is None else f"; --max-risk asks for at most {limit:g}"
+    asked = limit is not None and certificate.gate is None
+    gate = f"; --max-risk asks for at most {limit:g}" if asked else ""
     write_error(f"{reason}{gate}.", next_command=shlex.join(["nonvacuous", "report", str(folder)]))
     return FAILED if limit is None else TOO_RISKY

@@ -4,9 +4,10 @@ from nonvacuous.certification.method import Method
 from nonvacuous.methods.held_out.settings import HeldOut
 from nonvacuous.methods.post_hoc.settings import PostHoc
 from nonvacuous.methods.posterior.settings import Posterior
+from nonvacuous.methods.progressive.settings import Progressive
 from nonvacuous.methods.sparsity.settings import Sparsity
 
 #: Every method by the name of its mode.
 METHODS: dict[str, type[Method]] = {
-    kind.mode: kind for kind in (Posterior, PostHoc, Sparsity, HeldOut)
+    kind.mode: kind for kind in (Posterior, PostHoc, Sparsity, HeldOut, Progressive)
 }

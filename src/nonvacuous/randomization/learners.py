@@ -20,13 +20,13 @@ from nonvacuous.randomization.conditions import Condition, input_sets
 from nonvacuous.randomization.measuring import count_errors
 from nonvacuous.randomization.outcomes import CurvePoint
 from nonvacuous.randomization.settings import StudySettings
-from nonvacuous.randomization.user_training import (
+from nonvacuous.training.many import Job, ManySettings, train_many
+from nonvacuous.training.user_training import (
     TrainingFunction,
     call,
     check_signature,
     source_digest,
 )
-from nonvacuous.training.many import Job, ManySettings, train_many
 
 Build = Callable[[int], nn.Module]
 

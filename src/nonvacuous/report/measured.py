@@ -17,17 +17,22 @@ PREDICTOR = {
     "stochastic": "the randomized network",
     "drawn": "one network drawn at random",
     "deterministic": "the network itself",
+    "mixture": "a checkpoint drawn for each input",
 }
 #: The predictor in fewer words still, as beside a number.
 SHORT = {
     "stochastic": "randomized network",
     "drawn": "drawn network",
     "deterministic": "network itself",
+    "mixture": "drawn checkpoint",
+    "last": "last checkpoint",
     "mean": "mean weights",
 }
 #: Words in the name of an observation, and the predictor that they mean.
 _NAMED = {
     "mean weights": "mean",
+    "last checkpoint": "last",
+    "checkpoint drawn": "mixture",
     "randomized": "stochastic",
     "drawn": "drawn",
     "network": "deterministic",

@@ -12,6 +12,7 @@ from nonvacuous.report.wording import (
     capital,
     clean,
     confidence_percent,
+    declared_percent,
     frequency,
     odds,
     percent_down,
@@ -25,6 +26,8 @@ PREDICTOR_IN_FULL = {
     "each input",
     "drawn": "the one network whose weights were drawn, once, from the posterior",
     "deterministic": "the network itself, with its weights as they are",
+    "mixture": "the randomized predictor that draws, for each input, one of the checkpoints of the "
+    "training, each with the share of the examples it was tested on",
 }
 
 
@@ -66,11 +69,19 @@ def promise(certificate: Certificate) -> Sentence:
     """The headline. Same shape and size whether the news is good or bad."""
     if certificate.status == "refused":
         return Sentence("", "No promise", " is made: this certificate was refused.")
+    if says_nothing(certificate) and certificate.gate is not None:
+        after = (
+            f": an error below {declared_percent(certificate.gate)} is not shown, and nothing else."
+        )
+        return Sentence("", "The gate was not passed", after)
     if says_nothing(certificate):
         return Sentence("", "Nothing", " is promised: it may be wrong on every new example.")
     before = "if its conditions hold, " if certificate.status == "conditional" else ""
     if vacuity(certificate) == "unshown":
         before = f"vacuous, {clean(certificate.unshown)}: {before}"
+    if certificate.gate is not None:
+        often = f"less than {declared_percent(certificate.gate)}"
+        return Sentence(capital(f"{before}wrong on "), often, " of new examples, on average.")
     if is_frequency(certificate):
         before += "wrong on " if counts_errors(certificate) else "wrong, or only just right, on "
         often = str(frequency(certificate.risk_upper))
@@ -112,6 +123,7 @@ def confidence(certificate: Certificate) -> Sentence:
         "stochastic": "training samples (and as many rounds of Monte Carlo)",
         "drawn": "training samples, each with its own drawn network",
         "deterministic": "samples of test examples",
+        "mixture": "training samples",
     }[certificate.predictor]
     if certificate.kind.prior and certificate.predictor == "deterministic":
         noisy = certificate.empirical.scheme == "fresh noise"
@@ -144,6 +156,8 @@ def verdict(certificate: Certificate) -> str:
 
 def _against_constant(certificate: Certificate) -> str:
     if says_nothing(certificate):
+        if certificate.gate is not None:
+            return "No: too many errors for the gate that was declared before the training."
         return "No: any network at all satisfies this."
     if not is_frequency(certificate):
         return ""
@@ -206,6 +220,8 @@ def limits(certificate: Certificate) -> tuple[str, ...]:
             "promise is for the one network that was drawn.",
             "deterministic": "Nothing about the network after any further training, pruning or "
             "change of precision.",
+            "mixture": "Nothing about the last checkpoint, the best one or a vote: the promise is "
+            "for the predictor that draws a checkpoint for each input.",
         }[certificate.predictor],
         f"Not that this claim is true with probability {sure}. "
         "The confidence belongs to the procedure, before the data were drawn.",

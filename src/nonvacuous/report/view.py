@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
+from nonvacuous.records import ProgressiveRecord
 from nonvacuous.report import given, promise, random_labels, rescaling, sparsity, tables
 from nonvacuous.report.curves import Curve, curves
 from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
@@ -18,6 +19,7 @@ from nonvacuous.report.promise import Sentence
 from nonvacuous.report.wording import (
     capital,
     clean,
+    declared_percent,
     nats,
     percent,
     percent_up,
@@ -213,8 +215,13 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
             text = f"≤ {percent_up(twin.risk_upper)}"
             name = given.twin_name(certificate)
             marks.append(Mark("twin", name, twin.risk_upper, text))
-        text = f"≤ {percent_up(certificate.risk_upper)}"
-        marks.append(Mark("certificate", "Certificate", certificate.risk_upper, text))
+        if certificate.gate is None:
+            text = f"≤ {percent_up(certificate.risk_upper)}"
+            marks.append(Mark("certificate", "Certificate", certificate.risk_upper, text))
+        else:
+            passed = "Gate" if certificate.risk_upper < 1.0 else "Gate, not passed"
+            text = f"< {declared_percent(certificate.gate)}"
+            marks.append(Mark("certificate", passed, certificate.gate, text))
     baseline = certificate.baseline
     if promise.is_frequency(certificate) and baseline is not None:
         name = f"Always “{shortened(clean(baseline.name), 16)}”"
@@ -227,7 +234,8 @@ def _about(certificate: Certificate) -> tuple[Fact, ...]:
     examples = plural(data.bound.examples, "example")
     counted = f"{examples} counted by the bound"
     if data.prior is not None:
-        counted += f"; {whole(data.prior.examples)} others trained the prior"
+        first = "prior" if certificate.progressive is None else "first checkpoint"
+        counted += f"; {whole(data.prior.examples)} others trained the {first}"
     elif certificate.kind.prior:
         counted += "; none shaped the prior"
     if data.held_out is not None:
@@ -244,9 +252,19 @@ def _about(certificate: Certificate) -> tuple[Fact, ...]:
     for term, record in (("Prior", certificate.prior), ("Posterior", certificate.posterior)):
         if record is not None:
             facts.append(Fact(term, clean(record.description)))
-    if certificate.status != "refused":
+    if certificate.progressive is not None:
+        facts.append(Fact("Tests", _tests(certificate.progressive)))
+    if certificate.status != "refused" and certificate.gate is None:
         facts.append(Fact("Number before rounding", f"{certificate.risk_upper!r}"))
     return tuple(facts)
+
+
+def _tests(record: ProgressiveRecord) -> str:
+    counts = ", ".join(f"{b.errors} of {whole(b.examples.examples)}" for b in record.batches)
+    return (
+        f"{plural(len(record.batches), 'checkpoint')} of {clean(record.training)}, each before it "
+        f"learned from its batch; wrong on {counts}"
+    )
 
 
 def _statement(certificate: Certificate) -> str:

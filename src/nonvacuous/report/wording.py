@@ -58,6 +58,16 @@ def round_percent(value: float) -> str:
     return f"{100 * value:.3g}%"
 
 
+def declared_percent(value: float) -> str:
+    """A threshold as it was written down, to every digit.
+
+    >>> declared_percent(0.05), declared_percent(0.0125)
+    ('5%', '1.25%')
+    """
+    shown = format((Decimal(repr(value)) * 100).normalize(), "f")
+    return f"{shown}%"
+
+
 def percent_up(value: float) -> str:
     """A bound, rounded up.
 

@@ -193,10 +193,12 @@ def statement(
     data: str,
     assumptions: Iterable[Assumption] = (),
     sampled: bool = False,
+    gate: float | None = None,
 ) -> str:
     """The promise in words, with its number rounded up and its conditions named.
 
-    ``sampled``: the promise about one network rests on Monte-Carlo trials too.
+    ``sampled``: the promise about one network rests on Monte-Carlo trials too. ``gate``: the
+    threshold that was declared before the training.
 
     >>> statement(predictor="deterministic", loss="zero-one", risk_upper=0.03171, confidence=0.95,
     ...           examples=1000, data="digits")
@@ -216,11 +218,18 @@ the network is at most 0.0318.'
         "stochastic": " and of the Monte-Carlo trials",
         "drawn": " and of the network",
     }.get(predictor, " and of the Monte-Carlo trials" if sampled else "")
+    # A gate is shown as it was declared: the risk is strictly below it.
+    most = f"at most {shown_up(risk_upper)}" if gate is None else f"below {gate!r}"
     text = (
         f"With confidence {confidence!r} over the draw of the {examples} bound examples of "
-        f"{data}{beside}, {about} is at most {shown_up(risk_upper)}."
+        f"{data}{beside}, {about} is {most}."
     )
-    if risk_upper >= 1.0:
+    if gate is not None and risk_upper >= 1.0:
+        text = (
+            f"The gate was not passed: {about} is not shown to be below {gate!r} by the "
+            f"{examples} bound examples of {data}, and no other number is promised."
+        )
+    elif risk_upper >= 1.0:
         text += " This says nothing: every risk is at most 1."
     if status == "conditional":
         text += f" This holds only on the condition that: {troubled['conditional']}."
@@ -238,4 +247,5 @@ def statement_of(certificate: Certificate) -> str:
         data=certificate.data.name,
         assumptions=certificate.assumptions,
         sampled=certificate.empirical.scheme == "fresh noise",
+        gate=certificate.gate,
     )

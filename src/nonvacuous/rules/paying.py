@@ -47,6 +47,7 @@ def ledger(
     else:
         reasons = {
             "holdout": "exact binomial tail",
+            "progressive": "tests of the checkpoints, each before training on them",
             "sparsity": "PAC-Bayes bound for the noisy loss, all settings at once",
         }
         fixed = "PAC-Bayes bound, prior fixed before the data"

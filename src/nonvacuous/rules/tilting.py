@@ -32,7 +32,9 @@ def set_aside(prior: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(prior[order[count:]]), np.sort(prior[order[:count]])
 
 
-def temperature(*, errors: int, trials: int, examples: int, failure: float) -> float:
+def temperature(
+    *, errors: int, trials: int, examples: int, failure: float, kl_nats: float = EXPECTED_KL
+) -> float:
     """The temperature that suits a network with so many errors among examples set aside.
 
     >>> round(temperature(errors=9, trials=1000, examples=30_000, failure=0.05), 2)
@@ -40,7 +42,7 @@ def temperature(*, errors: int, trials: int, examples: int, failure: float) -> f
     """
     return best_temperature(
         empirical_risk=(errors + 1) / (trials + 2),
-        kl_nats=EXPECTED_KL,
+        kl_nats=kl_nats,
         examples=examples,
         failure=failure,
     )

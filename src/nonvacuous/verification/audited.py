@@ -121,8 +121,8 @@ def check_again(
 
 def added_since(certificate: Certificate) -> tuple[Check, ...]:
     """The checks that a certificate of this kind would have to pass today, and did not then."""
-    kind = {"mode": certificate.mode, "predictor": certificate.predictor}
-    return tuple(c for c in registry.required(**kind) if c.since > version_of(certificate))
+    asked = registry.required(mode=certificate.mode, predictor=certificate.predictor)
+    return tuple(c for c in asked if c.since > version_of(certificate))
 
 
 def version_of(certificate: Certificate) -> int:

@@ -30,6 +30,7 @@ from nonvacuous.verification.audited import check_again
 from nonvacuous.verification.beside import check_beside
 from nonvacuous.verification.examples import Known
 from nonvacuous.verification.findings import Collector, Disagreement, equal
+from nonvacuous.verification.progressive import check_architecture, check_batches
 from nonvacuous.verification.replaying import FRESH, check_samples
 from nonvacuous.verification.run_folder import Contents, fixed_into
 from nonvacuous.verification.sparsity import check_losses
@@ -98,6 +99,8 @@ def check_risk(
         return
     found: list[nn.Module] = []
     why = _not_at_hand(certificate, model)
+    if why is None and certificate.progressive is not None and contents.checkpoints is None:
+        why = "the checkpoints are not at hand."
     if why is not None:
         findings.skip(_MODEL, "model", why)
         findings.skip(question, "empirical", why)
@@ -108,6 +111,10 @@ def check_risk(
         found.append(_network(certificate, contents, bound_part, model))
         return f"{certificate.model.architecture}, {certificate.model.parameters} parameters."
 
+    if contents.checkpoints is not None:
+        if findings.expect(_MODEL, "model", rebuilt):
+            check_batches(certificate, contents.checkpoints, known, found[0], loss, findings)
+        return
     if not findings.expect(_MODEL, "model", rebuilt):
         findings.skip(question, "empirical", "the network could not be rebuilt.")
         skip_symmetries(certificate, findings, "the network could not be rebuilt.")
@@ -256,7 +263,10 @@ def loss_named(name: str) -> Loss | None:
 def _network(
     certificate: Certificate, contents: Contents, examples: Examples, model: Any
 ) -> nn.Module:
-    module = fixed_into(_module(certificate, contents, examples, model), contents.fixed or {})
+    module = _module(certificate, contents, examples, model)
+    if contents.checkpoints is not None:
+        return check_architecture(certificate, contents.checkpoints, module)
+    module = fixed_into(module, contents.fixed or {})
     if contents.posterior is not None:  # what it does not name was fixed by the one who made it
         module = with_fixed(module, contents.posterior.names)
     count = sum(parameter.numel() for parameter in module.parameters())
@@ -275,7 +285,8 @@ def _module(
     shape, classes = examples.example_shape, examples.classes
     if model is None:
         means = {} if contents.posterior is None else contents.posterior.means
-        stored = {**means, **(contents.fixed or {})}
+        first = (contents.checkpoints or [{}])[0]
+        stored = {**means, **(contents.fixed or {}), **first}
         shapes = {name: tuple(tensor.shape) for name, tensor in stored.items()}
         name = certificate.model.architecture
         return rebuild(name, shape, classes, seed=0, shapes=shapes).eval()

@@ -41,6 +41,7 @@ from nonvacuous.rules.theorems import theorem
 from nonvacuous.sparsity.recount import final_seed
 from nonvacuous.verification.audited import check_rows, check_version
 from nonvacuous.verification.findings import Collector, Disagreement, equal
+from nonvacuous.verification.progressive import check_counts
 from nonvacuous.verification.sparsity import check_terms
 
 
@@ -68,6 +69,9 @@ def check_numbers(certificate: Certificate, findings: Collector) -> None:
     )
     if certificate.sparsity is not None:
         own = ("the terms of the theorem follow from one another", "sparsity", check_terms)
+        questions = (*questions, own)
+    if certificate.progressive is not None:
+        own = ("the batches add up, and the tilt follows", "progressive", check_counts)
         questions = (*questions, own)
     for name, field, question in questions:
         reason = _not_asked(certificate, field)
@@ -190,7 +194,8 @@ def _theorem(certificate: Certificate) -> str:
 
 def _inputs(certificate: Certificate) -> str:
     inputs = certificate.bound.inputs
-    equal(inputs.get("examples"), certificate.data.bound.examples, "bound.inputs.examples")
+    used = inputs.get("examples", inputs.get("trials"))
+    equal(used, certificate.data.bound.examples, "bound.inputs.examples")
     allowed = share(line(certificate.budget, BOUND_LINE))
     equal(inputs.get("failure"), allowed, "bound.inputs.failure")
     wrong = disagreeing_input(

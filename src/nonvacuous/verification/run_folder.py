@@ -38,6 +38,7 @@ from nonvacuous.rules.digests import (
 from nonvacuous.rules.drawing import draw_network
 from nonvacuous.rules.tolerances import RELATIVE, disagreement, tolerance
 from nonvacuous.verification.findings import Collector, Disagreement, equal
+from nonvacuous.verification.progressive import checkpoint_files, read_checkpoints
 from nonvacuous.verification.sparsity import check_constants
 
 SPLIT = "split.npz"
@@ -66,6 +67,8 @@ class Contents:
     log_scales: np.ndarray | None = None
     #: The settings of the run, as its config.toml has them.
     settings: dict[str, Any] = field(default_factory=dict)
+    #: Of a progressive certificate: the tensors of its checkpoints, in order.
+    checkpoints: list[dict[str, Tensor]] | None = None
     intact: set[str] = field(default_factory=set)
     #: What the ledger of attempts says about this one, if it is there and knows it.
     standing: Standing | None = None
@@ -101,6 +104,16 @@ def check_folder(certificate: Certificate, folder: Path, findings: Collector) ->
     ask(SPLIT, "the split has the recorded examples", "data.bound", _split)
     if TWIN in contents.intact:
         contents.twin = read_tensors(folder / TWIN)
+    if certificate.progressive is not None:
+        names = checkpoint_files(certificate)
+        question, where = "the checkpoints are the recorded ones", "model.fixed_digest"
+        if set(names) <= contents.intact:
+            findings.expect(
+                question, where, lambda: read_checkpoints(certificate, folder, contents)
+            )
+        else:
+            findings.skip(question, where, "a checkpoint is missing or was changed.")
+        return contents
     if certificate.posterior is None:
         ask(NETWORK, "the network is the recorded one", "model.fixed_digest", _network)
         return contents
@@ -207,6 +220,8 @@ def _check_artifacts(
 def _needed(certificate: Certificate) -> list[str]:
     """The files that every run of this kind writes: without them nothing ties the number down."""
     needed = [CONFIG, SPLIT]
+    if certificate.progressive is not None:
+        return [*needed, *checkpoint_files(certificate)]
     if certificate.posterior is not None:
         needed += [PRIOR, POSTERIOR]
     if certificate.predictor == "drawn":

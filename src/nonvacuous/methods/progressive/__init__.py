@@ -1,0 +1,1 @@
+"""Training in steps, tested on each batch before it is learned from."""

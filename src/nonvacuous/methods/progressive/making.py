@@ -1,0 +1,215 @@
+"""Train on a first part; test on the next batch, add it to the training data, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from nonvacuous.audit.progressive_checks import BUILT_IN
+from nonvacuous.bounds import holdout
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.assemble import evidence_of, seal
+from nonvacuous.certification.candidate import frozen_copy
+from nonvacuous.certification.counting import count_errors, summed_loss
+from nonvacuous.certification.job import Job
+from nonvacuous.certification.plain import train_plainly
+from nonvacuous.data import Examples
+from nonvacuous.distributions.checkpoints import CheckpointMixture, Checkpoints
+from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions.storage import load_tensors, save_tensors
+from nonvacuous.errors import BadInput
+from nonvacuous.methods.progressive.settings import Progressive
+from nonvacuous.records import (
+    BatchRecord,
+    BoundRecord,
+    Observation,
+    ProgressiveRecord,
+    RiskRecord,
+    TwinRecord,
+)
+from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, line, share
+from nonvacuous.rules.digests import example_set, fixed_tensors
+from nonvacuous.rules.paying import ledger
+from nonvacuous.rules.progressive import (
+    OBSERVED,
+    batches_of,
+    file_name,
+    first_part,
+    tilt_of,
+    trained_on,
+    twin_number,
+    with_tensors,
+)
+from nonvacuous.seeds import derived_seed
+from nonvacuous.training.user_training import call
+
+
+def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
+    tilted = method.threshold is None
+    batches = batches_of(job.examples, job.split, method.batches, job.seed)
+    trained = trained_on(job.split, batches, job.seed, tilted=tilted)
+    budget = ledger(mode=job.mode, failure=job.failure, attempts=job.attempts, sampled=False)
+    networks: list[nn.Module] = []
+    errors: list[int] = []
+    for number, (saw, batch) in enumerate(zip(trained, batches, strict=True), 1):
+        start = model
+        if method.warm and networks:
+            start = with_tensors(model, fixed_tensors(networks[-1]))
+        networks.append(_checkpoint(method, job, start, number, job.examples.subset(saw)))
+        errors.append(round(summed_loss(networks[-1], job.examples.subset(batch), job.loss)))
+        _tell(job, number, errors[-1], len(batch), len(batches))
+    aside = _on_aside(job, networks[0], tilted=tilted)
+    risk = RiskRecord(
+        errors=sum(errors),
+        trials=len(job.split.bound),
+        scheme="every example once",
+        identical=False,
+        seed=job.seed,
+        risk_upper=sum(errors) / len(job.split.bound),
+    )
+    evidence = evidence_of(
+        job,
+        Checkpoints(networks).eval(),
+        measured_predictor="mixture",
+        bound=_bound(method, risk, aside, share(line(budget, BOUND_LINE))),
+        budget=budget,
+        risk=risk,
+        draws=(("freeze", 0),),
+        pretrained=job.pretrained,
+        start=frozen_copy(model, job.device),
+        tilt=aside,
+        trained_on=trained,
+        progressive=ProgressiveRecord(
+            batches=tuple(
+                BatchRecord(examples=example_set(job.examples, batch), errors=wrong)
+                for batch, wrong in zip(batches, errors, strict=True)
+            ),
+            training=method.trained_by or BUILT_IN,
+        ),
+    )
+    twin = _twin(job, networks, batches, trained)
+    return seal(job, evidence, twin=twin, observed=_on_test(job, networks, batches))
+
+
+def _checkpoint(
+    method: Progressive, job: Job, start: nn.Module, number: int, examples: Examples
+) -> nn.Module:
+    """Train, or read what a stopped run trained; frozen before its batch is looked at."""
+    stored = job.folder.existing(file_name(number))
+    if stored is not None:
+        tensors = load_tensors(stored, kind="network", device=job.device)
+        return frozen_copy(with_tensors(start, tensors))
+    phase = "first part" if number == 1 else f"checkpoint {number}"
+    seed = derived_seed(job.seed, "checkpoint", str(number))
+    if method.train is None:
+        network = train_plainly(
+            start,
+            examples,
+            method.plain_training,
+            seed=seed,
+            device=job.device,
+            phase=phase,
+            checkpoint=job.folder.file(f"{number}.checkpoint"),
+            events=job.events,
+            progress=job.progress,
+            tensorboard=job.tensorboard,
+        )
+    else:
+        network = call(
+            method.train,
+            copied_network(start).train(),
+            examples.inputs.to(job.device),
+            examples.labels.to(job.device),
+            seed=seed,
+            name="train",
+            watch=lambda _: None,
+        )
+    network = frozen_copy(network, job.device)
+    expected = {name: tensor.shape for name, tensor in fixed_tensors(start).items()}
+    if {name: tensor.shape for name, tensor in fixed_tensors(network).items()} != expected:
+        raise BadInput(
+            "train returned a network with other tensors than the one it was given; return that "
+            "network, trained: checkpoints are saved and verified as weights of one architecture"
+        )
+    path = job.folder.file(file_name(number))
+    if path is not None:
+        save_tensors(path, fixed_tensors(network), kind="network")
+    return network
+
+
+def _tell(job: Job, number: int, errors: int, tests: int, total: int) -> None:
+    if job.progress is not None:
+        message = f"{errors} errors in {tests} tests, before training on them"
+        job.progress("tests", number, total, message)
+
+
+def _on_aside(job: Job, network: nn.Module, *, tilted: bool) -> Observation | None:
+    """The first checkpoint on examples of the first part that it was not trained on."""
+    _, aside = first_part(job.split, job.seed, tilted=tilted)
+    if not len(aside):
+        return None
+    part = job.examples.subset(aside)
+    return Observation(name=OBSERVED, errors=count_errors(network, part), trials=len(part))
+
+
+def _bound(
+    method: Progressive, risk: RiskRecord, aside: Observation | None, failure: float
+) -> BoundRecord:
+    assert risk.errors is not None
+    if method.threshold is not None:
+        return bound_record(
+            "gate",
+            errors=risk.errors,
+            trials=risk.trials,
+            threshold=method.threshold,
+            failure=failure,
+        )
+    tilt = tilt_of(aside, examples=risk.trials, failure=failure)
+    return bound_record(
+        "progressive", errors=risk.errors, trials=risk.trials, tilt=tilt, failure=failure
+    )
+
+
+def _twin(
+    job: Job,
+    networks: Sequence[nn.Module],
+    batches: Sequence[np.ndarray],
+    trained: tuple[np.ndarray, ...],
+) -> TwinRecord:
+    """The plain test of one checkpoint, named beforehand, on all that it was not trained on."""
+    number = twin_number(trained, len(job.split))
+    tested = job.examples.subset(np.sort(np.concatenate(batches[number - 1 :])))
+    errors = round(summed_loss(networks[number - 1], tested, job.loss))
+    return TwinRecord(
+        description=(
+            f"checkpoint {number}, trained on {len(trained[number - 1])} of the examples and "
+            f"tested once on the {len(tested)} after them"
+        ),
+        errors=errors,
+        examples=len(tested),
+        failure=job.failure,
+        risk_upper=holdout(errors=errors, examples=len(tested), failure=job.failure),
+    )
+
+
+def _on_test(
+    job: Job, networks: Sequence[nn.Module], batches: Sequence[np.ndarray]
+) -> tuple[Observation, ...]:
+    """Plain error rates beside the promise; the test examples are read here, once, at the end."""
+    if job.test is None:
+        return ()
+    mixture = CheckpointMixture(networks, [len(batch) for batch in batches]).to(job.device)
+    seed = derived_seed(job.seed, "test")
+    with torch.random.fork_rng(devices=[job.device] if job.device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        drawn = count_errors(mixture, job.test)
+    return tuple(
+        Observation(name=f"{who} on the test examples", errors=wrong, trials=len(job.test))
+        for who, wrong in (
+            ("a checkpoint drawn for each input", drawn),
+            ("the last checkpoint", count_errors(networks[-1], job.test)),
+        )
+    )
