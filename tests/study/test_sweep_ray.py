@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -153,6 +154,28 @@ def test_nothing_is_lost_when_a_worker_and_the_driver_are_killed(
 
     worlds.finish(worlds.start_driver(tmp_path, described, "local", jobs=2))
     assert worlds.results(folder) == worlds.results(tmp_path / "local")
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_driver_says_that_the_head_has_died(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in cluster.variables.items():
+        monkeypatch.setenv(name, value)
+    run, log = worlds.write_module(tmp_path, "cells_head"), tmp_path / "log"
+    described = worlds.record(run, [*range(40)], log=str(log), sleep=2.0)
+    driver = worlds.start_driver(tmp_path, described, "s", "ray", address=cluster.address)
+    try:
+        worlds.wait_until(lambda: len(worlds.ended(tmp_path / "s")) >= 1, driver=driver)
+        cluster.kill(cluster.nodes[0])
+        died = time.monotonic()
+        _, err = driver.communicate(timeout=60)
+        assert time.monotonic() - died < 30
+        assert driver.returncode != 0
+        assert "does not answer any more" in err and "What was finished is kept" in err
+    finally:
+        worlds.end(driver.pid)
 
 
 @needs_ray

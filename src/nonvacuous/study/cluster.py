@@ -6,9 +6,12 @@ lost, and machines that join later stay idle. Tasks fail one by one, and Ray fin
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
+import socket
+import sys
 import tempfile
 import threading
 import time
@@ -30,6 +33,8 @@ Files = dict[str, bytes]
 _AHEAD, _LEAST = 4, 64
 #: Seconds that machines may take to join a cluster that was just started.
 _JOINING = 30.0
+#: Seconds for which the head may be silent, as when a network stumbles.
+_SILENCE = 5.0
 #: What shells report for a program stopped with the signal TERM.
 _TERMINATED = 143
 
@@ -51,6 +56,7 @@ class RayEngine:
         self.jobs, self.gpus = jobs, gpus_per_task
         self._markers: set[Path] = set()
         _connect(self.ray, address)
+        self._head = _Head(str(self.ray.get_runtime_context().gcs_address))
         self._remote = self.ray.remote(run_anywhere).options(
             num_cpus=threads, num_gpus=gpus_per_task, max_retries=0
         )
@@ -75,6 +81,7 @@ class RayEngine:
             if not running:
                 return
             ready, _ = self.ray.wait(list(running), num_returns=1, timeout=1.0)
+            self._head.check()
             for reference in ready:
                 yield self._result(reference, running.pop(reference))
 
@@ -86,7 +93,11 @@ class RayEngine:
         """Leave the cluster: Ray ends the tasks of a driver that goes."""
         for marker in self._markers:
             marker.unlink(missing_ok=True)
-        self.ray.shutdown()
+        if self._head.answers():
+            self.ray.shutdown()
+        else:  # saying goodbye to nobody, or reporting the error to it, takes Ray minutes
+            atexit.unregister(self.ray.shutdown)
+            sys.excepthook = sys.__excepthook__
 
     def _result(self, reference: Any, task: Task) -> Outcome:
         errors = self.ray.exceptions
@@ -120,6 +131,36 @@ class RayEngine:
             f"processors and GPUs of its machines: {told}. Start workers that have them, or ask "
             "for less."
         )
+
+
+class _Head:
+    """The machine that keeps the cluster together: without it Ray waits in silence."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self.place = (host.strip("[]"), int(port))
+        self._silent_since: float | None = None
+
+    def answers(self) -> bool:
+        try:
+            socket.create_connection(self.place, timeout=1.0).close()
+        except OSError:
+            return False
+        return True
+
+    def check(self) -> None:
+        """Raise where it has not answered for a few seconds."""
+        if self.answers():
+            self._silent_since = None
+            return
+        now = time.monotonic()
+        self._silent_since = self._silent_since or now
+        if now - self._silent_since >= _SILENCE:
+            raise BadInput(
+                f"the head of the Ray cluster, {':'.join(map(str, self.place))}, does not answer "
+                "any more: it has died or cannot be reached. What was finished is kept; start a "
+                "cluster again and repeat the command, and it goes on from there."
+            )
 
 
 def run_anywhere(task: Task) -> tuple[Outcome, Files | None]:
