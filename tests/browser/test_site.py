@@ -142,7 +142,7 @@ def test_strips_have_one_scale(visit_file: Open, tmp_path: Path) -> None:
              const m = s.querySelector('.mark-certificate').getBoundingClientRect();
              return ((m.left + m.right) / 2 - r.left) / r.width; })"""
     )
-    assert edges == pytest.approx(RISKS, abs=0.004)
+    assert edges == pytest.approx(sorted(RISKS), abs=0.004)  # best first
 
 
 def test_it_can_be_read_without_scripts(visit_file: Open, tmp_path: Path) -> None:

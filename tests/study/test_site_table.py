@@ -7,6 +7,7 @@ from typing import Any
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.records import DataRecord, Observation
+from nonvacuous.rules.paying import ledger
 from nonvacuous.study.runs import Run, figures_of
 from nonvacuous.study.site_table import Table, table
 from tests.certificates import BROKEN, DOUBT, sealed
@@ -125,3 +126,26 @@ def test_no_more_columns_behind_the_table_than_a_page_bears() -> None:
     assert len(page.behind) == 24
     assert page.left_out == "55 more columns: nonvacuous runs --csv has them all."
     assert shown(run("a", sealed())).left_out == ""
+
+
+def test_best_first() -> None:
+    doubtful = sealed(status="conditional", assumptions=(DOUBT,), risk_upper=0.01)
+    page = shown(
+        run("refused", sealed(status="refused", assumptions=(BROKEN,))),
+        run("doubtful", doubtful),
+        run("worse", sealed(risk_upper=0.25)),
+        run("best", sealed(risk_upper=0.05)),
+    )
+    assert [row.name for row in page.rows] == ["best", "worse", "doubtful", "refused"]
+
+
+def _sharing(attempts: int) -> Certificate:
+    budget = ledger(mode="posterior", failure=0.05, attempts=attempts, sampled=True)
+    return sealed(budget=budget)
+
+
+def test_what_is_paid_for_is_said() -> None:
+    paid = shown(run("a", _sharing(3)), run("b", _sharing(2)))
+    assert paid.caution.startswith("Paid for: each of them shares its confidence among 2")
+    short = shown(*(run(name, _sharing(2)) for name in "abc"))
+    assert "needs paying for it" in short.caution

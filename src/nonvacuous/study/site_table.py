@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nonvacuous.certificate import Certificate
 from nonvacuous.report import view
 from nonvacuous.report.measured import SHORT
 from nonvacuous.report.view import Mark
 from nonvacuous.report.wording import clean, nats, percent, percent_up, plural, shortened, whole
+from nonvacuous.rules.arithmetic import OTHERS_LINE
 from nonvacuous.study.runs import Run
 from nonvacuous.study.site_columns import Column, columns
 
@@ -98,6 +100,7 @@ class Table:
 
 def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table:
     """The table of these runs; ``links`` leads from names to pages."""
+    runs = sorted(runs, key=_rank)
     certified = [run for run in runs if run.certificate is not None]
     marks = [view.marks_of(run.certificate) if run.certificate is not None else () for run in runs]
     plain = [_values(run, own) for run, own in zip(runs, marks, strict=True)]
@@ -126,6 +129,14 @@ def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table
         else "",
         rows=rows,
     )
+
+
+def _rank(run: Run) -> tuple[int, float]:
+    """Best first: valid promises by their number, then conditional ones, then all the others."""
+    promised = run.figures.get("risk_upper") if run.certificate is not None else None
+    if run.certificate is None or promised is None:
+        return 2, 0.0
+    return int(run.certificate.status != "valid"), promised
 
 
 def _values(run: Run, marks: Sequence[Mark]) -> dict[str, Any]:
@@ -163,6 +174,13 @@ def _caution(certified: Sequence[Run]) -> str:
         return ""
     data = len({run.figures["data"] for run in promises})
     about = f", and they are about {plural(data, 'data set')}" if data > 1 else ""
+    shared = min(_attempts(run.certificate) for run in promises if run.certificate is not None)
+    if shared >= len(promises) and data == 1:
+        return (
+            f"Paid for: each of them shares its confidence among {whole(shared)} certificates on "
+            f"the same examples, and these are {whole(len(promises))}. The smallest may be picked: "
+            "it holds as it stands, unless others were computed elsewhere."
+        )
     each = "Each" if len(promises) == len(certified) else "Each that was not refused"
     return (
         f"{each} is a promise by itself{about}. Picking the smallest is a search, and needs "
@@ -170,6 +188,13 @@ def _caution(certified: Sequence[Run]) -> str:
         "probability pays for all that it was picked from. The page of each certificate shows "
         "its ledger."
     )
+
+
+def _attempts(certificate: Certificate) -> int:
+    """Among how many certificates the confidence was shared, by what the ledger spent on others."""
+    budget = certificate.budget
+    others = sum(entry.failure for entry in budget.entries if entry.name == OTHERS_LINE)
+    return round(budget.failure / (budget.failure - others)) if others else 1
 
 
 def _same(shared: Sequence[Column], rows: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> str:
