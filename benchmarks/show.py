@@ -20,6 +20,7 @@ from show_many import section as many
 from show_measures import section as measures_attack
 from show_measures_study import section as measures_study
 from show_memorization import memorization
+from show_progressive import section as progressive
 from show_rescaling_cifar import section as rescaling_cifar
 from show_sparsity import section as sparsity
 from show_sparsity_conv import section as sparsity_conv
@@ -262,6 +263,7 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "interpolation-mnist": interpolation_mnist,
     "interpolation-gpu": interpolation_gpu,
     "interpolation": interpolation,
+    "progressive-gate": progressive,
     "sweep": sweep,
     "bounds": bounds,
 }
