@@ -31,13 +31,14 @@ def _gate(found: dict[str, Any]) -> list[str]:
         for case in cases
     ]
     return [
-        f"The gate (`nv.Progressive(threshold=...)`, {found['batches']} batches) against a held-out "
-        "gate on the same examples and the same threshold: the chance to certify, failure "
-        f"{found['failure']:g}, on learning curves a ↦ floor + c a^-slope with c such that the best "
-        "held-out split passes half of the time. Exact, both at the best share for training (in "
-        f"brackets), each also simulated with {found['data_sets']:,} data sets. With its best first "
-        f"part the gate's chance is {said}. With a first part of one half, the default, it is not "
-        f"higher than that of the best held-out split in {at_half} of {len(cases)}: on steep "
+        f"The gate (`nv.Progressive(threshold=...)`, {found['batches']} batches) against a "
+        "held-out gate on the same examples and the same threshold: the chance to certify, failure "
+        f"{found['failure']:g}, on learning curves a ↦ floor + c a^-slope with c such that the "
+        "best held-out split passes half of the time. Exact, both at the best share for training "
+        f"(in brackets), the gate also simulated with {found['data_sets']:,} data sets. With its "
+        f"best first part the gate's chance is {said}. With a first part of one half, the default, "
+        f"it is not higher than that of the best held-out split in {at_half} of {len(cases)}: on "
+        "steep "
         "curves the first part should be larger.",
         "",
         "| examples | threshold | curve | held-out gate | gate | gate, first part 0.5 |",
