@@ -18,7 +18,7 @@ from tests.cli.conftest import blobs
     ("model", "words"),
     [
         ("my_model:narrow", ["(12,)", "11x3"]),
-        ("my_model:four_classes", ["(2, 4)", "(2, 3)", "3 classes"]),
+        ("my_model:four_classes", ["(2, 4)", "one row of 3 scores"]),
         ("my_model:broken", ["RuntimeError", "no luck today"]),
         ("my_model:nothing", ["NoneType", "torch.nn.Module"]),
         ("my_model:absent", ["absent"]),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from nonvacuous.certificate import Certificate
-    from nonvacuous.data import Dataset, Examples
+    from nonvacuous.data import Dataset
     from nonvacuous.verify import Finding, Verification
 
 
@@ -94,7 +94,7 @@ def verify(
         torch.set_num_threads(threads)
     record = _peek(path)
     examples = _examples(record, folder, data, data_dir, classes)
-    network = None if model is None else _network(model, examples and examples.train)
+    network = None if model is None else _network(model, examples)
     with stoppable(), Narration() as narration:
         verification = verify_certificate(
             path,
@@ -163,7 +163,7 @@ def _examples(
     source: str | None,
     data_dir: Path | None,
     classes: str | None,
-) -> Dataset | None:
+) -> Dataset | str | None:
     """The data named by --data, or a built-in set that the certificate names and that is here."""
     from nonvacuous.cli.sources import load_data
     from nonvacuous.data import Dataset
@@ -216,10 +216,11 @@ def _advise(verification: Verification, certificate: Certificate) -> None:
         write_next(again(*missing))
 
 
-def _network(spec: str, examples: Examples | None) -> Any:
+def _network(spec: str, data: Dataset | str | None) -> Any:
     from nonvacuous.cli.networks import build_network, check_readable
 
-    if examples is None:
+    examples = data if data is None or isinstance(data, str) else data.train
+    if examples is None or isinstance(examples, str):
         raise UsageError("--model is measured on the data: give --data too.")
     network = build_network(spec, examples, seed=0)
     check_readable(network, examples, spec=spec)

@@ -75,7 +75,7 @@ def as_labels(
         )
     if array.dtype.kind in "US":
         return _from_text(array, where=where, class_names=class_names)
-    fractions = array[array % 1 > 0] if array.dtype.kind == "f" else ()
+    fractions = array[array % 1 > 0] if array.dtype.kind == "f" else array[:0]
     if len(fractions):
         raise BadInput(
             f"{where}: labels have fractions, such as {fractions[0]:g}: this "
