@@ -178,7 +178,7 @@ def test_data_that_are_not_here_are_told(place, invoke, quick):
 )
 def test_mistakes(run, place, invoke, words, code, message):
     (place / "unfinished").mkdir()
-    record = "mode = 1\npredictor = 1\nsplit = 1\nexamples = 1\nrecipe = 1\n"
+    record = "mode = 1\npredictor = 1\nsplit = 1\nexamples = 1\nweights = 1\n"
     (place / "unfinished/config.toml").write_text(record)
     done = invoke("verify", *words)
     assert done.code == code
