@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import nn
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import adapted
+from nonvacuous.certification.beforehand import refuse_beforehand
 from nonvacuous.certification.charging import charging
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.method import Method
@@ -20,9 +22,11 @@ from nonvacuous.certification.run_folder import FORMAT, RunFolder, in_own_folder
 from nonvacuous.data import Dataset, Examples, check_examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import KINDS
 from nonvacuous.methods import Posterior
 from nonvacuous.models import specification_of
 from nonvacuous.progress import Progress
+from nonvacuous.recipes import seeded
 from nonvacuous.risk import Loss, zero_one
 from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.rules.paying import failure_of
@@ -34,7 +38,7 @@ _TRAINED_HERE = Posterior()
 
 @in_own_folder
 def certify(
-    model: nn.Module,
+    model: nn.Module | Callable[[], nn.Module],
     train: Any,
     *,
     method: Method = _TRAINED_HERE,
@@ -54,7 +58,11 @@ def certify(
                  :class:`~nonvacuous.Progressive`, and with :class:`~nonvacuous.Sparsity` without a
                  prior of ``nv.priors``, its present weights are the starting point and must not
                  have seen ``train``; otherwise it is the trained network to be certified. It is
-                 not changed.
+                 not changed. A function without arguments that builds the network shows that a
+                 seed decides its weights: it is called under ``seed``, and again by the audit; so
+                 do the built-in networks of :func:`nonvacuous.models.build`. Without that, or a
+                 word on where pretrained weights come from (``nv.Posterior(pretrained=...)``),
+                 certificates are conditional
     train        the examples: a pair (inputs, labels), the path of a file, a frame of pandas with a
                  label column, a torch dataset, or what :func:`nonvacuous.data.load` gives, with its
                  test part
@@ -78,6 +86,9 @@ def certify(
             f"method must be nv.Posterior(), nv.PostHoc(prior=...), nv.Sparsity(), "
             f"nv.Progressive() or nv.HeldOut(), not {method!r}"
         )
+    builds = callable(model) and not isinstance(model, nn.Module) and not hasattr(model, "predict")
+    if builds and not KINDS[method.mode].given:
+        model = seeded(model, seed=checks.count("seed", seed))
     checks.failure_of(confidence)
     checks.count("attempts", attempts, minimum=1)
     run = Run.of(folder)
@@ -154,6 +165,7 @@ def certify(
         tensorboard=run.tensorboard,
         charging=attempt,
     )
+    refuse_beforehand(job, model)
     if split_file is not None:
         split.save(split_file)
     certificate = method.make(job, model)

@@ -34,6 +34,10 @@ class Unsupported(NonvacuousError):
     """No theorem covers this: it will never be certified as it stands."""
 
 
+class Refused(Unsupported):
+    """The audit found an assumption of the theorem false, before anything was computed."""
+
+
 class NotYetSupported(Unsupported):
     """A theorem covers this, but the library does not implement it."""
 

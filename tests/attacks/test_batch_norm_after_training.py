@@ -21,9 +21,12 @@ def table() -> tuple[torch.Tensor, torch.Tensor]:
     return 3.0 * inputs + 1.0, labels
 
 
-def network() -> nn.Module:
-    torch.manual_seed(0)
+def layers() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+
+
+def network() -> nn.Module:
+    return nv.models.seeded(layers, seed=0)
 
 
 def trained() -> nn.Module:

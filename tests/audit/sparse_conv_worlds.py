@@ -15,6 +15,7 @@ from nonvacuous.certify import certify
 from nonvacuous.data import Examples
 from nonvacuous.methods import Sparsity
 from nonvacuous.models import build
+from nonvacuous.recipes import seeded
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 
 from . import sparse_worlds
@@ -35,18 +36,20 @@ def examples(count: int = 240, *, seed: int = 0) -> Examples:
 
 def network(seed: int = 0) -> nn.Module:
     """Biases, padding, stride, dilation, both kinds of pooling, one of them overlapping."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        module = nn.Sequential(
-            nn.Conv2d(1, 3, 2, stride=1, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(3, 4, 2, padding=1, dilation=2),
-            nn.ReLU(),
-            nn.AvgPool2d(2, stride=1),
-            nn.Flatten(),
-            nn.Linear(16, 3),
-        ).eval()
+    return seeded(_network, seed=seed)
+
+
+def _network() -> nn.Module:
+    module = nn.Sequential(
+        nn.Conv2d(1, 3, 2, stride=1, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(3, 4, 2, padding=1, dilation=2),
+        nn.ReLU(),
+        nn.AvgPool2d(2, stride=1),
+        nn.Flatten(),
+        nn.Linear(16, 3),
+    ).eval()
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             # Inputs are small, and large biases would silence whole channels.

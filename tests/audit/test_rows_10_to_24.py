@@ -54,7 +54,7 @@ def test_row_10_sampling_not_paid(honest: Evidence) -> None:
 
 def test_row_10_bound_at_more_than_its_share(honest: Evidence) -> None:
     greedy = changed(honest, bound=bound_with(honest, failure=0.04))
-    assert_refused(greedy, "the failure probability is spent once", "allows 0.01")
+    assert_refused(greedy, "the failure probability is spent once", "ledger allows 0.00")
 
 
 def test_row_10_no_line_for_the_bound(honest: Evidence) -> None:

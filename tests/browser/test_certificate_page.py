@@ -58,7 +58,7 @@ def test_the_first_screen_answers_the_first_four_questions(visit: Open) -> None:
         "better than always answering “0”",
         "About what exactly?",
         "Non-vacuous",
-        "≤ 1.59%",
+        "≤ 1.6%",
         "not part of the promise",
     ):
         found = page.get_by_text(text, exact=False).locator("visible=true").first

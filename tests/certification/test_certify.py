@@ -13,10 +13,11 @@ from torch import nn
 
 import nonvacuous as nv
 from nonvacuous.data import Dataset, Examples, split_examples
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, Refused
 from nonvacuous.networks import capture, rescaled, scale_groups
 from nonvacuous.risk import bounded_cross_entropy
 from nonvacuous.training import train
+from tests.starts import around
 
 QUICK = {
     "plain_training": nv.PlainTraining(epochs=8, batch_size=32),
@@ -132,7 +133,7 @@ GRID = nv.priors.ScaleGrid.geometric(0.01, 1.0, 9)
 def test_any_gauge_gives_the_same_complexity(
     digits: Dataset, initial: nn.Module, trained: nn.Module, center: str
 ) -> None:
-    network, start = InDoubles(trained).eval(), InDoubles(initial).eval()
+    network, start = InDoubles(trained).eval(), around(InDoubles, initial).eval()
     prior = (
         nv.priors.zero_mean(grid=GRID)
         if center == "zero"
@@ -280,31 +281,30 @@ def test_a_trained_posterior_may_use_them_if_asked(digits: Dataset) -> None:
 
 
 def test_weights_that_know_the_examples_are_no_start(digits: Dataset, trained: nn.Module) -> None:
-    refused = nv.certify(
-        trained, digits.train, method=nv.Posterior(trials=500, twin=False, **QUICK)
-    )
-    assert refused.status == "refused"
-    assert "starting weights" in reasons(refused)
+    with pytest.raises(Refused, match="starting weights"):
+        nv.certify(trained, digits.train, method=nv.Posterior(trials=500, twin=False, **QUICK))
     declared = nv.certify(
-        trained, digits.train, method=nv.Posterior(trials=500, twin=False, pretrained=True, **QUICK)
+        trained,
+        digits.train,
+        method=nv.Posterior(trials=500, twin=False, pretrained="trained elsewhere", **QUICK),
     )
     assert declared.status == "valid"
 
 
-def test_batch_statistics_learned_on_the_bound_examples_are_refused(digits: Dataset) -> None:
-    start = nn.Sequential(
-        nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10)
-    )
+def test_batch_statistics_learned_on_the_bound_examples_are_no_start(digits: Dataset) -> None:
+    def normalized() -> nn.Module:
+        layers = (nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10))
+        return nn.Sequential(nn.Flatten(), *layers)
+
+    start = nv.models.seeded(normalized, seed=0)
     fitted = train(start, digits.train, epochs=2, batch_size=64, seed=0).module
-    certificate = nv.certify(
-        fitted,
-        digits.train,
-        method=nv.PostHoc(
-            prior=nv.priors.at_initialization(start.eval()), trials=500, twin=False, rescaling=False
-        ),
-    )
-    assert certificate.status == "refused"
-    assert "not random" in reasons(certificate)
+    for seen in (False, True):
+        if seen:
+            start.train()(digits.train.inputs)
+        prior = nv.priors.at_initialization(start.eval())
+        method = nv.PostHoc(prior=prior, trials=500, twin=False, rescaling=False)
+        certificate = nv.certify(fitted, digits.train, method=method)
+        assert ("starting weights" in reasons(certificate)) == seen
 
 
 class Memorizing(nn.Module):
@@ -331,18 +331,19 @@ def test_examples_kept_as_attributes_are_refused(
     start = Memorizing(torch.zeros_like(data.inputs), torch.zeros_like(data.labels)).eval()
     fitted = Memorizing(data.inputs, data.labels).eval()
     prior = nv.priors.zero_mean() if center == "zero" else nv.priors.at_initialization(start)
-    certificate = nv.certify(
-        fitted,
-        data,
-        method=nv.PostHoc(
-            prior=prior,
-            predictor=predictor,
-            posterior_scales=NOISE,
-            trials=500,
-            twin=False,
-            rescaling=False,
-        ),
+    method = nv.PostHoc(
+        prior=prior,
+        predictor=predictor,
+        posterior_scales=NOISE,
+        trials=500,
+        twin=False,
+        rescaling=False,
     )
+    if center != "zero":  # with the prior's weights its tables still know every example
+        with pytest.raises(Refused, match="starting weights"):
+            nv.certify(fitted, data, method=method)
+        return
+    certificate = nv.certify(fitted, data, method=method)
     assert certificate.status == "refused"
     assert "not random" in reasons(certificate)
 
@@ -363,7 +364,8 @@ class Centering(nn.Module):
 def test_attributes_that_no_example_shaped_are_part_of_the_certificate(
     digits: Dataset, initial: nn.Module, trained: nn.Module, tmp_path: Path
 ) -> None:
-    network, start = Centering(trained, 0.125).eval(), Centering(initial, 0.125).eval()
+    network = Centering(trained, 0.125).eval()
+    start = around(lambda inner: Centering(inner, 0.125), initial).eval()
     initialized = nv.priors.at_initialization(initial)
     method = nv.PostHoc(prior=initialized, trials=500, twin=False, posterior_scales=NOISE)
     bare = nv.certify(trained, digits.train, method=method)

@@ -15,7 +15,7 @@ from nonvacuous.certification.training import PosteriorTraining
 from nonvacuous.cli import exits
 from nonvacuous.cli.folders import default_folder
 from nonvacuous.cli.networks import build_network
-from nonvacuous.data import import_function, load
+from nonvacuous.data import load
 from nonvacuous.models import build
 from nonvacuous.training import OBJECTIVES
 
@@ -203,7 +203,14 @@ def test_the_plain_test_uses_the_test_part(trained, place, invoke, quick):
 
 def test_pretrained_weights_may_be_the_start(trained, invoke, quick):
     done = invoke(
-        *quick(), "--weights", "w.safetensors", "--mode", "posterior", "--pretrained", "--json"
+        *quick(),
+        "--weights",
+        "w.safetensors",
+        "--mode",
+        "posterior",
+        "--pretrained",
+        "elsewhere",
+        "--json",
     )
     assert done.code == exits.DONE, done.err
     assert json.loads(done.out)["mode"] == "posterior"
@@ -237,18 +244,12 @@ def test_the_gate_does_not_let_a_vacuous_promise_through(place, invoke, quick):
 
 
 def test_a_refused_certificate_is_a_failure(place, invoke, quick):
-    """Running statistics that saw the bound examples are no part of a prior."""
-    network = import_function("my_model:normalized")()
-    network(torch.from_numpy(np.load("x.npz")["inputs"]))
-    save_file(network.state_dict(), "w.safetensors")
-    words = quick("--weights", "w.safetensors", model="my_model:normalized", epochs=None)
-    done = invoke(*words, "--prior", "zero-mean")
-    assert done.out.startswith("REFUSED: ")
-    assert done.code == exits.FAILED
-    assert "refused" in done.error
-    assert invoke(*words, "--prior", "zero-mean", "--resume", "--max-risk", "1").code == (
-        exits.TOO_RISKY
-    )
+    """An answer that depends on the examples beside it is refused before anything is trained."""
+    words = quick(model="my_model:company")
+    done = invoke(*words)
+    assert done.out == "" and done.code == exits.FAILED
+    assert "refused before anything was computed" in done.error
+    assert invoke(*words, "--max-risk", "1").code == exits.TOO_RISKY
 
 
 def test_a_second_run_in_the_same_folder_needs_a_decision(place, invoke, quick):

@@ -173,7 +173,7 @@ def test_weights_that_cannot_be_used(place, invoke, quick, flags, words):
         (["--weights", "w", "--mode", "holdout", "--prior", "zero-mean"], "--prior"),
         (["--weights", "w", "--mode", "holdout", "--prior-fraction", "0.3"], "--prior-fraction"),
         (["--weights", "w", "--mode", "holdout", "--trials", "9"], "--trials"),
-        (["--pretrained"], "--weights"),
+        (["--pretrained", "elsewhere"], "--weights"),
         (["--prior", "zero-mean"], "--prior"),
         (["--initial", "i"], "--initial"),
         (["--part", "test"], "--part"),

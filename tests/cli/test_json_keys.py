@@ -49,7 +49,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "inspect": (f"inspect {TINY} --weights w.safetensors",),
     "rescale": (f"rescale {TINY} --weights w.safetensors --trials 50 --out new.safetensors",),
     "randomize": (STUDY,),
-    "randomize --run": (RUN, "randomize --run runs/r"),
+    "randomize --run": (RUN, "randomize --run runs/r --data x.npz"),
     "measures": (f"measures {TINY} --epochs 2 --only norms",),
     "measures --formulas": ("measures --formulas",),
     "memorize": ("memorize --data x.npz",),

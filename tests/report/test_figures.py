@@ -108,7 +108,7 @@ def test_readers_who_cannot_see_it_hear_the_same() -> None:
     assert all(part in named for part in root.attrib["aria-labelledby"].split())
     description = root.find("desc")
     assert description is not None and description.text is not None
-    assert "Certificate ≤ 1.59%" in description.text
+    assert "Certificate ≤ 1.6%" in description.text
 
 
 @pytest.mark.parametrize("name", samples.HOSTILE)

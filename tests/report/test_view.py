@@ -98,7 +98,7 @@ def test_a_refused_certificate_shows_no_number_that_could_be_taken_for_a_promise
     assert "95%" not in str(shown.confidence)
     everything = repr(dataclasses.asdict(shown))
     assert repr(certificate.risk_upper) not in everything
-    assert "1.59%" not in everything and "16 in 1,000" not in everything
+    assert "1.6%" not in everything and "16 in 1,000" not in everything
 
 
 def test_a_conditional_certificate_names_its_condition_first() -> None:
@@ -146,7 +146,7 @@ def test_a_margin_loss_says_what_it_counts() -> None:
 def test_the_scale_marks_the_test_error_as_no_part_of_the_promise() -> None:
     marks = {mark.kind: mark for mark in view_of(samples.posterior()).marks}
     assert marks["test"].note == "not part of the promise"
-    assert marks["certificate"].text == "≤ 1.59%"
+    assert marks["certificate"].text == "≤ 1.6%"
     assert marks["guessing"].value == pytest.approx(0.9)
 
 

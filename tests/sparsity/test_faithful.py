@@ -81,7 +81,9 @@ def test_a_module_that_is_read_as_another_one(kind: type[_Perceptron]) -> None:
         module,
         examples,
         method=nv.Sparsity(
-            prior=at_initialization(copy.deepcopy(module)), pretrained=True, twin=False
+            prior=at_initialization(copy.deepcopy(module)),
+            pretrained="trained elsewhere",
+            twin=False,
         ),
     )
     assert made.status == "refused"

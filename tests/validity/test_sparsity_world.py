@@ -89,7 +89,9 @@ def test_this_counting_can_fail() -> None:
             module,
             data,
             method=QUICK.model_copy(
-                update=dict(prior=at_initialization(module), pretrained=True, twin=False)
+                update=dict(
+                    prior=at_initialization(module), pretrained="trained elsewhere", twin=False
+                )
             ),
             confidence=0.6,
             seed=world,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from nonvacuous.audit.evidence import Evidence
@@ -15,10 +17,12 @@ from nonvacuous.audit.registry import (
     refuse,
     unknowable,
 )
+from nonvacuous.audit.reproducing import irreproducible
 from nonvacuous.audit.shuffling import surprises
 from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
 from nonvacuous.kinds import PRIOR_MODES, STEPS_MODES
+from nonvacuous.recipes import recipe_of
 from nonvacuous.rules.digests import example_set, index_digest
 
 #: Data sets that were collected with care hold next to no copies; from this part of the bound
@@ -34,6 +38,25 @@ DECLARED = (
     "the weights that training started from were trained on other, independent data, as declared "
     "by the user."
 )
+_REMEDY = (
+    "Give the function that builds the network (for a prior nv.models.seeded(function, seed=0)), "
+    "or nv.models.build(..., seed=0); or, if the weights were trained on other data that are "
+    'independent of these, declare pretrained="where they come from".'
+)
+
+
+_SEEDED = "the starting weights are those of {} at seed {}: "
+
+
+def declared(sentence: str) -> str:
+    """What a certificate says of pretrained weights: whatever the user says of them."""
+    return f"{DECLARED} In their words: “{sentence}”"
+
+
+def named_start(detail: str) -> tuple[str, int] | None:
+    """Builder and seed of the starting weights, where a certificate names them."""
+    named = re.match(re.escape(_SEEDED).replace(r"\{\}", "(.+)"), detail)
+    return None if named is None else (named[1], int(named[2]))
 
 
 @check(rows=(1,), since=1, name="n comes from the stored indices")
@@ -114,44 +137,44 @@ def preprocessing_saw_nothing(evidence: Evidence) -> Outcome:
 
 @check(rows=(6,), since=1, name=START, says=("asserted",), modes=(*PRIOR_MODES, *STEPS_MODES))
 def start_saw_nothing(evidence: Evidence) -> Outcome:
-    who = "the prior" if evidence.kind.prior else "training"
     if evidence.pretrained:
-        quoted = evidence.pretrained if isinstance(evidence.pretrained, str) else ""
-        return asserted(f"{DECLARED} In their words: “{quoted}”" if quoted else DECLARED)
-    if evidence.start is not None:
-        chosen = evidence.examples.subset(evidence.split.bound[:EXAMPLES])
-        known = knowledge(evidence.start, chosen)
-        found = (
-            f"before any training here the network already errs on only {known.error:.1%} of the "
-            f"bound examples (guessing: {known.guessing:.1%}"
-        )
-        remedy = (
-            "Start from untrained weights; or, if the weights were trained on other data that are "
-            'independent of these, declare pretrained="where they come from".'
-        )
-        if known.certain:
-            return refuse(f"{found}): its weights have seen them, or data like them. {remedy}")
-        if known.likely:
-            return doubtful(
-                f"{found}, with {known.classes} classes): its weights have seen them, or data "
-                "like them, unless they are untrained and very lucky, and then the promise holds. "
-                f"{remedy}"
-            )
-        better = surprises(evidence.start, chosen)
-        if better:
-            return doubtful(
-                "before any training here the weights know the bound examples better than the same "
-                f"weights in random order ({'; '.join(map(str, better))}): they have seen them, or "
-                f"data like them, unless their order was designed. {remedy}"
-            )
+        return asserted(declared(evidence.pretrained))
+    start = evidence.start
+    if start is None:
         return asserted(
-            f"the weights that {who} starts from were chosen without the bound examples, as "
-            "stated by the one who made them; in their answers and in their last hidden layer they "
-            "know no more of them than in random order, which says nothing of earlier layers."
+            "the prior was chosen without the bound examples, as stated by the one who made it."
+        )
+    chosen = evidence.examples.subset(evidence.split.bound[:EXAMPLES])
+    known = knowledge(start, chosen)
+    found = (
+        f"before any training here the network already errs on only {known.error:.1%} of the "
+        f"bound examples (guessing: {known.guessing:.1%}"
+    )
+    if known.certain:
+        return refuse(f"{found}): its weights have seen them, or data like them. {_REMEDY}")
+    recipe, unexplained = recipe_of(start), irreproducible(start)
+    untrained = recipe is not None and recipe.built_in and not unexplained
+    if known.likely and not untrained:
+        return doubtful(
+            f"{found}, with {known.classes} classes): its weights have seen them, or data like "
+            "them, unless they are untrained and very lucky, and then the promise holds. "
+            f"{_REMEDY}"
+        )
+    better = () if untrained else surprises(start, chosen)
+    if better:
+        return doubtful(
+            "before any training here the weights know the bound examples better than the same "
+            f"weights in random order ({'; '.join(map(str, better))}): they have seen them, or "
+            f"data like them, unless their order was designed. {_REMEDY}"
+        )
+    if unexplained or recipe is None:
+        return doubtful(
+            f"no seed accounts for the starting weights ({unexplained}), and if "
+            f"they were trained on these examples the promise is false. {_REMEDY}"
         )
     return asserted(
-        f"the weights that {who} starts from were chosen without the bound examples, as stated "
-        "by the one who made them."
+        f"{_SEEDED.format(recipe.name, recipe.seed)}built again, every bit is the same. That the "
+        "seed was not chosen by looking at the bound examples is stated by the one who chose it."
     )
 
 

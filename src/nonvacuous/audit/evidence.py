@@ -94,8 +94,9 @@ class Evidence:
     groups_declared: bool | None = None
     #: The network before any training here, where it is at hand.
     start: torch.nn.Module | None = None
-    #: True if the user declares that the starting weights were trained on other, independent data.
-    pretrained: bool | str = False
+    #: Where the starting weights come from, if the user declares that they were trained on other,
+    #: independent data.
+    pretrained: str | None = None
     #: True if the user declares that the network of a plain test never saw the bound examples.
     unseen: bool = False
     #: The weights of the one network that was drawn, for the predictor "drawn".

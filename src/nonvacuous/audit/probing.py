@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.evidence import Evidence, NotStored
 from nonvacuous.audit.watching import watched
 from nonvacuous.data import Examples
 from nonvacuous.distributions.attributes import attribute_tensors
@@ -86,7 +86,10 @@ class Network:
 def mean_network(evidence: Evidence) -> Network:
     """The network with the posterior's mean weights, or as it is where there is no posterior."""
     # With noise around one network the module is the certified network itself, to the last bit.
-    posterior = None if evidence.kind.noisy else evidence.posterior
+    try:
+        posterior = None if evidence.kind.noisy else evidence.posterior
+    except NotStored:  # nothing is trained yet
+        posterior = None
     return Network.of(evidence.module, None if posterior is None else posterior.mean_weights())
 
 

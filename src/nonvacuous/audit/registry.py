@@ -84,6 +84,15 @@ class Check:
     def applies(self, *, mode: str, predictor: str) -> bool:
         return mode in self.modes and predictor in self.predictors
 
+    def on_part(self, evidence: Evidence) -> Outcome | None:
+        """What it finds on some of the facts; None where these, or this machine, do not do."""
+        try:
+            return self.function(evidence)
+        except NonvacuousError as error:
+            return refuse(str(error))
+        except Exception:  # a fact that is not there, a device that is not here
+            return None
+
     def __call__(self, evidence: Evidence) -> Assumption:
         """Run the check. One that breaks down has shown nothing, so the certificate is refused."""
         try:

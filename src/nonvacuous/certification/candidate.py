@@ -13,7 +13,9 @@ from nonvacuous.audit.evidence import Search
 from nonvacuous.data import Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions.priors import Prior
 from nonvacuous.networks import LayerGraph
+from nonvacuous.recipes import remembering
 from nonvacuous.records import ComplexityRecord, Observation
 from nonvacuous.rescaling.columns import Accounted, Center, Way
 
@@ -84,6 +86,16 @@ def frozen_copy(module: nn.Module, device: torch.device | None = None) -> nn.Mod
     """A copy in evaluation mode that no optimizer will touch."""
     copied = copied_network(module).eval().requires_grad_(False)
     return copied if device is None else copied.to(device)
+
+
+def start_at(module: nn.Module, prior: Prior) -> nn.Module | None:
+    """The network with the initial weights that a prior is centered on, if it is."""
+    if prior.kind != "initialization" or prior.means is None:
+        return None
+    own = {name: tensor.shape for name, tensor in module.named_parameters()}
+    if own != {name: mean.shape for name, mean in prior.means.items()}:
+        return None  # of another network, which whoever uses it says
+    return remembering(with_weights(module, prior.means), prior.recipe)
 
 
 def with_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:

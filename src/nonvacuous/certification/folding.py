@@ -49,4 +49,8 @@ def folded_prior(model: nn.Module, prior: Prior, inputs: Tensor) -> Prior:
             if name in stored:
                 tensor.copy_(stored[name])
     twin = at_initialization(folded(center, inputs), grid=prior.grid)
-    return replace(prior, means=twin.means, fixed=twin.fixed)
+    recipe = prior.recipe
+    if recipe is not None:
+        made = recipe.make
+        recipe = replace(recipe, make=lambda: folded(made(), inputs))
+    return replace(prior, means=twin.means, fixed=twin.fixed, recipe=recipe)

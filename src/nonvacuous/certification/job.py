@@ -64,6 +64,6 @@ class Job:
         return bool(getattr(self.method, "standardize", False))
 
     @property
-    def pretrained(self) -> bool | str:
-        declared: bool | str = getattr(self.method, "pretrained", False)
+    def pretrained(self) -> str | None:
+        declared: str | None = getattr(self.method, "pretrained", None)
         return declared

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from nonvacuous.certification.settings import Flag, Settings
+from nonvacuous.certification.settings import Flag, Settings, checked
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
     from torch import nn
 
     from nonvacuous.certificate import Certificate
@@ -33,11 +34,25 @@ PRIOR_SCALE = Flag(
 )
 TWIN = Flag("Also say what a plain held-out test promises on the same data.")
 PRETRAINED = Flag(
-    "Declare that --weights (as the start of --mode posterior) or --initial (as the prior of "
-    "--mode sparsity) were trained on other, independent data.",
+    "Declare that --weights (as the start of --mode posterior) or --initial (as the prior) were "
+    "trained on other, independent data: a sentence on where they come from, which the "
+    "certificate quotes.",
     group="What is certified",
-    switch=True,
 )
+
+
+def _sentence(name: str, value: Any) -> str | None:
+    if value is None or value is False:
+        return None
+    if not isinstance(value, str) or not value.strip():
+        raise BadInput(
+            f"{name} must be a sentence on where the weights come from, such as 'trained on "
+            f"ImageNet by A. N. Other', not {value!r}"
+        )
+    return value.strip()
+
+
+Pretrained = Annotated[str | None, checked(_sentence)]
 
 
 class Method(Settings):
@@ -56,6 +71,10 @@ class Method(Settings):
 
     def check(self, model: nn.Module, loss: Loss) -> None:
         """Refuse what this method cannot certify, before any work."""
+
+    def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
+        """The network before any training, where its weights are those that the prior starts at."""
+        return None
 
     def prepare(self, examples: Examples) -> Examples:
         """The examples as the network is to see them."""

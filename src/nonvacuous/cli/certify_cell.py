@@ -16,7 +16,7 @@ from nonvacuous.cli.settings import PREFIX
 #: What the sweep decides, or what makes no sense for many runs at once.
 _NOT_HERE = ("out", "resume", "force", "config", "json", "tensorboard", "ledger")
 #: Flags without a --no- form.
-_SWITCHES = ("pretrained",)
+_SWITCHES = ("unseen", "allow_conditional")
 _KEPT = ("NONVACUOUS_DATA",)
 
 
@@ -59,7 +59,7 @@ def words_of(settings: Mapping[str, Any], *, seed: int, folder: Path) -> list[st
         if flag in _NOT_HERE:
             raise UsageError(f"the setting {name} has no place in a sweep: remove it.")
         if isinstance(value, bool):
-            if value or flag not in _SWITCHES:
+            if value or name not in _SWITCHES:
                 words.append(f"--{flag}" if value else f"--no-{flag}")
         elif isinstance(value, list):
             words += [f"--{flag}", *map(str, value)]

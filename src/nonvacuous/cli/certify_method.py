@@ -46,8 +46,8 @@ def _posterior(call: Call, given: Given) -> None:
     if call.weights is not None and not given.get("pretrained"):
         raise UsageError(
             f"--mode {call.mode} starts from --weights, and a start that has seen these examples "
-            "makes the promise false. Add --pretrained if the weights were trained on other, "
-            "independent data; to certify them as they are, use --mode post-hoc."
+            "makes the promise false. Add --pretrained 'where they come from' if the weights were "
+            "trained on other, independent data; to certify them as they are, use --mode post-hoc."
         )
     if given.get("pretrained") and call.weights is None:
         raise UsageError("--pretrained speaks of --weights FILE.safetensors: give them too.")
@@ -81,6 +81,8 @@ def _post_hoc(call: Call, given: Given) -> None:
             "--no-translation and --no-permutation would change nothing with --predictor "
             "drawn: one network pays for its own weights, not for a KL. Leave them out."
         )
+    if given.get("pretrained") and call.initial is None:
+        raise UsageError("--pretrained speaks of --initial FILE.safetensors: give them too.")
     if prior not in (None, "zero", "initialization"):
         raise UsageError(
             f"--prior {prior}: --mode post-hoc knows zero and initialization.",

@@ -34,7 +34,7 @@ from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import NAMES, Dataset, Examples
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.distributions.priors import at_initialization, zero_mean
-from nonvacuous.errors import FolderTaken, Unsupported
+from nonvacuous.errors import FolderTaken, Refused, Unsupported
 from nonvacuous.methods import HeldOut, PostHoc, Sparsity
 from nonvacuous.report import rescaling
 from nonvacuous.report.terminal import printable
@@ -91,6 +91,9 @@ def run(call: Call, method: Method) -> int:
                 force=call.force,
                 progress=narration,
             )
+    except Refused as error:
+        write_error(str(error), next_command=None)
+        return FAILED if call.max_risk is None else TOO_RISKY
     except Unsupported as error:
         if method.usual_network is None:
             raise

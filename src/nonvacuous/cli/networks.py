@@ -15,7 +15,7 @@ from nonvacuous.cli.exits import CommandError, UsageError
 from nonvacuous.cli.invocation import again
 from nonvacuous.data import Examples, import_function
 from nonvacuous.errors import BadInput
-from nonvacuous.models import BUILDERS, build
+from nonvacuous.models import BUILDERS, build, seeded
 
 #: The recommended architectures: for images, and for everything else.
 IMAGES, VECTORS = "cnn:32,64", "mlp:256"
@@ -45,23 +45,10 @@ def build_network(spec: str, examples: Examples, *, seed: int) -> nn.Module:
             + (f"; did you mean {close[0]}?" if close else "."),
         )
     function = import_function(spec)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        try:
-            module = function()
-        except Exception as error:  # the user's code may raise anything
-            raise CommandError(
-                f"--model {spec}: {spec}() raised {type(error).__name__}: {error}. It is called "
-                "without arguments and must return a torch.nn.Module.",
-                next_command=_call(spec),
-            ) from error
-    if not isinstance(module, nn.Module):
-        raise CommandError(
-            f"--model {spec}: {spec}() returned a {type(module).__name__}, not a torch.nn.Module; "
-            "name a function without arguments that builds the network.",
-            next_command=_call(spec),
-        )
-    return module
+    try:
+        return seeded(function, seed=seed, name=spec)
+    except BadInput as error:
+        raise CommandError(f"--model {spec}: {error}.", next_command=_call(spec)) from error
 
 
 def check_fits(module: nn.Module, examples: Examples, *, spec: str) -> None:

@@ -21,6 +21,7 @@ from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.errors import BadInput
+from nonvacuous.recipes import Recipe, recipe_of
 
 __all__ = [
     "ChosenPrior",
@@ -66,6 +67,8 @@ class Prior:
     #: that it keeps as plain attributes: a network whose own ones differ has learned them from
     #: data that no KL accounts for.
     fixed: Mapping[str, Tensor] | None = None
+    #: How the initial weights were made, where the network remembered.
+    recipe: Recipe | None = None
 
     def __post_init__(self) -> None:
         if (self.kind == "zero-mean") != (self.means is None):
@@ -220,6 +223,8 @@ def at_initialization(
 ) -> Prior:
     """Centered on the weights the network had before training (they must not depend on data).
 
+    To show that they do not, let a seed decide them: a network of ``nv.models.build``, or
+    ``nv.models.seeded(function, seed=0)`` with the function that builds your own.
     Without a grid, 25 scales from 0.001 to 1 may be chosen from, for ln 25 = 3.2 nats.
     """
     means = {name: parameter.detach() for name, parameter in initial.named_parameters()}
@@ -230,6 +235,7 @@ def at_initialization(
         means=means,
         per_tensor=per_tensor,
         fixed=_fixed(initial),
+        recipe=recipe_of(initial),
     )
 
 

@@ -6,8 +6,8 @@ number of classes, and put it into BUILDERS.
 
 from __future__ import annotations
 
-import contextlib
 import copy
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +24,7 @@ from nonvacuous.models.mlp import Mlp
 from nonvacuous.models.resnet import SmallResNet
 from nonvacuous.models.resnet9 import ResNet9
 from nonvacuous.models.scattering import ScatteringNet
+from nonvacuous.recipes import Recipe, recipe_of, seeded
 
 __all__ = [
     "BUILDERS",
@@ -36,6 +37,7 @@ __all__ = [
     "SmallResNet",
     "build",
     "rebuild",
+    "seeded",
     "specification_of",
 ]
 
@@ -147,7 +149,8 @@ def build(
                     scatter:WIDTH, the last two with /mirror at the end if wanted
     example_shape   the shape of one input, such as (1, 28, 28) or (20,)
     seed            makes the initial weights reproducible and leaves torch's global random state
-                    alone; without it they follow that state
+                    alone; without it one is drawn from that state. The network remembers it, so
+                    that whoever certifies it can show that its weights follow from a seed.
     """
     kind, _, arguments = name.partition(":")
     if kind not in BUILDERS:
@@ -162,14 +165,10 @@ def build(
         )
     if not _is_positive_integer(classes) or classes < 2:
         raise BadInput(f"model {name}: {classes!r} classes; give a whole number from 2 up")
-    with contextlib.ExitStack() as stack:
-        if seed is not None:
-            stack.enter_context(torch.random.fork_rng(devices=[]))
-            torch.manual_seed(seed)
-        network = BUILDERS[kind](arguments, shape, classes)
-    # So that a certificate can name it; see specification_of.
-    vars(network)["specification"] = name
-    return network
+    if seed is None:
+        seed = int(torch.randint(2**63 - 1, (), device="cpu"))
+    make = functools.partial(BUILDERS[kind], arguments, shape, classes)
+    return Recipe(name, make, seed, built_in=True).made()
 
 
 def specification_of(network: nn.Module, inputs: torch.Tensor, classes: int) -> str | None:
@@ -177,19 +176,19 @@ def specification_of(network: nn.Module, inputs: torch.Tensor, classes: int) -> 
 
     A network that was changed since, however little, has no name any more.
     """
-    name = vars(network).get("specification")
-    if not isinstance(name, str):
+    recipe = recipe_of(network)
+    if recipe is None or not recipe.built_in:
         return None
     probe = inputs[:16].cpu()
     try:
-        again = build(name, tuple(probe.shape[1:]), classes, seed=0).eval()
+        again = build(recipe.name, tuple(probe.shape[1:]), classes, seed=0).eval()
         again.load_state_dict({key: t.cpu() for key, t in network.state_dict().items()})
         own = copy.deepcopy(network).cpu().eval()
         with torch.no_grad():
             same = type(own) is type(again) and torch.equal(own(probe), again(probe))
     except Exception:  # whatever was done to it, it is not the one that was built
         return None
-    return name if same and str(own) == str(again) else None
+    return recipe.name if same and str(own) == str(again) else None
 
 
 def rebuild(

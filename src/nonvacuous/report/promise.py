@@ -17,6 +17,7 @@ from nonvacuous.report.wording import (
     odds,
     percent_down,
     percent_up,
+    promised_percent,
     whole,
 )
 
@@ -89,7 +90,7 @@ def promise(certificate: Certificate) -> Sentence:
     before += "a mean loss of "
     low, high = certificate.loss.lower, certificate.loss.upper
     after = f" of its range ({low:g} to {high:g}) on new examples."
-    return Sentence(capital(before), f"at most {percent_up(certificate.risk_upper)}", after)
+    return Sentence(capital(before), f"at most {promised_percent(certificate.risk_upper)}", after)
 
 
 def subject(certificate: Certificate) -> str:

@@ -14,10 +14,9 @@ import torch
 
 from nonvacuous.audit import registry
 from nonvacuous.audit.evidence import StoredEvidence
-from nonvacuous.audit.registry import Check, Outcome, least_version, refuse
+from nonvacuous.audit.registry import Check, Outcome, least_version
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.versions import software
-from nonvacuous.errors import NonvacuousError
 from nonvacuous.records import Assumption
 from nonvacuous.verification.findings import Collector, Disagreement
 
@@ -99,7 +98,7 @@ def check_again(
         same_words = certificate.software.get("nonvacuous") == gathered[0].library
         asked, left = 0, []
         for check in _required(certificate):
-            outcome = _asked(check, gathered[0])
+            outcome = check.on_part(gathered[0])
             if outcome is None or check.name not in rows:
                 left.append(check.name)
                 continue
@@ -111,7 +110,7 @@ def check_again(
 
     findings.expect(_AGAIN, "assumptions", work)
     for check in added_since(certificate) if gathered else ():
-        outcome = _asked(check, gathered[0])
+        outcome = check.on_part(gathered[0])
         why = "its facts are not stored."
         if outcome is not None:
             why = f"{outcome.status}: {outcome.detail}"
@@ -133,16 +132,6 @@ def _required(certificate: Certificate) -> tuple[Check, ...]:
     return registry.required(
         mode=certificate.mode, predictor=certificate.predictor, version=version_of(certificate)
     )
-
-
-def _asked(check: Check, evidence: StoredEvidence) -> Outcome | None:
-    """What the check finds now; None where its facts, or what it takes to ask, are not here."""
-    try:
-        return check.function(evidence)
-    except NonvacuousError as error:
-        return refuse(str(error))
-    except Exception:  # a fact that is not stored, a device that is not here
-        return None
 
 
 def _compare(recorded: Assumption, outcome: Outcome, where: str, *, same_words: bool) -> None:

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from nonvacuous.audit.data_checks import DECLARED, START
+from nonvacuous.audit.data_checks import DECLARED, START, declared
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification.folding import FOLDED
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import described
 from nonvacuous.distributions.storage import tensors_digest
@@ -112,10 +113,12 @@ def _compare(certificate: Certificate, contents: Contents, asked: Asked) -> None
         if claimed != said:
             raise Disagreement(f"the certificate says {claimed!r}, {FILE} {said!r}.", field)
     stated = next((a for a in certificate.assumptions if a.name == START), None)
-    pretrained = bool(asked.method.get("pretrained"))
-    if stated is not None and (stated.detail == DECLARED) != pretrained:
+    sentence = asked.method.get("pretrained")
+    if stated is not None and (
+        stated.detail != declared(sentence) if sentence else stated.detail.startswith(DECLARED)
+    ):
         raise Disagreement(
-            f"{FILE} says pretrained = {str(pretrained).lower()}; the certificate explains "
+            f"{FILE} says pretrained = {sentence!r}; the certificate explains "
             f"{START!r} by {stated.detail!r}",
             f"assumptions.{certificate.assumptions.index(stated)}.detail",
         )
@@ -147,6 +150,10 @@ def _describes(certificate: Certificate, contents: Contents, asked: Asked) -> st
     text = described(prior["kind"], prior["scales"], per_tensor=prior["per_tensor"])
     equal(record.description, text, "prior.description")
     if contents.prior is not None:
+        if posterior.description.endswith(FOLDED):
+            prior.pop(
+                "means", None
+            )  # the settings have those before batch normalization was folded
         _check_prior(contents.prior, prior)
     if certificate.mode == "posterior":
         objective = asked.method["training"]["objective"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from nonvacuous.audit.data_checks import DECLARED, START
+from nonvacuous.audit.data_checks import DECLARED, START, named_start
 from nonvacuous.audit.knowing import MANY_CLASSES, Knowledge, knowledge
 from nonvacuous.audit.shuffling import surprises
 from nonvacuous.certificate import Certificate
@@ -15,6 +15,7 @@ from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.models import BUILDERS, rebuild
+from nonvacuous.verification.audited import version_of
 from nonvacuous.verification.findings import Collector, Disagreement
 
 _QUESTION = "nothing shows that the prior knows the bound examples"
@@ -57,9 +58,11 @@ def check_start(
         why = _declared(known if absent is None else None)
         findings.skip(_QUESTION, "prior", why, needed=False)
         return
-    seed = _seed_of(certificate, prior, bound_part)
-    built = "" if seed is None else f" They are what the architecture starts from at seed {seed}."
-    if seed is not None and bound_part.classes < MANY_CLASSES:
+    named = None if stated is None else named_start(stated.detail)
+    seed = certificate.seed if named is None else named[1]
+    as_built = _as_built(certificate, prior, bound_part, seed)
+    built = f" They are what the architecture starts from at seed {seed}." if as_built else ""
+    if as_built and bound_part.classes < MANY_CLASSES:
         # An untrained network may be lucky with few classes, and this one is untrained.
         findings.expect(_QUESTION, "prior", lambda: f"its means are initial weights.{built}")
         return
@@ -75,12 +78,19 @@ def check_start(
                 f"{found.guessing:.1%}), and the certificate says that they saw none of them: they "
                 "were fitted to these data, or to data like them."
             )
-        better = () if seed is not None else surprises(meant(), bound_part)
+        better = () if as_built else surprises(meant(), bound_part)
         if better:
             raise Disagreement(
                 "its means know the bound examples better than in random order "
                 f"({'; '.join(map(str, better))}), and the certificate says that they saw none."
             )
+        if named is not None and as_built is False:
+            raise Disagreement(
+                f"its means are not what {certificate.model.architecture} starts from at seed "
+                f"{seed}, and the certificate says that they are."
+            )
+        if named is None and version_of(certificate) > 1:
+            raise Disagreement("the certificate says neither which seed nor what made its means.")
         return (
             f"its means err on {found.error:.1%} of the bound examples, and know no more of them "
             f"than in random order as far as answers and last hidden layer go.{built}"
@@ -110,21 +120,22 @@ def _declared(known: Callable[[], Knowledge] | None) -> str:
     )
 
 
-def _seed_of(certificate: Certificate, prior: DiagonalGaussian, examples: Examples) -> int | None:
-    """The certificate's seed, if a built-in architecture starts from these weights at it."""
+def _as_built(
+    certificate: Certificate, prior: DiagonalGaussian, examples: Examples, seed: int
+) -> bool | None:
+    """Whether a built-in architecture starts from these weights at the seed; None for others."""
     name = certificate.model.architecture
     if name.partition(":")[0] not in BUILDERS:
         return None
     try:
         shapes = {tensor: tuple(mean.shape) for tensor, mean in prior.means.items()}
-        fresh = rebuild(
-            name, examples.example_shape, examples.classes, seed=certificate.seed, shapes=shapes
-        )
+        fresh = rebuild(name, examples.example_shape, examples.classes, seed=seed, shapes=shapes)
     except Exception:  # a name out of a file can break a builder in many ways
         return None
     own = dict(fresh.named_parameters())
-    same = own.keys() == prior.means.keys() and all(
+    if own.keys() != prior.means.keys():
+        return None
+    return all(
         torch.equal(own[tensor].detach().double(), mean.double())
         for tensor, mean in prior.means.items()
     )
-    return certificate.seed if same else None

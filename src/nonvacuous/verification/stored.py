@@ -89,5 +89,5 @@ def stored_evidence(
         facts["attempts_paid"] = contents.settings["attempts"]
     declared = contents.settings.get("method", {})
     # What the user declared; without a word the check asks for more, which no run keeps.
-    facts |= {name: True for name in ("pretrained", "unseen") if declared.get(name)}
+    facts |= {name: declared[name] for name in ("pretrained", "unseen") if declared.get(name)}
     return StoredEvidence(software(torch.device("cpu"))["nonvacuous"], **facts)

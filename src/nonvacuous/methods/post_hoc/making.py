@@ -20,6 +20,7 @@ from nonvacuous.certification.candidate import (
     Candidate,
     RescalingFacts,
     frozen_copy,
+    start_at,
     with_weights,
 )
 from nonvacuous.certification.columns import center_of, certified_way, comparison_columns
@@ -85,9 +86,7 @@ def post_hoc_candidate(method: PostHoc, job: Job, model: nn.Module) -> Candidate
         prior_choices=_choices(prior, module),
         saw=split.prior if len(split.prior) else None,
         fixed_before=prior.fixed,
-        start=with_weights(module, prior.means)
-        if prior.kind == "initialization" and prior.means is not None
-        else None,
+        start=start_at(module, prior),
         saw_digest=prior.saw,
         searches=_searches(prior, module, posterior_scales, gauge),
         draws=(("posterior scale search", seed),),

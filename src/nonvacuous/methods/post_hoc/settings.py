@@ -8,10 +8,12 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 
 from nonvacuous.certification.method import (
     PREDICTOR,
+    PRETRAINED,
     PRIOR_SCALE,
     TRIALS,
     TWIN,
     Method,
+    Pretrained,
     prior_given,
     prior_named,
     prior_record,
@@ -22,6 +24,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from nonvacuous.certificate import Certificate
@@ -76,7 +79,7 @@ class PostHoc(Method):
         ),
     ] = True
     twin: Annotated[Switch, TWIN] = True
-    pretrained: Switch | str = False
+    pretrained: Annotated[Pretrained, PRETRAINED] = None
     posterior_scales: Scales | None = None
     plain_training: PlainTraining = PlainTraining()
     split: Any = Field(default=None, exclude=True)
@@ -147,6 +150,13 @@ class PostHoc(Method):
                 "that the bound counts none of the examples that the prior saw"
             )
         return super().split_of(examples, seed)
+
+    def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
+        from nonvacuous.certification.candidate import frozen_copy, start_at
+        from nonvacuous.certification.folding import has_batch_norm
+
+        # One with batch normalization is folded first.
+        return None if has_batch_norm(model) else start_at(frozen_copy(model, device), self.family)
 
     def make(self, job: Job, model: nn.Module) -> Certificate:
         from nonvacuous.methods.post_hoc.making import make

@@ -14,6 +14,7 @@ from nonvacuous.certification.method import (
     TRIALS,
     TWIN,
     Method,
+    Pretrained,
 )
 from nonvacuous.certification.settings import Flag, PositiveCount, Scales, Switch, checked
 from nonvacuous.certification.training import PlainTraining, PosteriorTraining
@@ -22,6 +23,7 @@ from nonvacuous.kinds import Mode
 from nonvacuous.seeds import derived_seed
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from nonvacuous.certificate import Certificate
@@ -52,7 +54,7 @@ class Posterior(Method):
     mode: ClassVar[Mode] = "posterior"
 
     predictor: Annotated[Literal["stochastic", "drawn"], PREDICTOR] = "stochastic"
-    pretrained: Annotated[Switch, PRETRAINED] = False
+    pretrained: Annotated[Pretrained, PRETRAINED] = None
     prior_fraction: Annotated[
         float,
         checked(_fraction),
@@ -135,6 +137,11 @@ class Posterior(Method):
         return split_examples(
             examples, prior_fraction=self.prior_fraction, seed=derived_seed(seed, "split")
         )
+
+    def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
+        from nonvacuous.certification.candidate import frozen_copy
+
+        return frozen_copy(model, device)
 
     def make(self, job: Job, model: nn.Module) -> Certificate:
         from nonvacuous.methods.posterior.making import make

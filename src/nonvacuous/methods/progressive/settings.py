@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import Field
 
 from nonvacuous.bounds import checks
-from nonvacuous.certification.method import PRETRAINED, Method
+from nonvacuous.certification.method import PRETRAINED, Method, Pretrained
 from nonvacuous.certification.settings import Flag, Switch, checked
 from nonvacuous.certification.training import PlainTraining
 from nonvacuous.errors import BadInput
@@ -15,6 +15,7 @@ from nonvacuous.kinds import Mode, Predictor
 from nonvacuous.seeds import derived_seed
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from nonvacuous.certificate import Certificate
@@ -68,7 +69,7 @@ class Progressive(Method):
             switch=True,
         ),
     ] = False
-    pretrained: Annotated[Switch, PRETRAINED] = False
+    pretrained: Annotated[Pretrained, PRETRAINED] = None
     plain_training: PlainTraining = PlainTraining()
     train: Any = Field(default=None, exclude=True)
 
@@ -107,6 +108,11 @@ class Progressive(Method):
         )
         batches_of(examples, split, self.batches, seed)  # raises before any work
         return split
+
+    def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
+        from nonvacuous.certification.candidate import frozen_copy
+
+        return frozen_copy(model, device)
 
     def make(self, job: Job, model: nn.Module) -> Certificate:
         from nonvacuous.methods.progressive.making import make

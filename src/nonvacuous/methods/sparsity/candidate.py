@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.certification.candidate import frozen_copy, with_weights
+from nonvacuous.certification.candidate import frozen_copy, start_at, with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.twin import (
     prior_twin,
@@ -139,7 +139,7 @@ def given_candidate(
         description=_description(kind, len(split.prior)),
         saw=split.prior if kind == "learned" else None,
         saw_digest=prior.saw,
-        start=with_weights(module, center) if kind == "initialization" else None,
+        start=start_at(module, prior),
         # The layers cover every weight, and a buffer that took part would have been refused.
         fixed_before=prior.fixed if prior.fixed is not None else dict(module.named_buffers()),
         draws=(),

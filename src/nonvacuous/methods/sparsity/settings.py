@@ -10,6 +10,7 @@ from nonvacuous.certification.method import (
     PRETRAINED,
     TWIN,
     Method,
+    Pretrained,
     prior_given,
     prior_named,
     prior_record,
@@ -21,6 +22,7 @@ from nonvacuous.kinds import Mode
 from nonvacuous.seeds import derived_seed
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from nonvacuous.certificate import Certificate
@@ -57,7 +59,7 @@ class Sparsity(Method):
             "initialization with --initial."
         ),
     ] = LEARNED
-    pretrained: Annotated[Switch, PRETRAINED] = False
+    pretrained: Annotated[Pretrained, PRETRAINED] = None
     theorem: Annotated[
         Literal["E", "F", "D", "A"],
         Flag(
@@ -156,6 +158,14 @@ class Sparsity(Method):
         if fraction == 0.0:
             return super().split_of(examples, seed)
         return split_examples(examples, prior_fraction=fraction, seed=derived_seed(seed, "split"))
+
+    def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
+        from nonvacuous.certification.candidate import frozen_copy, start_at
+
+        module = frozen_copy(model)
+        if self.given is not None:
+            return start_at(module, self.given)
+        return None if self.prior == "zero" else module
 
     def make(self, job: Job, model: nn.Module) -> Certificate:
         from nonvacuous.methods.sparsity.making import make
