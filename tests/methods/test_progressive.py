@@ -273,7 +273,7 @@ def nearest_mean(network, inputs, labels, *, seed):
 def test_a_training_function_of_ones_own(tmp_path: Path, warm: bool) -> None:
     run = tmp_path / "run"
     method = nv.Progressive(batches=4, train=nearest_mean, warm=warm)
-    certificate = nv.certify(nn.Linear(6, 3), blobs(), method=method, folder=run)
+    certificate = nv.certify(lambda: nn.Linear(6, 3), blobs(), method=method, folder=run)
     assert certificate.progressive.training == "nearest_mean"
     found = row(certificate, FIRST)
     assert certificate.status == "valid" and found.status == "asserted"

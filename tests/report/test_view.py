@@ -407,4 +407,4 @@ def test_the_statement_rounds_as_the_rest_of_the_page() -> None:
     seen = view_of(certificate)
     assert shown_up(certificate.risk_upper) in certificate.statement
     assert shown_up(certificate.risk_upper) not in seen.statement
-    assert percent_up(certificate.risk_upper) in seen.statement
+    assert "1.6%" in seen.statement and "16 in 1,000" in str(seen.promise)

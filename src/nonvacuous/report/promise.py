@@ -90,7 +90,13 @@ def promise(certificate: Certificate) -> Sentence:
     before += "a mean loss of "
     low, high = certificate.loss.lower, certificate.loss.upper
     after = f" of its range ({low:g} to {high:g}) on new examples."
-    return Sentence(capital(before), f"at most {promised_percent(certificate.risk_upper)}", after)
+    return Sentence(capital(before), f"at most {shown_risk(certificate)}", after)
+
+
+def shown_risk(certificate: Certificate) -> str:
+    """The promise in percent, wherever it stands on the page: the number of the headline."""
+    shown = promised_percent if is_frequency(certificate) else percent_up
+    return shown(certificate.risk_upper)
 
 
 def subject(certificate: Certificate) -> str:

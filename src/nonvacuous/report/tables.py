@@ -9,6 +9,7 @@ from nonvacuous.bounds.table import title_and_detail
 from nonvacuous.certificate import Certificate
 from nonvacuous.records import Assumption
 from nonvacuous.report.given import twin_name
+from nonvacuous.report.promise import shown_risk
 from nonvacuous.report.wording import (
     capital,
     clean,
@@ -16,7 +17,6 @@ from nonvacuous.report.wording import (
     percent,
     percent_up,
     plural,
-    promised_percent,
     whole,
 )
 
@@ -107,9 +107,9 @@ def step_rows(certificate: Certificate, steps: tuple[Step, ...]) -> tuple[Bar, .
         name, detail = _STEPS[step.key]
         told = percent if step.key == "counted" else percent_up
         last = number == len(steps) - 1
-        told = promised_percent if last and step.key != "counted" else told
         start, end = sorted((before / axis, step.risk_upper / axis))
-        value = told(step.risk_upper)
+        promised = last and step.risk_upper == certificate.risk_upper
+        value = shown_risk(certificate) if promised else told(step.risk_upper)
         rows.append(Bar(name, detail.format(**words), value, start, end, marked=last))
         before = step.risk_upper
     return tuple(rows)
@@ -208,7 +208,7 @@ def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Ba
         name, detail = _words(row.key)
         if row.promised:
             detail = f"{detail}; this is the certificate" if detail else "this is the certificate"
-        value = promised_percent(row.risk_upper) if row.promised else percent_up(row.risk_upper)
+        value = shown_risk(certificate) if row.promised else percent_up(row.risk_upper)
         shown.append(Bar(name, detail, value, 0.0, row.risk_upper, marked=row.promised))
     twin = certificate.held_out_twin
     if twin is not None:

@@ -24,7 +24,6 @@ from nonvacuous.report.wording import (
     percent,
     percent_up,
     plural,
-    promised_percent,
     shortened,
     visible,
     whole,
@@ -217,7 +216,7 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
             name = given.twin_name(certificate)
             marks.append(Mark("twin", name, twin.risk_upper, text))
         if certificate.gate is None:
-            text = f"≤ {promised_percent(certificate.risk_upper)}"
+            text = f"≤ {promise.shown_risk(certificate)}"
             marks.append(Mark("certificate", "Certificate", certificate.risk_upper, text))
         else:
             passed = "Gate" if certificate.risk_upper < 1.0 else "Gate, not passed"
@@ -271,7 +270,7 @@ def _tests(record: ProgressiveRecord) -> str:
 def _statement(certificate: Certificate) -> str:
     """The certificate's own words, with its number rounded as everywhere else on the page."""
     written = f"at most {shown_up(certificate.risk_upper)}."
-    shown = f"at most {promised_percent(certificate.risk_upper)}."
+    shown = f"at most {promise.shown_risk(certificate)}."
     return clean(certificate.statement).replace(written, shown)
 
 
