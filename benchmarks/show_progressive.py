@@ -37,9 +37,8 @@ def _gate(found: dict[str, Any]) -> list[str]:
         "best held-out split passes half of the time. Exact, both at the best share for training "
         f"(in brackets), the gate also simulated with {found['data_sets']:,} data sets. With its "
         f"best first part the gate's chance is {said}. With a first part of one half, the default, "
-        f"it is not higher than that of the best held-out split in {at_half} of {len(cases)}: on "
-        "steep "
-        "curves the first part should be larger.",
+        f"it is not higher than that of the best held-out split in {at_half} of {len(cases)}: "
+        "steep curves want a larger first part, flat ones a smaller one.",
         "",
         "| examples | threshold | curve | held-out gate | gate | gate, first part 0.5 |",
         "|---|---|---|---|---|---|",
