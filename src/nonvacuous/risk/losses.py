@@ -126,6 +126,28 @@ def bounded_cross_entropy(minimum_probability: float = 1e-5) -> Loss:
     return Loss(name=name, lower=0.0, upper=1.0, function=function)
 
 
+#: Losses that are made from a number, by the words before it in their names. To add one, enter it
+#: here: ``verify`` finds by its name the loss that a certificate speaks of.
+MADE_FROM_A_NUMBER: dict[str, Callable[[float], Loss]] = {
+    "margin ": margin_loss,
+    "cross-entropy with probabilities of at least ": bounded_cross_entropy,
+}
+
+
+def loss_named(name: str) -> Loss | None:
+    """The built-in loss of that name, or None."""
+    if name == zero_one.name:
+        return zero_one
+    for words, make in MADE_FROM_A_NUMBER.items():
+        if name.startswith(words):
+            try:
+                loss = make(float(name.removeprefix(words)))
+            except ValueError:
+                return None
+            return loss if loss.name == name else None
+    return None
+
+
 def _check_outputs(name: str, outputs: Tensor, labels: Tensor) -> None:
     if not isinstance(outputs, Tensor) or outputs.ndim != 2 or outputs.shape[1] < 2:
         shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -20,7 +18,8 @@ from nonvacuous.distributions.fixing import with_fixed
 from nonvacuous.errors import BadInput
 from nonvacuous.models import BUILDERS, build, rebuild
 from nonvacuous.progress import Progress
-from nonvacuous.risk import Loss, bounded_cross_entropy, margin_loss, zero_one
+from nonvacuous.risk import Loss, zero_one
+from nonvacuous.risk.losses import loss_named
 from nonvacuous.rules.convolutions import wrong_structure
 from nonvacuous.rules.digests import fixed_tensors, tensors_digest
 from nonvacuous.sparsity.conv_chain import ConvChain
@@ -238,26 +237,6 @@ def _check_own(
         return "one prediction was watched, operation by operation."
 
     findings.expect(_OWN, "model", work)
-
-
-def loss_named(name: str) -> Loss | None:
-    """The built-in loss of that name, or None."""
-    if name == zero_one.name:
-        return zero_one
-    makers: tuple[tuple[str, Callable[[float], Loss]], ...] = (
-        (r"margin (\S+)", margin_loss),
-        (r"cross-entropy with probabilities of at least (\S+)", bounded_cross_entropy),
-    )
-    for pattern, make in makers:
-        match = re.fullmatch(pattern, name)
-        if match is None:
-            continue
-        try:
-            loss = make(float(match[1]))
-        except ValueError:
-            return None
-        return loss if loss.name == name else None
-    return None
 
 
 def _network(
