@@ -54,6 +54,12 @@ def load_tensors(path: Path, *, kind: str, device: torch.device | str) -> dict[s
         ) from error
 
 
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Every tensor of a safetensors file."""
+    with safe_open(path, framework="pt", device="cpu") as stored:
+        return {name: stored.get_tensor(name) for name in stored.keys()}
+
+
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
     """SHA-256 over names, dtypes, shapes and bytes, in the order of the names."""
     digest = hashlib.sha256()

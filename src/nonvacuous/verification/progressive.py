@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from nonvacuous.audit.probing import Network, Recount, recount
 from nonvacuous.certificate import Certificate
+from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.records import Observation
 from nonvacuous.risk import Loss
@@ -63,8 +64,6 @@ def _aside(certificate: Certificate) -> Observation | None:
 
 def read_checkpoints(certificate: Certificate, folder: Path, contents: Contents) -> str:
     """All checkpoints, if they are the certified ones."""
-    from nonvacuous.verification.run_folder import read_tensors
-
     stored = [read_tensors(folder / name) for name in checkpoint_files(certificate)]
     together = {
         f"networks.{position}.{name}": tensor

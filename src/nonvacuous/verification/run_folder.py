@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import safe_open
 from torch import Tensor, nn
 
 from nonvacuous.certificate import Certificate
@@ -23,6 +22,7 @@ from nonvacuous.certification.twin import FILE_NAME as TWIN
 from nonvacuous.data import Split
 from nonvacuous.data.files import read_npz_arrays
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.foreign import read_bytes, run_settings
@@ -365,12 +365,6 @@ def _log_scales(certificate: Certificate, path: Path, contents: Contents) -> str
 def _settings(folder: Path, contents: Contents) -> dict[str, Any]:
     """The settings of the run, if their file is untouched and can be read."""
     return run_settings(folder) if CONFIG in contents.intact else {}
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Every tensor of a safetensors file."""
-    with safe_open(path, framework="pt", device="cpu") as stored:
-        return {name: stored.get_tensor(name) for name in stored.keys()}
 
 
 def fixed_into(module: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:

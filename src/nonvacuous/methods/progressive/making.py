@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,7 +22,6 @@ from nonvacuous.distributions.checkpoints import CheckpointMixture, Checkpoints
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput
-from nonvacuous.methods.progressive.settings import Progressive
 from nonvacuous.records import (
     BatchRecord,
     BoundRecord,
@@ -45,6 +45,9 @@ from nonvacuous.rules.progressive import (
 )
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training.user_training import call
+
+if TYPE_CHECKING:
+    from nonvacuous.methods.progressive.settings import Progressive
 
 
 def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
