@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from PIL import Image
 
+from nonvacuous.records import Observation
 from tests.browser.conftest import Visit
 from tests.report import samples
 
@@ -64,6 +65,20 @@ def test_the_first_screen_answers_the_first_four_questions(visit: Open) -> None:
         found = page.get_by_text(text, exact=False).locator("visible=true").first
         box = found.bounding_box()
         assert box is not None and box["y"] + box["height"] <= 800, text
+
+
+def test_a_phone_shows_the_given_network_first(
+    visit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = samples.post_hoc()
+    own = Observation(
+        name="the network with the mean weights on the bound examples", errors=3, trials=1437
+    )
+    told = certificate.model_copy(update={"observed": (own, *certificate.observed)})
+    monkeypatch.setitem(samples.SAMPLES, "post_hoc", lambda: told)
+    page = visit("post_hoc", width=390).page
+    box = page.get_by_text("And your network itself?").locator("xpath=..").bounding_box()
+    assert box is not None and box["y"] + box["height"] <= 844
 
 
 def test_bad_news_is_as_large_as_good_news(visit: Open) -> None:

@@ -172,7 +172,7 @@ def _against_constant(certificate: Certificate) -> str:
     if baseline is None:
         return f"Hardly: it is {clean(certificate.unshown)}."
     least = percent_down(baseline.risk_lower)
-    beside = f"at least {least} of the time (failure {baseline.failure:g} on top of the promise's)"
+    beside = f"at least {least} of the time (failure {baseline.failure:g} more)"
     if certificate.shown_better:
         return f"It is better than always answering “{clean(baseline.name)}”, wrong {beside}."
     return f"Hardly: it is {clean(certificate.unshown)}, which is wrong {beside}."
@@ -186,7 +186,7 @@ def _against_twin(certificate: Certificate) -> str:
         return "No held-out twin was computed, so there is nothing to hold it against."
     whose = "A plain held-out test on the same data"
     if twin_name(certificate) == RETRAINED:
-        whose = "Retrained on part of the data and tested on the rest, the architecture"
+        whose = "Retrained on one part of the data and tested on the rest, it"
     told = f"{whose} promises at most {percent_up(twin.risk_upper)}"
     if says_nothing(certificate):
         return f"{told}." if twin.risk_upper < 1.0 else f"{told}, which is nothing either."
@@ -199,8 +199,8 @@ def _against_twin(certificate: Certificate) -> str:
     ratio = certificate.risk_upper / twin.risk_upper
     ratio = math.ceil(ratio) if ratio > 10 else math.ceil(100 * ratio) / 100
     return (
-        f"{told}: the certificate is dominated by its twin, {ratio:g} times as large. A plain test "
-        f"gives the tighter promise: {PLAIN_TEST}"
+        f"{told}: the certificate is dominated by its twin, {ratio:g} times as large. Tighter: "
+        f"{PLAIN_TEST.partition(' --weights')[0]}"
     )
 
 
