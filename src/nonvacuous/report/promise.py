@@ -186,7 +186,7 @@ def _against_twin(certificate: Certificate) -> str:
         return "No held-out twin was computed, so there is nothing to hold it against."
     whose = "A plain held-out test on the same data"
     if twin_name(certificate) == RETRAINED:
-        whose = "Retrained on one part of the data and tested on the rest, it"
+        whose = "Retrained on part of the data and tested on the rest, it"
     told = f"{whose} promises at most {percent_up(twin.risk_upper)}"
     if says_nothing(certificate):
         return f"{told}." if twin.risk_upper < 1.0 else f"{told}, which is nothing either."
