@@ -14,6 +14,14 @@ Mode = Literal["posterior", "post-hoc", "sparsity", "holdout", "progressive"]
 #: What a record can be of: certify makes all but the last.
 AnyMode = Literal[Mode, "evaluate"]
 Predictor = Literal["stochastic", "drawn", "deterministic", "mixture"]
+#: What a prior can be centered on.
+Center = Literal["zero", "initialization", "learned"]
+#: The same in words.
+CENTERS: dict[str, str] = {
+    "zero": "zero",
+    "initialization": "the initial weights",
+    "learned": "weights trained on the prior part of the data",
+}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from pydantic import (
     model_validator,
 )
 
+from nonvacuous.kinds import Center
+
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Failure = Annotated[float, Field(gt=0.0, lt=1.0)]
 Nats = Annotated[float, Field(ge=0.0)]
@@ -137,7 +139,7 @@ class RescalingColumn(Record):
 
     name: Text
     #: What the column's prior is centered on.
-    center: Literal["zero", "initialization", "learned"]
+    center: Center
     way: Literal[
         "fixed scale",
         "fixed scale, rescaled",
@@ -308,7 +310,7 @@ class SparsityRecord(Record):
     #: The kind of device that drew the noise: others draw other numbers from the same seed.
     device: Literal["cpu", "cuda"]
     #: Where the prior is centered, and the part of all examples that shaped it.
-    prior: Literal["zero", "initialization", "learned"]
+    prior: Center
     prior_fraction: Probability
     #: Norms of the bound examples: every threshold uses each example's own.
     shortest_input: Nats

@@ -21,6 +21,7 @@ from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import CENTERS
 from nonvacuous.recipes import Recipe, recipe_of
 
 __all__ = [
@@ -196,11 +197,7 @@ def described(kind: str, scales: Sequence[float], *, per_tensor: bool) -> str:
     >>> described("zero-mean", (0.1,), per_tensor=False)
     'Gaussian centered on zero, with scale 0.1 fixed before the data.'
     """
-    center = {
-        "zero-mean": "centered on zero",
-        "initialization": "centered on the initial weights",
-        "learned": "centered on weights trained on the prior part of the data",
-    }[kind]
+    center = f"centered on {CENTERS['zero' if kind == 'zero-mean' else kind]}"
     if len(scales) == 1:
         return f"Gaussian {center}, with scale {scales[0]:g} fixed before the data."
     whose = "one for each parameter tensor" if per_tensor else "one for all weights"

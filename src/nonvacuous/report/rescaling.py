@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nonvacuous.certificate import Certificate
+from nonvacuous.kinds import CENTERS
 from nonvacuous.records import RescalingColumn, RescalingRecord
 from nonvacuous.report.wording import capital, clean, nats, percent_up, round_percent
 
 #: Bars this many times as long as the certificate's are cut: next to them all others would vanish.
 LONGEST = 6.0
 
-_HEADINGS = {
-    "zero": "Prior around zero",
-    "initialization": "Prior around the initial weights",
-    "learned": "Prior around weights trained on the prior part of the data",
-}
 _SYMMETRIES = {
     "scale of the scores": "the scale of the scores",
     "shift of the scores": "a common shift of them",
@@ -78,7 +74,7 @@ def rows(certificate: Certificate) -> tuple[Row, ...]:
         amount = total_nats(column)
         shown.append(
             Row(
-                heading=_HEADINGS[column.center] if column.center != center else "",
+                heading=f"Prior around {CENTERS[column.center]}" if column.center != center else "",
                 name=_name(column),
                 nats=nats(column.kl_nats),
                 charge=nats(column.charge_nats),

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from nonvacuous.bounds import mcallester, seeger
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.kinds import Center
 from nonvacuous.rescaling.accounting import rounded_up_sum
 from nonvacuous.rescaling.prior_grids import PriorGrid
 from nonvacuous.rescaling.prior_scales import PriorScaling, rescale_with_prior_scales
@@ -26,7 +27,6 @@ from nonvacuous.rescaling.solver import rescale
 if TYPE_CHECKING:
     from nonvacuous.networks.scale_groups import ScaleGroups
 
-Center = Literal["zero", "initialization", "learned"]
 Way = Literal[
     "fixed scale",
     "fixed scale, rescaled",
