@@ -21,6 +21,7 @@ from show_measures import section as measures_attack
 from show_measures_study import section as measures_study
 from show_memorization import memorization
 from show_progressive import section as progressive
+from show_records import section as records
 from show_rescaling_cifar import section as rescaling_cifar
 from show_sparsity import section as sparsity
 from show_sparsity_conv import section as sparsity_conv
@@ -256,6 +257,7 @@ def rescaling(results: dict[str, dict[str, Any]]) -> str:
 
 
 SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
+    "records-mnist-free-0": records,
     "certificates-mnist-free-cnn": certificates,
     "rescaling-figure-1": figure,
     "risk-cpu": risk,

@@ -58,12 +58,13 @@ def write_certificate(certificate: Certificate, *, as_json: bool) -> None:
     sys.stdout.write(text + "\n")
 
 
-def write_error(message: str, *, next_command: str) -> None:
+def write_error(message: str, *, next_command: str | None) -> None:
     """What went wrong, and the command to try next."""
     ended = message if message.endswith((".", "?", "!")) else f"{message}."
     text = Text.assemble(("Error: ", "bold red"), printable(ended))
     narration_console().print(text, soft_wrap=True)
-    write_next(next_command)
+    if next_command is not None:
+        write_next(next_command)
 
 
 def write_next(command: str) -> None:

@@ -33,6 +33,11 @@ class Scattering(nn.Module):
     mirror   average over the image and its mirror image, which then get the same features
     """
 
+    wavelets: Tensor
+    average: Tensor
+    center: Tensor
+    spread: Tensor
+
     def __init__(self, example_shape: Sequence[int], *, mirror: bool = False) -> None:
         super().__init__()
         channels, height, width = image_shape("scatter", example_shape)

@@ -143,7 +143,7 @@ def train(
             "patience was given without validation examples to judge by. Give validation= (for a "
             "prior: a part of the prior data), or leave patience out."
         )
-    check_augmentation(settings["augmentation"], examples.example_shape)
+    check_augmentation(tuple(augmentation), examples.example_shape)
     records = Records.of(
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
