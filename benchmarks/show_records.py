@@ -25,11 +25,12 @@ def section(results: dict[str, dict[str, Any]]) -> str:
             "",
             "Confidence 0.95, zero-one loss, Monte Carlo paid, three seeds; every certificate is "
             "*valid* and shares its confidence with the attempts named. *free*: prior at the "
-            "random initialization, all examples in the bound; only what follows fixed wavelet features "
-            "is learned. *learned*: prior trained on a part of the examples, the last layer alone "
-            "random, the bound's temperature chosen on a twentieth of the prior part. *one "
-            "network*: the bound for one network drawn once from the posterior of the best seed, at "
-            "the same share of the confidence; quoting the better of both columns is not paid for.",
+            "random initialization, all examples in the bound; only what follows fixed wavelet "
+            "features is learned. *learned*: prior trained on a part of the examples, the last "
+            "layer alone random, the bound's temperature chosen on a twentieth of the prior part. "
+            "*one network*: the bound for one network drawn once from the posterior of the best "
+            "seed, at the same share of the confidence; quoting the better of both columns is not "
+            "paid for.",
             "",
             "| case | network | n | attempts | best | median | one network | twin | published | "
             "goal |",
