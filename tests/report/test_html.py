@@ -112,7 +112,8 @@ def test_hostile_names_are_shown_and_nothing_else() -> None:
     words = Walk(page).words
     assert "<script>alert(1)</script>" in words
     assert '"><img src=x onerror=alert(1)>' in words
-    assert "{{ 7 * 7 }}" in words and "49" not in words.replace("0.49", "")
+    numbers = re.sub(r"[0-9a-f]{32,}", "", words)  # a digest may hold anything
+    assert "{{ 7 * 7 }}" in words and "49" not in numbers.replace("0.49", "")
     assert "]]></style><b>bold</b>" in words
     assert "$\\frac{1}{$ \\undefined $$" in words
     assert "&lt;already&gt; & <!-- open" in words
