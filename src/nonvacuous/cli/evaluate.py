@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError
 from nonvacuous.cli.flags import SWITCH, Json
 from nonvacuous.cli.output import narration_console, write_certificate, write_json, write_next
@@ -166,11 +167,12 @@ def _gates(report: Any, max_risk: float | None, max_group: float | None, lenient
             (report.status not in allowed, f"the report is {report.status}"),
             (
                 max_risk is not None and report.risk_upper > max_risk,
-                f"the risk may be {report.risk_upper:.4g}, above --max-risk {max_risk}",
+                f"the risk may be {shown_up(report.risk_upper)}, above --max-risk {max_risk}",
             ),
             (
                 max_group is not None and worst is not None and worst > max_group,
-                f"a group's risk may be {worst or 1:.4g}, above --max-group-risk {max_group}",
+                f"a group's risk may be {shown_up(worst or 1.0)}, above --max-group-risk "
+                f"{max_group}",
             ),
         )
         if wrong
