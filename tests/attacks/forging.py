@@ -117,7 +117,9 @@ def forged(folder: Path, config: dict[str, str] | None = None, **changes: Any) -
         text = path.read_text(encoding="utf-8")
         for key, value in config.items():
             text, changed = re.subn(rf"(?m)^{key} = .*$", f"{key} = {value}", text)
-            assert changed, f"{key} is not in the settings"
+            if not changed:  # a setting that was left out, such as a sentence nobody wrote
+                text, changed = re.subn(r"(?m)^\[method\]$", f"[method]\n{key} = {value}", text)
+            assert changed == 1, f"{key} has no place in the settings"
         path.write_text(text, encoding="utf-8")
         fields["artifacts"] = {**fields["artifacts"], "config.toml": file_digest(path)}
     certificate = Certificate.sealed(**_consistent(fields))

@@ -155,7 +155,7 @@ FORGERIES: dict[str, Forgery] = {
         "budget",
     ),
     "pretrained weights kept silent": (
-        "posterior", {"pretrained": "true"}, lambda c: {}, "assumptions",
+        "posterior", {"pretrained": '"trained on ImageNet"'}, lambda c: {}, "assumptions",
     ),
     "fewer errors of a tested network": (
         "holdout", {}, lambda c: part(c, "empirical", errors=c.empirical.errors // 2),
