@@ -112,7 +112,7 @@ def test_built_in_networks_remember_their_seed() -> None:
 
 
 def stored() -> Callable[[], nn.Module]:
-    kept = own()
+    kept = nv.models.seeded(own, seed=7)
 
     def build() -> nn.Module:
         network = own()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from nonvacuous.certificate import Certificate
@@ -15,7 +13,7 @@ from tests.audit.sparse_worlds import QUICK, run
 
 @pytest.fixture(scope="module", params=["E", "A"])
 def certificate(request: pytest.FixtureRequest) -> Certificate:
-    return run(None, sparsity=replace(QUICK, theorem=request.param))
+    return run(None, method=QUICK.changed(theorem=request.param))
 
 
 def test_the_terms_add_up_to_the_certificate(certificate: Certificate) -> None:

@@ -28,7 +28,7 @@ from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.methods import PostHoc
-from nonvacuous.models import build
+from nonvacuous.models import build, seeded
 from nonvacuous.networks import ScaleGroups, capture, scale_groups
 from nonvacuous.papers.rescaling.cnn import CnnResult, CnnSettings, cnn_table, run_cnn
 from nonvacuous.papers.rescaling.columns import all_columns
@@ -59,15 +59,21 @@ def initialized(
     widths: Sequence[int], shape: Sequence[int], classes: int, *, initialization: str, seed: int
 ) -> nn.Module:
     """A perceptron with its initial weights; only the arguments decide them."""
-    module = build(f"mlp:{','.join(map(str, widths))}", shape, classes, seed=seed)
-    if initialization == "lecun":
-        generator = torch.Generator().manual_seed(seed)
+    name = f"mlp:{','.join(map(str, widths))}"
+    if initialization != "lecun":
+        return build(name, shape, classes, seed=seed)
+
+    def with_unit_gain() -> nn.Module:
+        module = build(name, shape, classes)
+        generator = torch.Generator().manual_seed(torch.initial_seed())
         for layer in module.modules():
             if isinstance(layer, nn.Linear):
                 # Uniform with variance 1 / (number of inputs): a gain of one.
                 nn.init.kaiming_uniform_(layer.weight, nonlinearity="linear", generator=generator)
                 nn.init.zeros_(layer.bias)
-    return module
+        return module
+
+    return seeded(with_unit_gain, seed=seed)
 
 
 class _Work:
