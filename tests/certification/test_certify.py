@@ -581,11 +581,28 @@ def test_too_few_examples(initial: nn.Module, digits: Dataset) -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.float16])
-def test_weights_of_another_precision_are_named(digits: Dataset, kind: torch.dtype) -> None:
+def test_weights_of_another_precision_are_converted_and_named(
+    digits: Dataset, kind: torch.dtype
+) -> None:
     network = small(digits).to(kind)
-    with pytest.raises(BadInput, match=r"certify model\.float\(\)"):
-        nv.certify(network, digits.train, method=nv.Posterior(trials=100))
+    method = nv.Posterior(trials=100, twin=False, **QUICK)
+    certificate = nv.certify(network, digits.train, method=method)
+    name = str(kind).removeprefix("torch.")
+    assert certificate.model.conversions == (f"weights converted from {name} to float32",)
+    alike = nv.certify(small(digits).to(kind).float(), digits.train, method=method)
+    assert certificate.risk_upper == alike.risk_upper and alike.model.conversions == ()
     assert next(network.parameters()).dtype == kind
+
+
+def test_a_network_in_doubles_that_casts_its_inputs_is_certified_as_it_is(
+    digits: Dataset, trained: nn.Module, tmp_path: Path
+) -> None:
+    network = InDoubles(trained).eval()
+    prior = nv.priors.zero_mean(grid=GRID)
+    method = nv.PostHoc(prior=prior, posterior_scales=NOISE, trials=500, twin=False)
+    certificate = nv.certify(network, digits.train, method=method, folder=tmp_path / "run")
+    assert certificate.status == "valid" and certificate.model.conversions == ()
+    nv.verify(tmp_path / "run", data=digits.train, model=network).raise_if_failed()
 
 
 def test_a_run_of_another_version_is_not_gone_on_with(digits: Dataset, tmp_path: Path) -> None:

@@ -409,7 +409,7 @@ def test_bad_input_is_refused_with_the_remedy() -> None:
           before=random_layers((5, 12, 10, 3), _generator(0)))  # fmt: skip
     fails("has a bias", before=random_layers((6, 12, 10, 3), _generator(0), bias=True))
     fails("theorem must be", theorem="Z")
-    fails("failure", confidence=1.5)
+    fails(r"confidence must lie strictly between 0 and 1, got confidence = 1\.5", confidence=1.5)
     with pytest.raises(BadInput, match="NaN"):
         Layers.of([torch.full((3, 2), math.nan), torch.ones(2, 3)])
     with pytest.raises(BadInput, match="no hidden layer"):

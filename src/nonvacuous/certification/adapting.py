@@ -1,6 +1,7 @@
 """A network as people have it, read as what every promise is about: float32 scores, one per class.
 
 Parameters keep their names: only what goes in and what comes out is converted, by hooks on a copy.
+Scores in doubles stay as they are where the network casts its inputs itself.
 """
 
 from __future__ import annotations
@@ -29,16 +30,17 @@ def adapted(model: Any, examples: Examples) -> tuple[nn.Module, tuple[str, ...]]
     _check_network(model)
     network, conversions = model, []
     kinds = {t.dtype for t in model.parameters() if t.is_floating_point()} - {torch.float32}
-    if kinds:
-        network = copied_network(model).float()
+    inputs = examples.inputs[:2]
+    converted = copied_network(model).float() if kinds else model
+    # A network in doubles that casts its inputs itself loses no digit as it is, and cannot be
+    # converted: its own code would go on handing doubles to the converted weights.
+    as_it_is = kinds == {torch.float64} and not _reads(converted, inputs) and _reads(model, inputs)
+    if kinds and not as_it_is:
+        network = converted
         names = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
         conversions.append(f"weights converted from {names} to float32")
     probe = frozen_copy(network)
-    parameter = next(probe.parameters(), None)
-    inputs = examples.inputs[:2]
-    if parameter is not None:
-        inputs = inputs.to(parameter.device)
-    outputs, tokens = _called(probe, inputs, examples)
+    outputs, tokens = _called(probe, _beside(probe, inputs), examples)
     if tokens:
         conversions.append(TOKENS)
     scores = outputs if isinstance(outputs, Tensor) else _scores(outputs)
@@ -97,6 +99,22 @@ def _scores(outputs: Any) -> Tensor | None:
     return first if isinstance(first, Tensor) else None
 
 
+def _beside(network: nn.Module, inputs: Tensor) -> Tensor:
+    """The inputs on the network's device."""
+    parameter = next(network.parameters(), None)
+    return inputs if parameter is None else inputs.to(parameter.device)
+
+
+def _reads(network: nn.Module, inputs: Tensor) -> bool:
+    probe = frozen_copy(network)
+    try:
+        with torch.no_grad():
+            probe(_beside(probe, inputs))
+    except Exception:  # the user's code may raise anything
+        return False
+    return True
+
+
 def _called(network: nn.Module, inputs: Tensor, examples: Examples) -> tuple[Any, bool]:
     """What it returns for two examples, and whether it takes them as whole numbers only."""
     try:
@@ -124,11 +142,9 @@ def _check_vocabulary(network: nn.Module, examples: Examples) -> None:
     if not torch.equal(flat, flat.round()):
         raise BadInput(f"{examples.name}: the network reads whole numbers, and some have fractions")
     rows = torch.stack([flat.amin(1).argmin(), flat.amax(1).argmax()])
-    parameter = next(network.parameters(), None)
-    tokens = examples.inputs[rows].long()
     try:
         with torch.no_grad():
-            network(tokens if parameter is None else tokens.to(parameter.device))
+            network(_beside(network, examples.inputs[rows].long()))
     except Exception as error:  # the user's code may raise anything
         raise BadInput(
             f"the network cannot read the inputs of {examples.name}, whole numbers from "
