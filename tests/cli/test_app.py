@@ -101,7 +101,7 @@ def test_library_errors_become_one_message(monkeypatch, capsys, error, code):
 
 
 def test_a_bug_is_not_dressed_up_as_a_message(monkeypatch):
-    def fail(**_settings):
+    def fail(*_arguments, **_settings):
         raise ZeroDivisionError
 
     monkeypatch.setattr("nonvacuous.cli.bound._calculate", fail)
@@ -110,7 +110,7 @@ def test_a_bug_is_not_dressed_up_as_a_message(monkeypatch):
 
 
 def test_interruption(monkeypatch, capsys):
-    def interrupt(**_settings):
+    def interrupt(*_arguments, **_settings):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("nonvacuous.cli.bound._calculate", interrupt)

@@ -39,7 +39,7 @@ def test_folders_without_a_good_certificate(place, invoke, quick, folder, messag
     path = place / "edited/certificate.json"
     path.write_text(path.read_text().replace('"classes": 3', '"classes": 4'))
     (place / "unfinished").mkdir()
-    record = "mode = 1\npredictor = 1\nsplit = 1\nexamples = 1\nrecipe = 1\n"
+    record = "mode = 1\nsplit = 1\nexamples = 1\nweights = 1\n"
     (place / "unfinished/config.toml").write_text(record)
     done = invoke("report", folder)
     assert done.code == (exits.USAGE if folder == "absent" else exits.FAILED)

@@ -19,7 +19,7 @@ from nonvacuous.study.runs_filter import ordered, select
 from tests.certificates import BROKEN, sealed
 
 CELL = {"format": "nonvacuous-cell/1", "settings": {"width": 8}, "seed": 4, "seconds": 1.5}
-CONFIG = "mode = 1\npredictor = 1\nsplit = 1\nexamples = 1\nrecipe = 1\nseed = 6\n"
+CONFIG = "mode = 1\nsplit = 1\nexamples = 1\nweights = 1\nseed = 6\n"
 
 
 def make(root: Path) -> None:

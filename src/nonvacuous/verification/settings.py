@@ -12,7 +12,7 @@ from nonvacuous.certification.folding import FOLDED
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import described
 from nonvacuous.distributions.storage import tensors_digest
-from nonvacuous.kinds import RANDOM_MODES
+from nonvacuous.kinds import RANDOM_MODES, kind_of
 from nonvacuous.methods import METHODS
 from nonvacuous.methods.post_hoc.making import POSTERIOR_SCALES, noise_descriptions
 from nonvacuous.methods.posterior.making import trained_description
@@ -49,7 +49,7 @@ class Asked:
 
     def prior(self, *, learned: bool) -> dict[str, Any]:
         """Kind, scales, whose they are, and the digest of the means if they were given."""
-        if self.mode != "posterior":
+        if not kind_of(self.mode).trained_here:
             return dict(self.method["prior"])
         method = METHODS[self.mode](**self.method)
         kind = "learned" if learned else "initialization"
@@ -155,7 +155,7 @@ def _describes(certificate: Certificate, contents: Contents, asked: Asked) -> st
                 "means", None
             )  # the settings have those before batch normalization was folded
         _check_prior(contents.prior, prior)
-    if certificate.mode == "posterior":
+    if kind_of(certificate.mode).trained_here:
         objective = asked.method["training"]["objective"]
         equal(posterior.description, trained_description(objective), "posterior.description")
     elif posterior.description not in noise_descriptions(

@@ -15,6 +15,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.observing import ON_TEST
 from nonvacuous.certification.versions import software
+from nonvacuous.kinds import kind_of
 from nonvacuous.risk import Loss
 from nonvacuous.rules.derandomization import layers_from
 from nonvacuous.rules.tilting import OBSERVED as TILTED
@@ -77,8 +78,9 @@ def stored_evidence(
         facts["prior_saw_digest"] = certificate.prior.saw
         # A sparsity run is given its prior as a table, and names the one that it makes.
         own = contents.settings.get("method", {}).get("prior")
-        if certificate.mode != "sparsity" or own is not None:
-            facts["prior_given"] = certificate.mode == "post-hoc" or isinstance(own, dict)
+        kind = kind_of(certificate.mode)
+        if not kind.noisy or own is not None:
+            facts["prior_given"] = kind.given or isinstance(own, dict)
     if record is not None and prior is not None and posterior is not None:
         facts["layers"] = layers_from(record, posterior.means)
         facts["prior_layers"] = layers_from(record, prior.means)
