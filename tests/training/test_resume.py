@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from nonvacuous import files
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.training import (
     CorruptCheckpoint,
@@ -24,7 +25,6 @@ from nonvacuous.training import (
     train,
     train_posterior,
 )
-from nonvacuous.training import checkpoint as checkpoint_module
 
 from . import killable
 from .worlds import blobs, same_tensors, small_mlp
@@ -72,7 +72,7 @@ def test_a_kill_at_any_checkpoint_changes_nothing(
 
     while not (tmp_path / "result.safetensors").exists():
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint_module.os, "replace", perhaps_killed)
+            patch.setattr(files.os, "replace", perhaps_killed)
             try:
                 killable.run(tmp_path, epochs=4)
             except Killed:
