@@ -54,7 +54,7 @@ def failure_of(confidence: Any) -> float:
     """
     number = real("confidence", confidence)
     if not 0.0 < number < 1.0:
-        meant = f"; did you mean {number / 100:g}?" if 1.0 < number < 100.0 else ";"
+        meant = f"; did you mean {number / 100:g}?" if 50.0 <= number < 100.0 else ";"
         raise BadInput(
             f"confidence must lie strictly between 0 and 1, got confidence = {confidence!r}{meant} "
             "0.95 means that at most one sample in 20 would yield a false claim."

@@ -98,7 +98,7 @@ def _check_twin(
     assert claimed is not None
     learned = certificate.prior is not None and certificate.prior.saw is not None
     if (prior if learned else contents.twin) is None:
-        why = "its network is not stored; --retrain trains it again."
+        why = "its network is not stored."
         findings.skip(_TWIN, "held_out_twin.errors", why, needed=False)
         return
 
