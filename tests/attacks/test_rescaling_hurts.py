@@ -62,8 +62,7 @@ def world(name: str, seed: int) -> tuple[nn.Module, nn.Module, tuple[torch.Tenso
     labels = torch.randint(3, (1200,), generator=generator)
     inputs = torch.randn(1200, 16, generator=generator)
     inputs[torch.arange(1200), labels] += 3.0
-    torch.manual_seed(seed)
-    initial = NETWORKS[name]().eval()
+    initial = nv.models.seeded(NETWORKS[name], seed=seed).eval()
     trained = NETWORKS[name]()
     trained.load_state_dict(initial.state_dict())
     optimizer = torch.optim.Adam(trained.parameters(), lr=0.01)

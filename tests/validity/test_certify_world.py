@@ -48,12 +48,13 @@ def draw_world(seed: int, examples: int) -> Examples:
 
 
 def linear(seed: int) -> torch.nn.Module:
-    layer = torch.nn.Linear(2, 2)
-    values = np.random.default_rng(seed).standard_normal((2, 3)) * 0.5
-    with torch.no_grad():
-        layer.weight.copy_(torch.tensor(values[:, :2]))
-        layer.bias.copy_(torch.tensor(values[:, 2]))
-    return layer
+    def made() -> torch.nn.Module:
+        layer = torch.nn.Linear(2, 2)
+        torch.nn.init.normal_(layer.weight, std=0.5)
+        torch.nn.init.normal_(layer.bias, std=0.5)
+        return layer
+
+    return nv.models.seeded(made, seed=seed)
 
 
 def true_risk(weight: torch.Tensor, bias: torch.Tensor) -> float:
@@ -172,8 +173,10 @@ def test_post_hoc_certificates_keep_their_promise(memory: Path) -> None:
 
 
 def two_layers(seed: int) -> torch.nn.Module:
-    torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    def made() -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+
+    return nv.models.seeded(made, seed=seed)
 
 
 def sampled_risk(folder: Path, world: int, draws: int = 200, points: int = 4000) -> float:
