@@ -78,6 +78,13 @@ def posterior_risk(folder: Path, draws: int = 1000) -> float:
     return true_risk(weights["weight"], weights["bias"])
 
 
+def doubted_start(certificate: nv.Certificate) -> bool:
+    """Whether an honest start looks as if it knew the examples: by luck, one in twenty at most."""
+    doubts = [a.name for a in certificate.assumptions if a.effect != "none"]
+    assert doubts in ([], ["the starting weights saw no bound example"]), doubts
+    return bool(doubts)
+
+
 def count_false(claim: Callable[[int], tuple[float, float]], worlds: int) -> int:
     """How often a certificate is below the truth; each world gives (promise, truth)."""
     return sum(promise < truth for promise, truth in map(claim, range(worlds)))
@@ -100,10 +107,12 @@ def test_trained_posteriors_keep_their_promise(memory: Path) -> None:
             seed=world,
             folder=folder,
         )
-        assert certificate.status == "valid", str(certificate)
+        doubted.append(doubted_start(certificate))
         return certificate.risk_upper, posterior_risk(folder)
 
+    doubted: list[bool] = []
     assert_at_most(count_false(claim, 2000), 2000, 0.2)
+    assert_at_most(sum(doubted), 2000, 0.05)
 
 
 @pytest.mark.slow
@@ -118,10 +127,13 @@ def test_tilted_posteriors_keep_their_promise(memory: Path) -> None:
             seed=world,
             folder=folder,
         )
-        assert certificate.status == "valid" and certificate.bound.name == "catoni"
+        assert certificate.bound.name == "catoni"
+        doubted.append(doubted_start(certificate))
         return certificate.risk_upper, posterior_risk(folder)
 
+    doubted: list[bool] = []
     assert_at_most(count_false(claim, 400), 400, 0.5)
+    assert_at_most(sum(doubted), 400, 0.05)
 
 
 @pytest.mark.slow
