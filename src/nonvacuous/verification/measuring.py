@@ -246,7 +246,7 @@ def _network(
     if contents.checkpoints is not None:
         return check_architecture(certificate, contents.checkpoints, module)
     module = fixed_into(module, contents.fixed or {})
-    if contents.posterior is not None:  # what it does not name was fixed by the one who made it
+    if contents.posterior is not None and _last_layer_alone(certificate, contents):
         module = with_fixed(module, contents.posterior.names)
     count = sum(parameter.numel() for parameter in module.parameters())
     equal(certificate.model.parameters, count, "model.parameters")
@@ -256,6 +256,15 @@ def _network(
     digest = tensors_digest(fixed_tensors(module, random))
     equal(certificate.model.fixed_digest, digest, "model.fixed_digest")
     return module
+
+
+def _last_layer_alone(certificate: Certificate, contents: Contents) -> bool:
+    """Whether weights may be fixed: where a prior was learned, and the settings ask for it.
+
+    Anywhere else a weight that the posterior leaves out is one that nobody paid for.
+    """
+    learned = certificate.prior is not None and certificate.prior.saw is not None
+    return learned and contents.settings.get("method", {}).get("random") == "last"
 
 
 def _module(
