@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from rich.console import Console
 from safetensors.torch import save_file
 
 from nonvacuous.cli.app import app, main
@@ -112,7 +113,12 @@ def _said(*words: str, err: bool = True) -> str:
     """What a command writes, and its exit code."""
     out, narration = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(narration):
-        code = main(list(words))
+        # The fallback console keeps the width of the time when it was made.
+        app.console = Console(width=100, no_color=True)
+        try:
+            code = main(list(words))
+        finally:
+            app.console = None
     if not err:
         return out.getvalue()
     said = f"$ nonvacuous {' '.join(words)}\n{out.getvalue()}{narration.getvalue()}"

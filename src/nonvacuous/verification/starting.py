@@ -60,7 +60,9 @@ def check_start(
         return
     named = None if stated is None else named_start(stated.detail)
     seed = certificate.seed if named is None else named[1]
-    as_built = _as_built(certificate, prior, bound_part, seed)
+    # The builder that the certificate names; a function of its maker's is not at hand.
+    builder = certificate.model.architecture if named is None else named[0]
+    as_built = _as_built(builder, prior, bound_part, seed)
     built = f" They are what the architecture starts from at seed {seed}." if as_built else ""
     if as_built and bound_part.classes < MANY_CLASSES:
         # An untrained network may be lucky with few classes, and this one is untrained.
@@ -86,14 +88,15 @@ def check_start(
             )
         if named is not None and as_built is False:
             raise Disagreement(
-                f"its means are not what {certificate.model.architecture} starts from at seed "
-                f"{seed}, and the certificate says that they are."
+                f"its means are not what {builder} starts from at seed {seed}, and the certificate "
+                "says that they are."
             )
         if named is None and version_of(certificate) > 1:
             raise Disagreement("the certificate says neither which seed nor what made its means.")
+        unknown = "" if as_built else f" What {builder} makes of seed {seed} was not repeated."
         return (
             f"its means err on {found.error:.1%} of the bound examples, and know no more of them "
-            f"than in random order as far as answers and last hidden layer go.{built}"
+            f"than in random order as far as answers and last hidden layer go.{built or unknown}"
         )
 
     findings.expect(_QUESTION, "prior", work)
@@ -120,11 +123,8 @@ def _declared(known: Callable[[], Knowledge] | None) -> str:
     )
 
 
-def _as_built(
-    certificate: Certificate, prior: DiagonalGaussian, examples: Examples, seed: int
-) -> bool | None:
+def _as_built(name: str, prior: DiagonalGaussian, examples: Examples, seed: int) -> bool | None:
     """Whether a built-in architecture starts from these weights at the seed; None for others."""
-    name = certificate.model.architecture
     if name.partition(":")[0] not in BUILDERS:
         return None
     try:
