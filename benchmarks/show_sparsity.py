@@ -70,7 +70,34 @@ def _gains(study: dict[str, Any]) -> list[str]:
         for gain in study["gains"]
     ]
     text = "Does sparsity help? The dense and the sparse variant of each theorem:"
-    return [text, "", *_table(["network", "theorem", "dense", "sparse", "change"], rows), ""]
+    paper = [gain for gain in study["gains"] if gain["theorem"] == "A"]
+    helped = sum(gain["change"] < 0 for gain in paper)
+    verdict = (
+        f"In the paper's own form (Theorem A) sparsity helped in {helped} of {len(paper)} rows: "
+        "the union over index sets costs more than the smaller norms give. It helps in "
+        "the theorems whose good event may depend on the input (D, E, F), and most with "
+        "two hidden layers."
+    )
+    headings = ["network", "theorem", "dense", "sparse", "change"]
+    return [text, "", *_table(headings, rows), "", verdict, "", *_activity(study)]
+
+
+def _activity(study: dict[str, Any]) -> list[str]:
+    """The figure of activity ratios, as a table, for the networks of the comparison above."""
+    compared = {gain["case"] for gain in study["gains"]}
+    cases = [case for case in study["cases"] if case["key"] in compared]
+    levels = list(cases[0]["activity"])
+    rows = [
+        [f"`{case['key']}`", *(f"{case['activity'][level]:.3f}" for level in levels)]
+        for case in cases
+    ]
+    return [
+        "Effective activity ratio (the share of weights between units that are not surely "
+        "inactive), mean over test examples, when each layer may move by ε of its norms:",
+        "",
+        *_table(["network", *(f"ε = {level}" for level in levels)], rows),
+        "",
+    ]
 
 
 def _networks(study: dict[str, Any]) -> list[str]:

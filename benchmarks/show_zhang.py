@@ -64,7 +64,38 @@ def figure_section(results: dict[str, dict[str, Any]]) -> str:
         f"{'ends' if entry['ends_at_chance'] else 'does not end'} at guessing"
         for network, entry in found["summary"].items()
     )
-    return "\n".join([*lines, "", f"{told}."])
+    return "\n".join([*lines, "", f"{told}.", "", *_curves(found)])
+
+
+#: Steps to a loss of .01 in an independent reproduction of the paper's Inception.
+STEPS_ELSEWHERE = {
+    "true": 5_700,
+    "shuffled-pixels": 6_700,
+    "gaussian": 9_900,
+    "random-pixels": 13_000,
+    "random-labels": 17_700,
+}
+
+
+def _curves(found: dict[str, Any]) -> list[str]:
+    """Figure 1a: how fast each kind of data is fitted."""
+    lines = [
+        "Learning curves (Figure 1a), Inception without regularizers. *epochs*: the first one "
+        "measured at which every training label is right; *steps*: to a cross-entropy of at most "
+        ".01, with those of an independent reproduction of the paper in brackets. Destroyed inputs "
+        "are fitted as surely as random labels, and faster.",
+        "",
+        "| data | training accuracy | epochs to fit | steps to a loss of .01 | test accuracy |",
+        "|---|---|---|---|---|",
+    ]
+    for name, curve in sorted(found["curves"].items(), key=lambda item: item[1]["fit_epoch"]):
+        steps = next((step for step, loss in curve["loss"] if loss <= 0.01), None)
+        reached = "–" if steps is None else f"≤ {steps:,}"
+        lines.append(
+            f"| {name} | {_percent(curve['train_accuracy'])} | {curve['fit_epoch']} "
+            f"| {reached} ({STEPS_ELSEWHERE[name]:,}) | {_percent(curve['test_accuracy'])} |"
+        )
+    return lines
 
 
 def regularization_section(results: dict[str, dict[str, Any]]) -> str:
@@ -83,8 +114,8 @@ def regularization_section(results: dict[str, dict[str, Any]]) -> str:
         + _moved(found["settings"]["networks"]),
         "",
         "| network | augmentation | weight decay | true labels: test (paper) "
-        "| random labels: train (paper) |",
-        "|---|---|---|---|---|",
+        "| stopping early would add | random labels: train (paper) |",
+        "|---|---|---|---|---|---|",
     ]
     for switch in found["switches"]:
         paper = (
@@ -96,9 +127,21 @@ def regularization_section(results: dict[str, dict[str, Any]]) -> str:
             f"| {switch['network']} | {switch['augmentation']} "
             f"| {'on' if switch['weight_decay'] else 'off'} "
             f"| {_percent(switch['true_test'])} ({_percent(switch['published_true_test'])}) "
-            f"| {_percent(switch['random_train'])} ({paper}) |"
+            f"| {_early(switch)} | {_percent(switch['random_train'])} ({paper}) |"
         )
+    lines += [
+        "",
+        "ImageNet, quoted from the paper and not computed here (Inception v3, top-1): true labels "
+        "with all regularizers 77.84 % test, with none 59.80 %; random labels 95.20 % training, "
+        "0.1 % test.",
+    ]
     return "\n".join(lines)
+
+
+def _early(switch: dict[str, Any]) -> str:
+    """Points of test accuracy at the best epoch in hindsight, beyond the last one."""
+    points = switch["early_stopping_points"]
+    return "–" if points is None else f"{points:.2f} (epoch {switch['best_epoch']})"
 
 
 def _moved(recipes: dict[str, dict[str, Any]]) -> str:
