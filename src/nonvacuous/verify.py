@@ -18,6 +18,7 @@ from nonvacuous.verification.measuring import TRIALS, check_risk
 from nonvacuous.verification.numbers import check_numbers
 from nonvacuous.verification.reading import check_seal, read
 from nonvacuous.verification.remembered import check_attempts
+from nonvacuous.verification.retraining import check_training
 from nonvacuous.verification.run_folder import Contents, check_folder
 from nonvacuous.verification.settings import check_settings
 from nonvacuous.verification.symmetries import skip_symmetries
@@ -34,6 +35,7 @@ def verify(
     trials: int | None = None,
     seed: int | None = None,
     ledger: str | os.PathLike[str] | None = None,
+    retrain: bool = False,
     progress: Progress | None = None,
 ) -> Verification:
     """Recompute everything that can be recomputed from what is given.
@@ -50,8 +52,11 @@ def verify(
     trials        how many fresh independent trials of the randomized network (default 20,000);
                   these need run folder, network and data
     seed          of the fresh trials; by default one that the system draws, shown in the result
-
     ledger        the ledger of attempts, if it does not lie beside the run folder
+    retrain       repeat the training too, from the settings in the run folder, and compare what it
+                  ends in: the one way to see that a learned prior was trained on the examples that
+                  it names. Takes as long as the run did; needs run folder and data, and a network
+                  that is built in, or given as ``model`` with its weights before training
 
     The result lists one finding for every question; ``raise_if_failed()`` turns the first failure
     into an :class:`~nonvacuous.errors.InvalidCertificate`. ``passed`` says that nothing which was
@@ -92,6 +97,7 @@ def verify(
     if data is None:
         findings.skip("the examples are the recorded ones", "data", "no data were given.")
         skip_symmetries(parsed, findings, "without data the network is not at hand.")
+        known = None
     else:
         known = check_examples(parsed, data, contents.split, findings)
         if known is not None:
@@ -107,5 +113,7 @@ def verify(
             )
         else:
             skip_symmetries(parsed, findings, "the examples are not at hand.")
+    if retrain:
+        check_training(parsed, contents, known, findings, model=model, progress=progress)
     note = audited_note(parsed) if added_since(parsed) else ""
     return Verification(reading.source, findings.findings, parsed.status, note)

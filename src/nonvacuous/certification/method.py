@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nonvacuous.certificate import Certificate
     from nonvacuous.certification.job import Job
     from nonvacuous.data import Examples, Split
+    from nonvacuous.records import TwinRecord
     from nonvacuous.risk import Loss
 
 
@@ -61,6 +62,8 @@ class Method(Settings):
     mode: ClassVar[Mode]
     #: The built-in network for this method, where any other might be refused.
     usual_network: ClassVar[str | None] = None
+    #: Whether a network is ever trained on the way.
+    trains: ClassVar[bool] = True
     #: What a stopped run has lost at most.
     kept_by: ClassVar[str] = "epoch"
 
@@ -98,6 +101,10 @@ class Method(Settings):
     @abstractmethod
     def make(self, job: Job, model: nn.Module) -> Certificate:
         """The certificate, with its evidence in the run folder."""
+
+    def repeat(self, job: Job, start: nn.Module) -> TwinRecord | None:
+        """All training of ours once more, from where it started, into the job's folder."""
+        return self.make(job, start).held_out_twin
 
 
 def prior_named(text: str, kinds: tuple[str, ...]) -> str:

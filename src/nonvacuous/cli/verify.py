@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from nonvacuous.cli.exits import DONE, NOT_VERIFIED, VERIFICATION_FAILED, CommandError, UsageError
-from nonvacuous.cli.flags import Json, OptionalWholeNumber
+from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import (
@@ -41,6 +41,7 @@ def verify(
     trials: OptionalWholeNumber = None,
     seed: OptionalWholeNumber = None,
     ledger: Path | None = None,
+    retrain: Annotated[bool, SWITCH] = False,
     threads: OptionalWholeNumber = None,
     json: Json = False,
 ) -> int:
@@ -71,6 +72,11 @@ def verify(
         Of the fresh trials; by default the system draws one that nobody knew, and it is shown.
     ledger
         The ledger of attempts, if it does not lie beside the run folder.
+    retrain
+        Repeat the training too, from the settings in the run folder, and compare what it ends in.
+        Only this shows on which examples a learned prior was trained; it takes as long as the run
+        did, on the processor, with as many threads as the run had. Where versions or processor are
+        others and the numbers differ, they are not compared, and the exit code is 5.
     threads
         Processor threads for torch; its own choice by default.
     """
@@ -94,7 +100,8 @@ def verify(
         torch.set_num_threads(threads)
     record = _peek(path)
     examples = _examples(record, folder, data, data_dir, classes)
-    network = None if model is None else _network(model, examples)
+    start = 0 if record is None else record.seed
+    network = None if model is None else _network(model, examples, start)
     with stoppable(), Narration() as narration:
         verification = verify_certificate(
             path,
@@ -104,6 +111,7 @@ def verify(
             trials=trials,
             seed=seed,
             ledger=ledger,
+            retrain=retrain,
             progress=narration,
         )
     if json:
@@ -216,13 +224,13 @@ def _advise(verification: Verification, certificate: Certificate) -> None:
         write_next(again(*missing))
 
 
-def _network(spec: str, data: Dataset | str | None) -> Any:
+def _network(spec: str, data: Dataset | str | None, seed: int) -> Any:
     from nonvacuous.cli.networks import build_network, check_readable
 
     examples = data if data is None or isinstance(data, str) else data.train
     if examples is None or isinstance(examples, str):
         raise UsageError("--model is measured on the data: give --data too.")
-    network = build_network(spec, examples, seed=0)
+    network = build_network(spec, examples, seed=seed)
     check_readable(network, examples, spec=spec)
     return network
 

@@ -19,6 +19,7 @@ class HeldOut(Method):
     """Count the errors of a network on examples that it never saw."""
 
     mode: ClassVar[Mode] = "holdout"
+    trains: ClassVar[bool] = False
 
     unseen: Annotated[
         Switch,

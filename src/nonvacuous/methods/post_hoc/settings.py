@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nonvacuous.certification.job import Job
     from nonvacuous.data import Examples, Split
     from nonvacuous.distributions.priors import Prior
+    from nonvacuous.records import TwinRecord
 
 
 class PostHoc(Method):
@@ -162,3 +163,9 @@ class PostHoc(Method):
         from nonvacuous.methods.post_hoc.making import make
 
         return make(self, job, model)
+
+    def repeat(self, job: Job, start: nn.Module) -> TwinRecord:
+        """The twin: the network itself was trained elsewhere."""
+        from nonvacuous.certification.twin import trained_twin
+
+        return trained_twin(job, start, self.plain_training)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nonvacuous.certification.job import Job
     from nonvacuous.data import Examples, Split
     from nonvacuous.distributions.priors import Prior
+    from nonvacuous.records import TwinRecord
     from nonvacuous.risk import Loss
 
 KINDS = ("zero", "initialization", "learned")
@@ -171,6 +172,14 @@ class Sparsity(Method):
         from nonvacuous.methods.sparsity.making import make
 
         return make(self, job, model)
+
+    def repeat(self, job: Job, start: nn.Module) -> TwinRecord | None:
+        """Everything, or the twin of a network that was trained elsewhere."""
+        from nonvacuous.certification.twin import trained_twin
+
+        if self.given is None:
+            return super().repeat(job, start)
+        return trained_twin(job, start, self.plain_training)
 
 
 def prior_kind(text: str) -> tuple[str, float]:

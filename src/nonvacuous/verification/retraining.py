@@ -1,0 +1,240 @@
+"""A training of ours once more, from the settings of its run: does it end where the run says?
+
+Nothing else shows on which examples a learned prior was trained. Whatever ends at the very same
+numbers is settled, wherever it was made; numbers that differ are a contradiction only where
+everything that takes part in rounding is as it was.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from nonvacuous.audit.data_checks import START, named_start
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.adapting import adapted
+from nonvacuous.certification.candidate import frozen_copy, with_weights
+from nonvacuous.certification.job import Job
+from nonvacuous.certification.method import Method
+from nonvacuous.certification.run_folder import RunFolder
+from nonvacuous.certification.versions import software
+from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions.grids import ScaleGrid
+from nonvacuous.distributions.priors import at_initialization
+from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.methods import METHODS
+from nonvacuous.models import BUILDERS, build, rebuild
+from nonvacuous.progress import Progress
+from nonvacuous.recipes import seeded
+from nonvacuous.records import TwinRecord
+from nonvacuous.risk.losses import loss_named
+from nonvacuous.rules.paying import failure_of
+from nonvacuous.verification.examples import Known
+from nonvacuous.verification.findings import Collector, Disagreement
+from nonvacuous.verification.run_folder import Contents
+
+REPEATED = "the training repeated gives {}"
+_WHOLE, _FIELD = REPEATED.format("what the run stored"), "training"
+#: What decides how sums are rounded, and what is summed.
+_ROUNDING = ("nonvacuous", "torch", "numpy", "device", "processor", "threads")
+
+
+class _Unrepeatable(Exception):
+    """Why a training cannot be repeated here."""
+
+    def __init__(self, why: str, *, needed: bool = True) -> None:
+        super().__init__(why)
+        self.needed = needed
+
+
+def check_training(
+    certificate: Certificate,
+    contents: Contents,
+    known: Known | None,
+    findings: Collector,
+    *,
+    model: Any,
+    progress: Progress | None,
+) -> None:
+    """Train again on the processor and compare every file that the training ends in."""
+    try:
+        if known is None:
+            raise _Unrepeatable("it takes the data, and the run folder.")
+        method, start = _asked(certificate, contents, known, model)
+    except _Unrepeatable as error:
+        findings.skip(_WHOLE, _FIELD, str(error), needed=error.needed)
+        return
+    with tempfile.TemporaryDirectory() as folder, _threads(certificate) as threads:
+        kept = RunFolder(Path(folder).resolve())
+        made: list[TwinRecord | None] = []
+
+        def work() -> str:
+            made.append(
+                method.repeat(_job(certificate, contents, known, method, kept, progress), start)
+            )
+            return f"trained again with {threads} of torch's threads."
+
+        if not findings.expect("the training can be repeated", _FIELD, work):
+            return
+        elsewhere = _elsewhere(certificate)
+        ends = kept.artifacts()
+        beside = _errors(certificate.held_out_twin, made[0])
+    for name, digest in ends.items():
+        same = certificate.artifacts.get(name) == digest
+        if not same and elsewhere:
+            why = (
+                f"not compared: {'; '.join(elsewhere)}, and other rounding ends elsewhere.{beside}"
+            )
+            findings.skip(REPEATED.format(name), f"artifacts.{name}", why)
+            continue
+
+        def compare(same: bool = same, digest: str = digest) -> str:
+            if not same:
+                raise Disagreement(
+                    "the recorded settings, seed and examples, on the same kind of machine, end at "
+                    f"other numbers: this file is not what they make.{beside}"
+                )
+            return f"the same numbers, SHA-256 {digest[:12]}..."
+
+        findings.expect(REPEATED.format(name), f"artifacts.{name}", compare)
+    if not ends:
+        findings.skip(_WHOLE, _FIELD, "no network was trained by this library.", needed=False)
+
+
+def _asked(
+    certificate: Certificate, contents: Contents, known: Known, model: Any
+) -> tuple[Method, nn.Module]:
+    """The method of the run and the network where its training started."""
+    settings = contents.settings
+    if not settings or "format" not in settings:
+        raise _Unrepeatable("config.toml is not at hand, or of the first format.")
+    record = dict(settings["method"])
+    if not METHODS[certificate.mode].trains:
+        raise _Unrepeatable("no network was trained by this library.", needed=False)
+    if record.get("trained_by"):
+        raise _Unrepeatable("it was trained by a function of its maker's, which is not at hand.")
+    prior = record.get("prior")
+    if not isinstance(prior, dict):  # the network itself was trained here
+        start = _start(certificate, contents, known, model, settings["weights"])
+        return METHODS[certificate.mode](**record), start
+    if prior["kind"] == "learned":
+        raise _Unrepeatable("its prior was learned outside this library: nothing says how.")
+    if prior["kind"] == "zero-mean" or contents.prior is None or not record["twin"]:
+        raise _Unrepeatable("no network was trained by this library.", needed=False)
+    # A given network: the twin alone was trained here, from the weights that the prior names.
+    means = contents.prior.means
+    if tensors_digest(dict(means)) != prior["means"]:
+        raise _Unrepeatable("its training started before batch normalization was folded.")
+    start = with_weights(_built(certificate, contents, known, model, certificate.seed), means)
+    record["prior"] = at_initialization(start, grid=ScaleGrid(tuple(prior["scales"])))
+    record.pop("prior_scale", None)
+    return METHODS[certificate.mode](**record), frozen_copy(start).requires_grad_(True)
+
+
+def _start(
+    certificate: Certificate, contents: Contents, known: Known, model: Any, digest: str
+) -> nn.Module:
+    """The weights before any training: by the seed that the certificate names, or as given."""
+    stated = next((a.detail for a in certificate.assumptions if a.name == START), "")
+    named = named_start(stated)
+    for seed in dict.fromkeys((certificate.seed if named is None else named[1], certificate.seed)):
+        network, _ = adapted(_built(certificate, contents, known, model, seed), known.examples)
+        if tensors_digest(dict(network.state_dict())) == digest:
+            return network
+    raise _Unrepeatable(
+        "the weights that it started from are not at hand: no seed that the certificate names "
+        "makes them. Give the network as it was before training, as model."
+    )
+
+
+def _built(
+    certificate: Certificate, contents: Contents, known: Known, model: Any, seed: int
+) -> nn.Module:
+    """The network at a seed; only what the caller names is ever run."""
+    shape, classes = known.examples.example_shape, known.examples.classes
+    name = certificate.model.architecture
+    if isinstance(model, nn.Module):
+        return copied_network(model).cpu()
+    if model is not None and not isinstance(model, str):
+        return seeded(model, seed=seed)
+    if isinstance(model, str) and model.partition(":")[0] in BUILDERS:
+        return build(model, shape, classes, seed=seed)
+    if name.partition(":")[0] not in BUILDERS:
+        raise _Unrepeatable(
+            f"{name!r} is not a built-in architecture, and nothing named in a certificate is ever "
+            "imported; give the network before training as model."
+        )
+    posterior = contents.posterior
+    stored = {
+        **({} if posterior is None else posterior.means),
+        **(contents.fixed or {}),
+        **(contents.checkpoints or [{}])[0],
+    }
+    shapes = {tensor: tuple(value.shape) for tensor, value in stored.items()}
+    return rebuild(name, shape, classes, seed=seed, shapes=shapes)
+
+
+def _job(
+    certificate: Certificate,
+    contents: Contents,
+    known: Known,
+    method: Method,
+    folder: RunFolder,
+    progress: Progress | None,
+) -> Job:
+    loss = loss_named(certificate.loss.name)
+    if loss is None:
+        raise Disagreement(f"the loss {certificate.loss.name!r} is not a built-in one.", "loss")
+    return Job(
+        method=method,
+        architecture=certificate.model.architecture,
+        examples=known.examples,
+        test=None,
+        split=known.split,
+        loss=loss,
+        failure=failure_of(contents.settings["confidence"]),
+        attempts=contents.settings["attempts"],
+        seed=certificate.seed,
+        device=torch.device("cpu"),
+        folder=folder,
+        progress=progress,
+        conversions=certificate.model.conversions,
+    )
+
+
+@contextmanager
+def _threads(certificate: Certificate) -> Iterator[int]:
+    """As many threads as the run had: sums are split among them."""
+    before = torch.get_num_threads()
+    recorded = certificate.software.get("threads", "")
+    if recorded.isascii() and recorded.isdigit() and 0 < int(recorded) <= 1024:
+        torch.set_num_threads(int(recorded))
+    try:
+        yield torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+
+
+def _elsewhere(certificate: Certificate) -> list[str]:
+    """Whatever may round otherwise here than where the certificate was made."""
+    made, here = certificate.software, software(torch.device("cpu"))
+    return [
+        f"{name} {made.get(name, 'unknown')} there, {here[name]} here"
+        for name in _ROUNDING
+        if made.get(name) != here[name]
+    ]
+
+
+def _errors(recorded: TwinRecord | None, again: TwinRecord | None) -> str:
+    if recorded is None or again is None:
+        return ""
+    return (
+        f" Tested plainly, the network that was trained again errs on {again.errors} of "
+        f"{again.examples} examples, the recorded one on {recorded.errors} of {recorded.examples}."
+    )
