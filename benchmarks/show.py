@@ -16,6 +16,7 @@ from typing import Any
 
 import show_zhang as zhang
 from show_interpolation import interpolation, interpolation_gpu, interpolation_mnist
+from show_lifted import section as lifted
 from show_many import section as many
 from show_measures import section as measures_attack
 from show_measures_study import section as measures_study
@@ -297,6 +298,7 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "records-mnist-free-0": records,
     "certificates-mnist-free-cnn": certificates,
     "rescaling-figure-1": figure,
+    "lifted": lifted,
     "risk-cpu": risk,
     "rescaling-cpu": rescaling,
     "rescaling-cifar": rescaling_cifar,

@@ -15,6 +15,7 @@ from scipy.stats import norm
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported
+from nonvacuous.rescaling import lifted
 from nonvacuous.rescaling.bessel import log_bessel_k
 from nonvacuous.rescaling.fibers import (
     Fiber,
@@ -25,6 +26,7 @@ from nonvacuous.rescaling.fibers import (
 from nonvacuous.rescaling.lifted import best_log_scales, lifted_kl
 from nonvacuous.rescaling.orbit import push
 from nonvacuous.rescaling.solver import rescale
+from nonvacuous.rescaling.surfaces import Surface, pairs_of
 from tests.rescaling.hand_groups import HandGroups, Sketch, mlp, pinned
 from tests.rescaling.problems import minimize_slowly, posterior, prior
 
@@ -323,14 +325,104 @@ def test_a_convolution_read_by_a_linear_layer_is_one_hidden_layer_too() -> None:
     assert found.lifted_nats < found.best_lambda_nats
 
 
+# ---------------------------------------------------------------------------------- deeper networks
+
+
+def drawn_from(Q: DiagonalGaussian, seed: int) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return {
+        name: mean.numpy() + Q.scales[name].numpy() * generator.standard_normal(mean.shape)
+        for name, mean in Q.means.items()
+    }
+
+
+def log_density(groups: HandGroups, Q: DiagonalGaussian, weights, point: np.ndarray) -> float:
+    """ln of the density at the moved weights, with the volume factor: the definition."""
+    total = 0.0
+    for name, factor in groups.factors(point).items():
+        moved = factor * weights[name]
+        total += norm.logpdf(moved, Q.means[name].numpy(), Q.scales[name].numpy()).sum()
+        total += np.log(factor).sum()
+    return float(total)
+
+
+def test_heights_on_surfaces_are_densities() -> None:
+    groups = mlp(3, 2, 3, 2)
+    pairs = pairs_of(groups)
+    for Q in (posterior(groups, seed=1), prior(groups, seed=1)):
+        weights = drawn_from(posterior(groups, seed=1), 0)
+        surface = Surface.through(weights, Q, pairs)
+        points = np.random.default_rng(2).normal(size=(5, groups.size))
+        expected = np.array([log_density(groups, Q, weights, point) for point in points])
+        found = surface.height(points)
+        assert found - found[0] == pytest.approx(expected - expected[0], rel=1e-9)
+        # Slopes and curvature by differences.
+        step = 1e-5 * np.eye(groups.size)
+        slopes = (surface.height(points[0] + step) - surface.height(points[0] - step)) / 2e-5
+        assert surface.slope(points[0]) == pytest.approx(slopes, rel=1e-4, abs=1e-4)
+
+
+def test_sampled_integrals_against_a_grid_in_two_dimensions() -> None:
+    groups = mlp(3, 1, 1, 2)
+    pairs = pairs_of(groups)
+    Q, P = posterior(groups, seed=3), prior(groups, seed=3)
+    weights = drawn_from(Q, 1)
+    for distribution in (Q, P):
+        surface = Surface.through(weights, distribution, pairs)
+        center = surface.peak()
+        reach = np.linspace(-8, 8, 1601)
+        mesh = np.stack(np.meshgrid(reach, reach, indexing="ij"), -1).reshape(-1, 2)
+        with np.errstate(over="ignore", invalid="ignore"):
+            heights = np.nan_to_num(surface.height(center + mesh), nan=-np.inf)
+        exact = logsumexp(heights) + 2 * math.log(reach[1] - reach[0])
+        low, _ = surface.log_integral(np.random.default_rng(0), 200_000, own=False)
+        assert low == pytest.approx(exact, abs=0.01)
+
+
+def test_both_ends_enclose_the_integral_on_average() -> None:
+    groups = mlp(6, 4, 2)
+    Q, pairs = posterior(groups, seed=4), pairs_of(groups)
+    lows, highs = [], []
+    for seed in range(300):
+        surface = Surface.through(drawn_from(Q, seed), Q, pairs)
+        low, high = surface.log_integral(np.random.default_rng(seed), 2, own=True)
+        exact, _ = surface.log_integral(np.random.default_rng(seed), 2_000, own=False)
+        lows.append(low - exact)
+        highs.append(high - exact)
+    assert np.mean(lows) < 0 < np.mean(highs)
+
+
+def test_sampled_and_exact_integrals_agree_with_one_hidden_layer() -> None:
+    groups = mlp(8, 5, 3)
+    Q, P = posterior(groups, seed=5), prior(groups, seed=5)
+    exact = lifted_kl(Q, P, groups, draws=300)
+    sampled = lifted._deep_lifted_kl(Q, P, groups, draws=150, samples=128, seed=0)
+    spread = math.hypot(exact.standard_error, sampled.standard_error)
+    assert sampled.best_lambda_nats == pytest.approx(exact.best_lambda_nats, rel=1e-9)
+    assert abs(sampled.lifted_nats - exact.lifted_nats) <= 4 * spread
+
+
+def test_deeper_networks_have_the_chain_and_no_gauge() -> None:
+    groups = mlp(6, 4, 3, 2)
+    Q, P = posterior(groups, seed=6), prior(groups, seed=6)
+    here = lifted_kl(Q, P, groups, draws=60, samples=64)
+    assert here.integrals == "sampled" and here.laplace_gap is None
+    assert here.lifted_nats < here.best_lambda_nats < here.weight_space_nats
+    moved = push(Q, groups, np.random.default_rng(0).normal(size=groups.size))
+    there = lifted_kl(moved, P, groups, draws=60, samples=64, seed=1)
+    assert abs(here.lifted_nats - there.lifted_nats) <= 4 * math.hypot(
+        here.standard_error, there.standard_error
+    )
+
+
 # ----------------------------------------------------------------------------------------- refusals
 
 
-def test_deeper_networks_are_refused_by_name() -> None:
+def test_one_scale_after_the_other_is_refused_for_deeper_networks() -> None:
     groups = mlp(4, 3, 3, 2)
     Q, P = posterior(groups, seed=0), prior(groups, seed=0)
     with pytest.raises(NotYetSupported, match=r"'tensor2' lies between two rescaled layers"):
-        lifted_kl(Q, P, groups)
+        best_log_scales(Q, P, groups)
 
 
 def test_what_has_no_orbit_is_refused() -> None:

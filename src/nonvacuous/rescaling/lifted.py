@@ -4,7 +4,8 @@ Weights that rescaling turns into one another are the same point of the *lifted*
 of weights along paths, and signs). The KL between posterior and prior there is the least that any
 rescaling can reach, even one chosen anew for every draw of the weights. With one hidden layer
 the orbits of the units do not touch, and on each of them the ratio of the two lifted densities
-is a ratio of two integrals over one variable.
+is a ratio of two integrals over one variable. In deeper networks they are integrals over all units
+at once, which are sampled.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.rescaling.checks import check_covered
 from nonvacuous.rescaling.fibers import Fiber, highest_point, log_integral
 from nonvacuous.rescaling.orbit import kl_along_orbit, push, total_nats
+from nonvacuous.rescaling.solver import rescale
+from nonvacuous.rescaling.surfaces import Surface, pairs_of
 
 if TYPE_CHECKING:
     from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
@@ -38,7 +41,9 @@ class LiftedKl:
     optimal the rescaling is, and is not a bound that a certificate may use. The other two ends
     are exact and rounded up. ``fiber_gap`` is ``best_lambda_nats - lifted_nats``.
     ``laplace_gap`` approximates it without sampling, by Gaussians along the orbits; it may err on
-    either side.
+    either side (one hidden layer only, else None). ``integrals`` says whether the integrals over
+    the orbits were exact or sampled; sampled ones widen ``standard_error`` by ``integral_error``,
+    half the mean distance of the two ends between which they lie.
     """
 
     lifted_nats: float
@@ -46,8 +51,10 @@ class LiftedKl:
     best_lambda_nats: float
     weight_space_nats: float
     fiber_gap: float
-    laplace_gap: float
+    laplace_gap: float | None
     draws: int
+    integrals: Literal["exact", "sampled"] = "exact"
+    integral_error: float = 0.0
 
 
 def lifted_kl(
@@ -56,12 +63,15 @@ def lifted_kl(
     groups: ScaleGroups,
     *,
     draws: int = 400,
+    samples: int = 256,
     seed: int = 0,
 ) -> LiftedKl:
-    """The KL after identifying weights that differ by a rescaling, for one hidden layer.
+    """The KL after identifying weights that differ by a rescaling.
 
-    The prior may have any means and scales. Networks in which a weight lies between two
-    rescaled units (two hidden layers and more) are refused: their orbits are not curves.
+    The prior may have any means and scales. With one hidden layer the integrals over the orbits
+    are exact. In deeper networks, where weights lie between two rescaled units, they are sampled
+    (``samples`` points for each draw of the weights), and the fixed rescaling is the one that a
+    descent ends at: the best one where the prior is centered on zero.
 
     The estimate is the exact KL at the best fixed rescaling minus the mean, over draws from the
     posterior, of what the position on the orbit adds; that difference varies by a few nats where
@@ -70,6 +80,8 @@ def lifted_kl(
     if draws < 2:
         raise BadInput(f"draws must be at least 2 to give a standard error, got {draws!r}")
     check_covered(Q, P, groups)
+    if _is_deep(groups):
+        return _deep_lifted_kl(Q, P, groups, draws=draws, samples=samples, seed=seed)
     touches = _touches(groups)
     best = best_log_scales(Q, P, groups)
     moved = push(Q, groups, best, dtype=torch.float64)
@@ -89,6 +101,57 @@ def lifted_kl(
         fiber_gap=gap,
         laplace_gap=_laplace_gap(moved, P, touches, groups.size),
         draws=draws,
+    )
+
+
+def _deep_lifted_kl(
+    Q: DiagonalGaussian,
+    P: DiagonalGaussian,
+    groups: ScaleGroups,
+    *,
+    draws: int,
+    samples: int,
+    seed: int,
+) -> LiftedKl:
+    if samples < 2:
+        raise BadInput(f"samples must be at least 2, got {samples!r}")
+    best = rescale(Q, P, groups).log_scales
+    moved = push(Q, groups, best, dtype=torch.float64)
+    pairs = pairs_of(groups)
+    generator = np.random.default_rng(seed)
+    origin = np.zeros((1, groups.size))
+    gaps, errors = np.zeros(draws), np.zeros(draws)
+    for draw in range(draws):
+        weights = {
+            name: _array(moved.means[name])
+            + _array(moved.scales[name]) * generator.standard_normal(moved.means[name].shape)
+            for name in pairs.pair_of
+        }
+        own, other = (Surface.through(weights, each, pairs) for each in (moved, P))
+        low, high = own.log_integral(generator, samples, own=True)
+        prior, _ = other.log_integral(generator, samples, own=False)
+        here = float(own.height(origin)[0] - other.height(origin)[0])
+        gaps[draw], errors[draw] = here - (low + high) / 2 + prior, (high - low) / 2
+    best_nats = total_nats(kl_along_orbit(Q, P, groups, best))
+    gap, integral_error = float(gaps.mean()), abs(float(errors.mean()))
+    return LiftedKl(
+        lifted_nats=best_nats - gap,
+        standard_error=float(gaps.std(ddof=1) / math.sqrt(draws)) + integral_error,
+        best_lambda_nats=best_nats,
+        weight_space_nats=total_nats(kl_along_orbit(Q, P, groups, np.zeros(groups.size))),
+        fiber_gap=gap,
+        laplace_gap=None,
+        draws=draws,
+        integrals="sampled",
+        integral_error=integral_error,
+    )
+
+
+def _is_deep(groups: ScaleGroups) -> bool:
+    """Whether some weight lies between two rescaled units."""
+    return any(
+        sum(s.power != 0 and bool((np.asarray(s.index) >= 0).any()) for s in scales) > 1
+        for scales in groups.exponents.values()
     )
 
 
@@ -132,8 +195,7 @@ def _touches(groups: ScaleGroups) -> dict[str, _Touch]:
         if len(moving) > 1:
             raise NotYetSupported(
                 f"tensor {name!r} lies between two rescaled layers, so the orbits are surfaces and "
-                "the lifted KL is an integral in many dimensions; lifted_kl covers networks with "
-                "one hidden layer (for deeper ones, rescale(Q, P, groups) bounds it from above)"
+                "the best scales are not found unit by unit; use rescale(Q, P, groups)"
             )
         touches[name] = _touch(name, moving[0])
     if not touches:
