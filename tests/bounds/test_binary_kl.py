@@ -7,6 +7,7 @@ exact kl and no root finding.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 
@@ -51,16 +52,20 @@ def lower_fault(q: float, c: float, p: float) -> str | None:
 
 
 def faults(qs: np.ndarray, cs: np.ndarray) -> list[tuple]:
-    """Every (function, q, c, value, why) that is wrong, from one vectorized call of each."""
+    """Every (function, q, c, value, why) that is wrong, from one vectorized call of each.
+
+    The scalar path is another computation: its value is judged too where it is another one.
+    """
     found = []
     for name, inverse, fault in (
         ("upper", kl_inverse_upper, upper_fault),
         ("lower", kl_inverse_lower, lower_fault),
     ):
         for q, c, p in zip(qs.tolist(), cs.tolist(), inverse(qs, cs).tolist(), strict=True):
-            why = fault(q, c, p)
-            if why is not None:
-                found.append((name, q, c, p, why))
+            for value in {p, inverse(q, c)}:
+                why = fault(q, c, value)
+                if why is not None:
+                    found.append((name, q, c, value, why))
     return found
 
 
@@ -240,13 +245,14 @@ def assert_kl_accurate(qs: np.ndarray, ps: np.ndarray) -> None:
     found = []
     for q, p, value in zip(qs.tolist(), ps.tolist(), binary_kl(qs, ps).tolist(), strict=True):
         true = oracles.binary_kl(q, p)
-        if math.isinf(true) or math.isinf(value):
-            accurate = mpf(value) == true
-        else:
-            # The absolute part is the grain of floats near zero, nothing more.
-            accurate = value >= 0 and abs(mpf(value) - true) <= true * mpf(1e-13) + mpf(1e-307)
-        if not accurate:
-            found.append((q, p, value, float(true)))
+        for one in {value, binary_kl(q, p)}:
+            if math.isinf(true) or math.isinf(one):
+                accurate = mpf(one) == true
+            else:
+                # The absolute part is the grain of floats near zero, nothing more.
+                accurate = one >= 0 and abs(mpf(one) - true) <= true * mpf(1e-13) + mpf(1e-307)
+            if not accurate:
+                found.append((q, p, one, float(true)))
     assert not found, f"{len(found)} of {len(qs)} inaccurate, among them {found[:5]}"
 
 
@@ -324,3 +330,14 @@ def test_kl_is_zero_only_at_equality_and_beats_pinsker(q: float, p: float) -> No
         assert value == 0
     elif abs(q - p) > 1e-100:
         assert value > 0
+
+
+def test_a_scalar_takes_the_scalar_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certificates are made of scalars: none of these may need an array, nor numpy."""
+    module = importlib.import_module("nonvacuous.bounds.binary_kl")
+    monkeypatch.setattr(module, "_apply", None)
+    generator = np.random.default_rng(3)
+    for family, _ in FAMILIES[:1] + FAMILIES[7:8]:
+        for q, c in zip(*(column.tolist() for column in family(generator, 500)), strict=True):
+            assert kl_inverse_lower(q, c) <= q <= kl_inverse_upper(q, c)
+            assert binary_kl(q, 0.5) >= 0.0

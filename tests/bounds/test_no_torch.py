@@ -39,6 +39,15 @@ def test_computing_a_bound_leaves_torch_out() -> None:
     assert "torch" not in modules
 
 
+def test_the_numbers_of_a_pac_bayes_certificate_need_no_arrays() -> None:
+    call = "empirical_risk=.02, kl_nats=500., examples=60_000, failure=.05"
+    modules = modules_after(
+        f"import nonvacuous.bounds as b; b.seeger({call}, exact_moment=True); b.quadratic({call}); "
+        f"b.catoni_union({call}); b.ConfidenceBudget(failure=.05)"
+    )
+    assert not {"numpy", "scipy"} & modules
+
+
 def test_bounds_import_nothing_of_ours_but_errors() -> None:
     ours = {name for name in modules_after("import nonvacuous.bounds") if "nonvacuous" in name}
     others = {name for name in ours if not name.startswith("nonvacuous.bounds")}

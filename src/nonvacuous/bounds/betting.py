@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.inputs import Input
+from nonvacuous.bounds.later import Later
 from nonvacuous.bounds.rounding import EPSILON, as_risk, down
 from nonvacuous.bounds.table import theorem
 from nonvacuous.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = Later("numpy")
 
 __all__ = ["betting", "betting_lower"]
 

@@ -24,32 +24,25 @@ bound, so convergence is a matter of tightness and never of validity.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from nonvacuous.bounds.rounding import EPSILON
+from nonvacuous.bounds import scalar_kl
+from nonvacuous.bounds.later import Later
+from nonvacuous.bounds.scalar_kl import CHECK_SLACK, FLOOR, LARGEST_T, STEPS, WIDENING
 from nonvacuous.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    FloatArray = npt.NDArray[np.float64]
+else:
+    np = Later("numpy")
 
 __all__ = ["binary_kl", "kl_inverse_lower", "kl_inverse_upper"]
 
-FloatArray = npt.NDArray[np.float64]
-
 #: Arrays are worked through in pieces that stay in the processor's cache.
 _CHUNK = 4096
-#: Halley steps. Three reach full precision from the starting point above; one is spare.
-_STEPS = 4
-#: Stand-in for smaller positive numbers. The upper inverse grows with q and with c and the lower
-#: one shrinks with c, so raising a tiny argument to this floor keeps the bound a bound, and moves
-#: it by less than 1e-140; in return no quotient below overflows.
-_FLOOR = 1e-290
-#: Beyond this t the distance e^-t to the end of the interval is below the smallest double.
-_LARGEST_T = 800.0
-#: How far a result is widened, relative: 32 units of rounding, where at most 6 were ever lost.
-_WIDENING = 32 * EPSILON
-#: What the check of a result allows for rounding inside the accurate kl.
-_CHECK_SLACK = 8 * EPSILON
 
 
 def binary_kl(q: npt.ArrayLike, p: npt.ArrayLike) -> Any:
@@ -61,8 +54,9 @@ def binary_kl(q: npt.ArrayLike, p: npt.ArrayLike) -> Any:
     >>> round(binary_kl(0.1, 0.2), 6)
     0.03669
     """
-    q_array, p_array = _unit("q", q), _unit("p", p)
-    return _apply(_kl, q_array, p_array)
+    if type(q) is type(p) is float and 0.0 <= q <= 1.0 and 0.0 <= p <= 1.0:
+        return scalar_kl.kl(q, p)
+    return _apply(_kl, scalar_kl.kl, _unit("q", q), _unit("p", p))
 
 
 def kl_inverse_upper(q: npt.ArrayLike, c: npt.ArrayLike) -> Any:
@@ -73,7 +67,11 @@ def kl_inverse_upper(q: npt.ArrayLike, c: npt.ArrayLike) -> Any:
     >>> round(kl_inverse_upper(0.01, 0.002), 6)
     0.017654
     """
-    return _apply(_upper, _unit("q", q), _complexity("c", c))
+    if type(q) is type(c) is float and 0.0 <= q <= 1.0 and c >= 0.0:
+        p = scalar_kl.upper(q, c)
+        if p is not None:
+            return p
+    return _apply(_upper, scalar_kl.upper, _unit("q", q), _complexity("c", c))
 
 
 def kl_inverse_lower(q: npt.ArrayLike, c: npt.ArrayLike) -> Any:
@@ -82,7 +80,11 @@ def kl_inverse_lower(q: npt.ArrayLike, c: npt.ArrayLike) -> Any:
     >>> round(kl_inverse_lower(0.01, 0.002), 6)
     0.004945
     """
-    return _apply(_lower, _unit("q", q), _complexity("c", c))
+    if type(q) is type(c) is float and 0.0 <= q <= 1.0 and c >= 0.0:
+        p = scalar_kl.lower(q, c)
+        if p is not None:
+            return p
+    return _apply(_lower, scalar_kl.lower, _unit("q", q), _complexity("c", c))
 
 
 def _kl(q: FloatArray, p: FloatArray) -> FloatArray:
@@ -110,24 +112,24 @@ def _side(mass: FloatArray, other: FloatArray, difference: FloatArray) -> FloatA
 
 def _upper(q: FloatArray, c: FloatArray) -> FloatArray:
     a = 1.0 - q
-    t = _solve(a, np.maximum(q, _FLOOR), np.maximum(c, _FLOOR))
-    p = (q - a * np.expm1(-t)) * (1.0 + _WIDENING)
+    t = _solve(a, np.maximum(q, FLOOR), np.maximum(c, FLOOR))
+    p = (q - a * np.expm1(-t)) * (1.0 + WIDENING)
     # One step more where p is within rounding of q, so that p > q whenever c > 0.
     p = np.minimum(np.nextafter(p, 2.0), 1.0)
-    checked = (p == 1.0) | (_kl(q, p) >= c * (1.0 + _CHECK_SLACK))
+    checked = (p == 1.0) | (_kl(q, p) >= c * (1.0 + CHECK_SLACK))
     p = np.where(checked, p, 1.0)
     return np.where(c == 0.0, q, np.where(q == 1.0, 1.0, p))
 
 
 def _lower(q: FloatArray, c: FloatArray) -> FloatArray:
-    t = _solve(q, np.maximum(1.0 - q, _FLOOR), np.maximum(c, _FLOOR))
+    t = _solve(q, np.maximum(1.0 - q, FLOOR), np.maximum(c, FLOOR))
     # Here the error of t is relative to t, so the widening grows with it.
-    p = q * np.exp(-t) * (1.0 - _WIDENING * (1.0 + t))
+    p = q * np.exp(-t) * (1.0 - WIDENING * (1.0 + t))
     p = np.maximum(np.nextafter(p, -1.0), 0.0)
-    checked = (p == 0.0) | (_kl(q, p) >= c * (1.0 + _CHECK_SLACK))
+    checked = (p == 0.0) | (_kl(q, p) >= c * (1.0 + CHECK_SLACK))
     p = np.where(checked, p, 0.0)
     # Below the floor the quotients above would overflow; zero is a bound within 1e-290.
-    p = np.where(q < _FLOOR, 0.0, p)
+    p = np.where(q < FLOOR, 0.0, p)
     return np.where(c == 0.0, q, p)
 
 
@@ -137,10 +139,10 @@ def _solve(a: FloatArray, b: FloatArray, c: FloatArray) -> FloatArray:
     # c is tiny F drowns in rounding, and this bracket alone keeps p right to the last place.
     linear = c / a
     quadratic = np.sqrt(2.0 * b) * np.sqrt(linear)
-    least = np.minimum(np.maximum(linear, quadratic), _LARGEST_T)
-    most = np.minimum(linear + quadratic, _LARGEST_T)
+    least = np.minimum(np.maximum(linear, quadratic), LARGEST_T)
+    most = np.minimum(linear + quadratic, LARGEST_T)
     t: FloatArray = most
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         shift = -a * np.expm1(-t)  # |p - q|
         weight = b + shift  # p (upper) or 1 - p (lower)
         excess = a * t - b * np.log1p(shift / b) - c
@@ -153,12 +155,18 @@ def _solve(a: FloatArray, b: FloatArray, c: FloatArray) -> FloatArray:
 
 
 def _apply(
-    function: Callable[[FloatArray, FloatArray], FloatArray], first: FloatArray, second: FloatArray
+    function: Callable[[FloatArray, FloatArray], FloatArray],
+    scalar: Callable[[float, float], float | None],
+    first: FloatArray,
+    second: FloatArray,
 ) -> Any:
     """Evaluate ``function`` piece by piece; a float for two scalars, else an array."""
     if first.ndim == 0 and second.ndim == 0:
-        with np.errstate(all="ignore"):
-            return float(function(first.reshape(1), second.reshape(1))[0])
+        value = scalar(float(first), float(second))
+        if value is None:
+            with np.errstate(all="ignore"):
+                value = float(function(first.reshape(1), second.reshape(1))[0])
+        return value
     try:
         first, second = np.broadcast_arrays(first, second)
     except ValueError as error:

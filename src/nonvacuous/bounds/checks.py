@@ -18,6 +18,8 @@ LARGEST_COUNT = 2**53
 
 def real(name: str, value: Any) -> float:
     """A finite number that is not a boolean."""
+    if type(value) is float and -math.inf < value < math.inf:
+        return value  # what nearly every call gives; the abstract classes below take longer
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         raise BadInput(f"{name} must be a number, not the boolean {value!r}.")
     if not isinstance(value, numbers.Real):
@@ -78,6 +80,8 @@ def positive(name: str, value: Any) -> float:
 
 def count(name: str, value: Any, *, minimum: int = 0) -> int:
     """An integer, given as an integer: a float that happens to be whole hides a mistake."""
+    if type(value) is int and minimum <= value <= LARGEST_COUNT:
+        return value
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise BadInput(
             f"{name} must be an integer count, got {value!r} of type {type(value).__name__}."

@@ -10,14 +10,19 @@ a few parts in 10^9, on either side.
 from __future__ import annotations
 
 import math
-
-import numpy as np
-from scipy import special
+from typing import TYPE_CHECKING
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import binary_kl, kl_inverse_upper
+from nonvacuous.bounds.later import Later
 from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.bounds.table import FIRST, Reading, theorem
+
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy import special
+else:
+    np, special = Later("numpy"), Later("scipy.special")
 
 __all__ = ["holdout", "holdout_lower"]
 
@@ -25,6 +30,8 @@ __all__ = ["holdout", "holdout_lower"]
 _TAIL_ERROR = 1e-10
 #: Beyond some 10^11 examples the exact tail is not worth its sum: Chernoff's is as good there.
 _LONGEST_SUM = 2_000_000
+#: A sum longer than this is worth the import of numpy.
+_LONGEST_LOOP = 20_000
 
 
 @theorem(
@@ -75,13 +82,16 @@ def holdout_lower(*, errors: int, examples: int, failure: float) -> float:
 
 
 def _upper_end(errors: int, examples: int, failure: float) -> float:
+    quick = _quick_end(errors, examples, failure) if 0 < errors < examples else None
+    return tail_end(errors, examples, failure) if quick is None else quick
+
+
+def tail_end(errors: int, examples: int, failure: float) -> float:
+    """The upper end from the tail itself, in plain ``math`` unless the sum is long."""
     if errors == examples:
         return 1.0
     if errors == 0:
         return as_risk(up(-math.expm1(math.log(failure) / examples)))
-    quick = _quick_end(errors, examples, failure)
-    if quick is not None:
-        return quick
     rate = errors / examples
     # Chernoff's bound is never below the exact end: a bracket, and a result of last resort.
     chernoff = float(kl_inverse_upper(rate, up(-math.log(failure) / examples)))
@@ -91,13 +101,17 @@ def _upper_end(errors: int, examples: int, failure: float) -> float:
     target = math.log(failure) - _TAIL_ERROR
     if _log_tail(errors, examples, floor) <= target:
         return floor  # only for failure of about one half and more
-    risk = float(special.betainccinv(errors + 1, examples - errors, failure))
-    for _ in range(4):
-        risk = min(max(risk, floor), chernoff)
+    risk = chernoff
+    # The log tail is concave in the risk: from the right Newton's steps never pass the end.
+    for _ in range(12):
         if risk >= 1.0:
             return 1.0
-        excess = _log_tail(errors, examples, risk) - target
-        risk += excess / _tail_slope(errors, examples, risk)
+        log_tail = _log_tail(errors, examples, risk)
+        log_ratio = _log_point(errors, examples, risk) - log_tail
+        slope = (examples - errors) / (1.0 - risk) * math.exp(log_ratio)
+        before, risk = risk, min(max(risk + (log_tail - target) / slope, floor), chernoff)
+        if before - risk <= 1e-15 * risk:
+            break
     for widening in (4, 64, 1024, 2**14, 2**18):
         widened = up(risk, ulps=widening)
         if widened < min(chernoff, 1.0) and _log_tail(errors, examples, widened) <= target:
@@ -128,20 +142,23 @@ def _log_tail(errors: int, examples: int, risk: float) -> float:
 
     The sum runs from the largest term down and stops where the rest is below 1e-16 of it.
     """
-    steps = np.arange(_terms(errors, examples, risk), dtype=np.float64)
-    ratios = ((1.0 - risk) / risk) * ((errors - steps) / (examples - errors + 1.0 + steps))
-    return _log_point(errors, examples, risk) + math.log1p(float(np.cumprod(ratios).sum()))
+    terms, odds, rest = _terms(errors, examples, risk), (1.0 - risk) / risk, examples - errors + 1.0
+    if terms > _LONGEST_LOOP:
+        steps = np.arange(terms, dtype=np.float64)
+        total = float(np.cumprod(odds * ((errors - steps) / (rest + steps))).sum())
+    else:
+        total, term = 0.0, 1.0
+        for step in range(terms):
+            term *= odds * (errors - step) / (rest + step)
+            total += term
+            if term < 1e-17:
+                break
+    return _log_point(errors, examples, risk) + math.log1p(total)
 
 
 def _terms(errors: int, examples: int, risk: float) -> int:
     """How many terms of the tail matter: twelve standard deviations of them."""
     return min(errors, 64 + int(12.0 * math.sqrt(examples * risk * (1.0 - risk))))
-
-
-def _tail_slope(errors: int, examples: int, risk: float) -> float:
-    """Minus the derivative of the log tail in ``risk``: (n - k) P(k) / ((1 - p) P(<= k))."""
-    log_ratio = _log_point(errors, examples, risk) - _log_tail(errors, examples, risk)
-    return (examples - errors) / (1.0 - risk) * math.exp(log_ratio)
 
 
 def _log_point(errors: int, examples: int, risk: float) -> float:

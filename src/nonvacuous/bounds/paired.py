@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-import numpy as np
-from scipy import special
+from typing import TYPE_CHECKING
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout, holdout_lower
 from nonvacuous.bounds.inputs import Input
+from nonvacuous.bounds.later import Later
 from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.bounds.table import theorem
 from nonvacuous.errors import BadInput
+
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy import special
+else:
+    np, special = Later("numpy"), Later("scipy.special")
 
 __all__ = ["constant_margin", "paired_lower", "rectangle_lower", "sign_test"]
 

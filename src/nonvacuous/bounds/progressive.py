@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
-from scipy import special
+from typing import TYPE_CHECKING
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.inputs import Input
+from nonvacuous.bounds.later import Later
 from nonvacuous.bounds.rounding import EPSILON, as_risk, down, up
 from nonvacuous.bounds.table import OWN_EVENT, Reading, theorem
+
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy import special
+else:
+    np, special = Later("numpy"), Later("scipy.special")
 
 __all__ = ["gate", "gate_failure", "progressive"]
 

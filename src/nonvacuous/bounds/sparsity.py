@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
-
-from scipy.integrate import quad
-from scipy.optimize import brentq
-from scipy.special import chdtri, gammaln, ndtr, ndtri
+from typing import TYPE_CHECKING, Any
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
 from nonvacuous.bounds.inputs import Input
+from nonvacuous.bounds.later import Later
 from nonvacuous.bounds.pac_bayes import complexity
 from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.bounds.table import FIRST, Reading, theorem
 from nonvacuous.errors import BadInput
+
+if TYPE_CHECKING:
+    from scipy import integrate, optimize, special
+else:
+    integrate, optimize = Later("scipy.integrate"), Later("scipy.optimize")
+    special = Later("scipy.special")
 
 __all__ = ["derandomized"]
 
@@ -111,7 +114,7 @@ def kink(distance: float) -> float:
     (0.398942, 0.000382)
     """
     r = checks.non_negative("distance", distance)
-    tail = float(ndtr(-r))
+    tail = float(special.ndtr(-r))
     density = math.exp(-0.5 * r * r) / _ROOT_TWO_PI
     # Where the two nearly cancel, 1e-13 of the density is more than rounding can have lost; it
     # must not rise above psi(0) by more than that either.
@@ -124,7 +127,7 @@ def two_sided_quantile(*, failure: float, events: int) -> float:
     >>> round(two_sided_quantile(failure=0.05, events=1), 4)
     1.96
     """
-    return _raised(-float(ndtri(_share(failure, events) / 2.0)))
+    return _raised(-float(special.ndtri(_share(failure, events) / 2.0)))
 
 
 def lipschitz_quantile(*, failure: float, events: int) -> float:
@@ -146,7 +149,7 @@ def expected_shortfall(failure: float) -> float:
     2.0627
     """
     p = _at_most_half("failure", failure)
-    z = -float(ndtri(p))
+    z = -float(special.ndtri(p))
     return _raised(math.exp(-0.5 * z * z) / _ROOT_TWO_PI / p)
 
 
@@ -163,7 +166,7 @@ def self_normalized_quantile(failure: float) -> float:
     p = _at_most_half("failure", failure)
     # The quadrature is accurate to 1e-10 relative, so aiming a little below p rounds t up.
     target = p * (1.0 - 1e-7)
-    return _raised(float(brentq(lambda t: _self_normalized_tail(t) - target, 1e-6, 40.0)))
+    return _raised(float(optimize.brentq(lambda t: _self_normalized_tail(t) - target, 1e-6, 40.0)))
 
 
 def chi_quantile(*, degrees: int, failure: float) -> float:
@@ -174,7 +177,7 @@ def chi_quantile(*, degrees: int, failure: float) -> float:
     """
     n = checks.count("degrees", degrees)
     p = checks.failure_probability(failure)
-    return 0.0 if n == 0 else _raised(math.sqrt(float(chdtri(n, p))))
+    return 0.0 if n == 0 else _raised(math.sqrt(float(special.chdtri(n, p))))
 
 
 def row_noise_quantile(*, rows: int, columns: int, active: int, failure: float) -> float:
@@ -209,10 +212,12 @@ def block_noise_quantile(
 def _self_normalized_tail(t: float) -> float:
     def integrand(angle: float) -> float:
         cosine, sine = t * math.cos(angle), t * math.sin(angle)
-        return math.exp(-0.5 * cosine * cosine) / _ROOT_TWO_PI * sine * float(ndtr(-sine))
+        return math.exp(-0.5 * cosine * cosine) / _ROOT_TWO_PI * sine * float(special.ndtr(-sine))
 
-    integral, _ = quad(integrand, 0.0, math.pi / 2.0, epsabs=1e-14, epsrel=1e-11, limit=200)
-    return 1.5 * float(ndtr(-t)) + float(integral)
+    integral, _ = integrate.quad(
+        integrand, 0.0, math.pi / 2.0, epsabs=1e-14, epsrel=1e-11, limit=200
+    )
+    return 1.5 * float(special.ndtr(-t)) + float(integral)
 
 
 def _log_choose(total: int, chosen: int) -> float:
@@ -220,7 +225,11 @@ def _log_choose(total: int, chosen: int) -> float:
         raise BadInput(f"at most {total} units can be active, got {chosen}.")
     if chosen in (0, total):
         return 0.0
-    value = gammaln(total + 1.0) - gammaln(chosen + 1.0) - gammaln(total - chosen + 1.0)
+    value = (
+        special.gammaln(total + 1.0)
+        - special.gammaln(chosen + 1.0)
+        - special.gammaln(total - chosen + 1.0)
+    )
     return float(value) + 1e-9
 
 
