@@ -21,6 +21,7 @@ CENTERS: dict[str, str] = {
     "zero": "zero",
     "initialization": "the initial weights",
     "learned": "weights trained on the prior part of the data",
+    "pretrained": "weights trained on other data",
 }
 
 

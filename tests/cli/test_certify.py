@@ -216,6 +216,18 @@ def test_pretrained_weights_may_be_the_start(trained, invoke, quick):
     assert json.loads(done.out)["mode"] == "posterior"
 
 
+def test_a_pretrained_backbone_may_be_fixed(trained, invoke, quick):
+    given = ("--weights", "w.safetensors", "--mode", "posterior", "--pretrained", "elsewhere")
+    done = invoke(*quick(), *given, "--prior-fraction", "0", "--random", "last", "--json")
+    assert done.code == exits.DONE, done.err
+    record = json.loads(done.out)
+    assert record["data"]["bound"]["examples"] == 240
+    assert {term["tensor"] for term in record["complexity"]["terms"]} == {
+        "layers.2.weight",
+        "layers.2.bias",
+    }
+
+
 def test_a_prior_at_the_initial_weights_counts_all_examples(place, invoke, quick):
     record = json.loads(invoke(*quick(), "--prior-fraction", "0", "--no-twin", "--json").out)
     assert record["data"]["bound"]["examples"] == 240

@@ -157,6 +157,12 @@ def fixed_parts(evidence: Evidence) -> Outcome:
     aside = f" {len(unread)} attributes are read by no prediction." if unread else ""
     if len(now) == len(unread):
         return holds(f"the network has no buffers and no parameter outside the posterior.{aside}")
+    if not odd and evidence.pretrained:
+        return asserted(
+            f"{len(now) - len(unread)} tensors outside the posterior are equal to what the prior "
+            "was made with; that this was fixed before the bound examples is declared by the user, "
+            f"who says: “{evidence.pretrained}”{aside}"
+        )
     if not odd:
         return holds(
             f"{len(now) - len(unread)} tensors outside the posterior are equal to their earlier "

@@ -121,12 +121,17 @@ def prior_named(text: str, kinds: tuple[str, ...]) -> str:
 
 
 def prior_given(value: Any) -> Any:
-    """A prior as nv.priors makes it."""
+    """A prior as nv.priors makes it, for weights that were trained elsewhere."""
     from nonvacuous.distributions.priors import Prior
 
     if not isinstance(value, Prior):
         raise BadInput(
             f"prior must come from nv.priors (zero_mean, at_initialization, learned), not {value!r}"
+        )
+    if value.kind == "pretrained":
+        raise BadInput(
+            "priors.pretrained belongs to nv.Posterior(prior=...), which trains what is random; "
+            "for given weights use priors.at_initialization, with pretrained='where it comes from'"
         )
     return value
 
@@ -144,4 +149,5 @@ def prior_record(prior: Any) -> Any:
         "scales": list(prior.grid.scales),
         "per_tensor": prior.per_tensor,
         "means": None if means is None else tensors_digest(means),
+        **({"fixed": tensors_digest(prior.fixed)} if prior.source is not None else {}),
     }

@@ -6,7 +6,8 @@ is before the bound examples were seen, or nothing is promised.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,8 @@ from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import BadInput
 
 _BATCH = 512
+#: What a convolution shares with its low-rank update.
+_SHAPE = ("kernel_size", "stride", "padding", "dilation", "padding_mode")
 
 
 def with_fixed(module: nn.Module, random: Iterable[str]) -> nn.Module:
@@ -30,6 +33,91 @@ def with_fixed(module: nn.Module, random: Iterable[str]) -> nn.Module:
                 delattr(part, own)
                 part.register_buffer(own, parameter.detach())
     return copied
+
+
+class LowRank(nn.Module):
+    """A layer and a low-rank update of it: layer(x) + up(down(x)), where up starts at zero."""
+
+    def __init__(self, layer: nn.Linear | nn.Conv2d, rank: int) -> None:
+        super().__init__()
+        self.layer = layer
+        if isinstance(layer, nn.Linear):
+            self.down: nn.Module = nn.Linear(layer.in_features, rank, bias=False)
+            self.up: nn.Module = nn.Linear(rank, layer.out_features, bias=False)
+        else:
+            shape: dict[str, Any] = {name: getattr(layer, name) for name in _SHAPE}
+            self.down = nn.Conv2d(layer.in_channels, rank, bias=False, **shape)
+            self.up = nn.Conv2d(rank, layer.out_channels, 1, bias=False)
+        nn.init.zeros_(self.up.get_parameter("weight"))
+        self.to(layer.weight)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The layer's output, moved along `rank` directions."""
+        moved: Tensor = self.layer(inputs) + self.up(self.down(inputs))
+        return moved
+
+
+def low_rank(
+    module: nn.Module, *, rank: int, layers: Sequence[str] | None = None, seed: int = 0
+) -> nn.Module:
+    """A copy that computes the same, with low-rank updates (LoRA) that can learn in its layers.
+
+    layers   names of linear or ungrouped convolutional layers; by default all but the last
+             registered one
+    """
+    copied = copied_network(module)
+    kinds = (nn.Linear, nn.Conv2d)
+    eligible = {
+        name: part
+        for name, part in copied.named_modules()
+        if type(part) in kinds and getattr(part, "groups", 1) == 1 and name
+    }
+    chosen = tuple(layers) if layers is not None else tuple(eligible)[:-1]
+    unknown = [name for name in chosen if name not in eligible]
+    if unknown or not chosen:
+        raise BadInput(
+            f"no low-rank update fits {unknown[0] if unknown else 'this network'!r}; it needs "
+            "linear or ungrouped convolutional layers, and there are "
+            f"{', '.join(eligible) or 'none'}"
+        )
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        raise BadInput(f"rank must be a whole number from 1 on, got {rank!r}")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for name in chosen:
+            copied.set_submodule(name, LowRank(eligible[name], rank))  # type: ignore[arg-type]
+    return copied
+
+
+def update_names(module: nn.Module) -> tuple[str, ...]:
+    """The parameters of all low-rank updates."""
+    parts = [(name, part) for name, part in module.named_modules() if isinstance(part, LowRank)]
+    return tuple(
+        f"{name}.{own}.weight" if name else f"{own}.weight"
+        for name, _ in parts
+        for own in ("down", "up")
+    )
+
+
+def parameters_named(module: nn.Module, random: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The parameters of these names, or of layers of these names; by default of the last
+    registered layer and of all low-rank updates."""
+    own = [name for name, _ in module.named_parameters()]
+    if not own:
+        raise BadInput("the network has no parameters; there is nothing to put a prior on")
+    if random is None:
+        updates = update_names(module)
+        plain = [name for name in own if name not in updates]
+        last = (plain or own)[-1].rpartition(".")[0]
+        return tuple(n for n in own if n in updates or n.rpartition(".")[0] == last)
+    asked = (random,) if isinstance(random, str) else tuple(random)
+    for name in asked:
+        if not any(n == name or n.startswith(f"{name}.") for n in own):
+            raise BadInput(
+                f"the network has no layer or parameter {name!r} that could be random; its last "
+                f"parameters are {', '.join(own[-4:])}"
+            )
+    return tuple(n for n in own if any(n == a or n.startswith(f"{a}.") for a in asked))
 
 
 @torch.no_grad()

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.distributions.attributes import attribute_tensors
+from nonvacuous.distributions.fixing import low_rank, parameters_named, update_names, with_fixed
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.errors import BadInput
@@ -31,10 +32,12 @@ __all__ = [
     "at_initialization",
     "indices_digest",
     "learned",
+    "low_rank",
+    "pretrained",
     "zero_mean",
 ]
 
-Kind = Literal["zero-mean", "initialization", "learned"]
+Kind = Literal["zero-mean", "initialization", "learned", "pretrained"]
 Indices = Sequence[int] | np.ndarray | Tensor
 
 
@@ -70,6 +73,8 @@ class Prior:
     fixed: Mapping[str, Tensor] | None = None
     #: How the initial weights were made, where the network remembered.
     recipe: Recipe | None = None
+    #: Where pretrained weights come from, in the user's words.
+    source: str | None = None
 
     def __post_init__(self) -> None:
         if (self.kind == "zero-mean") != (self.means is None):
@@ -79,6 +84,8 @@ class Prior:
                 "a learned prior, and only a learned one, records the examples that it saw; use "
                 "priors.zero_mean, priors.at_initialization or priors.learned"
             )
+        if (self.kind == "pretrained") != (self.source is not None):
+            raise BadInput("a pretrained prior says where it comes from; use priors.pretrained")
         if self.means is not None:
             # Building a Gaussian checks and copies the means.
             own = DiagonalGaussian.from_means(self.means, 1.0).means
@@ -258,6 +265,51 @@ def learned(
         saw=saw,
         per_tensor=per_tensor,
         fixed=_fixed(trained),
+    )
+
+
+def pretrained(
+    module: nn.Module,
+    *,
+    source: str,
+    random: str | Sequence[str] | None = None,
+    head: Literal["given", "zero"] = "given",
+    grid: ScaleGrid | None = None,
+    per_tensor: bool = False,
+) -> Prior:
+    """Centered on weights that were trained on other, independent data; most of them fixed.
+
+    Only what is random has a price: all other weights stay as they are, and a certificate may count
+    all examples. A network of ``nv.priors.low_rank`` moves in few directions of its layers, too.
+
+    source   a sentence on where the weights come from, which the certificate quotes: nobody can
+             check that they have not seen the examples
+    random   names of layers or parameters; by default the layer that was registered last, and all
+             low-rank updates
+    head     whether the random weights (low-rank updates aside) are centered where they are, or on
+             zero
+    """
+    if not isinstance(source, str) or not source.strip():
+        raise BadInput(
+            "source must be a sentence on where the weights come from, such as 'trained on "
+            f"ImageNet by A. N. Other', not {source!r}"
+        )
+    if head not in ("given", "zero"):
+        raise BadInput(f"head must be 'given' or 'zero', not {head!r}")
+    updates = update_names(module)
+    names = parameters_named(module, random)
+    fixed = with_fixed(module, names)
+    means = {
+        name: torch.zeros_like(p) if head == "zero" and name not in updates else p.detach()
+        for name, p in fixed.named_parameters()
+    }
+    return Prior(
+        kind="pretrained",
+        grid=grid if grid is not None else DEFAULT_GRID,
+        means=means,
+        per_tensor=per_tensor,
+        fixed=_fixed(fixed),
+        source=source.strip(),
     )
 
 

@@ -246,7 +246,7 @@ def _network(
     if contents.checkpoints is not None:
         return check_architecture(certificate, contents.checkpoints, module)
     module = fixed_into(module, contents.fixed or {})
-    if contents.posterior is not None and _last_layer_alone(certificate, contents):
+    if contents.posterior is not None and _fixes_weights(certificate, contents):
         module = with_fixed(module, contents.posterior.names)
     count = sum(parameter.numel() for parameter in module.parameters())
     equal(certificate.model.parameters, count, "model.parameters")
@@ -258,13 +258,16 @@ def _network(
     return module
 
 
-def _last_layer_alone(certificate: Certificate, contents: Contents) -> bool:
-    """Whether weights may be fixed: where a prior was learned, and the settings ask for it.
+def _fixes_weights(certificate: Certificate, contents: Contents) -> bool:
+    """Whether weights may be fixed: where the prior was learned, or somebody declares where its
+    weights come from, and the settings ask for it.
 
     Anywhere else a weight that the posterior leaves out is one that nobody paid for.
     """
+    method = contents.settings.get("method", {})
     learned = certificate.prior is not None and certificate.prior.saw is not None
-    return learned and contents.settings.get("method", {}).get("random") == "last"
+    asked = method.get("random") == "last" or isinstance(method.get("prior"), dict)
+    return asked and (learned or bool(method.get("pretrained")))
 
 
 def _module(

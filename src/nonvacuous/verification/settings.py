@@ -49,7 +49,7 @@ class Asked:
 
     def prior(self, *, learned: bool) -> dict[str, Any]:
         """Kind, scales, whose they are, and the digest of the means if they were given."""
-        if not kind_of(self.mode).trained_here:
+        if not kind_of(self.mode).trained_here or self.method.get("prior") is not None:
             return dict(self.method["prior"])
         method = METHODS[self.mode](**self.method)
         kind = "learned" if learned else "initialization"
@@ -155,6 +155,9 @@ def _describes(certificate: Certificate, contents: Contents, asked: Asked) -> st
                 "means", None
             )  # the settings have those before batch normalization was folded
         _check_prior(contents.prior, prior)
+    if prior["kind"] == "pretrained":
+        where = f"{FILE}.method.prior.fixed"
+        equal(certificate.model.fixed_digest, prior.get("fixed"), where)
     if kind_of(certificate.mode).trained_here:
         objective = asked.method["training"]["objective"]
         equal(posterior.description, trained_description(objective), "posterior.description")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import nn
 
 from nonvacuous.audit.evidence import Search
@@ -21,7 +22,9 @@ from nonvacuous.data import Examples
 from nonvacuous.distributions.fixing import last_layer, with_fixed
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, learned
+from nonvacuous.errors import BadInput
 from nonvacuous.records import Observation
+from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.tilting import OBSERVED, set_aside
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import train_posterior
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
 def make(method: Posterior, job: Job, model: nn.Module) -> Certificate:
     candidate = posterior_candidate(method, job, model)
     save_candidate(job.folder, candidate)
-    twin = candidate_twin(job, candidate, model, method.plain_training) if method.twin else None
+    # Where weights are fixed, the twin trains the others alone.
+    start = with_weights(candidate.module, candidate.prior.means)
+    twin = candidate_twin(job, candidate, start, method.plain_training) if method.twin else None
     return random_certificate(job, candidate, twin)
 
 
@@ -61,8 +66,13 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
             errors = count_errors(center, examples.subset(aside))
             tilt = Observation(name=OBSERVED, errors=errors, trials=len(aside))
         family: Prior = learned(center, indices=saw, grid=prior_scales)
+    elif method.prior is not None:
+        family = method.prior
+        center = _centered(start, family)
     else:
         center = start
+        if method.random == "last":
+            center = with_fixed(center, last_layer(center, examples.inputs[:2].to(job.device)))
         family = at_initialization(center, grid=prior_scales)
     # Train against the middle of the grid; the member that fits best is chosen (and paid) below.
     middle = family.at(center, prior_scales.scales[len(prior_scales) // 2])
@@ -101,7 +111,7 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
         searches = (
             Search(
                 "prior scale",
-                len(prior_scales),
+                _choices(family, center),
                 charge="bound",
                 reason="a union over the grid of scales that was fixed before the data",
             ),
@@ -113,15 +123,39 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
         posterior=trained.posterior,
         prior_description=family.description,
         posterior_description=trained_description(settings.objective),
-        prior_choices=len(prior_scales),
+        prior_choices=_choices(family, center),
         saw=saw,
         fixed_before=family.fixed,
         start=start,
         saw_digest=family.saw,
+        prior_given=method.prior is not None,
         searches=searches,
         draws=tuple(draws),
         tilt=tilt,
     )
+
+
+def _choices(family: Prior, center: nn.Module) -> int:
+    tensors = sum(1 for _ in center.parameters()) if family.per_tensor else 1
+    return int(len(family.grid) ** tensors)
+
+
+def _centered(start: nn.Module, prior: Prior) -> nn.Module:
+    """The network at the center of a pretrained prior, which must be a prior of this network."""
+    assert prior.means is not None and prior.fixed is not None
+    center = with_fixed(start, prior.means)
+    own = fixed_tensors(center, prior.means)
+    for name in own.keys() | prior.fixed.keys():
+        if (
+            name not in own
+            or name not in prior.fixed
+            or not torch.equal(own[name].cpu(), prior.fixed[name].cpu())
+        ):
+            raise BadInput(
+                f"{name!r} is fixed, and not the same in the network and in the prior; build "
+                "nv.priors.pretrained from the network that is certified"
+            )
+    return with_weights(center, prior.means)
 
 
 def trained_description(objective: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_serializer, model_validator
 
 from nonvacuous.bounds import checks
 from nonvacuous.certification.method import (
@@ -15,6 +15,7 @@ from nonvacuous.certification.method import (
     TWIN,
     Method,
     Pretrained,
+    prior_record,
 )
 from nonvacuous.certification.settings import Flag, PositiveCount, Scales, Switch, checked
 from nonvacuous.certification.training import PlainTraining, PosteriorTraining
@@ -46,15 +47,17 @@ class Posterior(Method):
     """Train a randomized network for the best certificate, from weights that saw no example.
 
     A prior is trained on one part of the examples, then the posterior on all of them; the promise
-    counts those that the prior did not see. ``translation`` and ``permutation`` forget symmetries
-    in the KL, from which a posterior that was trained on a bound has next to nothing to gain.
-    ``split`` replaces the one that follows from the seed.
+    counts those that the prior did not see. With ``prior=nv.priors.pretrained(...)`` the prior saw
+    other data, and the promise counts all examples. ``translation`` and ``permutation`` forget
+    symmetries in the KL, from which a posterior that was trained on a bound has next to nothing to
+    gain. ``split`` replaces the one that follows from the seed.
     """
 
     mode: ClassVar[Mode] = "posterior"
 
     predictor: Annotated[Literal["stochastic", "drawn"], PREDICTOR] = "stochastic"
     pretrained: Annotated[Pretrained, PRETRAINED] = None
+    prior: Any = None
     prior_fraction: Annotated[
         float,
         checked(_fraction),
@@ -73,8 +76,8 @@ class Posterior(Method):
     random: Annotated[
         Literal["all", "last"],
         Flag(
-            "Which layers are random: all, or the last one alone; with a learned prior the others "
-            "stay as the prior's training left them, and have no price."
+            "Which layers are random: all, or the last one alone; the others stay as the prior's "
+            "training left them, or as --pretrained weights are, and have no price."
         ),
     ] = "all"
     standardize: Annotated[
@@ -95,6 +98,28 @@ class Posterior(Method):
     plain_training: PlainTraining = PlainTraining()
     split: Any = Field(default=None, exclude=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_prior(cls, given: Any) -> Any:
+        """What follows from a prior that is given: its source, and that it needs no examples."""
+        prior = given.get("prior") if isinstance(given, dict) else None
+        if prior is None or isinstance(prior, dict):  # a record of one has it all
+            return given
+        if getattr(prior, "kind", None) != "pretrained":
+            raise BadInput(
+                "Posterior makes its own prior, unless prior=nv.priors.pretrained(...) brings one; "
+                f"got {prior!r}"
+            )
+        own = {"pretrained": prior.source, "prior_fraction": 0.0, "prior_scale": prior.grid.scales}
+        for name, value in own.items():
+            if given.get(name, value) != value:
+                raise BadInput(f"{name} would be ignored: the prior that is given decides it")
+        return {**given, **own}
+
+    @field_serializer("prior")
+    def _prior_record(self, prior: Any) -> Any:
+        return prior_record(prior)
+
     @model_validator(mode="after")
     def _together(self) -> Posterior:
         if self.standardize and self.split is None and not self.prior_fraction:
@@ -108,10 +133,13 @@ class Posterior(Method):
                 "translation and permutation lower the KL of a randomized network; a bound for one "
                 "network does not use it. Leave them out, or certify the predictor stochastic"
             )
-        if self.random == "last" and self.prior_fraction == 0:
+        if self.random == "last" and self.prior is not None:
+            raise BadInput("random would be ignored: the prior that is given decides it")
+        if self.random == "last" and self.prior_fraction == 0 and self.pretrained is None:
             raise BadInput(
                 "random='last' fixes all other layers where the prior's training left them, and "
-                "prior_fraction=0 trains no prior; give the prior a part of the examples"
+                "prior_fraction=0 trains no prior; give the prior a part of the examples, or say "
+                "where pretrained weights come from"
             )
         return self
 
