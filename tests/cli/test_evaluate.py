@@ -129,7 +129,27 @@ def test_missing_labels_are_counted_not_guessed(tmp_path: Path, capsys) -> None:
     for _ in range(2):
         assert main([*command, "--state", str(tmp_path / "s.json")]) == 0
         out = capsys.readouterr().out
-        assert "1 errors in 3 labels" in out and out.endswith("1 labels missing\n")
+        assert "1 errors in 3 labels" in out and out.endswith("0 labels late, 1 missing (rows 2)\n")
+    stream.write_text("prediction,label\na,a\na,b\nb,a\nb,b\n")
+    assert main([*command, "--state", str(tmp_path / "s.json")]) == 0
+    assert "2 errors in 4 labels" in (out := capsys.readouterr().out)
+    assert out.endswith("1 labels late, 0 missing\n")
+
+
+def test_monitor_watches_the_groups_of_a_report(rows: Path, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "runs" / "three"
+    assert main(["evaluate", str(rows), "--group", "site", "--unseen", "--out", str(out)]) == 0
+    stream, page = tmp_path / "stream.csv", tmp_path / "watch.html"
+    lines = ["prediction,label,site"] + [*["a,a,A"] * 30, "a,b,B", "a,a,B"] * 15 + ["a,a,Z"]
+    stream.write_text("\n".join(lines) + "\n")
+    command = ["monitor", str(stream), "--promise", str(out), "--predictions", "prediction"]
+    command += ["--group", "site", "--page", str(page), "--state", str(tmp_path / "s.json")]
+    capsys.readouterr()
+    assert main([*command, "--json"]) == 3
+    record = json.loads(capsys.readouterr().out)
+    assert set(record["alarms"]) == {"site=B"} and record["unwatched"] == {"site=Z": 1}
+    assert "alarm for site=B after" in page.read_text() and "Group" in page.read_text()
+    assert main([*command[:-4], "--group", "ward"]) == 1
 
 
 def test_watch_follows_a_growing_file(tmp_path: Path) -> None:

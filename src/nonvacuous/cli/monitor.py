@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from cyclopts import Parameter
+
 from nonvacuous.cli.exits import DONE, TOO_RISKY
 from nonvacuous.cli.flags import SWITCH, Json
-from nonvacuous.cli.output import write_json
+from nonvacuous.cli.output import result_console, write_json
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which columns of the file say what.
+
+    Parameters
+    ----------
+    loss
+        The column of losses: 1 for an error, 0 for a right answer, or between.
+    predictions
+        The column of predictions instead, compared with --labels.
+    labels
+        The column of labels; a row without one is read again until it has one.
+    group
+        A column of groups that the certificate promises something about; may be repeated.
+    """
+
+    loss: str = "error"
+    predictions: str | None = None
+    labels: str = "label"
+    group: tuple[str, ...] = ()
 
 
 def monitor(
@@ -15,9 +43,7 @@ def monitor(
     /,
     *,
     promise: str,
-    loss: str = "error",
-    predictions: str | None = None,
-    labels: str = "label",
+    columns: Columns = Columns(),  # noqa: B008
     state: Path = Path("monitor.json"),
     false_alarm: float = 0.01,
     watch: Annotated[bool, SWITCH] = False,
@@ -33,12 +59,6 @@ def monitor(
         Labeled examples in the order of their arrival; rows read before are skipped.
     promise
         The certificate, its folder, or the number itself.
-    loss
-        The column of losses: 1 for an error, 0 for a right answer, or between.
-    predictions
-        The column of predictions instead, compared with --labels.
-    labels
-        The column of labels.
     state
         The small file that keeps the watch; it survives a kill, and several writers.
     false_alarm
@@ -52,30 +72,47 @@ def monitor(
     """
     import time
 
-    from nonvacuous.cli.output import result_console
     from nonvacuous.evaluation.monitor import monitor as watching
 
-    observer = watching(_promise_of(promise), false_alarm=false_alarm, state=state)
+    observer = watching(
+        _promise_of(promise), false_alarm=false_alarm, groups=columns.group, state=state
+    )
+    before: tuple[int, int] | None = None
+    looked: tuple[int, int] | None = None
     while True:
-        rows = _losses(file, loss, predictions, labels)
-        new = rows[observer.seen + observer.missing :]
-        if len(new):
-            observer.update(new)
-        if page is not None:
-            from nonvacuous.report.evaluation import watch_page
-            from nonvacuous.report.study import write_study
+        now = _version(file)
+        # A last line that is still being written is left for the next look.
+        if now != looked and (not watch or now == before or _ends_a_line(file)):
+            observer.follow(_rows(file, columns))
+            looked = now
+            if page is not None:
+                from nonvacuous.report.evaluation import watch_page
+                from nonvacuous.report.study import write_study
 
-            write_study(watch_page(observer.to_dict()), page)
+                write_study(watch_page(observer.to_dict()), page)
         if observer.alarm or not watch:
             break
+        before = now
         time.sleep(every)
     if json:
-        low, high = observer.interval()
-        record = {"alarm": observer.alarm, "alarms": observer.alarms, "seen": observer.seen}
-        write_json(record | {"errors": observer.errors, "mean_risk": [low, high]})
+        write_json(_record(observer))
     else:
         result_console().print(str(observer), soft_wrap=True)
     return TOO_RISKY if observer.alarm else DONE
+
+
+def _record(observer: Any) -> dict[str, Any]:
+    return {
+        "alarm": observer.alarm,
+        "alarms": observer.alarms,
+        "seen": observer.seen,
+        "errors": observer.errors,
+        "mean_risk": list(observer.interval()),
+        "late": observer.late,
+        "missing": observer.missing,
+        "missing_rows": [list(ends) for ends in observer.missing_rows],
+        "unwatched": observer.unwatched,
+    }
 
 
 def _promise_of(text: str) -> Any:
@@ -88,29 +125,64 @@ def _promise_of(text: str) -> Any:
         return Certificate.load(path / "certificate.json" if path.is_dir() else path)
 
 
-def _losses(file: Path, loss: str, predictions: str | None, labels: str) -> Any:
-    """The losses of all rows in their order; NaN where a label is missing."""
-    import numpy as np
+def _version(file: Path) -> tuple[int, int]:
+    known = file.stat() if file.exists() else None
+    return (0, 0) if known is None else (known.st_size, known.st_mtime_ns)
 
+
+def _ends_a_line(file: Path) -> bool:
+    if file.suffix.lower() in (".parquet", ".npz") or not file.exists():
+        return True
+    with open(file, "rb") as stream:
+        if stream.seek(0, os.SEEK_END) == 0:
+            return True
+        stream.seek(-1, os.SEEK_END)
+        return stream.read(1) == b"\n"
+
+
+def _rows(file: Path, columns: Columns) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The losses of all rows in their order, NaN where a label is missing, and their groups."""
     from nonvacuous.errors import BadInput
     from nonvacuous.evaluation.tables import batches_of
 
-    names = {"losses": loss} if predictions is None else {"answers": predictions, "labels": labels}
-    losses: list[float] = []
+    names = {"losses": columns.loss}
+    if columns.predictions is not None:
+        names = {"answers": columns.predictions, "labels": columns.labels}
+    names |= {f"group:{name}": name for name in columns.group}
     try:
         for batch in batches_of(file, names):
-            columns = [_values(batch[role]) for role in names]
-            for row in zip(*columns, strict=True):
-                missing = row[-1] is None or row[-1] == "" or row[-1] != row[-1]
-                wrong = row[0] if predictions is None else row[0] != row[1]
-                losses.append(float("nan") if missing else float(wrong))
+            groups = {name: _values(batch[f"group:{name}"])[0] for name in columns.group}
+            yield _losses(batch, file), groups
     except BadInput as error:
         if "is empty" not in str(error):
             raise
+
+
+def _losses(batch: dict[str, Any], file: Path) -> Any:
+    import numpy as np
+
+    from nonvacuous.errors import BadInput
+
+    values, lost = _values(batch["losses" if "losses" in batch else "labels"])
+    if "answers" in batch:
+        answers, unanswered = _values(batch["answers"])
+        if unanswered.any():
+            raise BadInput(f"{file}: a prediction is missing in row {unanswered.argmax()}.")
+        if values.dtype.kind != answers.dtype.kind:
+            values, answers = values.astype(str), answers.astype(str)
+        values = values != answers
+    try:
+        return np.where(lost, np.nan, np.where(lost, 0, values).astype(np.float64))
     except ValueError as error:
-        raise BadInput(f"{file}: {loss} holds {error}; losses are numbers in [0, 1].") from error
-    return np.array(losses)
+        raise BadInput(f"{file}: {error}; losses are numbers in [0, 1].") from error
 
 
-def _values(column: Any) -> list[Any]:
-    return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
+def _values(column: Any) -> tuple[Any, Any]:
+    """A column as an array, and where it has no value."""
+    import numpy as np
+
+    items = column.to_pylist() if hasattr(column, "to_pylist") else np.asarray(column).tolist()
+    lost = np.array([v is None or v == "" or v != v for v in items], dtype=bool)
+    present = next((v for v, gone in zip(items, lost, strict=True) if not gone), 0)
+    filled = [present if gone else v for v, gone in zip(items, lost, strict=True)]
+    return np.array(filled), lost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.bounds import checks, sequence_lower, sequence_upper
-from nonvacuous.bounds.sequential import STAKES, advance, log_capital, stakes, waiting_weight
+from nonvacuous.bounds.sequential import BLOCK, STAKES, advance, rounding, stakes, waiting_weight
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
 
 #: Points of the capital's history that are kept for its picture.
 _POINTS = 400
-_CHUNK = 1 << 11
-FORMAT = "nonvacuous-monitor/1"
+#: Losses taken at a time: their products fit into the cache of a processor.
+_CHUNK = 1 << 14
+_NUMBERS = (float, int, np.number)
+FORMAT = "nonvacuous-monitor/2"
 
 
 class Watch:
@@ -36,9 +38,9 @@ class Watch:
         self.alarm_at: int | None = None
         #: Capital at stake for each bet, over e^shift: one number could outgrow a double.
         self._capital = [0.0] * len(STAKES)
-        self._shift = 0.0
         self.history: list[tuple[int, float]] = []
         self._every = 1
+        self._at(0.0)
 
     @property
     def log_capital(self) -> float:
@@ -46,66 +48,73 @@ class Watch:
         waiting = math.log(float(waiting_weight(self.time)))
         logs = [math.log(total) + self._shift, waiting] if total > 0.0 else [waiting]
         top = max(logs)
-        return top + math.log(math.fsum(math.exp(v - top) for v in logs)) - 1e-9
+        return top + math.log(math.fsum(math.exp(v - top) for v in logs)) - rounding(self.time)
 
     def one(self, loss: float) -> None:
         """One loss, quickly."""
-        before = 1.0 / (1.0 + math.log1p(self.time))
         self.time += 1
-        entering = (before - 1.0 / (1.0 + math.log1p(self.time))) * math.exp(-self._shift)
+        waiting = 1.0 / (1.0 + math.log1p(self.time))
+        entering, self._waiting = (self._waiting - waiting) * self._unit, waiting
         gap = loss - self.promise
-        capital = [
+        self._capital = [
             (c + entering) * (1.0 + stake * gap)
             for c, stake in zip(self._capital, self._stakes, strict=True)
         ]
-        self._capital = capital
         self.errors += loss
-        top = max(capital)
-        if not 1e-100 < top < 1e100:
-            self._rescale(top)
-        if self.alarm_at is None and math.log(max(top, 1e-300)) + self._shift + 2.0 >= self.goal:
-            self._look()
+        top = max(self._capital)
+        if not 1e-100 < top < self._high:
+            if not 1e-100 < top < 1e100:
+                self._capital = [c / top for c in self._capital]
+                self._shift += math.log(top)
+            self._alarm(np.array([self.log_capital]))
+            self._at(self._shift)
         if self.time % self._every == 0:
-            self._remember(self.time, self.log_capital)
+            self._remember(np.array([self.log_capital]))
+
+    def _at(self, shift: float) -> None:
+        """What :meth:`one` need not compute anew: the unit, and a top of no interest."""
+        self._shift, self._unit = shift, math.exp(-shift)
+        self._waiting = 1.0 / (1.0 + math.log1p(self.time))
+        near = self.goal - 2.0 - shift
+        self._high = 1e100 if self.alarm_at is not None or near > 200 else math.exp(near)
 
     def many(self, losses: np.ndarray) -> None:
         """Many losses at once: the same capital, and the very step of the alarm."""
+        if len(losses) < BLOCK // 2:
+            for loss in losses.tolist():
+                self.one(loss)
+            return
         for start in range(0, len(losses), _CHUNK):
             part = losses[start : start + _CHUNK]
             with np.errstate(divide="ignore"):
                 logs = np.log(self._capital) + self._shift
-            after = advance(logs, self.time, part, self.promise)
-            times = np.arange(self.time + 1, self.time + len(part) + 1)
-            capital = log_capital(after, times)
-            if self.alarm_at is None:
-                reached = np.flatnonzero(capital >= self.goal)
-                if len(reached):
-                    self.alarm_at = int(times[reached[0]])
-            for i in np.flatnonzero(times % self._every == 0):
-                self._remember(int(times[i]), float(capital[i]))
+            capital, after = advance(logs, self.time, part, self.promise)
             self.time += len(part)
             self.errors += float(part.sum())
-            self._shift = float(after[-1].max())
-            self._capital = np.exp(after[-1] - self._shift).tolist()
+            shift = float(after.max())
+            self._capital = np.exp(after - shift).tolist()
+            self._alarm(capital)
+            self._at(shift)
+            self._remember(capital)
 
-    def _look(self) -> None:
-        if self.log_capital >= self.goal:
-            self.alarm_at = self.time
+    def _alarm(self, capital: np.ndarray) -> None:
+        """Look at ln of the capital after each of the last losses."""
+        if self.alarm_at is None:
+            reached = np.flatnonzero(capital >= self.goal)
+            if len(reached):
+                self.alarm_at = self.time - len(capital) + int(reached[0]) + 1
 
-    def _rescale(self, top: float) -> None:
-        if top <= 0.0:
-            return
-        step = math.log(top)
-        self._capital = [c / top for c in self._capital]
-        self._shift += step
-
-    def _remember(self, time: int, capital: float) -> None:
-        if time % self._every:
-            return
-        self.history.append((time, round(capital, 4)))
-        if len(self.history) >= _POINTS:
+    def _remember(self, capital: np.ndarray) -> None:
+        """Keep every 2^k-th point, so few that the state stays small."""
+        before = self.time - len(capital)
+        while self.time // self._every >= _POINTS:
             self._every *= 2
-            self.history = [point for point in self.history if point[0] % self._every == 0]
+        first = (before // self._every + 1) * self._every
+        self.history = [point for point in self.history if point[0] % self._every == 0]
+        self.history += [
+            (time, round(float(capital[time - before - 1]), 4))
+            for time in range(first, self.time + 1, self._every)
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -126,8 +135,9 @@ class Watch:
         watch.goal = record["goal"]
         watch.time, watch.errors = record["time"], record["errors"]
         watch.alarm_at, watch._capital = record["alarm_at"], list(record["capital"])
-        watch._shift, watch._every = record["shift"], record["every"]
+        watch._every = record["every"]
         watch.history = [tuple(point) for point in record["history"]]
+        watch._at(record["shift"])
         return watch
 
 
@@ -139,7 +149,13 @@ class Monitor:
     ) -> None:
         self._watches = watches
         self.false_alarm = false_alarm
-        self.missing = 0
+        #: Labels that have not come, and those that came after they had been missing.
+        self.missing = self.late = 0
+        #: How many losses came from groups that nobody promised anything about, by group.
+        self.unwatched: dict[str, int] = {}
+        #: Rows of the file that is followed: how many were read, and which had no label yet.
+        self._rows = 0
+        self._open: list[tuple[int, int]] = []
         self._state = state
         if state is not None:
             with self._locked():
@@ -190,126 +206,230 @@ class Monitor:
         }
         return sequence_lower(**call), sequence_upper(**call)
 
-    def update(self, losses: Any, groups: Iterable[str] | None = None) -> Monitor:
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The columns whose groups are watched."""
+        return tuple(dict.fromkeys(name.split("=", 1)[0] for name in self._watches if name))
+
+    @property
+    def missing_rows(self) -> tuple[tuple[int, int], ...]:
+        """The rows of the file that is followed whose label has not come: first and last."""
+        return tuple((first, stop - 1) for first, stop in self._open)
+
+    def update(
+        self, losses: Any, groups: Mapping[str, Any] | None = None, *, late: bool = False
+    ) -> Monitor:
         """New losses in the order of their arrival: 0 or 1, or between. None: a label is missing.
 
-        ``groups`` names the group of each, as "column=value", where groups are watched.
+        ``groups`` has the group of each by column, as ``{"site": sites}``, where groups are
+        watched. ``late``: these labels were missing before, and have come now.
         """
-        single = isinstance(losses, int | float | np.number) or losses is None
-        if single and self._state is None and losses is not None and groups is None:
-            if not 0.0 <= losses <= 1.0:
+        single = losses is None or isinstance(losses, _NUMBERS)
+        if single and self._state is None and groups is None and not late and losses is not None:
+            if losses != losses:
+                self.missing += 1
+            elif not 0.0 <= losses <= 1.0:
                 raise BadInput(f"losses must lie in [0, 1], got {losses!r}.")
-            self._watches[""].one(float(losses))
+            else:
+                self._watches[""].one(float(losses))
             return self
-        items = [losses] if single else losses
-        values, names = self._plain(items, groups)
-        if self._state is None:
+        values = _losses([losses] if single else losses)
+        names = self._names(groups, len(values))
+        with self._locked():
+            if late:
+                came = int((~np.isnan(values)).sum())
+                if came > self.missing:
+                    raise BadInput(f"{came} labels are late, but {self.missing} were missing.")
+                self.missing -= len(values)
+                self.late += came
             self._apply(values, names)
-        else:
-            with self._locked():
-                self._apply(values, names)
         return self
 
-    def _plain(self, items: Any, groups: Any) -> tuple[np.ndarray, np.ndarray | None]:
-        array = items if isinstance(items, np.ndarray) else np.array(list(items), dtype=object)
-        if array.dtype == object:
-            array = np.array([math.nan if v is None else v for v in array.tolist()], dtype=float)
-        array = array.astype(np.float64)
-        names = None if groups is None else np.asarray(list(groups), dtype=str)
-        if names is not None and len(names) != len(array):
-            raise BadInput(f"{len(names)} groups for {len(array)} losses: one for each.")
-        known = ~np.isnan(array)
-        if ((array[known] < 0) | (array[known] > 1)).any():
-            raise BadInput("losses must lie in [0, 1]; None where a label is missing.")
-        return array, names
+    def follow(self, batches: Iterable[tuple[Any, Mapping[str, Any] | None]]) -> Monitor:
+        """All rows of a growing table from its beginning, as (losses, groups), NaN without label.
 
-    def _apply(self, values: np.ndarray, names: np.ndarray | None) -> None:
+        Rows that were read before are skipped, except those whose label has come since: they
+        count now, and are counted as late.
+        """
+        with self._locked():
+            start = 0
+            still: list[tuple[int, int]] = []
+            for losses, groups in batches:
+                values = _losses(losses)
+                fresh = np.arange(start, start + len(values)) >= self._rows
+                waited = np.zeros(len(values), dtype=bool)
+                for first, stop in self._open:
+                    waited[max(0, first - start) : max(0, stop - start)] = True
+                lost = np.isnan(values)
+                came = waited & ~lost
+                self.late += int(came.sum())
+                self.missing -= int(waited.sum())
+                use = fresh | waited
+                names = {n: c[use] for n, c in self._names(groups, len(values)).items()}
+                self._apply(values[use], names)
+                edges = np.flatnonzero(np.diff(np.r_[0, use & lost, 0])) + start
+                still += zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+                start += len(values)
+            if start < self._rows:
+                raise BadInput(
+                    f"the file has {start} rows, but {self._rows} were read from it before: it "
+                    "must only grow. Another file needs another state."
+                )
+            self._rows, self._open = start, _joined(still)
+        return self
+
+    def _names(self, groups: Mapping[str, Any] | None, size: int) -> dict[str, np.ndarray]:
+        columns = {column: np.asarray(list(c), dtype=str) for column, c in (groups or {}).items()}
+        for column, values in columns.items():
+            if column not in self.groups:
+                watched = ", ".join(self.groups) or "none"
+                raise BadInput(f"groups of {column!r} are not watched; watched are {watched}.")
+            if len(values) != size:
+                raise BadInput(f"{len(values)} groups for {size} losses: one for each.")
+        return columns
+
+    def _apply(self, values: np.ndarray, columns: dict[str, np.ndarray]) -> None:
         known = ~np.isnan(values)
         self.missing += int((~known).sum())
         self._watches[""].many(values[known])
-        if names is not None:
-            for name in np.unique(names[known]).tolist():
-                if name not in self._watches:
-                    watched = ", ".join(n for n in self._watches if n) or "none"
-                    raise BadInput(f"group {name!r} is not watched; watched are {watched}.")
-                self._watches[name].many(values[known & (names == name)])
+        for column, names in columns.items():
+            for value in np.unique(names[known]).tolist():
+                name, own = f"{column}={value}", values[known & (names == value)]
+                if name in self._watches:
+                    self._watches[name].many(own)
+                else:
+                    self.unwatched[name] = self.unwatched.get(name, 0) + len(own)
 
     # ------------------------------------------------------------------ the state's file
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """The state as the file has it, and back into the file: one writer at a time."""
-        assert self._state is not None
+        if self._state is None:
+            yield
+            return
         self._state.parent.mkdir(parents=True, exist_ok=True)
         with open(self._state.with_name(self._state.name + ".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self._state.exists():
-                self._load(json.loads(self._state.read_text(encoding="utf-8")))
+                self._load(self._state.read_bytes())
             yield
             content = json.dumps(self.to_dict()).encode()
             write_atomically(self._state, lambda stream: stream.write(content))
 
-    def _load(self, record: dict[str, Any]) -> None:
-        if record.get("format") != FORMAT:
-            raise BadInput(f"{self._state} is not the state of a monitor.")
-        watches = {name: Watch.from_dict(entry) for name, entry in record["watches"].items()}
+    def _load(self, content: bytes) -> None:
+        try:
+            record = json.loads(content)
+            if record["format"] != FORMAT:
+                raise ValueError(record["format"])
+            watches = {name: Watch.from_dict(entry) for name, entry in record["watches"].items()}
+            rest = {name: record[name] for name in ("missing", "late", "unwatched", "rows")}
+            missing_rows = [(int(first), int(stop)) for first, stop in record["open"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"{self._state} is not the state of a monitor.") from error
         mine = {name: (w.promise, round(w.goal, 9)) for name, w in self._watches.items()}
         if {name: (w.promise, round(w.goal, 9)) for name, w in watches.items()} != mine:
             raise BadInput(
                 f"{self._state} watches another promise or another false alarm: a new watch needs "
                 "a new file, and costs its own false alarm."
             )
-        self._watches, self.missing = watches, record["missing"]
+        self._watches, self._open, self._rows = watches, missing_rows, rest["rows"]
+        self.missing, self.late, self.unwatched = rest["missing"], rest["late"], rest["unwatched"]
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "false_alarm": self.false_alarm,
             "missing": self.missing,
+            "late": self.late,
+            "unwatched": self.unwatched,
+            "rows": self._rows,
+            "open": self._open,
             "watches": {name: watch.to_dict() for name, watch in self._watches.items()},
         }
 
     def __str__(self) -> str:
         low, high = self.interval()
-        word = f"ALARM after {min(self.alarms.values()):,} labels" if self.alarm else "no alarm"
-        return (
+        first = min(self.alarms.items(), key=lambda item: item[1], default=None)
+        word = "no alarm"
+        if first is not None:
+            word = f"ALARM after {first[1]:,} labels" + (f" of {first[0]}" if first[0] else "")
+        said = (
             f"{word}: {self.errors:g} errors in {self.seen:,} labels against a promise of "
             f"{self.promise:.4g}; evidence {self.capital:.3g} of {1 / self.false_alarm:.3g}; "
-            f"mean risk since the start {low:.4f} to {high:.4f}; {self.missing} labels missing"
+            f"mean risk since the start {low:.4f} to {high:.4f}; {self.late} labels late, "
+            f"{self.missing} missing"
         )
+        if self._open:
+            some = [f"{a}" if a == b else f"{a}-{b}" for a, b in self.missing_rows[:3]]
+            said += f" (rows {', '.join(some)}{', ...' if len(self._open) > 3 else ''})"
+        for name, count in self.unwatched.items():
+            said += f"; {count} labels of {name}, about which nothing was promised"
+        return said
+
+
+def _losses(items: Any) -> np.ndarray:
+    """Losses as doubles, NaN where a label is missing."""
+    try:
+        array = np.asarray(items if hasattr(items, "__len__") else list(items), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"losses are numbers in [0, 1]: {error}.") from error
+    if ((array < 0) | (array > 1)).any():
+        raise BadInput("losses must lie in [0, 1]; None where a label is missing.")
+    return array
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges of rows, those that touch made one."""
+    joined: list[tuple[int, int]] = []
+    for first, stop in ranges:
+        if joined and joined[-1][1] == first:
+            first = joined.pop()[0]
+        joined.append((first, stop))
+    return joined
 
 
 def monitor(
     promise: Certificate | float,
     *,
     false_alarm: float = 0.01,
-    groups: bool = False,
+    groups: bool | Sequence[str] = False,
     state: str | Path | None = None,
 ) -> Monitor:
     """Watch a promise while labels arrive, looking as often as you like.
 
     promise      a certificate, or the number itself: the risk is at most this
     false_alarm  the chance, over the whole future, of an alarm although the promise holds
-    groups       watch the groups of the certificate too; all share ``false_alarm``
+    groups       watch the groups of the certificate too, or those of the columns named; everybody
+                 and all groups share ``false_alarm``
     state        a small file that keeps everything: it survives a kill at any moment, and several
                  processes may update it
 
     Starting anew costs a new false alarm. Labels count in their order of arrival; one that is late
-    or missing because of the error breaks the watch, so missing ones are counted.
+    or missing because of the error breaks the watch, so both are counted and named.
 
     >>> watch = monitor(0.05, false_alarm=0.01)
     >>> watch.update([0, 0, 1, 0]).alarm, watch.update([1] * 30).alarm
     (False, True)
     """
     promises = {"": promise.risk_upper if isinstance(promise, Certificate) else promise}
+    if isinstance(promise, Certificate) and promise.status == "refused":
+        raise BadInput("a certificate that was refused promises nothing that could be watched.")
     if groups:
-        if not isinstance(promise, Certificate) or not promise.groups:
-            raise BadInput("groups are watched where the certificate has them.")
+        known = promise.groups if isinstance(promise, Certificate) else {}
+        own = [column for column in known if column not in ("true class", "predicted class")]
+        columns = own if groups is True else [groups] if isinstance(groups, str) else list(groups)
+        for column in columns or [""]:
+            if column not in own:
+                raise BadInput(
+                    f"the certificate has no groups {column!r}; it has {', '.join(own) or 'none'}. "
+                    "Groups are watched where the certificate promises something about them."
+                )
         promises |= {
             f"{column}={value}": part.risk_upper
-            for column, values in promise.groups.items()
-            for value, part in values.items()
-            if column not in ("true class", "predicted class") and part.risk_upper < 1.0
+            for column in columns
+            for value, part in known[column].items()
+            if part.risk_upper < 1.0
         }
     alpha = checks.failure_probability(false_alarm, "false_alarm")
     watches = {n: Watch(value, alpha / len(promises)) for n, value in promises.items()}

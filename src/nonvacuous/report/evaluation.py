@@ -218,7 +218,7 @@ def watch_page(state: Mapping[str, Any]) -> StudyPage:
         badges=(
             f"False alarm at most {state['false_alarm']:g}",
             f"{watch['errors']:g} errors in {whole(watch['time'])} labels",
-            f"{state['missing']} labels missing",
+            f"{state['late']} labels late, {state['missing']} missing",
         ),
         sections=(
             Section(
@@ -229,9 +229,33 @@ def watch_page(state: Mapping[str, Any]) -> StudyPage:
                     "missing because of the error break this.",
                 ),
                 figures=(Figure(svg),),
+                tables=_watched(state),
             ),
         ),
     )
+
+
+def _watched(state: Mapping[str, Any]) -> tuple[Table, ...]:
+    """The groups that are watched, those with the strongest evidence first."""
+    groups = [(name, watch) for name, watch in state["watches"].items() if name]
+    if not groups:
+        return ()
+    groups.sort(key=lambda item: -max((c for _, c in item[1]["history"]), default=0.0))
+    rows = tuple(
+        (
+            clean(name),
+            shown_up(watch["promise"]),
+            f"{watch['errors']:g} of {whole(watch['time'])}",
+            f"alarm after {whole(watch['alarm_at'])}" if watch["alarm_at"] else "no alarm",
+        )
+        for name, watch in groups[:_MOST]
+    )
+    rest = "".join(
+        f" {whole(count)} labels are of {clean(name)}, about which nothing was promised."
+        for name, count in list(state["unwatched"].items())[:3]
+    )
+    caption = f"Everybody and all {len(groups)} groups share the chance of a false alarm.{rest}"
+    return (Table(("Group", "Promise", "Errors", "Alarm"), rows, caption=caption),)
 
 
 def plan_page(
