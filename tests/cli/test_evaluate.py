@@ -73,8 +73,14 @@ def test_scores_and_the_promise_inherited(rows: Path, tmp_path: Path, capsys) ->
     capsys.readouterr()
     command = ["evaluate", str(rows), "--certified", str(out), "--predictions", "new"]
     assert main([*command, "--old", "prediction"]) == 0
-    assert "they differ on" in capsys.readouterr().out
+    assert "they differ on" in (said := capsys.readouterr().out)
+    named = ["evaluate", "--certified", str(out), "--unlabeled", str(rows), "--predictions", "new"]
+    assert main([*named, "--old", "prediction"]) == 0
+    assert capsys.readouterr().out == said
+    assert main([*named, "--old", "prediction", "--max-risk", "0.001"]) == 3
     assert main(command) == 2
+    assert main(["evaluate", str(rows), "--unlabeled", str(rows)]) == 2
+    assert main(["evaluate"]) == 2
 
 
 def test_compare_one_file_and_two(rows: Path, tmp_path: Path, capsys) -> None:
@@ -93,6 +99,27 @@ def test_compare_one_file_and_two(rows: Path, tmp_path: Path, capsys) -> None:
     other.write_text("\n".join(lines[:-1]) + "\n")
     assert main(paired) == 1
     assert "same examples" in capsys.readouterr().err
+
+
+def test_compare_logs_of_evaluation_harnesses(tmp_path: Path, capsys) -> None:
+    """Scores are better when larger: the one with more of them errs less."""
+    names = ["old", "new", "best"]
+    for name, every in zip(names, (4, 6, 40), strict=True):
+        log = [{"doc_id": i, "doc": {"q": "?"}, "acc": float(i % every > 0)} for i in range(800)]
+        lines = [json.dumps(row) for row in (log if name == "old" else reversed(log))]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    files = [str(tmp_path / f"{name}.jsonl") for name in names]
+    assert main(["compare", *files[:2], "--score", "acc", "--id", "doc_id", "--json"]) == 0
+    pair = json.loads(capsys.readouterr().out)
+    assert pair["verdict"].startswith("new errs less") and pair["wins"] + pair["losses"] > 0
+    assert main(["compare", *files, "--score", "acc", "--id", "doc_id", "--json"]) == 0
+    three = json.loads(capsys.readouterr().out)
+    assert three["names"] == ["old", "best"] and three["verdict"].startswith("best errs less")
+    (other,) = three["others"]
+    assert other["names"] == ["old", "new"]
+    assert other["difference_lower"] < pair["difference_lower"], "choosing is paid for"
+    assert main(["compare", *files]) == 2
+    assert main(["compare", files[0], "--score", "acc"]) == 2
 
 
 def test_plan(capsys, tmp_path: Path) -> None:

@@ -60,6 +60,26 @@ def test_compare_losses_and_clusters_and_attempts() -> None:
         nv.compare([0, 1], [0], [0, 1])
     with pytest.raises(BadInput, match="losses"):
         nv.compare([0, 3], [0, 1])
+    with pytest.raises(BadInput, match="'score'"):
+        nv.compare([0, 0.5], [0, 1], metric="success")
+    with pytest.raises(BadInput, match="labels"):
+        nv.compare([0, 1], [0, 1], [0, 1], metric="loss")
+
+
+def test_choosing_the_best_of_several_is_paid() -> None:
+    wrong = np.random.default_rng(3).random((4, 200)) < np.array([[0.3], [0.3], [0.1], [0.2]])
+    labels = np.zeros(200, dtype=int)
+    answers = [column.astype(int) for column in wrong]
+    names = ["same", "best", "better"]
+    result = nv.compare(answers[0], dict(zip(names, answers[1:], strict=True)), labels)
+    assert result.better == "best" and [c.names[1] for c in result.others] == ["same", "better"]
+    for column, one in zip((2, 1, 3), (result, *result.others), strict=True):
+        paid = nv.compare(answers[0], answers[column], labels, attempts=3)
+        assert one.difference_lower == paid.difference_lower
+        assert one.difference_upper == paid.difference_upper
+    events = nv.compare(wrong[0], wrong[1], metric="event")
+    scores = nv.compare(~wrong[0], ~wrong[1], metric="success")
+    assert events == scores == nv.compare(answers[0], answers[1], labels)
 
 
 def test_plan_is_the_known_number() -> None:

@@ -2,26 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Literal
+
+from cyclopts import Parameter
 
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
-from nonvacuous.cli.flags import SWITCH, Json, WholeNumber
-from nonvacuous.cli.output import write_json
+from nonvacuous.cli.flags import Json, Repeated, WholeNumber
+from nonvacuous.cli.output import result_console, write_json
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which columns of the files say what.
+
+    Parameters
+    ----------
+    first
+        The column of the first predictor's answers.
+    second
+        The column of another's; may be repeated. In files of their own it is called like the
+        first, if nothing else is said; "b" otherwise.
+    labels
+        The column of labels.
+    score
+        A column of every file instead, 1 is right: the logs of evaluation harnesses.
+    metric
+        What the columns are where there are no labels: event (1 is bad) and success (1 is good)
+        are right or wrong, loss and score lie between 0 and 1.
+    id
+        The column that names the examples in every file.
+    group
+        A column of groups; may be repeated.
+    cluster
+        A column that says which rows belong together.
+    """
+
+    first: str = "a"
+    second: Repeated = ()
+    labels: str = "label"
+    score: str | None = None
+    metric: Literal["event", "success", "loss", "score"] | None = None
+    id: str | None = None
+    group: Repeated = ()
+    cluster: str | None = None
 
 
 def compare(
     file: Path,
-    other: Path | None = None,
     /,
-    *,
-    first: str = "a",
-    second: str = "b",
-    labels: str | None = "label",
-    losses: Annotated[bool, SWITCH] = False,
-    id: str | None = None,
-    group: tuple[str, ...] = (),
-    cluster: str | None = None,
+    *others: Path,
+    columns: Columns = Columns(),  # noqa: B008
     attempts: WholeNumber = 1,
     confidence: float = 0.95,
     json: Json = False,
@@ -32,82 +65,85 @@ def compare(
     ----------
     file
         One row per example.
-    other
-        The second predictor's file, where it has one of its own; rows are paired by --id.
-    first
-        The column of the first predictor's answers.
-    second
-        The column of the second's.
-    labels
-        The column of labels.
-    losses
-        The two columns are losses in [0, 1]; no labels are needed.
-    id
-        The column that names the examples in both files.
-    group
-        A column of groups; may be repeated.
-    cluster
-        A column that says which rows belong together.
+    others
+        The files of other predictors, where each has its own; rows are paired by --id.
     attempts
-        How many predictors the better one was chosen from: choosing is paid for.
+        How many predictors the first two were chosen from: choosing is paid for.
     confidence
-        Of the interval.
+        Of all intervals of two predictors together.
     """
-    from dataclasses import asdict
-
-    from nonvacuous.cli.output import result_console
     from nonvacuous.evaluation.compare import compare as compared
-    from nonvacuous.evaluation.tables import read_columns
 
-    names = {"first": first, "labels": labels, "clusters": cluster, "id": id}
-    if losses:
-        names["labels"] = None
-    names |= {f"group:{name}": name for name in group}
-    wanted = {role: name for role, name in names.items() if name is not None}
-    if other is None:
-        table = read_columns(file, wanted | {"second": second})
-    else:
-        if id is None:
-            raise UsageError("two files are paired by --id, a column that both have.")
-        table = _paired(
-            read_columns(file, wanted), read_columns(other, {"second": second, "id": id})
-        )
+    if others and columns.id is None:
+        raise UsageError("files are paired by --id, a column that all of them have.")
+    table, challengers = _table(file, others, columns)
+    metric = columns.metric or ("success" if columns.score is not None else None)
     result = compared(
         table["first"],
-        table["second"],
+        challengers,
         table.get("labels"),
+        metric=metric,
         confidence=confidence,
-        groups={name: table[f"group:{name}"] for name in group} or None,
+        groups={name: table[f"group:{name}"] for name in columns.group} or None,
         clusters=table.get("clusters"),
-        names=(first, second) if other is None else (file.stem, other.stem),
+        names=(file.stem if others else columns.first, ""),
         attempts=attempts,
     )
     if json:
         write_json(asdict(result))
         return DONE
     console = result_console()
-    console.print(
-        f"{result.verdict} (risk of {result.names[0]} minus risk of {result.names[1]}: "
-        f"{result.difference_lower:.4f} to {result.difference_upper:.4f} with confidence "
-        f"{confidence:g}, {result.examples} examples)",
-        soft_wrap=True,
-    )
-    for column, parts in result.groups.items():
-        for value, part in parts.items():
-            console.print(f"  {column} {value}: {part.verdict}", soft_wrap=True)
+    for one in (result, *result.others):
+        console.print(
+            f"{one.verdict} (risk of {one.names[0]} minus risk of {one.names[1]}: "
+            f"{one.difference_lower:.4f} to {one.difference_upper:.4f} with confidence "
+            f"{confidence:g}, {one.examples} examples)",
+            soft_wrap=True,
+        )
+        for column, parts in one.groups.items():
+            for value, part in parts.items():
+                console.print(f"  {column} {value}: {part.verdict}", soft_wrap=True)
     return DONE
 
 
-def _paired(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
-    """Rows of both files that name the same example; an example in one file only is an error."""
-    where = {value: row for row, value in enumerate(two["id"].tolist())}
-    ids = one["id"].tolist()
-    if len(where) < len(two["id"]) or len(set(ids)) < len(ids):
+def _table(
+    file: Path, others: tuple[Path, ...], columns: Columns
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The columns of the first predictor and of the examples, and the others' by name."""
+    from nonvacuous.evaluation.tables import read_columns
+
+    numbers = columns.score is not None or columns.metric is not None
+    names = {"first": columns.score or columns.first}
+    names |= {} if numbers else {"labels": columns.labels}
+    names |= {"clusters": columns.cluster} if columns.cluster else {}
+    names |= {"id": columns.id} if columns.id else {}
+    names |= {f"group:{name}": name for name in columns.group}
+    second = columns.second or ((names["first"],) if others else ("b",))
+    if not others:
+        if columns.score is not None and not columns.second:
+            raise UsageError("--score compares files: name another one, or columns with --second.")
+        table = read_columns(file, names | {f"second:{name}": name for name in second})
+        return table, {name: table[f"second:{name}"] for name in second}
+    if len(second) > 1:
+        raise UsageError("files of their own have one column each: give --second once.")
+    table = read_columns(file, names)
+    challengers = {}
+    for path in others:
+        other = read_columns(path, {"second": second[0], "id": str(columns.id)})
+        name = path.stem if path.stem not in (*challengers, file.stem) else str(path)
+        challengers[name] = _paired(table["id"].tolist(), other, path)
+    return table, challengers
+
+
+def _paired(ids: list[Any], other: dict[str, Any], path: Path) -> Any:
+    """The other file's rows in the order of ``ids``; an example in one file only is an error."""
+    where = {value: row for row, value in enumerate(other["id"].tolist())}
+    if len(where) < len(other["id"]) or len(set(ids)) < len(ids):
         raise CommandError("an id is repeated: each example must be named once in each file.")
     missing = [value for value in ids if value not in where]
     if missing or len(ids) != len(where):
         raise CommandError(
             f"the files are not about the same examples: {len(missing)} ids of the first are not "
-            f"in the second, which has {len(where)} of {len(ids)}."
+            f"in {path}, which has {len(where)} of {len(ids)}."
         )
-    return one | {"second": two["second"][[where[value] for value in ids]]}
+    return other["second"][[where[value] for value in ids]]

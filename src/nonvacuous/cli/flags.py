@@ -26,6 +26,8 @@ WholeNumber = Annotated[int, Parameter(converter=whole_number)]
 OptionalWholeNumber = Annotated[int | None, Parameter(converter=whole_number)]
 #: A flag that is off unless it is given; its help need not say so.
 SWITCH = Parameter(negative=(), show_default=False)
+#: A flag that may be given several times.
+Repeated = Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)]
 Ledger = Annotated[
     Path | None,
     Parameter(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from nonvacuous.cli.exits import DONE, TOO_RISKY
-from nonvacuous.cli.flags import SWITCH, Json
+from nonvacuous.cli.flags import SWITCH, Json, Repeated
 from nonvacuous.cli.output import result_console, write_json
 
 
@@ -35,7 +35,7 @@ class Columns:
     loss: str = "error"
     predictions: str | None = None
     labels: str = "label"
-    group: tuple[str, ...] = ()
+    group: Repeated = ()
 
 
 def monitor(

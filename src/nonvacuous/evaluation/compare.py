@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from nonvacuous.bounds.rounding import down
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import Coder, plain
 
+Metric = Literal["error", "event", "success", "loss", "score"]
 #: Examples that would tell two predictors apart are not named beyond this.
 _MOST = 10**9
 
@@ -33,7 +34,10 @@ class Comparison:
     confidence: float
     verdict: str
     names: tuple[str, str] = ("A", "B")
+    #: The same for every group, each alone at this confidence.
     groups: dict[str, dict[str, Comparison]] = field(default_factory=dict)
+    #: The other predictors that the first was compared with; all intervals hold at once.
+    others: tuple[Comparison, ...] = ()
 
     def __str__(self) -> str:
         return self.verdict
@@ -51,8 +55,9 @@ def compare(
     predictions_b: Any,
     labels: Any = None,
     *,
+    metric: Metric | None = None,
     confidence: float = 0.95,
-    groups: dict[str, Any] | None = None,
+    groups: Mapping[str, Any] | None = None,
     clusters: Any = None,
     names: Sequence[str] = ("A", "B"),
     attempts: int = 1,
@@ -60,9 +65,14 @@ def compare(
 ) -> Comparison:
     """The difference of two risks with both ends, exactly, from the same examples.
 
-    Without ``labels`` the two columns are losses in [0, 1] of the same examples. ``clusters``
-    says which rows belong together. ``attempts`` shares the confidence where the best of several
-    predictors, all fixed before any result was shown, is compared: choosing is paid for.
+    predictions_a, predictions_b   answers to the same examples. ``predictions_b`` may be several
+                 predictors by name: the best of them is compared with the first, and choosing it
+                 is paid for, as all of them share the failure probability
+    labels       without them the columns are numbers, and ``metric`` says what they mean: event
+                 (1 is bad) and success (1 is good) are right or wrong, compared exactly; loss (as
+                 if nothing is said) and score lie between 0 and 1
+    groups       columns by name; clusters say which rows belong together
+    attempts     how many predictors, all fixed before any result was shown, were chosen from
 
     >>> labels = [0, 1] * 200
     >>> first = [0, 0] * 30 + [0, 1] * 170
@@ -71,78 +81,105 @@ def compare(
     (30, 0, 'B')
     """
     failure = checks.failure_of(confidence) / checks.count("attempts", attempts, minimum=1)
-    columns = [plain(predictions_a, "predictions_a"), plain(predictions_b, "predictions_b")]
-    if labels is not None:
-        columns.append(plain(labels, "labels"))
-    sizes = {len(column) for column in columns}
+    challengers = {str(names[1]): predictions_b}
+    if isinstance(predictions_b, Mapping):
+        challengers = {str(name): column for name, column in predictions_b.items()}
+        if not challengers:
+            raise BadInput("there is nothing to compare with: predictions_b is empty.")
+    kind = metric or ("error" if labels is not None else "loss")
+    if (kind == "error") == (labels is None):
+        raise BadInput(
+            f"metric {kind!r} {'needs' if labels is None else 'reads no'} labels; without labels "
+            "the metric is event, success, loss or score."
+        )
+    columns = [plain(predictions_a, "predictions_a")]
+    columns += [plain(column, name) for name, column in challengers.items()]
+    truth = None if labels is None else plain(labels, "labels")
+    sizes = {len(column) for column in (*columns, *([] if truth is None else [truth]))}
     if len(sizes) != 1 or not len(columns[0]):
         raise BadInput(f"both predictors answer the same examples: got {sorted(sizes)} rows.")
-    if labels is None:
-        first, second = (np.asarray(c, dtype=np.float64) for c in columns)
-        if not all(((c >= 0) & (c <= 1)).all() for c in (first, second)):
-            raise BadInput("without labels the two columns must be losses in [0, 1].")
-    else:
-        coder = Coder()
-        codes = [coder(column) for column in columns]
-        first, second = ((c != codes[2]).astype(np.float64) for c in codes[:2])
+    first, *others = _risks(columns, truth, kind)
     units = None if clusters is None else Coder()(plain(clusters, "clusters"))
-    pair = (str(names[0]), str(names[1]))
-    exact = labels is not None and units is None
-    whole = _compared(first - second, units, exact, failure, confidence, pair, seed)
-    parts: dict[str, dict[str, Comparison]] = {}
-    for name, column in (groups or {}).items():
-        coder = Coder()
-        codes_g = coder(plain(column, name))
-        if len(codes_g) != len(first):
-            raise BadInput(f"group {name!r} has {len(codes_g)} rows for {len(first)} examples.")
-        parts[name] = {
-            str(value): _compared(
-                (first - second)[codes_g == code],
-                None if units is None else units[codes_g == code],
-                exact,
-                failure,
-                confidence,
-                pair,
-                seed,
-            )
-            for code, value in enumerate(coder.values)
+    exact = kind in ("error", "event", "success") and units is None
+    codes = {name: _codes(column, name, len(first)) for name, column in (groups or {}).items()}
+    compared = []
+    for name, second in zip(challengers, others, strict=True):
+        part = _Part(exact, failure / len(others), confidence, (str(names[0]), name), seed)
+        gaps = first - second
+        slices = {
+            column: {
+                value: part.compared(gaps[of == code], None if units is None else units[of == code])
+                for code, value in enumerate(values)
+            }
+            for column, (values, of) in codes.items()
         }
-    return Comparison(**{**vars(whole), "groups": parts})
+        compared.append(replace(part.compared(gaps, units), groups=slices))
+    best = max(compared, key=lambda one: (one.difference_lower, one.difference_upper))
+    return replace(best, others=tuple(one for one in compared if one is not best))
 
 
-def _compared(
-    differences: np.ndarray,
-    units: np.ndarray | None,
-    exact: bool,
-    failure: float,
-    confidence: float,
-    names: tuple[str, str],
-    seed: int,
-) -> Comparison:
-    half = down(failure / 2)
-    wins = losses = None
-    p_value = None
-    if exact:
-        wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
-        n = len(differences)
-        low = paired_lower(wins=wins, losses=losses, examples=n, failure=half)
-        high = -paired_lower(wins=losses, losses=wins, examples=n, failure=half)
-        one = min(sign_test(wins=wins, losses=losses), sign_test(wins=losses, losses=wins))
-        p_value = min(1.0, 2.0 * one)
-        spread = (wins + losses) / n - ((wins - losses) / n) ** 2
-    else:
-        if units is not None:
-            _, where, sizes = np.unique(units, return_inverse=True, return_counts=True)
-            differences = np.bincount(where, weights=differences) / sizes
-        n = len(differences)
-        order = np.argsort(np.random.PCG64(seed).random_raw(n), kind="stable")
-        scaled = np.clip(0.5 * (1.0 + differences[order]), 0.0, 1.0)
-        low = max(-1.0, down(2.0 * betting_lower(scaled, failure=half) - 1.0))
-        high = min(1.0, -down(-(2.0 * betting(scaled, failure=half) - 1.0)))
-        spread = float(differences.var())
-    mean = float(differences.mean())
-    verdict = _verdict(low, high, mean, spread, n, half, names)
-    return Comparison(low, high, p_value, wins, losses, n, confidence, verdict, names)
+def _risks(columns: list[Any], labels: Any, metric: str) -> list[np.ndarray]:
+    """The loss of each row, for every predictor."""
+    if labels is not None:
+        coder = Coder()
+        truth, *answers = (coder(column) for column in (labels, *columns))
+        return [(answer != truth).astype(np.float64) for answer in answers]
+    try:
+        losses = [np.asarray(column, dtype=np.float64) for column in columns]
+    except (TypeError, ValueError) as error:
+        raise BadInput("without labels the columns are numbers: losses or scores.") from error
+    for column in losses:
+        binary = metric in ("event", "success")
+        if not ((column == 0) | (column == 1) if binary else (column >= 0) & (column <= 1)).all():
+            allowed = "0 or 1" if binary else "losses in [0, 1]"
+            other = {"event": "loss", "success": "score"}.get(metric)
+            hint = f"; for numbers between use metric {other!r}" if other else ""
+            raise BadInput(f"without labels the columns must be {allowed}{hint}.")
+    return [1.0 - c if metric in ("success", "score") else c for c in losses]
+
+
+def _codes(column: Any, name: str, size: int) -> tuple[list[str], np.ndarray]:
+    coder = Coder()
+    codes = coder(plain(column, name))
+    if len(codes) != size:
+        raise BadInput(f"group {name!r} has {len(codes)} rows for {size} examples.")
+    return [str(value) for value in coder.values], codes
+
+
+@dataclass(frozen=True)
+class _Part:
+    """How two predictors are compared, on all rows or on those of one group."""
+
+    exact: bool
+    failure: float
+    confidence: float
+    names: tuple[str, str]
+    seed: int
+
+    def compared(self, gaps: np.ndarray, units: np.ndarray | None) -> Comparison:
+        """From the differences of the losses, row by row."""
+        half = down(self.failure / 2)
+        wins = losses = p_value = None
+        if self.exact:
+            n = len(gaps)
+            wins, losses = int((gaps > 0).sum()), int((gaps < 0).sum())
+            low = paired_lower(wins=wins, losses=losses, examples=n, failure=half)
+            high = -paired_lower(wins=losses, losses=wins, examples=n, failure=half)
+            one = min(sign_test(wins=wins, losses=losses), sign_test(wins=losses, losses=wins))
+            p_value = min(1.0, 2.0 * one)
+            spread = (wins + losses) / n - ((wins - losses) / n) ** 2
+        else:
+            if units is not None:
+                _, where, sizes = np.unique(units, return_inverse=True, return_counts=True)
+                gaps = np.bincount(where, weights=gaps) / sizes
+            n = len(gaps)
+            order = np.argsort(np.random.PCG64(self.seed).random_raw(n), kind="stable")
+            scaled = np.clip(0.5 * (1.0 + gaps[order]), 0.0, 1.0)
+            low = max(-1.0, down(2.0 * betting_lower(scaled, failure=half) - 1.0))
+            high = min(1.0, -down(-(2.0 * betting(scaled, failure=half) - 1.0)))
+            spread = float(gaps.var())
+        verdict = _verdict(low, high, float(gaps.mean()), spread, n, half, self.names)
+        return Comparison(low, high, p_value, wins, losses, n, self.confidence, verdict, self.names)
 
 
 def _verdict(
