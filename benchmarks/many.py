@@ -26,11 +26,11 @@ from provenance import RESULTS, write_result
 
 from nonvacuous import models
 from nonvacuous.errors import NonvacuousError
+from nonvacuous.training.loop import shuffled
 from nonvacuous.training.many import fast_arithmetic
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material
 from nonvacuous.training.many_trainer import build_trainer
-from nonvacuous.training.randomness import shuffled
 
 BATCH = 128
 SHAPE = (3, 28, 28)

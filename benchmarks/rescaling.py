@@ -39,11 +39,9 @@ from provenance import RESULTS, write_result
 from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.rescaling.collapse import collapse
-from nonvacuous.rescaling.collapsed_nats import collapsed_nats
+from nonvacuous.rescaling.collapse import collapse, collapsed_nats
 from nonvacuous.rescaling.descending import Limits, best_descent
-from nonvacuous.rescaling.orbit import kl_along_orbit
-from nonvacuous.rescaling.solver import rescale
+from nonvacuous.rescaling.solver import kl_along_orbit, rescale
 from nonvacuous.rescaling.sweeps import Descent
 from nonvacuous.rescaling.terms import Terms
 

@@ -24,7 +24,7 @@ from provenance import write_result
 
 from nonvacuous.data import Examples
 from nonvacuous.sparsity.certificate import certify_sparse
-from nonvacuous.sparsity.chains import initial_chain, unit_norm
+from nonvacuous.sparsity.training import initial_chain, unit_norm
 from nonvacuous.sparsity.weights import Layers
 
 #: Three layers, width 100, n = 57,000: the case that must take at most GOAL seconds on two cores.

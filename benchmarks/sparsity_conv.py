@@ -23,9 +23,9 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data import Examples, load
 from nonvacuous.data.splits import split_examples
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.chains import unit_norm
 from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
+from nonvacuous.sparsity.training import unit_norm
 
 FRACTION, FAILURE, SAMPLING_FAILURE = 0.05, 0.05, 0.01
 SUBSET, PASSES = 400, 1

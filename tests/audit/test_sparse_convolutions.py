@@ -26,7 +26,7 @@ from nonvacuous.rules.convolutions import (
 )
 from nonvacuous.rules.derandomization import charged_nats
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
-from nonvacuous.sparsity.conv_recount import frozen_conv_setting
+from nonvacuous.sparsity.recount import frozen_conv_setting
 
 from . import sparse_conv_worlds as worlds
 from .planting import assert_refused

@@ -69,7 +69,7 @@ def test_the_number_is_that_of_the_library(tmp_path: Path) -> None:
         means = DiagonalGaussian.load(tmp_path / "run" / f"{name}.safetensors").means
         modules[-1].load_state_dict({key: mean.float() for key, mean in means.items()})
     parts = nv.data.Split.load(tmp_path / "run" / "split.npz")
-    from nonvacuous.sparsity.chains import scaled
+    from nonvacuous.sparsity.training import scaled
 
     found = certify_sparse_conv(
         *modules,

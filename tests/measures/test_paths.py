@@ -12,8 +12,7 @@ from torch import nn
 from nonvacuous.measures import MEASURES, Value, panel
 from nonvacuous.measures.paths import gonon_constant
 from nonvacuous.networks import capture
-from nonvacuous.rescaling.path_magnitude import log_path_norm
-from nonvacuous.rescaling.paths import path_lifting, path_norm
+from nonvacuous.rescaling.paths import log_path_norm, path_lifting, path_norm
 from nonvacuous.rescaling.structure import structure_of
 from tests.measures.worlds import world
 

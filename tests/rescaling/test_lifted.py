@@ -16,16 +16,15 @@ from scipy.stats import norm
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.rescaling import lifted
-from nonvacuous.rescaling.bessel import log_bessel_k
 from nonvacuous.rescaling.fibers import (
     Fiber,
     highest_point,
+    log_bessel_k,
     log_integral,
     log_integral_by_quadrature,
 )
 from nonvacuous.rescaling.lifted import best_log_scales, lifted_kl
-from nonvacuous.rescaling.orbit import push
-from nonvacuous.rescaling.solver import rescale
+from nonvacuous.rescaling.solver import push, rescale
 from nonvacuous.rescaling.surfaces import Surface, pairs_of
 from tests.rescaling.hand_groups import HandGroups, Sketch, mlp, pinned
 from tests.rescaling.problems import minimize_slowly, posterior, prior

@@ -21,8 +21,8 @@ from nonvacuous.rescaling import (
     rescale,
     rescale_with_prior_scales,
 )
-from nonvacuous.rescaling.orbit import total_nats
-from nonvacuous.rescaling.prior_grids import choose_scales
+from nonvacuous.rescaling.prior_scales import choose_scales
+from nonvacuous.rescaling.solver import total_nats
 from tests.rescaling.hand_groups import ARCHITECTURES, HandGroups, Sketch, mlp, pinned
 from tests.rescaling.problems import kl_by_definition, posterior, prior
 

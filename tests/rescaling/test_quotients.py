@@ -17,13 +17,16 @@ from scipy.optimize import minimize_scalar
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.rescaling.accounting import Complexity, remaining_nats
-from nonvacuous.rescaling.orbit import kl_along_orbit, push, total_nats
-from nonvacuous.rescaling.output_layer import OutputLayer, invariance_of
-from nonvacuous.rescaling.output_scale import best_output_log_scale, with_output_scale
+from nonvacuous.rescaling.output_layer import (
+    OutputLayer,
+    best_output_log_scale,
+    invariance_of,
+    with_output_scale,
+)
+from nonvacuous.rescaling.overlap import translation_savings
 from nonvacuous.rescaling.permutation import permutation_saving
 from nonvacuous.rescaling.quotients import quotients
-from nonvacuous.rescaling.solver import rescale
-from nonvacuous.rescaling.translation import translation_savings
+from nonvacuous.rescaling.solver import kl_along_orbit, push, rescale, total_nats
 from tests.rescaling.quotient_oracles import (
     BIAS,
     HIDDEN_BIAS,

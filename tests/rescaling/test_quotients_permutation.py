@@ -17,14 +17,13 @@ from scipy.stats import norm
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.rescaling import overlap
-from nonvacuous.rescaling.overlap import Blocks, log_one_plus_overlaps
+from nonvacuous.rescaling.overlap import Blocks, log_one_plus_overlaps, log_volume
 from nonvacuous.rescaling.permutation import (
     PermutationSaving,
     check_exchangeable,
     permutation_saving,
 )
 from nonvacuous.rescaling.quotients import _best_together, quotients
-from nonvacuous.rescaling.translation import log_volume
 from nonvacuous.rescaling.unit_layers import UnitLayer
 from tests.rescaling.hand_groups import mlp
 from tests.rescaling.problems import posterior

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from nonvacuous.rescaling.coarse import minimize_exponentials
 from nonvacuous.rescaling.steps import (
     ChannelSums,
     change,
@@ -21,6 +20,7 @@ from nonvacuous.rescaling.steps import (
     moved,
     positive_root,
 )
+from nonvacuous.rescaling.sweeps import minimize_exponentials
 
 sums = st.floats(-60, 60).map(math.exp)
 counts = st.integers(-5000, 5000)

@@ -20,7 +20,7 @@ from nonvacuous.risk import (
     plain_risk,
 )
 from nonvacuous.risk import pairs as pairs_module
-from nonvacuous.risk.memory import OutOfMemory
+from nonvacuous.risk.estimate import OutOfMemory
 
 from .networks import CASES, Case, build, seeded
 

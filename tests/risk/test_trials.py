@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nonvacuous.risk.memory import default_chunk, is_out_of_memory
-from nonvacuous.risk.trials import Schedule
+from nonvacuous.risk.estimate import default_chunk, is_out_of_memory
+from nonvacuous.risk.pairs import Schedule
 
 
 @settings(max_examples=100)

@@ -12,9 +12,9 @@ from scipy.stats import norm
 from torch import Tensor
 
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool, Stage
-from nonvacuous.sparsity.conv_evaluation import ConvEvaluator
 from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_norms import unrolled
+from nonvacuous.sparsity.conv_search import ConvEvaluator
 from nonvacuous.sparsity.conv_setting import ConvSetting, reference
 
 _C = 1.0 / math.sqrt(2.0 * math.pi)

@@ -14,8 +14,8 @@ from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.sparsity.certificate import SparsityCertificate
 from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
-from nonvacuous.sparsity.conv_evaluation import ConvEvaluator
 from nonvacuous.sparsity.conv_reading import conv_chain, is_convolutional, read_network
+from nonvacuous.sparsity.conv_search import ConvEvaluator
 from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting, reference
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.setting import ESCAPES

@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nonvacuous.sparsity.conv_chain import ConvLayer, Pool
-from nonvacuous.sparsity.conv_geometry import Field
+from nonvacuous.sparsity.conv_chain import ConvLayer, Field, Pool
 from nonvacuous.sparsity.conv_noise import patch_norm
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
 

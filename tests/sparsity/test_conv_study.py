@@ -17,11 +17,10 @@ from nonvacuous.sparsity import read_network
 from nonvacuous.sparsity.certificate import certify_sparse
 from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_measuring import StageNorms, measure_conv, movements
-from nonvacuous.sparsity.conv_norms import unrolled
-from nonvacuous.sparsity.conv_priors import make_conv_prior
+from nonvacuous.sparsity.conv_norms import unrolled, unrolled_layers
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv, without_biases
-from nonvacuous.sparsity.conv_unrolled import unrolled_layers
+from nonvacuous.sparsity.measuring import StageNorms, measure_conv, movements
+from nonvacuous.sparsity.priors import make_conv_prior
 from nonvacuous.sparsity.study import study
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.conv_worlds import WORLDS, moved, random_chain

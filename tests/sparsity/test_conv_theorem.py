@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
-from nonvacuous.sparsity.conv_evaluation import ConvEvaluator
+from nonvacuous.sparsity.conv_jacobian import maximum_shift, mean_shifts
 from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, noisy_pass, standard_noise
-from nonvacuous.sparsity.conv_pooling import maximum_shift, mean_shifts
+from nonvacuous.sparsity.conv_search import ConvEvaluator
 from nonvacuous.sparsity.conv_setting import ConvSetting
 from nonvacuous.sparsity.setting import ESCAPES
 from tests.sparsity.conv_worlds import (

@@ -13,8 +13,7 @@ from nonvacuous.certify import certify
 from nonvacuous.data import Examples
 from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.conv_reading import read_network
-from nonvacuous.sparsity.faithful import misread, read_faithfully
+from nonvacuous.sparsity.conv_reading import misread, read_faithfully, read_network
 from nonvacuous.sparsity.study import study
 
 

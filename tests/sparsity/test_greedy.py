@@ -11,10 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.greedy import NormTables, greedy_sparsity
 from nonvacuous.sparsity.norms import row_norm
-from nonvacuous.sparsity.radii import forward, growth, local_radii, local_scales
-from nonvacuous.sparsity.stability import StabilityCount, stability_thresholds, unit_stability
+from nonvacuous.sparsity.radii import (
+    NormTables,
+    StabilityCount,
+    forward,
+    greedy_sparsity,
+    growth,
+    local_radii,
+    local_scales,
+    stability_thresholds,
+    unit_stability,
+)
 
 
 def network(seed: int) -> list[torch.Tensor]:

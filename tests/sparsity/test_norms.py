@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.babel import babel, babel_norm, reduced_gram
 from nonvacuous.sparsity.norms import (
+    babel,
+    babel_norm,
     frobenius_norm,
+    reduced_gram,
     row_norm,
     row_norms,
     sparse_norm,

@@ -11,9 +11,8 @@ import torch
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data import digits
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.chains import chain_errors, unit_norm
 from nonvacuous.sparsity.priors import make_prior, parse_prior, shifted_copies
-from nonvacuous.sparsity.training import ChainTraining
+from nonvacuous.sparsity.training import ChainTraining, chain_errors, unit_norm
 
 BRIEF = ChainTraining(steps=60, batch_size=32)
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.greedy import NormTables, greedy_sparsity
 from nonvacuous.sparsity.norms import row_norms, sparse_norms
 from nonvacuous.sparsity.radii import (
     LocalScales,
+    NormTables,
     forward,
+    greedy_sparsity,
     growth,
     inactive_sets,
     local_radii,

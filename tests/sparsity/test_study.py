@@ -14,7 +14,7 @@ from torch import nn
 from nonvacuous.bounds import holdout
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.sparsity.chain_geometry import PlainChain
+from nonvacuous.sparsity.comparisons import PlainChain
 from nonvacuous.sparsity.radii import forward
 from nonvacuous.sparsity.study import study
 from nonvacuous.sparsity.weights import Layers

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from nonvacuous.sparsity.evaluation import Evaluator
 from nonvacuous.sparsity.noise import noisy_pass, pair_margins, standard_noise
+from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import ESCAPES, Setting
 from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
 from nonvacuous.sparsity.weights import Layers

@@ -12,18 +12,16 @@ from hypothesis import strategies as st
 
 from nonvacuous.data import Examples, digits
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.chains import (
-    chain_errors,
-    chain_module,
-    initial_chain,
-    spectral_norms,
-    unit_norm,
-)
 from nonvacuous.sparsity.training import (
     ChainTraining,
     _Objective,
+    chain_errors,
+    chain_module,
+    initial_chain,
     limit_spectral_norms,
+    spectral_norms,
     train_chain,
+    unit_norm,
 )
 from nonvacuous.training import Diverged
 

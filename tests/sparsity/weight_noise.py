@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from nonvacuous.sparsity.constants import reference
-from nonvacuous.sparsity.evaluation import Evaluator
 from nonvacuous.sparsity.noise import Inputs, NoisyPass
+from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting, growths
 from nonvacuous.sparsity.weights import Layers

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous.bounds import kl_inverse_upper
-from nonvacuous.training.kl_inverse import kl_inverse
+from nonvacuous.training.objectives import kl_inverse
 
 RISKS = [1e-8, 1e-4, 0.01, 0.2, 0.5, 0.9, 0.999]
 BUDGETS = [1e-7, 1e-4, 0.01, 0.3, 2.0, 20.0]

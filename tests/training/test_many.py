@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nonvacuous import models
 from nonvacuous.training import Job, ManySettings, train_many
-from nonvacuous.training.randomness import batch_edges, shuffled
+from nonvacuous.training.loop import batch_edges, shuffled
 from tests.training.many_worlds import (
     CLASSES,
     convolutional,

@@ -11,11 +11,8 @@ from torch import Tensor, nn
 from nonvacuous import models
 from nonvacuous.data.image_preprocessing import center_crop, whiten_each_image
 from nonvacuous.training import Job, ManySettings, train_many
-from nonvacuous.training.many_augmentation import PADDING
-from nonvacuous.training.many_draws import draw_seed, uniforms
-from nonvacuous.training.many_dropout import Chance, dropped
-from nonvacuous.training.many_layers import BandedResponseNorm
-from nonvacuous.training.many_material import Material
+from nonvacuous.training.many_dropout import BandedResponseNorm, Chance, dropped
+from nonvacuous.training.many_material import PADDING, Material, draw_seed, uniforms
 from tests.training.many_worlds import CLASSES, images, labelings, largest_difference
 
 

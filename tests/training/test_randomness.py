@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nonvacuous.training.randomness import (
+from nonvacuous.training.loop import (
     batch_edges,
     borrowed_global_generator,
     shuffled,

@@ -39,10 +39,9 @@ from nonvacuous.rules.derandomization import (
 from nonvacuous.sparsity.certificate import THEOREMS
 from nonvacuous.sparsity.constants import reference
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_foretold import read_inputs as read_images
-from nonvacuous.sparsity.conv_reading import read_network
+from nonvacuous.sparsity.conv_reading import misread, read_network
+from nonvacuous.sparsity.conv_search import read_inputs as read_images
 from nonvacuous.sparsity.conv_setting import reference as conv_reference
-from nonvacuous.sparsity.faithful import misread
 from nonvacuous.sparsity.noise import read_inputs
 from nonvacuous.sparsity.recount import (
     AnyEvaluator,

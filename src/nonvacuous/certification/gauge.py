@@ -32,8 +32,7 @@ from nonvacuous.distributions.priors import Prior
 from nonvacuous.errors import NotYetSupported, Unsupported
 from nonvacuous.networks import LayerGraph, ScaleGroups, scale_groups
 from nonvacuous.rescaling import push, rescale, rescale_with_prior_scales
-from nonvacuous.rescaling.output_layer import invariance_of, output_layer
-from nonvacuous.rescaling.output_scale import with_output_scale
+from nonvacuous.rescaling.output_layer import invariance_of, output_layer, with_output_scale
 from nonvacuous.rescaling.polish import polished
 from nonvacuous.risk import Loss
 from nonvacuous.rules.symmetries import captured

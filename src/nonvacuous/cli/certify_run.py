@@ -38,7 +38,7 @@ from nonvacuous.errors import FolderTaken, Refused, Unsupported
 from nonvacuous.methods import HeldOut, PostHoc, Sparsity
 from nonvacuous.report import rescaling
 from nonvacuous.report.terminal import printable
-from nonvacuous.risk.memory import is_out_of_memory
+from nonvacuous.risk.estimate import is_out_of_memory
 
 if TYPE_CHECKING:
     from nonvacuous.cli.certify import Call

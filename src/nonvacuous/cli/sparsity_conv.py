@@ -15,10 +15,10 @@ from nonvacuous.cli.sparsity_request import Request, Subject
 from nonvacuous.data import Examples
 from nonvacuous.models import build
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.conv_measuring import measure_conv
-from nonvacuous.sparsity.conv_priors import make_conv_prior
 from nonvacuous.sparsity.conv_reading import conv_chain
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv, without_biases
+from nonvacuous.sparsity.measuring import measure_conv
+from nonvacuous.sparsity.priors import make_conv_prior
 
 #: Step sizes that suit inputs of norm 1: for one hidden layer, and for more.
 _RATES = (0.5, 0.15)

@@ -25,12 +25,11 @@ from nonvacuous.files import write_atomically
 from nonvacuous.models import build
 from nonvacuous.rules.showing import Shown, ledger_of
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.chains import Chain, chain_errors, unit_norm
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.faithful import read_faithfully
+from nonvacuous.sparsity.conv_reading import read_faithfully
 from nonvacuous.sparsity.priors import make_prior
 from nonvacuous.sparsity.study import study
-from nonvacuous.sparsity.training import ChainTraining, train_chain
+from nonvacuous.sparsity.training import Chain, ChainTraining, chain_errors, train_chain, unit_norm
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.studies.sparsity_page import write_page
 

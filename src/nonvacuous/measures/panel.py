@@ -13,7 +13,7 @@ from nonvacuous.errors import Unsupported
 from nonvacuous.measures.registry import Measure, chosen
 from nonvacuous.measures.subject import Subject
 from nonvacuous.measures.values import Result, Undefined
-from nonvacuous.networks.tables import table
+from nonvacuous.networks.layer_graph import table
 from nonvacuous.progress import Progress
 
 

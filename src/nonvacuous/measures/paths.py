@@ -14,7 +14,7 @@ from nonvacuous.measures.margins import margin_of
 from nonvacuous.measures.registry import register_measure
 from nonvacuous.measures.subject import Subject
 from nonvacuous.measures.values import Undefined, Value
-from nonvacuous.rescaling.path_magnitude import log_path_norm
+from nonvacuous.rescaling.paths import log_path_norm
 from nonvacuous.rescaling.structure import structure_of
 
 #: δ of the bound.

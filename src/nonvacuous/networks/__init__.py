@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from nonvacuous.networks.capture import capture
 from nonvacuous.networks.folding import fold_batch_norm
-from nonvacuous.networks.gauge import preservation_error, rescaled
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference, Support
 from nonvacuous.networks.log_scale import LogScale
 from nonvacuous.networks.operators import (
@@ -13,7 +12,15 @@ from nonvacuous.networks.operators import (
     registered_operators,
     unregister_operator,
 )
-from nonvacuous.networks.scale_groups import AxisScale, Group, Pinned, ScaleGroups, scale_groups
+from nonvacuous.networks.scale_groups import (
+    AxisScale,
+    Group,
+    Pinned,
+    ScaleGroups,
+    preservation_error,
+    rescaled,
+    scale_groups,
+)
 
 __all__ = [
     "AxisScale",

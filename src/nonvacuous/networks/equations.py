@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from nonvacuous.networks.log_scale import PINNED, Power, Term
+from nonvacuous.networks.log_scale import PINNED, LogScale, Power, Term
 
 Combination = dict[int, Power]
 
@@ -118,3 +118,165 @@ def _ratio(numerator: Power, denominator: Power) -> Power:
         return numerator * denominator
     ratio = Fraction(numerator) / Fraction(denominator)
     return int(ratio) if ratio.denominator == 1 else ratio
+
+
+# What must hold between scales so that they pass: sums tie them, products cancel them.
+#
+# A factor can only be pulled out of a sum when it is the same for all its members. Everything here
+# is a version of that sentence.
+
+
+class Constraints:
+    """Equations between the scales of tensors.
+
+    A weight that has unknowns along several axes is described twice: a constant can be moved from
+    one axis to another. The first constraint on such a weight settles that constant.
+    """
+
+    def __init__(self, equations: Equations) -> None:
+        self.equations = equations
+        self._settled: set[str] = set()
+
+    def pin(self, scale: LogScale, *, reason: str) -> int:
+        """The tensor does not scale. Returns how much of that is news."""
+        return self._zero(scale.terms, [scale], reason)
+
+    def tie(self, first: LogScale, second: LogScale, *, reason: str) -> int:
+        """Two tensors that broadcast together have the same scale everywhere."""
+        shape = np.broadcast_shapes(first.shape, second.shape)
+        left, right = first.broadcast_to(shape), second.broadcast_to(shape)
+        terms = (*left.terms, *right.power(-1).terms)
+        return self._zero(terms, [first, second], reason)
+
+    def constant(
+        self, scale: LogScale, axes: Sequence[int], *, reason: str
+    ) -> tuple[LogScale, int]:
+        """The scale does not depend on these axes; returned as seen at their first position."""
+        named = {scale.axis(axis) for axis in axes}
+        dependent = [term for term in scale.terms if term.axes & named]
+        news = 0
+        for part in connected(dependent):
+            if self._is_unsettled(scale) and all(term.axes <= named for term in part):
+                news += self.equations.require_zero(part)
+                self._settled.add(scale.weight)
+                continue
+            first = [_first(term, named) for term in part]
+            minus = [Term(-term.power, term.labels, term.axes) for term in first]
+            news += self.equations.require_zero([*part, *minus], reason=reason)
+        terms = tuple(_first(term, named) if term.axes & named else term for term in scale.terms)
+        return LogScale(scale.shape, terms, scale.weight), news
+
+    def product(
+        self, operands: Sequence[tuple[LogScale, Sequence[str]]], result: Sequence[str]
+    ) -> tuple[LogScale, int]:
+        """The scale of a sum of products, as in einsum: every operand names its axes.
+
+        Along the axes that are summed over, the scales of the operands must cancel: what one
+        writes with λ, the other reads with 1/λ.
+        """
+        names = list(dict.fromkeys([*result, *(n for _, own in operands for n in own)]))
+        sizes = dict.fromkeys(names, 1)
+        for scale, own in operands:
+            for name, size in zip(own, scale.shape, strict=True):
+                sizes[name] = max(sizes[name], size)
+        terms = [spread for scale, own in operands for spread in _aligned(scale, own, names, sizes)]
+        summed = {k for k, name in enumerate(names) if name not in result}
+        unsettled = [scale for scale, _ in operands if self._is_unsettled(scale)]
+        kept = [term for term in terms if not term.axes & summed]
+        news = 0
+        for part in connected([term for term in terms if term.axes & summed]):
+            if unsettled:
+                news += self.equations.require_zero(part)
+                continue
+            common = self._common_factor(part, summed)
+            minus = Term(-1, common.labels, common.axes)
+            news += self.equations.require_zero([*part, minus])
+            kept.append(common)
+        self._settled.update(scale.weight for scale in unsettled)
+        order = [names.index(name) for name in result]
+        drop = sorted(set(range(len(names))) - set(order))
+        full = LogScale(tuple(sizes[name] for name in names), tuple(kept))
+        full = full.permute([*order, *drop])
+        for axis in reversed(range(len(order), len(names))):
+            full = full.take(axis, [0]).squeeze(axis)
+        return full, news
+
+    def _zero(self, terms: Sequence[Term], scales: Sequence[LogScale], reason: str) -> int:
+        """The terms sum to 0 everywhere, which parts on different axes do only as constants."""
+        parts = connected(terms)
+        unsettled = [scale.weight for scale in scales if self._is_unsettled(scale)]
+        self._settled.update(unsettled)
+        news = 0
+        rest: list[Term] = []
+        for k, part in enumerate(parts):
+            if k == len(parts) - 1:
+                news += self.equations.require_zero([*part, *rest], reason=reason)
+            elif unsettled:
+                news += self.equations.require_zero(part, reason=reason)
+            else:
+                dimensions = part[0].labels.ndim
+                label = self.equations.fresh(1).reshape((1,) * dimensions)
+                news += self.equations.require_zero([*part, Term(-1, label, frozenset())])
+                rest.append(Term(1, label, frozenset()))
+        return news
+
+    def _common_factor(self, part: Sequence[Term], summed: set[int]) -> Term:
+        """One new unknown for every position on the axes of these terms that are not summed."""
+        axes = frozenset().union(*(term.axes for term in part)) - summed
+        shape = np.broadcast_shapes(*(term.labels.shape for term in part))
+        sizes = [size if k in axes else 1 for k, size in enumerate(shape)]
+        labels = self.equations.fresh(int(np.prod(sizes))).reshape(sizes)
+        return Term(1, labels, axes)
+
+    def _is_unsettled(self, scale: LogScale) -> bool:
+        return bool(scale.weight) and len(scale.terms) > 1 and scale.weight not in self._settled
+
+
+def connected(terms: Sequence[Term]) -> list[list[Term]]:
+    """Terms grouped so that different groups depend on different axes.
+
+    Terms that depend on no axis join the last group, if there is one.
+    """
+    groups: list[tuple[set[int], list[Term]]] = []
+    for term in terms:
+        if not term.axes:
+            continue
+        touching = [group for group in groups if group[0] & term.axes]
+        merged: tuple[set[int], list[Term]] = (set(term.axes), [])
+        for group in touching:
+            merged[0].update(group[0])
+            merged[1].extend(group[1])
+            groups.remove(group)
+        merged[1].append(term)
+        groups.append(merged)
+    single = [term for term in terms if not term.axes]
+    if single and not groups:
+        return [single]
+    if single:
+        groups[-1][1].extend(single)
+    return [members for _, members in groups]
+
+
+def _first(term: Term, axes: set[int]) -> Term:
+    labels = term.labels
+    for axis in term.axes & axes:
+        labels = labels.take([0], axis)
+    return Term(term.power, labels, term.axes - axes)
+
+
+def _aligned(
+    scale: LogScale, own: Sequence[str], names: Sequence[str], sizes: dict[str, int]
+) -> list[Term]:
+    """The terms of one operand, laid out over all the axes of the product."""
+    places = [names.index(name) for name in own]
+    stretched = {k for k, name in enumerate(own) if scale.shape[k] != sizes[name]}
+    terms = []
+    for term in scale.terms:
+        shape = [1] * len(names)
+        for k, place in enumerate(places):
+            shape[place] = term.labels.shape[k]
+        order = sorted(range(len(own)), key=lambda k: places[k])
+        labels = term.labels.transpose(order).reshape(shape)
+        axes = frozenset(places[k] for k in term.axes - stretched)
+        terms.append(Term(term.power, labels, axes))
+    return terms

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nonvacuous.networks.constraints import Constraints
-from nonvacuous.networks.equations import Equations
+from nonvacuous.networks.equations import Constraints, Equations
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference, Shape, Support
 from nonvacuous.networks.log_scale import LogScale, Term
 from nonvacuous.networks.operators import lookup
-from nonvacuous.networks.operators.passage import Layout, Passage, along, per_axis
+from nonvacuous.networks.operators.registry import Layout, Passage, along, per_axis
 
 UNKNOWN_REMEDY = (
     "The scales beside it stay at 1, so the function is kept; say how a scale passes it with "

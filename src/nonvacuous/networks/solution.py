@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from nonvacuous.networks.constraints import connected
-from nonvacuous.networks.equations import Combination, Equations
+from nonvacuous.networks.equations import Combination, Equations, connected
 from nonvacuous.networks.layer_graph import LayerGraph
 from nonvacuous.networks.log_scale import LogScale, Power, Term
 from nonvacuous.networks.propagation import Birth, Propagation, propagate

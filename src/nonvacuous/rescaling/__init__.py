@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from nonvacuous.rescaling.orbit import kl_along_orbit, push
-from nonvacuous.rescaling.prior_grids import EndlessGrid
-from nonvacuous.rescaling.prior_scales import PriorScaling, rescale_with_prior_scales
-from nonvacuous.rescaling.solver import Rescaling, rescale
+from nonvacuous.rescaling.prior_scales import EndlessGrid, PriorScaling, rescale_with_prior_scales
+from nonvacuous.rescaling.solver import Rescaling, kl_along_orbit, push, rescale
 
 __all__ = [
     "EndlessGrid",

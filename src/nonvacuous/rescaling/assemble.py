@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
+from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
 from nonvacuous.rescaling.terms import Bundle, Collector, Matrix, Side, Term
-
-if TYPE_CHECKING:
-    from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
 
 IndexAndPower = tuple[np.ndarray, float]  # flat index into log_scales (-1: pinned), and the power
 

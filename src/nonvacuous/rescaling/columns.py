@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from torch import Tensor
@@ -18,14 +18,11 @@ from torch import Tensor
 from nonvacuous.bounds import mcallester, seeger
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.kinds import Center
+from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.accounting import rounded_up_sum
-from nonvacuous.rescaling.prior_grids import PriorGrid
-from nonvacuous.rescaling.prior_scales import PriorScaling, rescale_with_prior_scales
+from nonvacuous.rescaling.prior_scales import PriorGrid, PriorScaling, rescale_with_prior_scales
 from nonvacuous.rescaling.quotients import Symmetries, quotients
 from nonvacuous.rescaling.solver import rescale
-
-if TYPE_CHECKING:
-    from nonvacuous.networks.scale_groups import ScaleGroups
 
 Way = Literal[
     "fixed scale",

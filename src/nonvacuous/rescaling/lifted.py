@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,14 +21,11 @@ from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.rescaling.checks import check_covered
+from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
 from nonvacuous.rescaling.fibers import Fiber, highest_point, log_integral
-from nonvacuous.rescaling.orbit import kl_along_orbit, push, total_nats
-from nonvacuous.rescaling.solver import rescale
+from nonvacuous.rescaling.reading import check_covered
+from nonvacuous.rescaling.solver import kl_along_orbit, push, rescale, total_nats
 from nonvacuous.rescaling.surfaces import Surface, pairs_of
-
-if TYPE_CHECKING:
-    from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
 
 _CHUNK = 1 << 22  # random numbers held at a time
 

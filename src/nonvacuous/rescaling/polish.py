@@ -8,18 +8,13 @@ digits in whatever gauge its weights are given.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.rescaling.checks import check_covered, check_log_scales
-from nonvacuous.rescaling.reading import workplace
-
-if TYPE_CHECKING:
-    from nonvacuous.networks.scale_groups import ScaleGroups
+from nonvacuous.networks.scale_groups import ScaleGroups
+from nonvacuous.rescaling.reading import check_covered, check_log_scales, workplace
 
 _NEWTON_STEPS = 3
 _SOLVER_STEPS = 60

@@ -17,7 +17,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,20 +24,20 @@ import torch
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported, Unsupported
 from nonvacuous.networks.layer_graph import LayerGraph
+from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.accounting import Column, remaining_nats
-from nonvacuous.rescaling.orbit import kl_along_orbit, push, total_nats
-from nonvacuous.rescaling.output_layer import OutputLayer, invariance_of, output_layer
-from nonvacuous.rescaling.output_scale import (
+from nonvacuous.rescaling.output_layer import (
+    OutputLayer,
     best_output_log_scale,
+    invariance_of,
+    output_layer,
     output_scale_place,
     with_output_scale,
 )
+from nonvacuous.rescaling.overlap import translation_savings
 from nonvacuous.rescaling.permutation import PermutationSaving, permutation_saving
-from nonvacuous.rescaling.translation import translation_savings
+from nonvacuous.rescaling.solver import kl_along_orbit, push, total_nats
 from nonvacuous.rescaling.unit_layers import NotInterchangeable, UnitLayer, unit_layers
-
-if TYPE_CHECKING:
-    from nonvacuous.networks.scale_groups import ScaleGroups
 
 _EPSILON = torch.finfo(torch.float64).eps
 

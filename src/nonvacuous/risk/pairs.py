@@ -11,20 +11,112 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.fixing import behind_fixed_front, fixed_front
 from nonvacuous.distributions.gaussian import DiagonalGaussian
-from nonvacuous.risk import checks
-from nonvacuous.risk.estimate import RiskEstimate
+from nonvacuous.risk.estimate import (
+    OutOfMemory,
+    RiskEstimate,
+    as_pair,
+    check_device,
+    check_evaluation_mode,
+    check_labels,
+    check_positive_count,
+    default_chunk,
+    generator_on,
+    is_out_of_memory,
+    plain_precision,
+    release,
+)
 from nonvacuous.risk.losses import Loss, zero_one
-from nonvacuous.risk.memory import default_chunk, plain_precision
 from nonvacuous.risk.preparation import prepare
-from nonvacuous.risk.trials import Piece, Schedule
+
+# Which example each trial looks at, arranged so that equal examples stand together.
+
+_BLOCK = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some trials: the distinct examples they look at, and how many look at each."""
+
+    examples: Tensor
+    repeats: Tensor
+    trials: int
+
+    def rows(self, device: torch.device) -> Tensor:
+        """For each trial, the position of its example in ``examples``."""
+        repeats = self.repeats.to(device)
+        return torch.repeat_interleave(repeats, output_size=self.trials)
+
+
+class Schedule:
+    """Trials whose examples were drawn uniformly with replacement, sorted by example.
+
+    A sum over all trials does not depend on their order, so sorting changes nothing but speed:
+    what precedes the noise in a network is computed once for each distinct example.
+    """
+
+    def __init__(self, *, examples: int, trials: int, generator: torch.Generator) -> None:
+        counts = torch.zeros(examples, dtype=torch.int64, device=generator.device)
+        for start in range(0, trials, _BLOCK):
+            size = (min(_BLOCK, trials - start),)
+            drawn = torch.randint(examples, size, generator=generator, device=generator.device)
+            counts += torch.bincount(drawn, minlength=examples)
+        self.trials = trials
+        self.ends = counts.cumsum(0).cpu().numpy()
+
+    def piece(self, start: int, stop: int) -> Piece:
+        """The trials from ``start`` up to and without ``stop``."""
+        first = int(np.searchsorted(self.ends, start, side="right"))
+        last = int(np.searchsorted(self.ends, stop, side="left"))
+        ends = np.clip(self.ends[first : last + 1], start, stop)
+        repeats = np.diff(ends, prepend=start)
+        present = np.flatnonzero(repeats)
+        return Piece(
+            examples=torch.from_numpy(first + present),
+            repeats=torch.from_numpy(repeats[present]),
+            trials=stop - start,
+        )
+
+    def run(
+        self,
+        work: Callable[[Piece], None],
+        *,
+        chunk: int,
+        generator: torch.Generator,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        """Do the work piece by piece; when memory runs out, go on with pieces half as large."""
+        done = 0
+        while done < self.trials:
+            stop = min(done + chunk, self.trials)
+            state = generator.get_state()
+            try:
+                work(self.piece(done, stop))
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                if stop - done == 1:
+                    raise OutOfMemory(
+                        "memory runs out even for a single trial of this network; free memory on "
+                        f"{generator.device}, or use a smaller network or another device"
+                    ) from error
+                chunk = (stop - done) // 2
+                # The same noise again, so that the result is a function of the seed alone.
+                generator.set_state(state)
+                release(generator.device)
+                continue
+            done = stop
+            if progress is not None:
+                progress(done, self.trials)
 
 
 def estimate_risk(
@@ -58,20 +150,20 @@ def estimate_risk(
     The noise has the dtype of the posterior, float32 for most networks, and convolutions on a GPU
     do not use TF32. Outputs that are not finite count as the worst loss.
     """
-    inputs, labels = checks.as_pair(examples)
-    checks.check_evaluation_mode(module)
-    checks.check_positive_count("trials", trials)
-    checks.check_positive_count("chunk", chunk)
+    inputs, labels = as_pair(examples)
+    check_evaluation_mode(module)
+    check_positive_count("trials", trials)
+    check_positive_count("chunk", chunk)
     posterior.check_covers(module)
     device = posterior.device
-    checks.check_device(module, device)
-    source = checks.generator_on(generator, device)
+    check_device(module, device)
+    source = generator_on(generator, device)
     with plain_precision(device):
         if fixed_front(module) is not None:
             module = copied_network(module)
             inputs = behind_fixed_front(module, inputs.to(device))
         forward, probe = prepare(module, posterior, inputs, local=local)
-        checks.check_labels(probe.outputs, labels)
+        check_labels(probe.outputs, labels)
         schedule = Schedule(examples=len(labels), trials=trials, generator=source)
         sums: list[float] = []
 

@@ -17,8 +17,8 @@ from torch.func import functional_call
 
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput, Unsupported, WrongMode
+from nonvacuous.risk.estimate import is_out_of_memory
 from nonvacuous.risk.forward import DrawnWeights, Forward, LocalNoise
-from nonvacuous.risk.memory import is_out_of_memory
 
 
 @dataclass(frozen=True, eq=False)

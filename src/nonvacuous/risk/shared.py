@@ -8,18 +8,25 @@ examples it has.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from nonvacuous.distributions.gaussian import DiagonalGaussian
-from nonvacuous.risk import checks
-from nonvacuous.risk.estimate import RiskEstimate
-from nonvacuous.risk.losses import Loss, zero_one
-from nonvacuous.risk.memory import plain_precision
+from nonvacuous.risk.estimate import (
+    RiskEstimate,
+    as_pair,
+    check_device,
+    check_evaluation_mode,
+    check_labels,
+    check_positive_count,
+    generator_on,
+    plain_precision,
+)
+from nonvacuous.risk.losses import Loss, class_margins, zero_one
 from nonvacuous.risk.preparation import probe_network
 
 
@@ -40,18 +47,18 @@ def estimate_risk_shared(
     and not a coin flip: use ``bounds.sampling_bounded`` on ``total`` and ``trials``. ``chunk``
     examples are passed at once; ``progress`` is called with (done, total) after each draw.
     """
-    inputs, labels = checks.as_pair(examples)
-    checks.check_evaluation_mode(module)
-    checks.check_positive_count("draws", draws)
-    checks.check_positive_count("chunk", chunk)
+    inputs, labels = as_pair(examples)
+    check_evaluation_mode(module)
+    check_positive_count("draws", draws)
+    check_positive_count("chunk", chunk)
     posterior.check_covers(module)
     device = posterior.device
-    checks.check_device(module, device)
-    source = checks.generator_on(generator, device)
+    check_device(module, device)
+    source = generator_on(generator, device)
     risks: list[float] = []
     with plain_precision(device):
         hollow, probe = probe_network(module, posterior, inputs)
-        checks.check_labels(probe.outputs, labels)
+        check_labels(probe.outputs, labels)
         for done in range(1, draws + 1):
             weights = posterior.sample(generator=source)
             sums = []
@@ -76,3 +83,67 @@ def estimate_risk_shared(
         upper=loss.upper,
         per_draw=tuple(risks),
     )
+
+
+# The network as it stands, without randomness: its loss and its margins on examples.
+
+
+def plain_risk(
+    module: nn.Module,
+    examples: Any,
+    *,
+    loss: Loss = zero_one,
+    chunk: int = 4096,
+    progress: Callable[[int, int], None] | None = None,
+) -> RiskEstimate:
+    """The loss of the network with its present weights, once on every example.
+
+    For examples that were drawn independently and had no part in training, ``errors`` of
+    ``trials`` is what ``bounds.holdout`` takes.
+    """
+    sums: list[float] = []
+    done = 0
+    for outputs, labels, count in _passes(module, examples, chunk):
+        sums.append(loss.unit_sum(loss(outputs, labels)))
+        done += len(labels)
+        if progress is not None:
+            progress(done, count)
+    total = min(float(done), math.fsum(sums))
+    return RiskEstimate(
+        errors=int(total) if loss.binary else None,
+        trials=done,
+        total=total,
+        scheme="every example once",
+        identical=True,
+        loss=loss.name,
+        method="plain pass",
+        examples=done,
+        lower=loss.lower,
+        upper=loss.upper,
+    )
+
+
+def margins(module: nn.Module, examples: Any, *, chunk: int = 4096) -> Tensor:
+    """Score of the right class minus the best other score, for every example.
+
+    Positive exactly where the network is right; minus infinity where a score is not finite.
+    """
+    parts = []
+    for outputs, labels, _ in _passes(module, examples, chunk):
+        broken = ~torch.isfinite(outputs).all(dim=1)
+        parts.append(class_margins(outputs, labels).masked_fill(broken, -math.inf))
+    return torch.cat(parts)
+
+
+def _passes(module: nn.Module, examples: Any, chunk: int) -> Iterator[tuple[Tensor, Tensor, int]]:
+    inputs, labels = as_pair(examples)
+    check_evaluation_mode(module)
+    check_positive_count("chunk", chunk)
+    parameter = next(iter(module.parameters()), None)
+    device = inputs.device if parameter is None else parameter.device
+    for start in range(0, len(labels), chunk):
+        wanted = labels[start : start + chunk].to(device)
+        with plain_precision(device):
+            outputs = module(inputs[start : start + chunk].to(device))
+        check_labels(outputs, wanted)
+        yield outputs, wanted, len(labels)

@@ -15,8 +15,7 @@ from nonvacuous.rules.convolutions import chain_from
 from nonvacuous.rules.tolerances import tolerance
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_recount import frozen_conv_setting
-from nonvacuous.sparsity.recount import AnySetting, Network, frozen_setting
+from nonvacuous.sparsity.recount import AnySetting, Network, frozen_conv_setting, frozen_setting
 from nonvacuous.sparsity.setting import total_nats
 from nonvacuous.sparsity.weights import Layers
 

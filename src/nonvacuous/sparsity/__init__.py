@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nonvacuous.sparsity.babel import babel_norm, reduced_gram
 from nonvacuous.sparsity.certificate import SparsityCertificate, certify_sparse
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
@@ -10,17 +9,19 @@ from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.findings import SparsityStudy
-from nonvacuous.sparsity.greedy import NormTables, greedy_sparsity
-from nonvacuous.sparsity.norms import row_norm, sparse_norm, spectral_norm
+from nonvacuous.sparsity.norms import babel_norm, reduced_gram, row_norm, sparse_norm, spectral_norm
 from nonvacuous.sparsity.radii import (
     LocalScales,
+    NormTables,
+    greedy_sparsity,
     growth,
     inactive_sets,
     local_radii,
     local_scales,
     output_shift,
+    stability_thresholds,
+    unit_stability,
 )
-from nonvacuous.sparsity.stability import stability_thresholds, unit_stability
 from nonvacuous.sparsity.study import study
 from nonvacuous.sparsity.weights import Layers
 

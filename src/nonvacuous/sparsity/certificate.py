@@ -16,14 +16,12 @@ from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.constants import Charge, reference
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.evaluation import Evaluator
 from nonvacuous.sparsity.gauge import Gauge, gauged
 from nonvacuous.sparsity.judging import InputsT, Judge, PassT, SettingT, median
 from nonvacuous.sparsity.noise import Inputs, clean_pass, network_errors, read_inputs
-from nonvacuous.sparsity.search import search
-from nonvacuous.sparsity.search_uniform import search_uniform
+from nonvacuous.sparsity.search import Evaluator, search
 from nonvacuous.sparsity.setting import Scales, total_nats
-from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
+from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting, search_uniform
 from nonvacuous.sparsity.weights import Layers
 
 Theorem = Literal["A", "D", "E", "F"]

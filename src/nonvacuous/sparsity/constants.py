@@ -20,8 +20,7 @@ from torch import Tensor
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.sparsity.grids import FINENESS, Charge, chosen_among, covering, scalar
-from nonvacuous.sparsity.matrices import as_matrix, raised
-from nonvacuous.sparsity.norms import row_norms, spectral_norm
+from nonvacuous.sparsity.norms import as_matrix, raised, row_norms, spectral_norm
 from nonvacuous.sparsity.weights import Layers
 
 __all__ = ["Charge", "chosen_among", "constants", "measured", "reference", "scalar"]

@@ -16,11 +16,9 @@ from nonvacuous.sparsity.certificate import (
     final_estimate,
 )
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_evaluation import CONV_THEOREM, ConvEvaluator
-from nonvacuous.sparsity.conv_foretold import read_inputs
 from nonvacuous.sparsity.conv_noise import ConvInputs
 from nonvacuous.sparsity.conv_reading import conv_chain
-from nonvacuous.sparsity.conv_search import search
+from nonvacuous.sparsity.conv_search import CONV_THEOREM, ConvEvaluator, read_inputs, search
 from nonvacuous.sparsity.conv_setting import reference
 from nonvacuous.sparsity.weights import Layers
 

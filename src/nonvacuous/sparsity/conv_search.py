@@ -7,17 +7,35 @@ bound examples here is free. The final noise is not: it is drawn after the setti
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
+from nonvacuous.data.examples import Examples
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.conv_evaluation import ConvEvaluator
-from nonvacuous.sparsity.conv_noise import ConvInputs, noisy_pass, pieces, standard_noise
-from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting
-from nonvacuous.sparsity.descent import (
+from nonvacuous.sparsity.constants import Charge, chosen_among
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_jacobian import pattern, slopes_of_margins
+from nonvacuous.sparsity.conv_noise import (
+    ConvInputs,
+    ConvPass,
+    fresh_passes,
+    network_errors,
+    noisy_pass,
+    patch_norm,
+    pieces,
+    standard_noise,
+    with_bias,
+)
+from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting, network_bounds
+from nonvacuous.sparsity.conv_theorem import Anchor, thresholds
+from nonvacuous.sparsity.judging import (
+    Judge,
     Move,
     all_scales,
     descend,
@@ -26,7 +44,110 @@ from nonvacuous.sparsity.descent import (
     later_scale,
     vacuous,
 )
+from nonvacuous.sparsity.noise import check_examples, pair_margins
 from nonvacuous.sparsity.setting import kl_nats
+
+# What is foretold of the noise at an example before the network is known.
+
+#: Classes near the label, for which the spread is computed from gradients.
+_RIVALS = 3
+
+
+def read_inputs(chain: ConvChain, reference: ConvChain, examples: Examples) -> ConvInputs:
+    """The examples on the chain's device, in float64; refuse what does not fit."""
+    check_examples(
+        examples,
+        chain.names[0],
+        numbers=math.prod(chain.input_shape),
+        classes=chain.classes,
+        shape=f"images of shape {chain.input_shape}",
+    )
+    images = chain.images(examples.inputs)
+    labels = examples.labels.to(images.device, torch.int64)
+    with torch.no_grad():
+        found = [
+            foretold(reference, images[part], labels[part])
+            for part in pieces(chain, len(labels), copies=_RIVALS + 1)
+        ]
+    known, rivals, slopes = (torch.cat(column) for column in zip(*found, strict=True))
+    return ConvInputs(images, labels, known, rivals, slopes)
+
+
+def foretold(chain: ConvChain, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Norms of patches, the nearest rivals, and norms of the gradients of margins to them."""
+    columns, patches, patterns = [], [], []
+    for stage in chain.stages:
+        patches.append(with_bias(stage, stage.layer.patches(images)))
+        columns.append(patch_norm(patches[-1]))
+        before = stage.layer(images)
+        if stage is not chain.stages[-1]:
+            nothing = torch.zeros(len(images), stage.positions, dtype=images.dtype)
+            patterns.append(pattern(stage, before.flatten(2), nothing.to(images.device)))
+        images = stage.pool(before.clamp(min=0))
+    margins = pair_margins(before.flatten(1), labels)
+    count = min(_RIVALS, chain.classes - 1)
+    rivals = margins.topk(count, dim=1, largest=False).indices
+    starts = chain.output[labels][:, None] - chain.output[rivals]
+    sizes, _ = slopes_of_margins(chain, patterns, patches, starts, None)
+    return torch.stack(columns, dim=1), rivals, torch.stack(sizes, dim=2)
+
+
+# The theorem on a convolutional network: losses of noisy passes, KL and ledger of a setting.
+
+#: The one proof for chains of convolutions.
+CONV_THEOREM = "E"
+
+
+class ConvEvaluator(Judge[ConvSetting, ConvInputs, ConvPass]):
+    """One variant of the theorem for one network and prior; the network is measured once."""
+
+    def __init__(
+        self, chain: ConvChain, prior: ConvChain, *, sparse: bool, choices: int = 1
+    ) -> None:
+        self.theorem, self.chain, self.sparse = CONV_THEOREM, chain, sparse
+        self.distances = chain.squared_distances(prior)
+        self.bounds, lines = network_bounds(chain, prior, sparse=sparse)
+        self._charges = (*chosen_among(choices), *lines)
+        self._anchor = Anchor.of(prior)
+
+    def charges(self, setting: ConvSetting) -> tuple[Charge, ...]:
+        """Every choice inside the loss, by name."""
+        return (*setting.charges(sparse=self.sparse), *self._charges)
+
+    def thresholds(self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass) -> Tensor:
+        """D(W', x) for every example and every class."""
+        return thresholds(
+            self.chain,
+            noisy,
+            inputs,
+            self.bounds,
+            self._anchor,
+            setting.tail_rule,
+            setting.sigmas,
+            setting.escape_probability,
+            sparse=self.sparse,
+        )
+
+    def digest(self) -> str:
+        return self.chain.digest()
+
+    def fresh_passes(
+        self, setting: ConvSetting, inputs: ConvInputs, *, passes: int, seed: int
+    ) -> Iterator[tuple[ConvInputs, ConvPass]]:
+        return fresh_passes(self.chain, inputs, setting.sigmas, passes=passes, seed=seed)
+
+    def network_errors(self, inputs: ConvInputs) -> int:
+        return network_errors(self.chain, inputs)
+
+    def details(self) -> dict[str, Any]:
+        return {
+            "layers": list(self.chain.names),
+            "operator_norms": list(self.bounds.spectral),
+            "kernel_norms": list(self.bounds.rows),
+            "pooling_norms": list(self.bounds.pools),
+            "drift": self.bounds.drift,
+        }
+
 
 _COARSE = (-60, -52, -44, -36, -28, -20, -12)
 _ROUNDS = 8

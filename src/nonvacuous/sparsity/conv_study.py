@@ -14,14 +14,18 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import NotYetSupported
 from nonvacuous.progress import Progress
 from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse, divided
-from nonvacuous.sparsity.chain_geometry import PlainChain
-from nonvacuous.sparsity.comparisons import norm_bounds
+from nonvacuous.sparsity.comparisons import PlainChain, norm_bounds
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_measuring import has_bias, measure_conv
-from nonvacuous.sparsity.conv_unrolled import unrolled_layers
+from nonvacuous.sparsity.conv_norms import unrolled_layers
 from nonvacuous.sparsity.findings import HeldOut, NormBound, Shown, SparsityStudy
-from nonvacuous.sparsity.measuring import Measured, check_alive
-from nonvacuous.sparsity.summaries import activity, at_epsilon
+from nonvacuous.sparsity.measuring import (
+    Measured,
+    activity,
+    at_epsilon,
+    check_alive,
+    has_bias,
+    measure_conv,
+)
 
 #: Every noisy pass draws kernels for every example: fewer of them than for linear layers.
 _SUBSET, _PASSES = 400, 1

@@ -15,11 +15,9 @@ import torch
 from torch import Tensor
 
 from nonvacuous.bounds.sparsity import expected_shortfall, lipschitz_quantile
-from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_geometry import receptive_field
-from nonvacuous.sparsity.conv_jacobian import Growth, pattern, slopes_of_margins
+from nonvacuous.sparsity.conv_chain import ConvChain, receptive_field
+from nonvacuous.sparsity.conv_jacobian import Growth, mean_shifts, pattern, slopes_of_margins
 from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass
-from nonvacuous.sparsity.conv_pooling import mean_shifts
 
 TAILS = ("cap", "exponential")
 #: Which part of the escape probability goes to the events about pre-activations.

@@ -10,12 +10,146 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from nonvacuous.sparsity.babel import babel_norm
-from nonvacuous.sparsity.matrices import active, as_matrix, descending_sums, raised, top_sums, up
+from nonvacuous.bounds import checks
+from nonvacuous.errors import BadInput
+
+# What every norm here starts from: a finite float64 matrix, and sums rounded up.
+
+#: Distance from 1 to the next float64.
+EPSILON = 2.0**-52
+
+
+def as_matrix(weight: Any, *, name: str = "weight") -> tuple[Tensor, float]:
+    """The matrix in float64 divided by a power of two, and that power.
+
+    The largest entry then lies between 1/2 and 1, so that no square overflows or vanishes. Powers
+    of two divide without rounding.
+    """
+    if not isinstance(weight, Tensor) or weight.dim() != 2 or 0 in weight.shape:
+        shape = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+        raise BadInput(f"{name} must be a matrix (outputs, inputs) with entries, got {shape}.")
+    matrix = weight.detach().double()
+    largest = float(matrix.abs().max())
+    if not math.isfinite(largest):
+        raise BadInput(f"{name} contains NaN or infinity; train the network again.")
+    if largest == 0.0:
+        return matrix, 1.0
+    power = math.ldexp(1.0, math.frexp(largest)[1])
+    return matrix / power, power
+
+
+def active(name: str, value: int, size: int) -> int:
+    """How many rows or columns may be active: from 1 to all of them."""
+    number = checks.count(name, value, minimum=1)
+    if number > size:
+        raise BadInput(f"{name} = {number}, but the matrix has only {size}.")
+    return number
+
+
+def up(value: float, *, terms: int) -> float:
+    """``value`` raised beyond what a sum of ``terms`` products and a root can have lost."""
+    return value if value == 0.0 else math.nextafter(value * (1 + (terms + 8) * EPSILON), math.inf)
+
+
+def raised(values: Tensor, *, terms: int) -> Tensor:
+    """:func:`up` for every entry of a tensor."""
+    return values * (1 + (terms + 8) * EPSILON)
+
+
+def top_sums(values: Tensor, count: int) -> Tensor:
+    """The sum of the ``count`` largest entries along the last axis."""
+    size = values.shape[-1]
+    if count == size:
+        return values.sum(-1)
+    if 2 * count <= size:
+        return values.topk(count, dim=-1, sorted=False).values.sum(-1)
+    # Fewer are left out than taken, and selecting costs by how many are selected.
+    left_out = values.topk(size - count, dim=-1, largest=False, sorted=False).values
+    return values.sum(-1) - left_out.sum(-1)
+
+
+def descending_sums(values: Tensor, dim: int) -> Tensor:
+    """Sums of the 0, 1, 2, ... largest entries along an axis, which grows by one."""
+    sums = values.sort(dim=dim, descending=True).values.cumsum(dim)
+    shape = list(sums.shape)
+    shape[dim] = 1
+    return torch.cat([sums.new_zeros(shape), sums], dim=dim)
+
+
+# The reduced babel function: how far the rows of a matrix are from orthogonal when few entries
+# count.
+#
+# Muthukumar and Sulam (2023). By Gershgorin's circles it bounds the norm of every submatrix with so
+# many rows and columns; it does better than the spectral norm only where nearly everything is zero.
+
+#: Products held at once: 128 MiB of float64.
+_PRODUCTS = 2**24
+
+
+def reduced_gram(weight: Tensor, *, columns: int, products: int = _PRODUCTS) -> Tensor:
+    """For every two rows, the largest |inner product| over any ``columns`` of their entries.
+
+    On the diagonal stand the squares of the largest norms of so many entries of a row. ``products``
+    limits the memory: the rows are worked off in chunks.
+    """
+    matrix, power = as_matrix(weight)
+    rows, width = matrix.shape
+    count = active("columns", columns, width)
+    if count == width:
+        gram = (matrix @ matrix.T).abs()
+    else:
+        gram = matrix.new_empty(rows, rows)
+        step = max(1, products // (rows * width))
+        for start in range(0, rows, step):
+            stop = min(start + step, rows)
+            # The matrix is symmetric: what lies left of this block is known already.
+            pairs = matrix[start:stop, None] * matrix[None, start:]
+            block = torch.maximum(top_sums(pairs, count), top_sums(-pairs, count))
+            gram[start:stop, start:] = block
+            gram[start:, start:stop] = block.T
+    return gram * power**2
+
+
+def babel(weight: Tensor, *, rows: int, columns: int) -> float:
+    """The reduced babel function: 0 for orthogonal rows (and for a single one), never negative.
+
+    The largest sum, over a row j and ``rows`` - 1 others, of the reduced inner products with row j,
+    divided by the square of the largest row norm over ``columns`` entries.
+    """
+    matrix, _ = as_matrix(weight)
+    count = active("rows", rows, matrix.shape[0])
+    gram = reduced_gram(matrix, columns=columns)
+    largest = float(gram.diagonal().max())
+    if count == 1 or largest == 0.0:
+        return 0.0
+    return up(float(_others(gram, count).max()) / largest, terms=8 * matrix.shape[1] + count)
+
+
+def babel_norm(weight: Tensor, *, rows: int, columns: int) -> float:
+    """An upper bound on the norm of every submatrix of ``rows`` rows and ``columns`` columns.
+
+    Gershgorin row by row: at most (largest row norm) * sqrt(1 + babel), and below it where the row
+    with the most overlap is not the longest.
+    """
+    matrix, power = as_matrix(weight)
+    count = active("rows", rows, matrix.shape[0])
+    gram = reduced_gram(matrix, columns=columns)
+    lengths = gram.diagonal()
+    circles = lengths + (_others(gram, count) if count > 1 else 0.0)
+    # Rounding an inner product loses relative to the lengths of the rows, not to the product.
+    lost = (4 * columns + 16) * EPSILON * count * float(lengths.max())
+    return up(power * math.sqrt(float(circles.max()) + lost), terms=count)
+
+
+def _others(gram: Tensor, rows: int) -> Tensor:
+    """For each row, its largest sum of overlaps with ``rows`` - 1 others."""
+    others = gram.clone().fill_diagonal_(-1.0)
+    return others.topk(rows - 1, dim=1, sorted=False).values.sum(1)
 
 
 @dataclass(frozen=True)

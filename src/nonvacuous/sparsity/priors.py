@@ -6,6 +6,7 @@ random initialization has seen no example, so its bound runs on all of them.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from itertools import product
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn.functional import pad
 
 from nonvacuous.bounds.holdout import holdout
@@ -21,8 +23,14 @@ from nonvacuous.data.splits import Split, split_examples
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.chains import Chain, chain_errors, initial_chain
-from nonvacuous.sparsity.training import ChainTraining, train_chain
+from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
+from nonvacuous.sparsity.training import (
+    Chain,
+    ChainTraining,
+    chain_errors,
+    initial_chain,
+    train_chain,
+)
 
 KINDS = ("zero", "initialization", "learned")
 
@@ -139,7 +147,7 @@ def make_prior(
     prior      zero, initialization or learned:FRACTION
     train      all examples, inputs already of norm 1; a learned prior takes its share out of them
     settings   how a learned prior is trained; it may use any trick, since its data are its own
-    start      gaussian or identity, see :func:`nonvacuous.sparsity.chains.initial_chain`
+    start      gaussian or identity, see :func:`nonvacuous.sparsity.training.initial_chain`
     shifts     a learned prior also sees its images moved by up to so many pixels
     device     where to train it, and where its weights and examples then lie; without it, where
                ``train`` lies. The start is the same on every device, training is not
@@ -171,3 +179,59 @@ def make_prior(
     bound = train.subset(split.bound).to(place)
     errors = chain_errors(learned, bound)
     return ChainPrior(kind, fraction, learned, learned, bound, split, errors)
+
+
+# Priors for convolutional networks: zero, the initialization, or learned on other examples.
+
+
+@dataclass(frozen=True, eq=False)
+class ConvPrior:
+    """The center of a prior, where training toward it starts, and the examples left for the bound.
+
+    kind     zero, initialization or learned
+    center   the network at the center
+    start    the center, or, for zero, the given network
+    bound    the examples that its bounds may use
+    """
+
+    kind: str
+    center: nn.Module
+    start: nn.Module
+    bound: Examples
+
+
+def make_conv_prior(
+    prior: str,
+    train: Examples,
+    initial: nn.Module,
+    *,
+    settings: ConvTraining,
+    seed: int,
+    progress: Progress | None = None,
+) -> ConvPrior:
+    """A prior for networks built like ``initial``.
+
+    prior      zero, initialization or learned:FRACTION
+    train      all examples; a learned prior takes its share out of them
+    settings   how a learned prior is trained
+    """
+    kind, fraction = parse_prior(prior)
+    if kind == "initialization":
+        return ConvPrior(kind, initial, initial, train)
+    if kind == "zero":
+        center = copy.deepcopy(initial)
+        with torch.no_grad():
+            for parameter in center.parameters():
+                parameter.zero_()
+        return ConvPrior(kind, center, initial, train)
+    # Copies of an input stay on one side, so that the bound is not computed on what was learned.
+    split = split_examples(train, prior_fraction=fraction, seed=derived_seed(seed, "split"))
+    learned = train_conv(
+        initial,
+        train.subset(split.prior),
+        settings=settings,
+        seed=derived_seed(seed, "prior"),
+        phase="prior",
+        progress=progress,
+    )
+    return ConvPrior(kind, learned, learned, train.subset(split.bound))

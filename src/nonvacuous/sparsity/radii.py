@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.matrices import up
-from nonvacuous.sparsity.norms import row_norm, sparse_norm
+from nonvacuous.sparsity.norms import row_norm, row_norms, sparse_norm, sparse_norms, up
 
 Weights = Sequence[Tensor]
 
@@ -133,3 +133,189 @@ def local_radii(preactivations: Sequence[Tensor], scales: LocalScales) -> tuple[
         else:
             found.append((-values.kthvalue(inactive, dim=1).values).relu() / unit)
     return tuple(found)
+
+
+# Greedy sparsity: for one input, how many units of each layer surely stay inactive.
+#
+# Layer by layer, a unit counts when its pre-activation lies below -level * growth_k * row_k *
+# reach_{k-1}. That is one comparison: the largest sparsity with a sufficient radius needs no
+# search.
+
+#: The level at which the published bound asks for the radius; the sensitivity theorem needs 1.
+LEVEL = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class NormTables:
+    """The norms of every layer for every number of active units, computed once.
+
+    rows     for each layer, the largest row norm for 0, 1, ... active inputs
+    joints   for each hidden layer, a bound on the norm for so many units and inputs
+    widths   units of every layer, from the inputs to the outputs
+    """
+
+    rows: tuple[Tensor, ...]
+    joints: tuple[Tensor, ...]
+    widths: tuple[int, ...]
+
+    @staticmethod
+    def of(weights: Weights) -> NormTables:
+        """The tables of a network."""
+        return NormTables(
+            tuple(row_norms(weight) for weight in weights),
+            tuple(sparse_norms(weight) for weight in weights[:-1]),
+            (weights[0].shape[1], *(len(weight) for weight in weights)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Greedy:
+    """What the greedy choice gives for each example.
+
+    sparsity     for each hidden layer, how many units surely stay inactive
+    thresholds   for each hidden layer, how far from zero a pre-activation must lie to be sure
+    ratio        the effective activity ratio: the share of weights between units not left out
+    """
+
+    sparsity: tuple[Tensor, ...]
+    thresholds: tuple[Tensor, ...]
+    ratio: Tensor
+
+
+def greedy_sparsity(
+    tables: NormTables,
+    preactivations: Sequence[Tensor],
+    input_norms: Tensor,
+    *,
+    epsilon: float,
+    level: float = LEVEL,
+    local: bool = True,
+) -> Greedy:
+    """s*(x, epsilon) of every example, from the pre-activations of its hidden layers.
+
+    epsilon   how far every layer may move, relative to its norms
+    local     let the norms of a layer shrink with the units already left out for this example;
+              otherwise those of the full layers are used
+    """
+    gammas = growth([epsilon] * len(preactivations))
+    reach = input_norms.double()
+    active = torch.full_like(reach, tables.widths[0], dtype=torch.int64)
+    sparsity, thresholds, kept = [], [], [active]
+    for number, values in enumerate(preactivations):
+        width = values.shape[1]
+        row = tables.rows[number][active if local else -1]
+        threshold = level * gammas[number] * row * reach
+        inactive = (values <= -threshold[:, None]).sum(1)
+        joint = tables.joints[number]
+        incoming, active = active, width - inactive
+        reach = reach * (joint[active, incoming] if local else joint[-1, -1])
+        sparsity.append(inactive)
+        thresholds.append(threshold)
+        kept.append(active)
+    kept.append(torch.full_like(active, tables.widths[-1]))
+    return Greedy(tuple(sparsity), tuple(thresholds), activity_ratio(kept, tables.widths))
+
+
+def activity_ratio(active: Sequence[Tensor], widths: Sequence[int]) -> Tensor:
+    """The share of weights whose two ends are both active, from the inputs to the outputs."""
+    used = sum(one * two for one, two in pairwise(active))
+    total = sum(one * two for one, two in pairwise(widths))
+    return torch.as_tensor(used).double() / total
+
+
+# Which units keep their sign: surely active, surely inactive, or too near zero to tell.
+#
+# A pre-activation farther from zero than a threshold keeps its sign under every change of the
+# weights that the threshold allows. Such a unit is either linear or absent: only the others bend.
+
+
+def stability_thresholds(
+    scales: LocalScales, epsilons: Sequence[float], *, level: float = 1.0
+) -> tuple[float, ...]:
+    """For each hidden layer, how far a pre-activation can move: level * growth_k * unit_k.
+
+    At level 1 this is the sensitivity theorem: pre-activations beyond it keep their sign as long
+    as the layers before have at most the active units that ``scales`` counts on.
+    """
+    factor = checks.positive("level", level)
+    return tuple(
+        factor * gamma * unit
+        for gamma, unit in zip(growth(epsilons), scales.units[:-1], strict=False)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LayerStability:
+    """For each unit of a layer, on how many examples it was what.
+
+    active      surely active
+    inactive    surely inactive
+    unstable    neither: its sign may change
+    examples    how many examples were looked at
+    """
+
+    active: Tensor
+    inactive: Tensor
+    unstable: Tensor
+    examples: int
+
+    def shares(self) -> tuple[float, float, float]:
+        """Of all pairs of a unit and an example: surely active, surely inactive, unstable."""
+        pairs = self.examples * len(self.active)
+        first, second, third = (
+            int(counts.sum()) / pairs for counts in (self.active, self.inactive, self.unstable)
+        )
+        return first, second, third
+
+    def kinds(self) -> dict[str, int]:
+        """How many units are surely active on every example, and so on."""
+        every = self.examples
+        always_on, always_off = self.active == every, self.inactive == every
+        stable = self.unstable == 0
+        return {
+            "active on every example": int(always_on.sum()),
+            "inactive on every example": int(always_off.sum()),
+            "stable, but not the same on every example": int(
+                (stable & ~always_on & ~always_off).sum()
+            ),
+            "unstable on some examples": int(((self.unstable > 0) & (self.unstable < every)).sum()),
+            "unstable on every example": int((self.unstable == every).sum()),
+        }
+
+
+@dataclass(eq=False)
+class StabilityCount:
+    """Adds up stability over chunks of examples."""
+
+    _active: list[Tensor] = field(default_factory=list)
+    _inactive: list[Tensor] = field(default_factory=list)
+    _examples: int = 0
+
+    def add(self, preactivations: Sequence[Tensor], thresholds: Sequence[Tensor | float]) -> None:
+        """Count one chunk; a threshold is one number, or one for each example."""
+        if not self._active:
+            for values in preactivations:
+                for counts in (self._active, self._inactive):
+                    counts.append(values.new_zeros(values.shape[1], dtype=torch.int64))
+        for number, (values, threshold) in enumerate(zip(preactivations, thresholds, strict=True)):
+            if isinstance(threshold, Tensor) and threshold.dim() == 1:
+                threshold = threshold[:, None]
+            self._active[number] += (values >= threshold).sum(0)
+            self._inactive[number] += (values <= -threshold).sum(0)
+        self._examples += len(preactivations[0])
+
+    def result(self) -> tuple[LayerStability, ...]:
+        """One record for each hidden layer."""
+        return tuple(
+            LayerStability(on, off, self._examples - on - off, self._examples)
+            for on, off in zip(self._active, self._inactive, strict=True)
+        )
+
+
+def unit_stability(
+    preactivations: Sequence[Tensor], thresholds: Sequence[Tensor | float]
+) -> tuple[LayerStability, ...]:
+    """Stability of every unit of every hidden layer, from the pre-activations of all examples."""
+    count = StabilityCount()
+    count.add(preactivations, thresholds)
+    return count.result()

@@ -16,17 +16,22 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse, divided
-from nonvacuous.sparsity.chain_geometry import PlainChain
-from nonvacuous.sparsity.comparisons import norm_bounds
+from nonvacuous.sparsity.comparisons import PlainChain, norm_bounds
 from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_reading import read_faithfully
 from nonvacuous.sparsity.conv_study import study_conv
-from nonvacuous.sparsity.faithful import read_faithfully
 from nonvacuous.sparsity.findings import SHARES, HeldOut, LayerRadii, Shown, SparsityStudy
-from nonvacuous.sparsity.greedy import LEVEL
-from nonvacuous.sparsity.measuring import Measured, check_alive, measure, measure_radii
+from nonvacuous.sparsity.measuring import (
+    Measured,
+    activity,
+    at_epsilon,
+    check_alive,
+    measure,
+    measure_radii,
+    quantiles,
+)
 from nonvacuous.sparsity.norms import sparse_norm
-from nonvacuous.sparsity.radii import LocalScales, local_scales
-from nonvacuous.sparsity.summaries import activity, at_epsilon, quantiles
+from nonvacuous.sparsity.radii import LEVEL, LocalScales, local_scales
 from nonvacuous.sparsity.weights import Layers
 
 _Network = TypeVar("_Network", Layers, ConvChain)

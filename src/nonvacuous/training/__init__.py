@@ -3,7 +3,6 @@
 from nonvacuous.training.erm import Score, Trained, train
 from nonvacuous.training.events import EventLog, read_events
 from nonvacuous.training.failures import CorruptCheckpoint, Diverged, OtherConfiguration
-from nonvacuous.training.kl_inverse import kl_inverse
 from nonvacuous.training.many import (
     EpochRecord,
     Job,
@@ -12,7 +11,7 @@ from nonvacuous.training.many import (
     ManySettings,
     train_many,
 )
-from nonvacuous.training.objectives import OBJECTIVES, Objective, bounded_cross_entropy
+from nonvacuous.training.objectives import OBJECTIVES, Objective, bounded_cross_entropy, kl_inverse
 from nonvacuous.training.posterior import TrainedPosterior, train_posterior
 
 __all__ = [

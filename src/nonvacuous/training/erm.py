@@ -22,7 +22,7 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.training import checks
 from nonvacuous.training.augmentation import augmented, check_augmentation
 from nonvacuous.training.events import EventLog
-from nonvacuous.training.loop import Records, Schedule, run_epochs
+from nonvacuous.training.loop import Records, Schedule, borrowed_global_generator, run_epochs
 from nonvacuous.training.optimizers import (
     OPTIMIZERS,
     SCHEDULES,
@@ -31,7 +31,6 @@ from nonvacuous.training.optimizers import (
     restore_optimizer,
     set_rate,
 )
-from nonvacuous.training.randomness import borrowed_global_generator
 
 
 @dataclass(frozen=True)

@@ -17,18 +17,22 @@ from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import Unsupported
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.training.checks import real_number
-from nonvacuous.training.many_checks import (
+from nonvacuous.training.loop import batch_edges, shuffled
+from nonvacuous.training.many_jobs import (
+    EpochRecord,
+    Job,
+    JobResult,
+    ManyResult,
+    ManySettings,
     built,
     check_examples,
     check_jobs,
     check_outputs,
     check_settings,
 )
-from nonvacuous.training.many_jobs import EpochRecord, Job, JobResult, ManyResult, ManySettings
 from nonvacuous.training.many_material import Material, Prepare, as_measured, shown
 from nonvacuous.training.many_run import Run
 from nonvacuous.training.many_trainer import build_trainer, resolved
-from nonvacuous.training.randomness import batch_edges, shuffled
 
 __all__ = ["EpochRecord", "Job", "JobResult", "ManyResult", "ManySettings", "train_many"]
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.errors import BadInput
+from nonvacuous.training.checks import one_of, real_number, whole_number
 
 AUGMENTATIONS = ("none", "crop", "full")
 PRECISIONS = ("float32", "bfloat16")
@@ -121,3 +126,171 @@ class ManyResult:
     jobs: tuple[JobResult, ...]
     method: str
     seconds: float
+
+
+# Checks of what `train_many` is given, before anything long begins.
+
+
+def check_settings(settings: ManySettings, method: str) -> None:
+    """Every field of the settings within its range."""
+    if not isinstance(settings, ManySettings):
+        raise BadInput(f"settings is {type(settings).__name__}; give ManySettings(epochs=...).")
+    whole_number("settings.epochs", settings.epochs, least=1)
+    whole_number("settings.batch_size", settings.batch_size, least=1)
+    real_number("settings.momentum", settings.momentum, least=0.0, below=1.0)
+    real_number("settings.decay", settings.decay, above=0.0, below=1.0 + 1e-12)
+    if settings.fit_loss is not None:
+        real_number("settings.fit_loss", settings.fit_loss, above=0.0)
+    if settings.stop_loss is not None:
+        real_number("settings.stop_loss", settings.stop_loss, above=0.0)
+    whole_number("settings.patience", settings.patience, least=1)
+    whole_number("settings.measure_every", settings.measure_every, least=1)
+    one_of("settings.precision", settings.precision, PRECISIONS)
+    one_of("method", method, METHODS)
+
+
+def check_examples(
+    inputs: Sequence[Tensor],
+    labels: Tensor,
+    test: Sequence[tuple[Tensor, Tensor]] | None,
+    marked: Tensor | None,
+) -> None:
+    """Input sets, labels, tests and marks that belong together."""
+    if isinstance(inputs, Tensor) or not inputs:
+        raise BadInput("inputs must be a list of input sets, such as [images]; it is not one.")
+    if labels.ndim != 2 or labels.dtype != torch.int64 or 0 in labels.shape:
+        raise BadInput(
+            f"labels has shape {tuple(labels.shape)} and dtype {labels.dtype}; it must hold one "
+            "row of int64 class numbers per labeling. For a single one give labels.unsqueeze(0)."
+        )
+    count = labels.shape[1]
+    for place, tensor in enumerate(inputs):
+        _check_inputs(f"inputs[{place}]", tensor, count, "column of labels")
+    if marked is not None and (marked.dtype != torch.bool or marked.shape != labels.shape):
+        raise BadInput(
+            f"marked has shape {tuple(marked.shape)} and dtype {marked.dtype}; it must be a "
+            f"boolean tensor of the shape of labels, {tuple(labels.shape)}."
+        )
+    if test is None:
+        return
+    if len(test) != len(inputs):
+        raise BadInput(
+            f"There are {len(inputs)} input sets but {len(test)} test sets; give one pair (inputs, "
+            "labels) per input set, the same pair several times if need be."
+        )
+    for place, (tensor, wanted) in enumerate(test):
+        if wanted.ndim != 1 or wanted.dtype != torch.int64 or len(wanted) == 0:
+            raise BadInput(
+                f"The labels of test[{place}] have shape {tuple(wanted.shape)} and dtype "
+                f"{wanted.dtype}; give one int64 class number per test example."
+            )
+        _check_inputs(f"The inputs of test[{place}]", tensor, len(wanted), "test label")
+
+
+def _check_inputs(name: str, tensor: Tensor, count: int, per: str) -> None:
+    if not tensor.is_floating_point():
+        raise BadInput(
+            f"{name} has dtype {tensor.dtype}; give floating-point numbers, for images of bytes "
+            "tensor / 255."
+        )
+    if len(tensor) != count:
+        raise BadInput(f"{name}: {len(tensor)} inputs, but {count} are needed, one per {per}.")
+
+
+def check_jobs(
+    jobs: Sequence[Job], inputs: Sequence[Tensor], labels: Tensor, crop_size: int | None
+) -> None:
+    """Jobs that ask for what there is."""
+    if not jobs:
+        raise BadInput("jobs is empty: give at least one Job.")
+    for place, job in enumerate(jobs):
+        where = f"jobs[{place}]"
+        whole_number(f"{where}.labels", job.labels, least=0)
+        whole_number(f"{where}.inputs", job.inputs, least=0)
+        whole_number(f"{where}.seed", job.seed, least=0)
+        if job.labels >= len(labels) or job.inputs >= len(inputs):
+            raise BadInput(
+                f"{where} asks for row {job.labels} of labels and input set {job.inputs}, but "
+                f"there are {len(labels)} rows and {len(inputs)} sets, counted from 0."
+            )
+        real_number(f"{where}.learning_rate", job.learning_rate, above=0.0)
+        real_number(f"{where}.weight_decay", job.weight_decay, least=0.0)
+        real_number(f"{where}.dropout", job.dropout, least=0.0, below=1.0)
+        one_of(f"{where}.augmentation", job.augmentation, AUGMENTATIONS)
+        shape = tuple(inputs[job.inputs].shape[1:])
+        if job.augmentation != "none" and len(shape) != 3:
+            raise BadInput(
+                f"{where} asks for augmentation {job.augmentation!r}, which needs images of shape "
+                f"(channels, height, width); its inputs have shape {shape}. Use 'none'."
+            )
+    if crop_size is not None:
+        whole_number("crop_size", crop_size, least=1)
+        for place, tensor in enumerate(inputs):
+            if tensor.ndim != 4 or crop_size > min(tensor.shape[2:]):
+                raise BadInput(
+                    f"crop_size is {crop_size}, but inputs[{place}] has the shape "
+                    f"{tuple(tensor.shape)}: windows of that size need images (examples, channels, "
+                    "height, width) at least as large."
+                )
+
+
+def built(build: Callable[[int], nn.Module], jobs: Sequence[Job]) -> list[nn.Module]:
+    """One fresh network per job, all of the same architecture."""
+    modules: list[nn.Module] = []
+    for job in jobs:
+        module = build(job.seed)
+        if not isinstance(module, nn.Module):
+            raise BadInput(
+                f"build({job.seed}) returned {type(module).__name__}; it must return a new "
+                "torch.nn.Module."
+            )
+        if any(module is other for other in modules):
+            raise BadInput(
+                f"build({job.seed}) returned a network it had returned before; make a new one at "
+                "each call, for instance lambda seed: models.build('mlp:512', shape, 10, seed=seed)"
+            )
+        modules.append(module)
+    first = _shapes(modules[0])
+    for job, module in zip(jobs, modules, strict=True):
+        if _shapes(module) != first:
+            raise BadInput(
+                f"build({job.seed}) returned another architecture than build({jobs[0].seed}): "
+                "networks trained together have parameters of the same names and shapes. Train "
+                "other architectures by another call."
+            )
+    if not any(parameter.requires_grad for parameter in modules[0].parameters()):
+        raise BadInput("The network has no parameter that requires a gradient: nothing to train.")
+    return modules
+
+
+def check_outputs(module: nn.Module, seen: Tensor, labels: Sequence[Tensor]) -> None:
+    """A trial prediction: scores of the right shape, and a class for every label."""
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            outputs = module(seen)
+    except Exception as error:
+        raise BadInput(
+            f"The network cannot predict inputs of shape {tuple(seen.shape[1:])} (after cropping "
+            f"and preparation): {error}. Check its input shape, crop_size and prepare."
+        ) from error
+    finally:
+        module.train(was_training)
+    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(seen):
+        shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise BadInput(
+            f"The network's output for {len(seen)} examples is {shape}; training needs one row per "
+            "example and one column per class."
+        )
+    lowest = min(int(row.min()) for row in labels)
+    highest = max(int(row.max()) for row in labels)
+    if lowest < 0 or highest >= outputs.shape[1]:
+        raise BadInput(
+            f"The labels run from {lowest} to {highest}, but the network has {outputs.shape[1]} "
+            "outputs. Give it one output per class, counted from 0."
+        )
+
+
+def _shapes(module: nn.Module) -> list[tuple[str, tuple[int, ...]]]:
+    return [(name, tuple(tensor.shape)) for name, tensor in module.state_dict().items()]

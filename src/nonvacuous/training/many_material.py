@@ -2,14 +2,118 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from nonvacuous.training.many_augmentation import augmented, center_windows, with_margin
-from nonvacuous.training.many_draws import draw_seed
+from nonvacuous.seeds import derived_seed
 from nonvacuous.training.many_jobs import Job
+
+# Random numbers as a function of (seed, step, purpose, place), computed on any device.
+#
+# Training many networks at once must draw for each of them what it would draw alone. A generator
+# hands out numbers in the order of the requests, which differs between the methods; a hash of the
+# place has no order. It needs no stored state either, so a resumed run draws what it would have
+# drawn, and a recorded CUDA graph draws anew at each replay because the step lies in a tensor.
+
+_BITS = 0xFFFFFFFF
+
+
+def draw_seed(seed: int) -> int:
+    """The 32-bit seed of all draws of a job."""
+    return derived_seed(seed, "draws") & _BITS
+
+
+def uniforms(seeds: Tensor, step: Tensor, purpose: int, shape: tuple[int, ...]) -> Tensor:
+    """Uniform numbers in [0, 1): of this shape for one seed, with a leading axis for several.
+
+    `step` is a single whole number in a tensor, as are the seeds.
+    """
+    places = torch.arange(math.prod(shape), device=seeds.device)
+    start = _mixed(_mixed(seeds + purpose * 0x9E3779B1) + step * 0x85EBCA77)
+    mixed = _mixed(start.unsqueeze(-1) ^ (places * 0xC2B2AE3D))
+    # 24 bits: as many as a float32 holds exactly.
+    return ((mixed >> 8) * 2.0**-24).view(seeds.shape + shape)
+
+
+def _mixed(values: Tensor) -> Tensor:
+    """The finalizer of MurmurHash3 on the low 32 bits: each bit in changes half of those out."""
+    values = values & _BITS
+    values = ((values ^ (values >> 16)) * 0x85EBCA6B) & _BITS
+    values = ((values ^ (values >> 13)) * 0xC2B2AE35) & _BITS
+    return values ^ (values >> 16)
+
+
+# Images changed at random at each visit: windows, mirroring, colors; always on their device.
+#
+# Images are stored with their channels last, (count, height, width, channels).
+
+PADDING = 4
+"""Black pixels put around images that are no larger than the window cut from them."""
+STRENGTH = 0.3
+"""Brightness, contrast and saturation are multiplied by 1 - STRENGTH to 1 + STRENGTH."""
+
+_PLACE, _MIRROR, _COLOR = 101, 102, 103
+
+
+def center_windows(images: Tensor, size: int | None) -> Tensor:
+    """The central `size` by `size` pixels of each image; None leaves the images as they are."""
+    if size is None:
+        return images
+    top, left = (images.shape[1] - size) // 2, (images.shape[2] - size) // 2
+    return images[:, top : top + size, left : left + size]
+
+
+def with_margin(images: Tensor, size: int | None) -> Tensor:
+    """Images from which windows can be cut: padded if they are not larger than the window."""
+    height, width = images.shape[1:3]
+    if size is not None and (size < height or size < width):
+        return images
+    return pad(images, (0, 0, PADDING, PADDING, PADDING, PADDING))
+
+
+def augmented(
+    images: Tensor,
+    chosen: Tensor,
+    window: tuple[int, int],
+    *,
+    kind: str,
+    seed: Tensor,
+    step: Tensor,
+) -> Tensor:
+    """The images at the places `chosen`, each cut to a window at a random place.
+
+    One lookup gathers, cuts and mirrors. `kind` is "crop" or "full".
+    """
+    count, (height, width) = len(chosen), window
+    device = images.device
+    places = uniforms(seed, step, _PLACE, (2, count))
+    tops = (places[0] * (images.shape[1] - height + 1)).long()
+    lefts = (places[1] * (images.shape[2] - width + 1)).long()
+    columns = torch.arange(width, device=device).expand(count, width)
+    if kind == "full":
+        mirrored = uniforms(seed, step, _MIRROR, (count, 1)) < 0.5
+        columns = torch.where(mirrored, width - 1 - columns, columns)
+    rows = tops[:, None] + torch.arange(height, device=device)
+    columns = lefts[:, None] + columns
+    cut = images[chosen[:, None, None], rows[:, :, None], columns[:, None, :]]
+    return _varied_colors(cut, seed, step) if kind == "full" else cut
+
+
+def _varied_colors(images: Tensor, seed: Tensor, step: Tensor) -> Tensor:
+    drawn = uniforms(seed, step, _COLOR, (3, len(images), 1, 1, 1))
+    brightness, contrast, saturation = 1 + STRENGTH * (2 * drawn - 1)
+    images = images * brightness
+    mean = images.mean(dim=(1, 2, 3), keepdim=True)
+    images = mean + contrast * (images - mean)
+    if images.shape[3] == 3:
+        gray = images.mean(dim=3, keepdim=True)
+        images = gray + saturation * (images - gray)
+    return images
+
 
 Prepare = Callable[[Tensor], Tensor]
 """A function of a batch of inputs, such as whitening; each input must be changed by itself."""

@@ -14,21 +14,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from nonvacuous.training.many_dropout import Chance, seed_dropout
+from nonvacuous.training.loop import batch_edges
+from nonvacuous.training.many_dropout import Chance, seed_dropout, with_faster_layers
 from nonvacuous.training.many_jobs import Job, ManySettings
-from nonvacuous.training.many_layers import with_faster_layers
 from nonvacuous.training.many_material import Material, shown
-from nonvacuous.training.many_measuring import (
+from nonvacuous.training.many_recording import (
     MEASURED_AT_ONCE,
     Measured,
+    Recordings,
     Tally,
     following,
     full_precision,
     read,
     window,
 )
-from nonvacuous.training.many_recording import Recordings
-from nonvacuous.training.randomness import batch_edges
 
 Tick = Callable[[], None]
 

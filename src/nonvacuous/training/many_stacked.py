@@ -10,21 +10,20 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
-from nonvacuous.training.many_draws import draw_seed
+from nonvacuous.training.loop import batch_edges
 from nonvacuous.training.many_dropout import Chance
 from nonvacuous.training.many_jobs import Job, ManySettings
-from nonvacuous.training.many_material import Material
-from nonvacuous.training.many_measuring import (
+from nonvacuous.training.many_material import Material, draw_seed
+from nonvacuous.training.many_recording import (
     STACKED_MEASURED_AT_ONCE,
     Measured,
+    Recordings,
     Tally,
     following,
     full_precision,
     read,
     window,
 )
-from nonvacuous.training.many_recording import Recordings
-from nonvacuous.training.randomness import batch_edges
 
 
 class StackedTrainer(ABC):

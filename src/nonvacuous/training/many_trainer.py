@@ -7,14 +7,149 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
 
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, Unsupported
+from nonvacuous.models.mlp import Mlp
+from nonvacuous.training.many_dropout import Chance, dropped, seed_dropout, with_faster_layers
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material
-from nonvacuous.training.many_matrices import MatricesTrainer, linear_stack
-from nonvacuous.training.many_measuring import Measured
-from nonvacuous.training.many_modules import ModulesTrainer
-from nonvacuous.training.many_vmap import VmapTrainer
+from nonvacuous.training.many_modules import ModulesTrainer, precision
+from nonvacuous.training.many_recording import Measured
+from nonvacuous.training.many_stacked import StackedTrainer
+
+# Multilayer perceptrons as batched matrices: one product per layer serves all networks.
+#
+# Weights are kept as (networks, inputs, outputs), transposed against torch's linear layers, so that
+# batched products read them as they lie.
+
+
+def linear_stack(module: nn.Module) -> list[tuple[str, nn.Linear]] | None:
+    """The linear layers of a plain perceptron by name; None for any other network.
+
+    Plain: flattening, then linear layers with biases and one ReLU between each two, in
+    `nn.Sequential` or in the package's own `Mlp`, nothing frozen.
+    """
+    allowed = (nn.Sequential, nn.Flatten, nn.Linear, nn.ReLU, Mlp)
+    named = list(module.named_modules())
+    if not all(type(layer) in allowed for _, layer in named):
+        return None
+    if type(module) not in (Mlp, nn.Sequential) or _has_hooks(module):
+        return None
+    layers = [(name, layer) for name, layer in named if isinstance(layer, nn.Linear | nn.ReLU)]
+    linear = [(name, layer) for name, layer in layers if isinstance(layer, nn.Linear)]
+    alternates = len(layers) == 2 * len(linear) - 1 and all(
+        isinstance(layer, nn.ReLU) == (place % 2 == 1) for place, (_, layer) in enumerate(layers)
+    )
+    whole = all(
+        layer.bias is not None and layer.weight.requires_grad and layer.bias.requires_grad
+        for _, layer in linear
+    )
+    return linear if alternates and whole else None
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return any(layer._forward_hooks or layer._forward_pre_hooks for layer in module.modules())
+
+
+class MatricesTrainer(StackedTrainer):
+    """See `nonvacuous.training.many_trainer.Trainer`."""
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        jobs: Sequence[Job],
+        material: Material,
+        settings: ManySettings,
+    ) -> None:
+        super().__init__(jobs, material, settings)
+        stacks = [linear_stack(module) or [] for module in modules]
+        self._names = [name for name, _ in stacks[0]]
+        trained = {}
+        for place, name in enumerate(self._names):
+            layers = [stack[place][1] for stack in stacks]
+            weights = [layer.weight.detach().T.to(material.device) for layer in layers]
+            biases = [layer.bias.detach().to(material.device) for layer in layers]
+            trained[f"{name}.weight"] = torch.stack(weights)
+            trained[f"{name}.bias"] = torch.stack(biases)
+        self.take(trained, {})
+
+    def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
+        values = inputs.flatten(2)
+        with precision(self._settings, values.device):
+            for place, name in enumerate(self._names):
+                if place > 0:
+                    values = values.relu()
+                    if training and self.drops:
+                        values = self._dropped(values, place)
+                bias = self.trained[f"{name}.bias"].unsqueeze(1)
+                values = torch.baddbmm(bias, values, self.trained[f"{name}.weight"])
+        return values
+
+    def _dropped(self, values: Tensor, place: int) -> Tensor:
+        rate = self.chance.rate.view(-1, 1, 1)
+        return dropped(values, self.chance, -place, rate)
+
+    def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {
+            name: tensor.T if name.endswith(".weight") else tensor
+            for name, tensor in tensors.items()
+        }
+
+
+# Any networks of one architecture, stacked: one forward pass of `torch.func.vmap` serves all.
+
+
+class VmapTrainer(StackedTrainer):
+    """See `nonvacuous.training.many_trainer.Trainer`. Frozen parameters are kept as buffers."""
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        jobs: Sequence[Job],
+        material: Material,
+        settings: ManySettings,
+    ) -> None:
+        super().__init__(jobs, material, settings)
+        if settings.precision == "bfloat16" and any(
+            isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in modules[0].modules()
+        ):
+            raise BadInput(
+                'method="vmap" cannot train batch normalization in bfloat16: torch.func.vmap wants '
+                'its running statistics in the same precision. Use method="auto".'
+            )
+        device = material.device
+        stacked, buffers = stack_module_state([module.to(device) for module in modules])
+        frozen = {name for name, p in modules[0].named_parameters() if not p.requires_grad}
+        still = {name: stacked[name].detach() for name in frozen}
+        trained = {name: t.detach() for name, t in stacked.items() if name not in frozen}
+        self.take(trained, {**buffers, **still})
+        # What the layers of dropout read: set to each network's own while vmap runs.
+        self._inner = Chance(self.chance.seed[0], self.chance.step, self.chance.rate[0])
+        self._module = seed_dropout(
+            with_faster_layers(modules[0]), self._inner, everywhere=self.drops
+        )
+
+    def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
+        self._module.train(training)
+        self._inner.step = self.chance.step
+
+        def one(tensors: dict[str, Tensor], seed: Tensor, rate: Tensor, batch: Tensor) -> Tensor:
+            self._inner.seed, self._inner.rate = seed, rate
+            result: Tensor = functional_call(self._module, tensors, (batch,))
+            return result
+
+        both = {**self.trained, **self.buffers}
+        try:
+            with precision(self._settings, inputs.device):
+                outputs: Tensor = vmap(one)(both, self.chance.seed, self.chance.rate, inputs)
+        except RuntimeError as error:
+            if "vmap" not in str(error):
+                raise
+            raise Unsupported(
+                f'This network cannot be trained by torch.func.vmap: {error}. Use method="auto".'
+            ) from error
+        return outputs
 
 
 class Trainer(Protocol):

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.errors import BadInput
-from nonvacuous.training.randomness import borrowed_global_generator
+from nonvacuous.training.loop import borrowed_global_generator
 
 TrainingFunction = Callable[..., Any]
 SIGNATURE = "train(model, inputs, labels, *, seed) -> model"

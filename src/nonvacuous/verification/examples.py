@@ -16,7 +16,7 @@ from nonvacuous.data import Dataset, Examples, Split, Standardize, load
 from nonvacuous.data.preprocessing import STANDARDIZED
 from nonvacuous.rules.arithmetic import baseline_record
 from nonvacuous.rules.digests import content_digest, index_digest
-from nonvacuous.sparsity.chains import scaled
+from nonvacuous.sparsity.training import scaled
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 
 

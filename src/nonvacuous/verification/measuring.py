@@ -23,8 +23,7 @@ from nonvacuous.risk.losses import loss_named
 from nonvacuous.rules.convolutions import wrong_structure
 from nonvacuous.rules.digests import fixed_tensors, tensors_digest
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_reading import read_network
-from nonvacuous.sparsity.faithful import misread
+from nonvacuous.sparsity.conv_reading import misread, read_network
 from nonvacuous.verification.audited import check_again
 from nonvacuous.verification.beside import check_beside
 from nonvacuous.verification.examples import Known

@@ -34,8 +34,8 @@ from nonvacuous.methods.sparsity.training import Trainer
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_evaluation import CONV_THEOREM
 from nonvacuous.sparsity.conv_reading import is_convolutional, read_network
+from nonvacuous.sparsity.conv_search import CONV_THEOREM
 from nonvacuous.sparsity.recount import Network
 
 

@@ -140,7 +140,7 @@ class Sparsity(Method):
 
     def prepare(self, examples: Examples) -> Examples:
         """Inputs of norm 1 where that was asked for, or where the network is trained here."""
-        from nonvacuous.sparsity.chains import scaled
+        from nonvacuous.sparsity.training import scaled
 
         wanted = self.given is None if self.unit_norm is None else self.unit_norm
         return scaled(examples) if wanted else examples

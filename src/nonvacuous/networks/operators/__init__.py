@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from nonvacuous.networks.operators import (
-    attention,
-    lookups,
     normalization,
     pointwise,
     products,
     reductions,
-    resampling,
     shapes,
 )
-from nonvacuous.networks.operators.passage import Passage
 from nonvacuous.networks.operators.registry import (
+    Passage,
     lookup,
     register_operator,
     registered_operators,
@@ -22,16 +19,13 @@ from nonvacuous.networks.operators.registry import (
 
 __all__ = [
     "Passage",
-    "attention",
     "lookup",
-    "lookups",
     "normalization",
     "pointwise",
     "products",
     "reductions",
     "register_operator",
     "registered_operators",
-    "resampling",
     "shapes",
     "unregister_operator",
 ]

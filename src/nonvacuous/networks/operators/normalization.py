@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nonvacuous.networks.log_scale import LogScale
-from nonvacuous.networks.operators.passage import Passage
-from nonvacuous.networks.operators.registry import register_operator
+from nonvacuous.networks.operators.registry import Passage, register_operator
 
 INPUT_REMEDY = (
     "The scales that write its input stay at 1; those of its gain and of the layers that read it "
@@ -64,3 +63,51 @@ def weight_norm(passage: Passage) -> LogScale:
     passage.pin(passage.scale("v"), "the direction of a normalized weight is kept", remedy)
     scale = passage.scale("g").broadcast_to(passage.shape)
     return LogScale(passage.shape, scale.terms)
+
+
+# Attention: queries and keys cancel per head and channel, values pass to the output.
+
+
+@register_operator("aten.scaled_dot_product_attention")
+def scaled_dot_product_attention(passage: Passage) -> LogScale:
+    query, key, value = (passage.scale(name) for name in ("query", "key", "value"))
+    if passage.attribute("enable_gqa"):
+        groups = query.shape[-3] // key.shape[-3]
+        key, value = key.repeat_along(-3, groups), value.repeat_along(-3, groups)
+    front = [f"n{k}" for k in range(query.dimensions - 2)]
+    scores = passage.product(
+        [(query, [*front, "t", "d"]), (key, [*front, "s", "d"])], [*front, "t", "s"]
+    )
+    passage.pin(scores, "attention scores go through a softmax")
+    if passage.has("attn_mask"):
+        passage.pin(passage.scale("attn_mask"), "added to attention scores")
+    weights = LogScale(scores.shape)
+    return passage.product(
+        [(weights, [*front, "t", "s"]), (value, [*front, "s", "d"])], [*front, "t", "d"]
+    )
+
+
+# Tables of vectors: embeddings.
+
+
+def _table(passage: Passage) -> LogScale:
+    """Which row is read depends on the input, so rows scale alike; columns are channels."""
+    return passage.constant(passage.scale("weight"), [0]).select(0, 0)
+
+
+@register_operator("aten.embedding")
+def embedding(passage: Passage) -> LogScale:
+    passage.pin(passage.scale("indices"), "an index does not scale")
+    scale = _table(passage).broadcast_to(passage.shape)
+    return LogScale(passage.shape, scale.terms)
+
+
+@register_operator("aten.embedding_bag")
+def embedding_bag(passage: Passage) -> list[LogScale]:
+    """Sum, mean or maximum of rows."""
+    passage.pin(passage.scale("indices"), "an index does not scale")
+    if passage.has("per_sample_weights"):
+        passage.pin(passage.scale("per_sample_weights"), "weights of a bag do not scale")
+    scale = _table(passage).broadcast_to(passage.shape)
+    rest = [LogScale(shape) for shape in passage.node.shapes[1:]]
+    return [LogScale(passage.shape, scale.terms), *rest]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nonvacuous.networks.log_scale import LogScale
-from nonvacuous.networks.operators.passage import Passage
-from nonvacuous.networks.operators.registry import register_operator
+from nonvacuous.networks.operators.registry import Passage, register_operator
 
 BOUNDED_REMEDY = (
     "The scales of its input stay at 1; an activation with f(λx) = λ f(x), such as ReLU or "

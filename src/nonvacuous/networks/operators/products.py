@@ -12,8 +12,7 @@ import numpy as np
 
 from nonvacuous.networks.layer_graph import Argument, Shape
 from nonvacuous.networks.log_scale import LogScale
-from nonvacuous.networks.operators.passage import Passage, along
-from nonvacuous.networks.operators.registry import register_operator
+from nonvacuous.networks.operators.registry import Passage, along, register_operator
 
 Names = Sequence[str]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nonvacuous.networks.log_scale import LogScale, concatenate
-from nonvacuous.networks.operators.passage import Passage
 from nonvacuous.networks.operators.pointwise import not_homogeneous
-from nonvacuous.networks.operators.registry import register_operator
+from nonvacuous.networks.operators.registry import Passage, register_operator
 
 
 @register_operator(

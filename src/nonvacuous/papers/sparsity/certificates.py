@@ -14,8 +14,7 @@ from nonvacuous.papers.sparsity.settings import VARIANTS, SparsityCell
 from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse
-from nonvacuous.sparsity.greedy import NormTables, greedy_sparsity
-from nonvacuous.sparsity.radii import forward
+from nonvacuous.sparsity.radii import NormTables, forward, greedy_sparsity
 from nonvacuous.sparsity.weights import Layers
 
 #: The terms of a certificate that a table or a reader needs; the charges are summed in grid_nats.

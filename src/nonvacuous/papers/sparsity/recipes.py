@@ -16,7 +16,7 @@ from nonvacuous.training.checks import whole_number
 class Recipe:
     """How a prior is learned, and how the network is trained toward it.
 
-    start    gaussian or identity, see nonvacuous.sparsity.chains.initial_chain
+    start    gaussian or identity, see nonvacuous.sparsity.training.initial_chain
     shifts   a learned prior also sees its images moved by up to so many pixels
     """
 

@@ -27,15 +27,15 @@ from nonvacuous.papers.sparsity.settings import Case, SparsityCell, SparsitySett
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rules.showing import Shown
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.chains import (
+from nonvacuous.sparsity.priors import ChainPrior, make_prior
+from nonvacuous.sparsity.training import (
     Chain,
     chain_errors,
     spectral_norms,
     squared_distances,
+    train_chain,
     unit_norm,
 )
-from nonvacuous.sparsity.priors import ChainPrior, make_prior
-from nonvacuous.sparsity.training import train_chain
 from nonvacuous.study.study import Context, Finished, Study
 
 _KIND = "chain"
