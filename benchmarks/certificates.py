@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from provenance import write_result
 
-from nonvacuous.certification.run import Run
+from nonvacuous.certification.settings import Run
 from nonvacuous.certification.training import PlainTraining, PosteriorTraining
 from nonvacuous.certify import certify
 from nonvacuous.data import load

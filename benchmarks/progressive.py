@@ -17,7 +17,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from nonvacuous import bounds
-from nonvacuous.certification.counting import count_errors
+from nonvacuous.certification.measurement import count_errors
 from nonvacuous.certification.plain import train_plainly
 from nonvacuous.certification.training import PlainTraining
 from nonvacuous.data import Examples, load, split_examples

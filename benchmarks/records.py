@@ -26,7 +26,7 @@ import torch
 from provenance import write_result
 
 import nonvacuous as nv
-from nonvacuous.certification.counting import count_errors
+from nonvacuous.certification.measurement import count_errors
 from nonvacuous.distributions.storage import load_tensors
 
 _PRIOR = nv.PlainTraining(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nonvacuous import sparsity as sparsity
     from nonvacuous.bounds import ConfidenceBudget as ConfidenceBudget
     from nonvacuous.certificate import Certificate as Certificate
-    from nonvacuous.certification.run import Run as Run
+    from nonvacuous.certification.settings import Run as Run
     from nonvacuous.certification.training import PlainTraining as PlainTraining
     from nonvacuous.certification.training import PosteriorTraining as PosteriorTraining
     from nonvacuous.certify import certify as certify
@@ -76,7 +76,7 @@ _EXPORTS = {
     "Posterior": "nonvacuous.methods:Posterior",
     "Progressive": "nonvacuous.methods:Progressive",
     "PosteriorTraining": "nonvacuous.certification.training:PosteriorTraining",
-    "Run": "nonvacuous.certification.run:Run",
+    "Run": "nonvacuous.certification.settings:Run",
     "ScaleGroups": "nonvacuous.networks:ScaleGroups",
     "Sparsity": "nonvacuous.methods:Sparsity",
     "bounds": "nonvacuous.bounds",

@@ -13,12 +13,11 @@ from torch import nn
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import adapted
-from nonvacuous.certification.beforehand import refuse_beforehand
-from nonvacuous.certification.charging import charging
-from nonvacuous.certification.job import Job
+from nonvacuous.certification.assemble import refuse_beforehand
+from nonvacuous.certification.job import Job, charging
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.run import Run
 from nonvacuous.certification.run_folder import FORMAT, RunFolder, in_own_folder, to_toml
+from nonvacuous.certification.settings import Run
 from nonvacuous.data import Dataset, Examples, check_examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
@@ -28,8 +27,8 @@ from nonvacuous.models import specification_of
 from nonvacuous.progress import Progress
 from nonvacuous.recipes import seeded
 from nonvacuous.risk import Loss, zero_one
+from nonvacuous.rules.arithmetic import failure_of
 from nonvacuous.rules.digests import tensors_digest
-from nonvacuous.rules.paying import failure_of
 from nonvacuous.training import EventLog
 from nonvacuous.verification.run_folder import check_before_sealing
 

@@ -17,10 +17,9 @@ from nonvacuous.verification.findings import Collector, Finding, Verification
 from nonvacuous.verification.measuring import TRIALS, check_risk
 from nonvacuous.verification.numbers import check_numbers
 from nonvacuous.verification.reading import check_seal, read
-from nonvacuous.verification.remembered import check_attempts
 from nonvacuous.verification.retraining import check_training
 from nonvacuous.verification.run_folder import Contents, check_folder
-from nonvacuous.verification.settings import check_settings
+from nonvacuous.verification.settings import check_attempts, check_settings
 from nonvacuous.verification.symmetries import skip_symmetries
 
 __all__ = ["Finding", "Verification", "verify"]

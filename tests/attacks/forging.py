@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.certification.run import Run
+from nonvacuous.certification.settings import Run
 from nonvacuous.certification.training import PlainTraining, PosteriorTraining
 from nonvacuous.certify import certify
 from nonvacuous.data import Dataset, Examples

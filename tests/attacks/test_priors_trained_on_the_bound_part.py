@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.run import Run
+from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples
 from nonvacuous.methods import Progressive, Sparsity

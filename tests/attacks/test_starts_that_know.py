@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import nonvacuous as nv
-from nonvacuous.audit.shuffling import surprises
+from nonvacuous.audit.knowing import surprises
 from nonvacuous.data import Examples
 from nonvacuous.models import build
 

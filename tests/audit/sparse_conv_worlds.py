@@ -10,7 +10,7 @@ from torch import nn
 
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.run import Run
+from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples
 from nonvacuous.methods import Sparsity

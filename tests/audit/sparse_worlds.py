@@ -11,8 +11,8 @@ from torch import nn
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.run import Run
 from nonvacuous.certification.run_folder import RunFolder
+from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples, Split, split_examples
 from nonvacuous.distributions.priors import learned

@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.audit.foreign import foreign_tensor
-from nonvacuous.audit.probing import WATCHED, Network
+from nonvacuous.audit.probing import WATCHED, Network, foreign_tensor
 from nonvacuous.audit.watching import ALLOWED_NUMBERS
 from nonvacuous.distributions.attributes import attribute_tensors
 from tests.networks.architectures import ARCHITECTURES

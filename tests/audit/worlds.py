@@ -25,6 +25,7 @@ from nonvacuous.rules.arithmetic import (
     bound_record,
     complexity_nats,
     counts_of,
+    ledger,
     recompute_bound,
     sampled_risk,
     share,
@@ -33,7 +34,6 @@ from nonvacuous.rules.arithmetic import (
 from nonvacuous.rules.arithmetic import line as ledger_line
 from nonvacuous.rules.digests import example_set, fixed_tensors
 from nonvacuous.rules.drawing import draw_network, sampling_seed
-from nonvacuous.rules.paying import ledger
 from nonvacuous.rules.symmetries import SYMMETRIES, captured, symmetry_savings
 
 FAILURE = 0.05

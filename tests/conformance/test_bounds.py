@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from nonvacuous import bounds
-from nonvacuous.bounds.inputs import Input
-from nonvacuous.bounds.table import THEOREMS, Theorem
+from nonvacuous.bounds.table import THEOREMS, Input, Theorem
 from nonvacuous.errors import BadInput
 from tests.bounds import oracles
 from tests.bounds.checks import assert_lower, assert_upper

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nonvacuous.data import Dataset, Examples
-from nonvacuous.data.image_preprocessing import (
+from nonvacuous.data.preprocessing import (
     center_crop,
     cropped,
     whiten_each_image,

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.measures import Subject
-from nonvacuous.models.cnn import Cnn
-from nonvacuous.models.mlp import Mlp
+from nonvacuous.models.cnn import Cnn, Mlp
 
 
 class ResidualNet(nn.Module):

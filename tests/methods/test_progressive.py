@@ -15,7 +15,7 @@ import nonvacuous as nv
 from nonvacuous.audit.progressive_checks import BUILT_IN
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Examples
-from nonvacuous.distributions.checkpoints import CheckpointMixture
+from nonvacuous.distributions.copying import CheckpointMixture
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.models import build
 from nonvacuous.risk import bounded_cross_entropy

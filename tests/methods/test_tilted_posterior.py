@@ -13,7 +13,7 @@ from nonvacuous.bounds import catoni, seeger
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build
-from nonvacuous.rules.tilting import OBSERVED, set_aside, temperature
+from nonvacuous.rules.drawing import OBSERVED, set_aside, temperature
 
 FIXED = "what the theorem wants fixed was fixed before the data"
 QUICK = {

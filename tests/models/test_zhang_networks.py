@@ -9,7 +9,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional
 
 from nonvacuous.models import build
-from nonvacuous.models.images import pad_for_stride_two
+from nonvacuous.models.cnn import pad_for_stride_two
 from nonvacuous.networks import fold_batch_norm
 
 CIFAR = (3, 28, 28)

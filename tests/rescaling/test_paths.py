@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.models.cnn import Cnn
-from nonvacuous.models.mlp import Mlp
+from nonvacuous.models.cnn import Cnn, Mlp
 from nonvacuous.networks import capture, fold_batch_norm, rescaled, scale_groups
 from nonvacuous.rescaling.paths import path_count, path_lifting, path_norm
 

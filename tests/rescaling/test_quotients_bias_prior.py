@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import ScaleGrid
 from nonvacuous.errors import BadInput
-from nonvacuous.models.cnn import Cnn
-from nonvacuous.models.mlp import Mlp
+from nonvacuous.models.cnn import Cnn, Mlp
 from nonvacuous.networks import capture, scale_groups
 from nonvacuous.rescaling.bias_prior import bias_depths, choose_bias_growth, geometric_bias_prior
 from nonvacuous.rescaling.permutation import check_exchangeable

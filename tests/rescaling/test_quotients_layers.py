@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.errors import NotYetSupported
-from nonvacuous.models.cnn import Cnn
-from nonvacuous.models.mlp import Mlp
+from nonvacuous.models.cnn import Cnn, Mlp
 from nonvacuous.networks import capture
 from nonvacuous.rescaling.output_layer import OutputLayer, output_layer
 from nonvacuous.rescaling.quotients import symmetries_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.records import DataRecord, Observation
-from nonvacuous.rules.paying import ledger
+from nonvacuous.rules.arithmetic import ledger
 from nonvacuous.study.runs import Run, figures_of
 from nonvacuous.study.site_table import Table, table
 from tests.certificates import BROKEN, DOUBT, sealed

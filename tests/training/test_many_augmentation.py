@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from nonvacuous import models
-from nonvacuous.data.image_preprocessing import center_crop, whiten_each_image
+from nonvacuous.data.preprocessing import center_crop, whiten_each_image
 from nonvacuous.training import Job, ManySettings, train_many
 from nonvacuous.training.many_dropout import BandedResponseNorm, Chance, dropped
 from nonvacuous.training.many_material import PADDING, Material, draw_seed, uniforms

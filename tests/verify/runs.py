@@ -13,12 +13,11 @@ import nonvacuous as nv
 from nonvacuous import audit
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate, status_of
+from nonvacuous.certification.assemble import software
 from nonvacuous.certification.candidate import with_weights
-from nonvacuous.certification.counting import count_errors
-from nonvacuous.certification.observing import ON_BOUND, ON_TEST, observed_network
+from nonvacuous.certification.measurement import ON_BOUND, ON_TEST, count_errors, observed_network
 from nonvacuous.certification.run_folder import FORMAT, to_toml
 from nonvacuous.certification.twin import prior_twin
-from nonvacuous.certification.versions import software
 from nonvacuous.certify import certify
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization, described, zero_mean

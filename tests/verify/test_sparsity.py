@@ -13,7 +13,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.rules.arithmetic import line as ledger_line
 from nonvacuous.rules.arithmetic import recompute_bound, sampled_risk, share, statement_of
 from nonvacuous.rules.derandomization import charged_nats
-from nonvacuous.verification.counts import same_rate
+from nonvacuous.verification.findings import same_rate
 from nonvacuous.verify import Verification, verify
 from tests.audit import sparse_worlds
 

@@ -14,7 +14,7 @@ from torch import nn
 from nonvacuous.audit import data_checks
 from nonvacuous.audit.knowing import Knowledge, knowledge
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.run import Run
+from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples, load
 from nonvacuous.distributions.priors import Prior, at_initialization, zero_mean

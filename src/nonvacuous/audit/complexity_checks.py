@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.foreign import foreign_tensor
-from nonvacuous.audit.probing import WATCHED, attributes_read, mean_network, probes
+from nonvacuous.audit.probing import WATCHED, attributes_read, foreign_tensor, mean_network, probes
 from nonvacuous.audit.registry import (
     Outcome,
     asserted,
@@ -22,10 +21,15 @@ from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import PRIOR_MODES, RANDOM_MODES
 from nonvacuous.records import ComplexityRecord
-from nonvacuous.rules.arithmetic import complexity_nats, total_nats
+from nonvacuous.rules.arithmetic import (
+    RELATIVE,
+    complexity_nats,
+    disagreement,
+    tolerance,
+    total_nats,
+)
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import draw_network
-from nonvacuous.rules.tolerances import RELATIVE, disagreement, tolerance
 
 _BLOCK = 1 << 20
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.knowing import EXAMPLES, knowledge
+from nonvacuous.audit.knowing import EXAMPLES, irreproducible, knowledge, surprises
 from nonvacuous.audit.registry import (
     Outcome,
     asserted,
@@ -17,8 +17,6 @@ from nonvacuous.audit.registry import (
     refuse,
     unknowable,
 )
-from nonvacuous.audit.reproducing import irreproducible
-from nonvacuous.audit.shuffling import surprises
 from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
 from nonvacuous.kinds import PRIOR_MODES, STEPS_MODES

@@ -1,13 +1,28 @@
-"""Does a network that is said to be untrained know the examples all the same?"""
+"""Does a network that is said to be untrained know the examples all the same?
+
+Asked in three ways: how well it does, whether its weights know more than in random order, and
+whether what is said to have made them makes them again.
+
+If the numbers of each tensor were drawn independently of one another and of the data, their order
+means nothing: the network with every tensor shuffled is as likely as the network itself. So the
+chance that it errs on fewer of these examples than all of 19 shuffled networks is at most 1/20, and
+less where it must be better by more than counting errors explains. Asked twice: of its answers, and
+of what its last hidden layer makes of the examples, by a linear rule fitted on one half of them and
+tested on the other.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from nonvacuous.data import Examples
+from nonvacuous.distributions.attributes import attribute_tensors
+from nonvacuous.distributions.copying import copied_network
+from nonvacuous.recipes import Recipe, recipe_of
 
 #: An untrained network errs on more than this part of what guessing errs on, where there are many
 #: classes.
@@ -59,3 +74,146 @@ def knowledge(module: nn.Module, examples: Examples) -> Knowledge:
 
 def _error(scores: Tensor, labels: Tensor) -> float:
     return 1.0 - float((scores.argmax(dim=1) == labels).double().mean())
+
+
+def irreproducible(start: nn.Module) -> str:
+    """Why a seed does not account for these weights; nothing where it does."""
+    recipe = recipe_of(start)
+    if recipe is None:
+        return "nothing says how they came about"
+    whence = f"{recipe.name} at seed {recipe.seed}"
+    try:
+        again, other = recipe.made(), recipe.made(seed=recipe.seed + 1)
+    except Exception as error:  # the user's code may raise anything
+        return f"{whence} could not be built again ({type(error).__name__}: {error})"
+    own, rebuilt = _tensors(start), _tensors(again)
+    different = [name for name in own.keys() ^ rebuilt.keys()] + [
+        name for name in own.keys() & rebuilt.keys() if not _same(own[name], rebuilt[name])
+    ]
+    if different:
+        return f"{whence}, built again, has another {min(different)!r}"
+    return "" if recipe.built_in else _constant(recipe, start, other)
+
+
+def _constant(recipe: Recipe, start: nn.Module, other: nn.Module) -> str:
+    """Weights that are the same from every seed come from elsewhere, unless they are all equal."""
+    elsewhere = dict(other.named_parameters())
+    for name, tensor in start.named_parameters():
+        varied = bool((tensor != tensor.flatten()[0]).any()) if tensor.numel() else False
+        if varied and name in elsewhere and _same(tensor, elsewhere[name]):
+            return f"{recipe.name} gives the same {name!r} whatever the seed"
+    return ""
+
+
+def _tensors(network: nn.Module) -> dict[str, Tensor]:
+    return {
+        **dict(network.named_parameters()),
+        **dict(network.named_buffers()),
+        **attribute_tensors(network),
+    }
+
+
+def _same(first: Tensor, second: Tensor) -> bool:
+    """To the last bit, on whatever device, in the type of the first."""
+    if first.shape != second.shape:
+        return False
+    return first.detach().cpu().equal(second.detach().cpu().to(first.dtype))
+
+
+SHUFFLES = 19
+#: So many examples are enough to see it, and few enough for large networks.
+SHUFFLED_EXAMPLES = 1024
+#: Standard deviations of a difference of two counts that luck is granted.
+_DEVIATIONS = 3.0
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """Where the weights are better than in random order: error rates of both."""
+
+    where: str
+    error: float
+    shuffled: float
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.error:.1%} errors, {self.shuffled:.1%} or more when shuffled"
+
+
+def surprises(module: nn.Module, examples: Examples) -> tuple[Surprise, ...]:
+    """Everything in which the network beats itself with shuffled weights; nothing for most."""
+    inputs, labels = examples.inputs[:SHUFFLED_EXAMPLES], examples.labels[:SHUFFLED_EXAMPLES].cpu()
+    network = copied_network(module).eval().requires_grad_(False)
+    own = _errors(network, inputs, labels, examples.classes)
+    least = dict.fromkeys(own, len(labels))
+    weights = {name: tensor.clone() for name, tensor in network.named_parameters()}
+    generator = torch.Generator().manual_seed(0)
+    open_questions = set(own)
+    for _ in range(SHUFFLES):
+        for name, tensor in network.named_parameters():
+            order = torch.randperm(tensor.numel(), generator=generator).to(tensor.device)
+            tensor.copy_(weights[name].flatten()[order].view_as(tensor))
+        for where, errors in _errors(network, inputs, labels, examples.classes).items():
+            least[where] = min(least.get(where, errors), errors)
+        open_questions = {w for w in own if own[w] + _luck(least[w], len(labels)) < least[w]}
+        if not open_questions:  # one that does as well settles it
+            return ()
+    return tuple(
+        Surprise(where, own[where] / len(labels), least[where] / len(labels))
+        for where in sorted(open_questions)
+    )
+
+
+def _luck(errors: int, examples: int) -> float:
+    rate = errors / examples
+    return _DEVIATIONS * math.sqrt(2.0 * examples * rate * (1.0 - rate)) + 1.0
+
+
+def _errors(module: nn.Module, inputs: Tensor, labels: Tensor, classes: int) -> dict[str, int]:
+    scores, features = _read(module, inputs)
+    found = {"answers": min(_wrong(scores, labels), _wrong(scores - scores.mean(0), labels))}
+    if features is not None and len(labels) > 1:
+        found["last hidden layer"] = _probe(features, labels, classes)
+    return found
+
+
+def _read(module: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The scores, and what goes into the last layer that has weights of its own."""
+    seen: list[Tensor] = []
+
+    def note(_: nn.Module, arguments: tuple[object, ...]) -> None:
+        if arguments and isinstance(arguments[0], Tensor) and len(arguments[0]) == len(inputs):
+            seen[:] = [arguments[0]]
+
+    layers = [m for m in module.modules() if next(m.parameters(recurse=False), None) is not None]
+    hooks = [layer.register_forward_pre_hook(note) for layer in layers]
+    device = next(module.parameters(), torch.empty(0)).device
+    try:
+        with torch.no_grad():
+            scores = module(inputs.to(device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    features = seen[0].flatten(1).double().cpu() if seen else None
+    return scores.double().cpu(), features
+
+
+def _wrong(scores: Tensor, labels: Tensor) -> int:
+    return int((scores.argmax(dim=1) != labels).sum())
+
+
+def _probe(features: Tensor, labels: Tensor, classes: int) -> int:
+    """Errors of ridge regression, each half of the examples answered by the other."""
+    targets = nn.functional.one_hot(labels, classes).double()
+    half, errors = len(labels) // 2, 0
+    for fitted, tested in (
+        (slice(0, half), slice(half, None)),
+        (slice(half, None), slice(0, half)),
+    ):
+        mean, center = features[fitted].mean(0), targets[fitted].mean(0)
+        known = features[fitted] - mean
+        gram = known @ known.T
+        ridge = 0.01 * gram.diagonal().mean().clamp_min(1e-30) * torch.eye(len(known)).double()
+        answer = torch.linalg.solve(gram + ridge, targets[fitted] - center)
+        scores = (features[tested] - mean) @ known.T @ answer + center
+        errors += _wrong(scores, labels[tested])
+    return errors

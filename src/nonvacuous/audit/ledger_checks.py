@@ -20,9 +20,9 @@ from nonvacuous.records import BudgetRecord
 from nonvacuous.risk import zero_one
 from nonvacuous.rules.arithmetic import BOUND_LINE, OTHERS_LINE, SAMPLING_LINE, line, share
 from nonvacuous.rules.attempts import Standing
+from nonvacuous.rules.drawing import set_aside, temperature
 from nonvacuous.rules.progressive import tilt_of
 from nonvacuous.rules.theorems import theorem
-from nonvacuous.rules.tilting import set_aside, temperature
 
 #: The charge of a search that the bound pays for in nats, as one of its inputs.
 GRID = "grid"

@@ -15,8 +15,7 @@ from nonvacuous.audit.evidence import Evidence, NotStored
 from nonvacuous.audit.watching import watched
 from nonvacuous.data import Examples
 from nonvacuous.distributions.attributes import attribute_tensors
-from nonvacuous.distributions.checkpoints import Checkpoints
-from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions.copying import Checkpoints, copied_network
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, NonvacuousError
 from nonvacuous.risk import Loss
@@ -215,3 +214,18 @@ def close_calls(outputs: Tensor, labels: Tensor, loss: Loss, values: Tensor) -> 
         shifted = outputs.scatter_add(1, labels.unsqueeze(1), (sign * step).unsqueeze(1))
         moved |= loss(shifted, labels) != values
     return int(moved.sum())
+
+
+def foreign_tensor(network: Network, inputs: Tensor) -> str | None:
+    """The first tensor of a prediction that comes from nowhere, in words; None if all are known.
+
+    A tensor in a global variable, in a closure or in some other object enters the computation
+    without being a parameter, a buffer or an attribute. Nobody can tell what it was before the
+    bound examples were seen, but that it enters can be seen.
+    A few numbers (:data:`~nonvacuous.audit.watching.ALLOWED_NUMBERS` in the whole prediction) may.
+    """
+    # Copies of parameters and buffers: whoever reads the originals by another way is found too,
+    # since drawing weights would not reach there.
+    used = {name: tensor.clone() for name, tensor in network.tensors.items()}
+    with undisturbed(network.device):
+        return watched(network.module, used, inputs.to(network.device)).foreign

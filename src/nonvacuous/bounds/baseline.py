@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout_lower
-from nonvacuous.bounds.inputs import Input
-from nonvacuous.bounds.table import theorem
+from nonvacuous.bounds.table import Input, theorem
 
 __all__ = ["constant_lower"]
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nonvacuous.bounds import checks
-from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.later import Later
 from nonvacuous.bounds.rounding import EPSILON, as_risk, down
-from nonvacuous.bounds.table import theorem
+from nonvacuous.bounds.table import Input, theorem
 from nonvacuous.errors import BadInput
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
 from nonvacuous.bounds.holdout import holdout, holdout_lower
-from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.later import Later
 from nonvacuous.bounds.rounding import as_risk, down, up
-from nonvacuous.bounds.table import theorem
+from nonvacuous.bounds.table import Input, theorem
 from nonvacuous.errors import BadInput
 
 if TYPE_CHECKING:

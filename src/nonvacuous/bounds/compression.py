@@ -6,10 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from nonvacuous.bounds import checks
-from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.later import Later
 from nonvacuous.bounds.rounding import EPSILON, as_risk
-from nonvacuous.bounds.table import theorem
+from nonvacuous.bounds.table import Input, theorem
 from nonvacuous.errors import BadInput
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ import math
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
-from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.moment import log_moment
 from nonvacuous.bounds.rounding import as_risk, up
-from nonvacuous.bounds.table import FIRST, OWN_EVENT, Reading, theorem
+from nonvacuous.bounds.table import FIRST, OWN_EVENT, Input, Reading, theorem
 from nonvacuous.errors import BadInput
 
 __all__ = ["disintegrated", "disintegrated_renyi"]

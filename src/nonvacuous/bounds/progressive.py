@@ -6,10 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from nonvacuous.bounds import checks
-from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.later import Later
 from nonvacuous.bounds.rounding import EPSILON, as_risk, down, up
-from nonvacuous.bounds.table import OWN_EVENT, Reading, theorem
+from nonvacuous.bounds.table import OWN_EVENT, Input, Reading, theorem
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,10 +8,9 @@ from itertools import pairwise
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
-from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.pac_bayes import complexity
 from nonvacuous.bounds.rounding import as_risk, up
-from nonvacuous.bounds.table import OWN_EVENT, Reading, theorem
+from nonvacuous.bounds.table import OWN_EVENT, Input, Reading, theorem
 from nonvacuous.errors import BadInput
 
 __all__ = ["empirical_bernstein", "split_kl"]

@@ -7,9 +7,8 @@ import math
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
 from nonvacuous.bounds.holdout import holdout
-from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.rounding import as_risk, up
-from nonvacuous.bounds.table import Reading, theorem
+from nonvacuous.bounds.table import Input, Reading, theorem
 from nonvacuous.errors import BadInput
 
 __all__ = ["sampling", "sampling_bounded"]

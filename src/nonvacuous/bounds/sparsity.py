@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
-from nonvacuous.bounds.inputs import Input
 from nonvacuous.bounds.later import Later
 from nonvacuous.bounds.pac_bayes import complexity
 from nonvacuous.bounds.rounding import as_risk, down, up
-from nonvacuous.bounds.table import FIRST, Reading, theorem
+from nonvacuous.bounds.table import FIRST, Input, Reading, theorem
 from nonvacuous.errors import BadInput
 
 if TYPE_CHECKING:

@@ -1,24 +1,37 @@
-"""From a frozen candidate to a sealed certificate: measure, bound, audit, seal."""
+"""From a frozen candidate to a sealed certificate: measure, bound, audit, seal.
+
+Audited first, too: every check whose facts are known before anything is trained.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import platform
+from pathlib import Path
 from typing import Any
 
+import numpy
+import scipy
+import torch
 from torch import nn
 
+import nonvacuous
 from nonvacuous import audit
-from nonvacuous.audit.evidence import Evidence, Search
+from nonvacuous.audit.evidence import Evidence, Search, StoredEvidence
+from nonvacuous.audit.registry import required
 from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.certification.candidate import Candidate, RescalingFacts
+from nonvacuous.certification.candidate import Candidate, RescalingFacts, frozen_copy
 from nonvacuous.certification.columns import column_records
-from nonvacuous.certification.complexity import complexity_of
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import measure_drawn, measure_stochastic
-from nonvacuous.certification.observing import observations
-from nonvacuous.certification.versions import software
+from nonvacuous.certification.measurement import (
+    complexity_of,
+    measure_drawn,
+    measure_stochastic,
+    observations,
+)
 from nonvacuous.data import Examples, Split
-from nonvacuous.errors import Unsupported
+from nonvacuous.errors import Refused, Unsupported
 from nonvacuous.records import (
     BoundRecord,
     BudgetRecord,
@@ -258,3 +271,59 @@ def seal(
         software=software(job.device),
         artifacts=job.folder.artifacts(),
     )
+
+
+def software(device: torch.device) -> dict[str, str]:
+    """Versions of what takes part in the arithmetic, and what decides how sums are rounded."""
+    kind = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return {
+        "nonvacuous": nonvacuous.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "device": f"{device.type} ({kind})",
+        "processor": _processor(),
+        "threads": str(torch.get_num_threads()),
+    }
+
+
+@functools.cache
+def _processor() -> str:
+    """Its name, where the system tells, and the instructions that torch uses of it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    name = next(named, platform.processor() or platform.machine())
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()})"
+
+
+def refuse_beforehand(job: Job, model: nn.Module) -> None:
+    """Raise what the audit would say at the end anyway; whatever needs results is left to it."""
+    split = job.split
+    transform = "; ".join(job.examples.preprocessing) or "as given"
+    evidence = StoredEvidence(
+        software(job.device)["nonvacuous"],
+        mode=job.mode,
+        predictor=job.predictor,
+        module=frozen_copy(model, job.device),
+        examples=job.examples,
+        split=split,
+        loss=job.loss,
+        seed=job.seed,
+        evaluation_transform=transform,
+        preprocessing_saw=split.prior if job.standardized else None,
+        prior_saw=split.prior if len(split.prior) else None,
+        test=job.test,
+        attempts_paid=job.attempts,
+        groups_declared=None,
+        pretrained=job.pretrained,
+        unseen=getattr(job.method, "unseen", False),
+        start=job.method.starting_network(model, job.device),
+    )
+    for check in required(mode=job.mode, predictor=job.predictor):
+        outcome = check.on_part(evidence)
+        if outcome is not None and outcome.effect == "refused":
+            raise Refused(f"refused before anything was computed: {check.name}? {outcome.detail}")

@@ -1,4 +1,4 @@
-"""What every mode hands over: a prior and a posterior, frozen, and how they came about."""
+"""What every mode hands over: a prior and a posterior, frozen and kept, and how they came about."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.audit.evidence import Search
+from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Split
+from nonvacuous.data.files import write_npz
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.priors import Prior
+from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.networks import LayerGraph
 from nonvacuous.recipes import remembering
 from nonvacuous.records import ComplexityRecord, Observation
 from nonvacuous.rescaling.columns import Accounted, Center, Way
+from nonvacuous.rules.digests import fixed_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,3 +109,25 @@ def with_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
         for name, parameter in copied.named_parameters():
             parameter.copy_(weights[name])
     return copied
+
+
+def save_network(run: RunFolder, module: nn.Module) -> None:
+    """A network that nothing is random in."""
+    path = run.file("network.safetensors")
+    if path is not None:
+        save_tensors(path, fixed_tensors(module), kind="network")
+
+
+def save_candidate(run: RunFolder, candidate: Candidate) -> None:
+    """Prior, posterior, the scales between gauges, and all that is not random in the network."""
+    for name, distribution in (("prior", candidate.prior), ("posterior", candidate.posterior)):
+        path = run.file(f"{name}.safetensors")
+        if path is not None:
+            distribution.save(path)
+    path = run.file("log_scales.npz")
+    if path is not None and candidate.rescaling is not None:
+        write_npz(path, {"log_scales": candidate.rescaling.log_scales})
+    path = run.file("network.safetensors")
+    fixed = fixed_tensors(candidate.module, candidate.posterior.names)
+    if path is not None and fixed:
+        save_tensors(path, fixed, kind="network")

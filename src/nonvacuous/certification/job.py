@@ -1,20 +1,92 @@
-"""What a certificate is asked for."""
+"""What a certificate is asked for, and its way into the ledger of attempts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
-from nonvacuous.certification.charging import Charging
+from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.run_folder import RunFolder
+from nonvacuous.certification.run_folder import RunFolder, settings_digest
 from nonvacuous.data import Examples, Split
 from nonvacuous.kinds import Mode, Predictor
 from nonvacuous.progress import Progress
 from nonvacuous.risk import Loss
+from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
+from nonvacuous.rules.digests import all_examples_digest, content_digest
+from nonvacuous.rules.outcomes import beginning_digest, class_sizes
 from nonvacuous.training import EventLog
+
+#: Phases that read no bound example: what they show chooses nothing.
+_BLIND = ("prior", "held-out twin", "first part")
+
+
+class Charging:
+    """One attempt, entered when the first number on bound examples can be seen, and at its end.
+
+    Whoever stops a training that looks bad has seen something too. So the attempt counts from its
+    first epoch on the bound examples, and the same attempt gone on with, or begun again, is one.
+    """
+
+    def __init__(
+        self, ledger: Path, attempt: Attempt, model: nn.Module, bound_part: Examples
+    ) -> None:
+        self._ledger, self._attempt = ledger, attempt
+        self._model, self._bound_part = model, bound_part
+
+    def watching(self, progress: Progress | None) -> Progress:
+        """The same progress, entered in the ledger before anything of it is shown."""
+
+        def watched(phase: str, done: int, total: int, message: str) -> None:
+            if phase not in _BLIND:
+                self._begin()
+            if progress is not None:
+                progress(phase, done, total, message)
+
+        return watched
+
+    def end(self, outcome: str) -> Standing:
+        """Enter what came out; what the ledger says about the attempts before it."""
+        return record_attempt(self._ledger, replace(self._begun(), outcome=outcome))
+
+    def _begin(self) -> None:
+        if not self._attempt.begun:
+            record_attempt(self._ledger, self._begun())
+
+    def _begun(self) -> Attempt:
+        if not self._attempt.begun:
+            begun = beginning_digest(frozen_copy(self._model), self._bound_part)
+            self._attempt = replace(self._attempt, begun=begun)
+        return self._attempt
+
+
+def charging(
+    ledger: str | Path | None,
+    run_folder: Path | None,
+    model: nn.Module,
+    given: Examples,
+    examples: Examples,
+    split: Split,
+    configuration: Mapping[str, Any],
+) -> Charging | None:
+    """The attempt that these settings make on these examples; None where no ledger is kept."""
+    if ledger is None and run_folder is None:
+        return None
+    path = Path(ledger) if ledger is not None else ledger_beside(run_folder or "")
+    attempt = Attempt(
+        examples=all_examples_digest(given),
+        bound=content_digest(examples, split.bound),
+        config=settings_digest(configuration),
+        paid=configuration["attempts"],
+        classes=class_sizes(given),
+        different=configuration.get("different_data", ""),
+    )
+    return Charging(path, attempt, model, examples.subset(split.bound))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,5 @@
-"""The empirical risk of a frozen posterior and the bound on its risk: every number paid for."""
+"""A frozen posterior in numbers: its empirical risk, its cost, the bound, all paid for; and error
+rates beside the promise."""
 
 from __future__ import annotations
 
@@ -6,24 +7,56 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from nonvacuous.certification.candidate import Candidate, with_weights
-from nonvacuous.certification.counting import summed_loss
 from nonvacuous.certification.job import Job
+from nonvacuous.data import Examples, Split
+from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.storage import save_tensors
-from nonvacuous.records import BoundRecord, BudgetRecord, ComplexityRecord, RiskRecord
-from nonvacuous.risk import estimate_risk
+from nonvacuous.networks import LayerGraph
+from nonvacuous.records import (
+    BoundRecord,
+    BudgetRecord,
+    ComplexityRecord,
+    KlTerm,
+    Observation,
+    RiskRecord,
+    SymmetrySaving,
+)
+from nonvacuous.risk import Loss, estimate_risk, zero_one
 from nonvacuous.rules.arithmetic import (
     BOUND_LINE,
     SAMPLING_LINE,
     bound_record,
+    complexity_nats,
+    ledger,
     line,
     sampled_risk,
     share,
 )
-from nonvacuous.rules.drawing import draw_network, sampling_seed
-from nonvacuous.rules.paying import ledger
-from nonvacuous.rules.tilting import temperature
+from nonvacuous.rules.drawing import draw_network, sampling_seed, temperature
+from nonvacuous.rules.symmetries import symmetry_savings
+from nonvacuous.seeds import derived_seed
+
+_BATCH = 2048
+
+
+def summed_loss(module: nn.Module, examples: Examples, loss: Loss) -> float:
+    """The sum of the loss over the examples, each seen once by the network in evaluation mode."""
+    device = next(module.parameters(), torch.empty(0)).device
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    with torch.no_grad():
+        for start in range(0, len(examples), _BATCH):
+            inputs = examples.inputs[start : start + _BATCH].to(device)
+            labels = examples.labels[start : start + _BATCH].to(device)
+            total += loss(module(inputs), labels).double().sum()
+    return float(total)
+
+
+def count_errors(module: nn.Module, examples: Examples) -> int:
+    """How many examples the network gets wrong; a tie is an error."""
+    return round(summed_loss(module, examples, zero_one))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,3 +189,62 @@ def _ledger(job: Job, candidate: Candidate, *, sampled: bool) -> BudgetRecord:
         sampled=sampled,
         choices=candidate.prior_choices,
     )
+
+
+def complexity_of(
+    job: Job, posterior: DiagonalGaussian, prior: DiagonalGaussian, graph: LayerGraph | None
+) -> ComplexityRecord:
+    """The complexity that enters the bound; without a graph no symmetry is known."""
+    terms = tuple(
+        KlTerm(tensor=name, size=posterior.means[name].numel(), nats=nats)
+        for name, nats in posterior.kl_to(prior).items()
+    )
+    savings: tuple[SymmetrySaving, ...] = ()
+    if job.quotients and graph is not None:
+        savings = symmetry_savings(graph, posterior, prior, loss=job.loss.name, which=job.quotients)
+    return ComplexityRecord(
+        terms=terms, symmetries=savings, kl_nats=complexity_nats(terms, savings)
+    )
+
+
+ON_BOUND, ON_TEST = "on the bound examples", "on the test examples"
+RANDOMIZED_ON_TEST = f"the randomized network {ON_TEST}"
+#: Trials of the randomized network on the test examples, at most.
+_TRIALS = 20_000
+
+
+def observed_network(predictor: str) -> str:
+    return "the network" if predictor == "deterministic" else "the network with the mean weights"
+
+
+def observation_seed(seed: int, posterior_digest: str) -> int:
+    return derived_seed(seed, "test", posterior_digest)
+
+
+def observations(
+    job: Job, module: nn.Module, split: Split, posterior: DiagonalGaussian | None
+) -> tuple[Observation, ...]:
+    """Plain error rates; the test examples are read here, once, at the end."""
+    network = observed_network(job.predictor)
+    parts: list[tuple[str, Examples]] = [(ON_BOUND, job.examples.subset(split.bound))]
+    if job.test is not None:
+        parts.append((ON_TEST, job.test))
+    observed = [
+        Observation(name=f"{network} {where}", errors=count_errors(module, part), trials=len(part))
+        for where, part in parts
+    ]
+    if job.test is not None and job.predictor == "stochastic" and posterior is not None:
+        seed = observation_seed(job.seed, posterior.digest())
+        estimate = estimate_risk(
+            module,
+            posterior,
+            job.test.to(job.device),
+            loss=zero_one,
+            trials=min(job.trials, _TRIALS),
+            generator=torch.Generator(device=job.device).manual_seed(seed),
+        )
+        assert estimate.errors is not None
+        observed.append(
+            Observation(name=RANDOMIZED_ON_TEST, errors=estimate.errors, trials=estimate.trials)
+        )
+    return tuple(observed)

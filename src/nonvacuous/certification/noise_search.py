@@ -25,9 +25,9 @@ from torch import Tensor, nn
 
 from nonvacuous.bounds import seeger
 from nonvacuous.certification.candidate import with_weights
-from nonvacuous.certification.complexity import complexity_of
 from nonvacuous.certification.gauge import Gauge, Rescaled, Where
 from nonvacuous.certification.job import Job
+from nonvacuous.certification.measurement import complexity_of
 from nonvacuous.data import Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid

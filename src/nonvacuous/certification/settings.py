@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict, ValidationError, ValidationInfo
@@ -133,3 +134,29 @@ Positive = Annotated[float, checked(checks.positive)]
 NonNegative = Annotated[float, checked(checks.non_negative)]
 Switch = Annotated[bool, Strict()]
 Scales = Annotated[tuple[float, ...], checked(_scales)]
+
+
+class Run(Settings):
+    """A run folder with more than its path.
+
+    folder         everything needed to check, resume and report the certificate
+    architecture   what the network is called; its class's name by default
+    source         where the examples come from; their name by default
+    ledger         the file that remembers attempts on the same examples; attempts.jsonl beside the
+                   folder by default, and none without either
+    different_data where the ledger has examples with the same labels, why these are other data: a
+                   sentence that the certificate quotes
+    tensorboard    a folder for TensorBoard, where that package is installed
+    """
+
+    folder: Path | None = None
+    architecture: str | None = None
+    source: str | None = None
+    ledger: Path | None = None
+    different_data: str | None = None
+    tensorboard: Path | None = None
+
+    @classmethod
+    def of(cls, folder: Any) -> Run:
+        """The settings themselves, or those of a plain path."""
+        return folder if isinstance(folder, Run) else cls(folder=folder)

@@ -10,8 +10,8 @@ from torch import nn
 
 from nonvacuous.bounds import holdout
 from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
-from nonvacuous.certification.counting import count_errors
 from nonvacuous.certification.job import Job
+from nonvacuous.certification.measurement import count_errors
 from nonvacuous.certification.plain import train_plainly
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.certification.training import PlainTraining

@@ -14,7 +14,7 @@ from torch import nn
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.run import Run
+from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
 from nonvacuous.cli.exits import DONE, FAILED, TOO_RISKY, CommandError, UsageError, trouble_of
 from nonvacuous.cli.folders import check_writable, default_folder, holds_run, instead_of

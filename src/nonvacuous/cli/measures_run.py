@@ -34,7 +34,7 @@ from nonvacuous.files import write_atomically
 from nonvacuous.measures.attack import attack
 from nonvacuous.measures.panel import Panel, panel
 from nonvacuous.randomization.corruptions import corrupt
-from nonvacuous.rules.showing import Shown, ledger_of
+from nonvacuous.rules.outcomes import Shown, ledger_of
 from nonvacuous.seeds import derived_seed
 from nonvacuous.studies.measures_page import write_page
 from nonvacuous.studies.measures_text import FIT_LOSS

@@ -13,7 +13,7 @@ from torch import nn
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.run import Run
+from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
 from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError
 from nonvacuous.cli.folders import holds_run
@@ -36,7 +36,7 @@ from nonvacuous.models import rebuild
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.report.terminal import printable
 from nonvacuous.rules.digests import tensors_digest
-from nonvacuous.rules.showing import ledger_of
+from nonvacuous.rules.outcomes import ledger_of
 from nonvacuous.seeds import derived_seed
 
 

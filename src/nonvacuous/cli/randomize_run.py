@@ -33,7 +33,7 @@ from nonvacuous.randomization.stages import SETTINGS
 from nonvacuous.randomization.study import study
 from nonvacuous.randomization.workshop import planned_networks
 from nonvacuous.report.terminal import printable
-from nonvacuous.rules.showing import Shown, ledger_of
+from nonvacuous.rules.outcomes import Shown, ledger_of
 from nonvacuous.studies.randomization_page import write_files
 from nonvacuous.studies.randomization_text import write_text
 

@@ -22,7 +22,7 @@ from nonvacuous.distributions.storage import save_tensors, tensors_digest
 from nonvacuous.networks import rescaled
 from nonvacuous.rescaling import push, rescale
 from nonvacuous.risk import estimate_risk
-from nonvacuous.rules.showing import Shown, ledger_of
+from nonvacuous.rules.outcomes import Shown, ledger_of
 from nonvacuous.seeds import derived_seed
 
 #: Inputs on which the two functions are compared.

@@ -23,7 +23,7 @@ from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.files import write_atomically
 from nonvacuous.models import build
-from nonvacuous.rules.showing import Shown, ledger_of
+from nonvacuous.rules.outcomes import Shown, ledger_of
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_faithfully

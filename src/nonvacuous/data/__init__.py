@@ -6,7 +6,6 @@ brings statistics, and splits are random, persisted and never stratified.
 
 from __future__ import annotations
 
-from nonvacuous.data.cache import cache_folder
 from nonvacuous.data.checks import (
     Duplicates,
     check_disjoint,
@@ -14,11 +13,10 @@ from nonvacuous.data.checks import (
     count_repeats,
     find_duplicates,
 )
-from nonvacuous.data.describe import describe
-from nonvacuous.data.digits import digits
 from nonvacuous.data.examples import Dataset, Examples
 from nonvacuous.data.functions import import_function
-from nonvacuous.data.load import NAMES, load
+from nonvacuous.data.images import cache_folder
+from nonvacuous.data.load import NAMES, describe, digits, load
 from nonvacuous.data.preprocessing import Standardize
 from nonvacuous.data.readers import read_idx, read_images, read_npz, read_parquet
 from nonvacuous.data.splits import Split, index_digest, make_split, split_examples

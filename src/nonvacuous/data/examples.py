@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nonvacuous.data.checks import check_finite, check_structure
 from nonvacuous.data.convert import as_inputs, as_labels
-from nonvacuous.data.hashing import hash_examples, hash_of_hashes
+from nonvacuous.data.files import hash_examples, hash_of_hashes
 from nonvacuous.data.torch_datasets import read_pair
 from nonvacuous.errors import BadInput
 

@@ -1,4 +1,4 @@
-"""load: a data set by its name, its path or the function that makes it."""
+"""load: a data set by its name, its path or the function that makes it; what is in it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from nonvacuous.data.checks import check_examples
-from nonvacuous.data.digits import digits
-from nonvacuous.data.examples import Dataset
+import numpy as np
+import torch
+
+from nonvacuous.data.checks import check_examples, count_repeats, find_duplicates
+from nonvacuous.data.examples import Dataset, Examples
 from nonvacuous.data.functions import dataset_from_function
 from nonvacuous.data.readers import (
     FILE_READERS,
@@ -184,3 +187,67 @@ def _shards(folder: Path, part: str) -> list[Path]:
             f"{', '.join(path.name for path in files)}; add the missing ones"
         )
     return files
+
+
+TEST_EXAMPLES = 360
+
+
+def digits(seed: int = 0) -> Dataset:
+    """Images of 8 x 8 pixels in [0, 1]: 1,437 for training and 360 for testing.
+
+    The seed chooses which; the split is random, not stratified.
+    """
+    # Imported here, because scikit-learn takes a second to load and most callers bring other data.
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(bunch.target))
+    everything = Examples(
+        inputs=torch.from_numpy(bunch.images).to(torch.float32).div_(16.0)[:, None],
+        labels=torch.from_numpy(bunch.target.astype(np.int64)),
+        class_names=tuple(str(digit) for digit in range(10)),
+        name="digits",
+        preprocessing=("pixel/16",),
+    )
+    return Dataset(
+        everything.subset(np.sort(order[TEST_EXAMPLES:])),
+        Examples.of(everything.subset(np.sort(order[:TEST_EXAMPLES])), name="digits (test)"),
+    )
+
+
+def describe(dataset: Dataset) -> dict[str, Any]:
+    """Counts, shapes, class names, label histogram, duplicates and hashes; ready for JSON."""
+    record: dict[str, Any] = {
+        "name": dataset.name,
+        "classes": dataset.train.classes,
+        "class_names": list(dataset.train.class_names),
+        "example_shape": list(dataset.train.example_shape),
+        "train": _describe_part(dataset.train),
+        "test": None,
+        "duplicates_across": None,
+        "unused": list(dataset.unused),
+    }
+    if dataset.test is not None:
+        record["test"] = _describe_part(dataset.test)
+        record["duplicates_across"] = {
+            "inputs": len(find_duplicates(dataset.train, dataset.test, ignore_labels=True)),
+            "inputs_and_labels": len(find_duplicates(dataset.train, dataset.test)),
+        }
+    return record
+
+
+def _describe_part(examples: Examples) -> dict[str, Any]:
+    counts = torch.bincount(examples.labels, minlength=examples.classes)
+    repeated_inputs = count_repeats(examples, ignore_labels=True)
+    repeated = count_repeats(examples)
+    return {
+        "name": examples.name,
+        "examples": len(examples),
+        "label_counts": counts.tolist(),
+        "largest_class_fraction": int(counts.max()) / max(1, len(examples)),
+        "lowest_input": float(examples.inputs.min()) if len(examples) else None,
+        "highest_input": float(examples.inputs.max()) if len(examples) else None,
+        "preprocessing": list(examples.preprocessing),
+        "repeats": {"inputs": repeated_inputs, "inputs_and_labels": repeated},
+        "content_hash": examples.content_hash(),
+    }

@@ -13,8 +13,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
-from nonvacuous.audit.foreign import foreign_tensor
-from nonvacuous.audit.probing import Network
+from nonvacuous.audit.probing import Network, foreign_tensor
 from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput, Unsupported

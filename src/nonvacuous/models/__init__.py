@@ -18,11 +18,9 @@ from torch import nn
 
 from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.models.alexnet import SmallAlexNet
-from nonvacuous.models.cnn import Cnn
+from nonvacuous.models.cnn import Cnn, Mlp
 from nonvacuous.models.inception import SmallInception
-from nonvacuous.models.mlp import Mlp
-from nonvacuous.models.resnet import SmallResNet
-from nonvacuous.models.resnet9 import ResNet9
+from nonvacuous.models.resnet import ResNet9, SmallResNet
 from nonvacuous.models.scattering import ScatteringNet
 from nonvacuous.recipes import Recipe, recipe_of, seeded
 

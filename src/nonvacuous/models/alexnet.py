@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from nonvacuous.models.images import image_shape, pad_for_stride_two
+from nonvacuous.models.cnn import image_shape, pad_for_stride_two
 
 
 class Block(nn.Module):

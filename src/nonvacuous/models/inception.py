@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.models.images import image_shape, pad_for_stride_two
+from nonvacuous.models.cnn import image_shape, pad_for_stride_two
 
 _BEFORE = ((32, 32), (32, 48))
 _BETWEEN = ((112, 48), (96, 64), (80, 80), (48, 96))

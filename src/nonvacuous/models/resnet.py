@@ -2,6 +2,7 @@
 
 On inputs of shape (3, 32, 32) and 10 classes those with 20, 32, 56 and 110 layers have 269,722,
 464,154, 853,018 and 1,727,962 parameters with batch normalization: shortcuts have none.
+And one of nine layers that learns small images in seconds.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from nonvacuous.models.images import image_shape
+from nonvacuous.models.cnn import image_shape
 
 _STAGES = (16, 32, 64)
 
@@ -90,4 +91,67 @@ class SmallResNet(nn.Module):
         """Class scores of shape (examples, classes)."""
         values = self.norm(self.first(inputs)).relu()
         scores: Tensor = self.output(self.blocks(values).mean(dim=(2, 3)))
+        return scores
+
+
+class ConvBlock(nn.Sequential):
+    """3 x 3 convolution, batch normalization, ReLU; then, if asked, 2 x 2 max-pooling."""
+
+    def __init__(self, incoming: int, outgoing: int, *, pool: bool = False) -> None:
+        layers = [
+            nn.Conv2d(incoming, outgoing, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outgoing),
+            nn.ReLU(),
+        ]
+        super().__init__(*layers, *([nn.MaxPool2d(2, ceil_mode=True)] if pool else []))
+
+
+class ResidualPair(nn.Module):
+    """Two blocks, and the input added to what comes out."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(ConvBlock(channels, channels), ConvBlock(channels, channels))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Maps of the same shape."""
+        total: Tensor = inputs + self.blocks(inputs)
+        return total
+
+
+class ResNet9(nn.Module):
+    """Nine layers that learn small images in seconds on a GPU.
+
+    After the public recipes for fast training on CIFAR-10: convolution, batch normalization and
+    ReLU throughout, three halvings by pooling, two residual blocks, a linear layer on the maximum
+    per channel. Of width 64, on inputs of shape (3, 32, 32) and 10 classes, it has 6,573,130
+    parameters. Widths w, 2w, 4w and 8w; residual blocks at 2w and 8w.
+
+    The scores are multiplied by an eighth: so the first steps neither saturate nor crawl.
+
+    mirror   a prediction is the mean over an image and its mirror image; training sees one of them
+    """
+
+    def __init__(
+        self, example_shape: Sequence[int], classes: int, *, width: int = 64, mirror: bool = False
+    ) -> None:
+        super().__init__()
+        self.mirror = mirror
+        channels, _, _ = image_shape("resnet9", example_shape)
+        self.blocks = nn.Sequential(
+            ConvBlock(channels, width),
+            ConvBlock(width, 2 * width, pool=True),
+            ResidualPair(2 * width),
+            ConvBlock(2 * width, 4 * width, pool=True),
+            ConvBlock(4 * width, 8 * width, pool=True),
+            ResidualPair(8 * width),
+        )
+        self.output = nn.Linear(8 * width, classes)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Class scores of shape (examples, classes)."""
+        features: Tensor = self.blocks(inputs).amax(dim=(2, 3))
+        if self.mirror and not self.training:
+            features = (features + self.blocks(inputs.flip(3)).amax(dim=(2, 3))) / 2
+        scores: Tensor = 0.125 * self.output(features)
         return scores

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 
-from nonvacuous.models.images import image_shape
+from nonvacuous.models.cnn import image_shape
 
 _ANGLES = 8
 _OCTAVES = 2

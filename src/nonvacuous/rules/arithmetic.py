@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Protocol
 
-from nonvacuous.bounds import constant_lower, holdout, sampling, sampling_bounded
+from nonvacuous.bounds import ConfidenceBudget, constant_lower, holdout, sampling, sampling_bounded
 from nonvacuous.bounds.rounding import shown_up, up
 from nonvacuous.certificate import PREDICTORS, Certificate, status_of
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import kind_of
 from nonvacuous.records import (
     Assumption,
     BaselineRecord,
@@ -249,3 +250,70 @@ def statement_of(certificate: Certificate) -> str:
         sampled=certificate.empirical.scheme == "fresh noise",
         gate=certificate.gate,
     )
+
+
+#: Two correct evaluations of the same formula may differ by this much, relative and per weight.
+RELATIVE = 1e-9
+PER_WEIGHT = 1e-12
+
+
+def tolerance(nats: float, weights: int) -> float:
+    return RELATIVE * abs(nats) + PER_WEIGHT * weights
+
+
+def disagreement(
+    terms: tuple[KlTerm, ...], recomputed: Mapping[str, float]
+) -> tuple[KlTerm, float] | None:
+    """The first term that is not the recomputed one, up to rounding."""
+    for term in terms:
+        value = recomputed.get(term.tensor)
+        if value is None or not abs(term.nats - value) <= tolerance(value, term.size):
+            return term, float("nan") if value is None else value
+    return None
+
+
+#: The part of the failure probability that pays for Monte Carlo where there is any.
+SAMPLING_SHARE = 0.2
+
+
+def failure_of(confidence: float) -> float:
+    """The decimal that was typed: 0.95 leaves 0.05, not 0.050000000000000044."""
+    return float(1 - Fraction(repr(float(confidence))))
+
+
+def ledger(
+    *, mode: str, failure: float, attempts: int, sampled: bool, choices: int = 1
+) -> BudgetRecord:
+    """The lines of a certificate that was one of ``attempts`` on its examples.
+
+    ``sampled``: its empirical risk rests on Monte-Carlo trials. ``choices``: members of the prior
+    family among which the prior was chosen.
+    """
+    budget = ConfidenceBudget(failure=failure)
+    if attempts > 1:
+        budget.spend(
+            OTHERS_LINE,
+            failure * (attempts - 1) / attempts,
+            reason=f"{attempts} certificates on the same examples share the confidence",
+        )
+    if sampled:
+        loss = "the noisy loss" if kind_of(mode).noisy else "the risk"
+        reason = f"Monte-Carlo estimate of {loss}"
+        budget.spend(SAMPLING_LINE, SAMPLING_SHARE * budget.remaining, reason=reason)
+    if choices > 1:
+        budget.choose(
+            BOUND_LINE,
+            budget.remaining,
+            choices=choices,
+            reason="PAC-Bayes bound, union over the grid of prior scales",
+        )
+    else:
+        reasons = {
+            "holdout": "exact binomial tail",
+            "progressive": "tests of the checkpoints, each before training on them",
+            "sparsity": "PAC-Bayes bound for the noisy loss, all settings at once",
+        }
+        fixed = "PAC-Bayes bound, prior fixed before the data"
+        budget.spend_rest(BOUND_LINE, reason=reasons.get(mode, fixed))
+    record = budget.to_dict()
+    return BudgetRecord.model_validate({**record, "entries": tuple(record["entries"])})

@@ -11,8 +11,8 @@ from torch import Tensor
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.records import ChargeRecord, ComplexityRecord, RiskRecord, SparsityRecord
+from nonvacuous.rules.arithmetic import tolerance
 from nonvacuous.rules.convolutions import chain_from
-from nonvacuous.rules.tolerances import tolerance
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.recount import AnySetting, Network, frozen_conv_setting, frozen_setting

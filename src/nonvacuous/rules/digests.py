@@ -10,8 +10,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from nonvacuous.data import Examples
-from nonvacuous.data.files import sha256_of_file
-from nonvacuous.data.hashing import hash_examples, hash_of_hashes
+from nonvacuous.data.files import hash_examples, hash_of_hashes, sha256_of_file
 from nonvacuous.data.splits import index_digest
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.storage import tensors_digest

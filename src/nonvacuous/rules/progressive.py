@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.data import Examples, Split
-from nonvacuous.data.grouping import find_units
+from nonvacuous.data.splits import find_units
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import BadInput
 from nonvacuous.records import Observation
 from nonvacuous.rules.digests import fixed_tensors
-from nonvacuous.rules.tilting import set_aside, temperature
+from nonvacuous.rules.drawing import set_aside, temperature
 from nonvacuous.seeds import derived_seed
 
 #: What the errors on the examples set aside for the tilt are called in a certificate.

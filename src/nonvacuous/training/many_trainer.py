@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.models.mlp import Mlp
+from nonvacuous.models.cnn import Mlp
 from nonvacuous.training.many_dropout import Chance, dropped, seed_dropout, with_faster_layers
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material

@@ -16,7 +16,7 @@ from nonvacuous.audit import registry
 from nonvacuous.audit.evidence import StoredEvidence
 from nonvacuous.audit.registry import Check, Outcome, least_version
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.versions import software
+from nonvacuous.certification.assemble import software
 from nonvacuous.records import Assumption
 from nonvacuous.verification.findings import Collector, Disagreement
 

@@ -7,7 +7,7 @@ from torch import nn
 from nonvacuous.audit.probing import Network, Recount, recount
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import frozen_copy, with_weights
-from nonvacuous.certification.observing import (
+from nonvacuous.certification.measurement import (
     ON_BOUND,
     ON_TEST,
     RANDOMIZED_ON_TEST,
@@ -18,8 +18,8 @@ from nonvacuous.certification.twin import prior_twin, separate_twin, twin_split
 from nonvacuous.progress import Progress
 from nonvacuous.records import Observation
 from nonvacuous.risk import zero_one
-from nonvacuous.rules.tilting import OBSERVED as TILTED
-from nonvacuous.rules.tilting import set_aside
+from nonvacuous.rules.drawing import OBSERVED as TILTED
+from nonvacuous.rules.drawing import set_aside
 from nonvacuous.verification.examples import Known
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 from nonvacuous.verification.replaying import compare, sampled

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from scipy import stats
+
 from nonvacuous.errors import InvalidCertificate
 
 _MARKS = {True: "ok", False: "FAILED", None: "not checked"}
@@ -135,3 +137,14 @@ def equal(claimed: object, recomputed: object, field: str) -> None:
     """Raise unless the certificate's value is the recomputed one, exactly."""
     if claimed != recomputed or type(claimed) is not type(recomputed):
         raise Disagreement(f"it says {claimed!r}, recomputed {recomputed!r}.", field)
+
+
+#: A sound certificate is called false with at most this probability.
+FALSE_ALARM = 1e-6
+
+
+def same_rate(errors: int, trials: int, fresh_errors: int, fresh_trials: int) -> float:
+    """Fisher's exact test: how likely counts this far apart are when both have one rate."""
+    law = stats.hypergeom(trials + fresh_trials, errors + fresh_errors, fresh_trials)
+    tails = law.cdf(fresh_errors), law.sf(fresh_errors - 1)
+    return float(min(1.0, 2.0 * min(tails)))

@@ -6,8 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from nonvacuous.audit.foreign import foreign_tensor
-from nonvacuous.audit.probing import WATCHED, Network, recount
+from nonvacuous.audit.probing import WATCHED, Network, foreign_tensor, recount
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import LOGITS, ONE_LOGIT, TOKENS, adapted
 from nonvacuous.certification.candidate import with_weights

@@ -13,14 +13,13 @@ from nonvacuous.audit.probing import Recount, close_calls
 from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.versions import software
+from nonvacuous.certification.assemble import software
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.progress import Progress
 from nonvacuous.risk import Loss, estimate_risk
 from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, recompute_bound, sampled_risk, share
-from nonvacuous.verification.counts import FALSE_ALARM, same_rate
-from nonvacuous.verification.findings import Collector, Disagreement
+from nonvacuous.verification.findings import FALSE_ALARM, Collector, Disagreement, same_rate
 
 REPLAY = "the recorded trials give the recorded errors"
 FRESH = "the risk holds in fresh trials"

@@ -19,11 +19,11 @@ from torch import nn
 from nonvacuous.audit.data_checks import START, named_start
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import adapted
+from nonvacuous.certification.assemble import software
 from nonvacuous.certification.candidate import frozen_copy, with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.method import Method
 from nonvacuous.certification.run_folder import RunFolder
-from nonvacuous.certification.versions import software
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization
@@ -34,7 +34,7 @@ from nonvacuous.progress import Progress
 from nonvacuous.recipes import seeded
 from nonvacuous.records import TwinRecord
 from nonvacuous.risk.losses import loss_named
-from nonvacuous.rules.paying import failure_of
+from nonvacuous.rules.arithmetic import failure_of
 from nonvacuous.verification.examples import Known
 from nonvacuous.verification.findings import Collector, Disagreement
 from nonvacuous.verification.run_folder import Contents

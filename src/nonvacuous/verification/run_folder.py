@@ -27,6 +27,7 @@ from nonvacuous.errors import InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.foreign import read_bytes, run_settings
 from nonvacuous.records import DistributionRecord, ExampleSet
+from nonvacuous.rules.arithmetic import RELATIVE, disagreement, tolerance
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.rules.digests import (
     array_digest,
@@ -36,7 +37,6 @@ from nonvacuous.rules.digests import (
     tensors_digest,
 )
 from nonvacuous.rules.drawing import draw_network
-from nonvacuous.rules.tolerances import RELATIVE, disagreement, tolerance
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 from nonvacuous.verification.progressive import checkpoint_files, read_checkpoints
 from nonvacuous.verification.sparsity import check_constants

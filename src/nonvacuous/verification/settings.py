@@ -1,14 +1,16 @@
-"""The certificate against the settings of its run: config.toml says what was asked for."""
+"""The certificate against the settings of its run (config.toml) and the ledger of attempts."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from nonvacuous.audit.data_checks import DECLARED, START, declared
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.folding import FOLDED
+from nonvacuous.certification.run_folder import settings_digest
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import described
 from nonvacuous.distributions.storage import tensors_digest
@@ -16,7 +18,8 @@ from nonvacuous.kinds import RANDOM_MODES, kind_of
 from nonvacuous.methods import METHODS
 from nonvacuous.methods.post_hoc.making import POSTERIOR_SCALES, noise_descriptions
 from nonvacuous.methods.posterior.making import trained_description
-from nonvacuous.rules.paying import failure_of, ledger
+from nonvacuous.rules.arithmetic import failure_of, ledger
+from nonvacuous.rules.attempts import Attempt, ledger_beside, read_attempts, standing
 from nonvacuous.verification.audited import version_of
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 from nonvacuous.verification.run_folder import Contents
@@ -191,3 +194,53 @@ def _check_prior(prior: DiagonalGaussian, asked: dict[str, Any]) -> None:
         raise Disagreement(f"{FILE} centers the prior on zero; it is not there.", "prior")
     if asked.get("means") is not None:
         equal(tensors_digest(dict(prior.means)), asked["means"], f"{FILE}.method.prior.means")
+
+
+_NAME = "the ledger of attempts knows this certificate"
+
+
+def check_attempts(
+    certificate: Certificate,
+    contents: Contents,
+    folder: Path,
+    ledger: Path | None,
+    findings: Collector,
+) -> None:
+    """Its settings have a line there, with the share of the confidence that it took."""
+    path = ledger_beside(folder) if ledger is None else ledger
+    entries = read_attempts(path)
+    rivals = [a for a in entries if a.bound == certificate.data.bound.content_digest]
+    if not contents.settings or not rivals:
+        why = (
+            "the settings are not at hand."
+            if not contents.settings
+            else f"{path} knows nothing of these examples."
+            if entries
+            else "there is none beside the run; name it with --ledger (ledger= in Python)."
+        )
+        findings.skip(_NAME, "attempts", why, needed=False)
+        return
+
+    def work() -> str:
+        digest = settings_digest(contents.settings)
+        own = [attempt for attempt in rivals if attempt.config == digest]
+        if not own:
+            raise Disagreement(
+                f"it has {len(rivals)} lines about these examples and none with the settings of "
+                "config.toml: they were changed, or the run was moved beside a ledger that is not "
+                "its own."
+            )
+        paid = contents.settings.get("attempts")
+        mine = [attempt for attempt in own if attempt.paid == paid]
+        if not mine:
+            shares = " and ".join(sorted({str(attempt.paid) for attempt in own}))
+            raise Disagreement(
+                f"config.toml says that {paid} certificates share the confidence; the ledger has "
+                f"this one with {shares}."
+            )
+        ended: list[Attempt] = [attempt for attempt in mine if attempt.outcome]
+        if len({attempt.outcome for attempt in ended}) == 1:
+            contents.standing = standing(entries, ended[0])
+        return f"{len(rivals)} lines about these examples, {len(own)} of them its own."
+
+    findings.expect(_NAME, "attempts", work)

@@ -37,8 +37,7 @@ from nonvacuous.sparsity.recount import (
 )
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.verification.charges import check_charges
-from nonvacuous.verification.counts import FALSE_ALARM, same_rate
-from nonvacuous.verification.findings import Collector, Disagreement, equal
+from nonvacuous.verification.findings import FALSE_ALARM, Collector, Disagreement, equal, same_rate
 
 _CONSTANTS = "every constant in the loss covers the network"
 _NORMS = "every threshold uses the example's own norm"

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from nonvacuous.audit.data_checks import DECLARED, START, named_start
-from nonvacuous.audit.knowing import MANY_CLASSES, Knowledge, knowledge
-from nonvacuous.audit.shuffling import surprises
+from nonvacuous.audit.knowing import MANY_CLASSES, Knowledge, knowledge, surprises
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples

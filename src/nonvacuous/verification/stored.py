@@ -12,13 +12,13 @@ from nonvacuous.audit.claim_checks import NOISY
 from nonvacuous.audit.evidence import StoredEvidence
 from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification.assemble import software
 from nonvacuous.certification.candidate import with_weights
-from nonvacuous.certification.observing import ON_TEST
-from nonvacuous.certification.versions import software
+from nonvacuous.certification.measurement import ON_TEST
 from nonvacuous.kinds import kind_of
 from nonvacuous.risk import Loss
 from nonvacuous.rules.derandomization import layers_from
-from nonvacuous.rules.tilting import OBSERVED as TILTED
+from nonvacuous.rules.drawing import OBSERVED as TILTED
 from nonvacuous.verification.examples import Known
 from nonvacuous.verification.run_folder import Contents
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nonvacuous.data import load
-from nonvacuous.data.image_preprocessing import center_crop
+from nonvacuous.data.preprocessing import center_crop
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang import training
 from nonvacuous.papers.zhang.material import Material

@@ -1,11 +1,17 @@
-"""numpy's npz archives: a training set, and a test set where there is one."""
+"""Arrays and tensors in files: npz archives, folders of npy files, what torch.save wrote.
+
+A training set, and a test set where there is one. Files are read as data alone, since unpickling
+anything else can run code.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
 from nonvacuous.data.examples import Dataset, Examples
 from nonvacuous.data.files import read_npz_arrays
@@ -97,3 +103,75 @@ def _channels_first(array: np.ndarray) -> np.ndarray:
 
 def _listed(arrays: dict[str, np.ndarray]) -> str:
     return ", ".join(sorted(arrays)) if arrays else "no keys at all"
+
+
+def has_arrays(folder: Path) -> bool:
+    """Whether the folder holds a training set that :func:`read_arrays` reads."""
+    return (folder / "train-inputs.npy").is_file()
+
+
+def read_arrays(
+    folder: str | Path, *, name: str | None = None, class_names: Sequence[str] | None = None
+) -> Dataset:
+    """A data set from train-inputs.npy and train-labels.npy, and test-*.npy where they are.
+
+    Inputs are kept in their shape, channels first; 8-bit pixels are divided by 255. Files with
+    Python objects are refused.
+    """
+    folder = Path(folder)
+    name = name or folder.name
+    train = Examples.of(_pair(folder, "train"), class_names=class_names, name=name)
+    if not any((folder / f"test-{part}.npy").is_file() for part in ("inputs", "labels")):
+        return Dataset(train)
+    test = Examples.of(_pair(folder, "test"), class_names=train.class_names, name=f"{name} (test)")
+    return Dataset(train, test)
+
+
+def _pair(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+    return _array(folder / f"{part}-inputs.npy"), _array(folder / f"{part}-labels.npy")
+
+
+def _array(path: Path) -> np.ndarray:
+    if not path.is_file():
+        raise BadInput(
+            f"{path.parent} has no file {path.name}; inputs and labels come in pairs of .npy files"
+        )
+    try:
+        # Mapping would keep the file open for as long as the tensors live; a copy does not.
+        loaded = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise BadInput(
+            f"{path} cannot be read as one plain array ({error}); write it with "
+            "numpy.save(path, array)"
+        ) from error
+    if not isinstance(loaded, np.ndarray):
+        raise BadInput(f"{path} holds several arrays; write one with numpy.save(path, array)")
+    return loaded
+
+
+def read_pt(
+    path: str | Path, *, name: str | None = None, class_names: Sequence[str] | None = None
+) -> Dataset:
+    """A data set from a .pt file: a pair (inputs, labels) of tensors, or a dict of the npz keys."""
+    path = Path(path)
+    try:
+        # The one place where torch.load is allowed: with weights_only it builds tensors, nothing
+        # that a file names is imported or called.
+        stored: Any = torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251
+    except Exception as error:  # unpicklers and archives break in many ways
+        raise BadInput(
+            f"{path} cannot be read as tensors alone ({type(error).__name__}). Save a pair or a "
+            "dict of tensors, torch.save((inputs, labels), path); whole objects are refused "
+            "because reading them can run code"
+        ) from error
+    if isinstance(stored, (tuple, list)) and len(stored) == 2:
+        stored = {"inputs": stored[0], "labels": stored[1]}
+    if not isinstance(stored, dict) or not all(
+        isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in stored.items()
+    ):
+        raise BadInput(f"{path} holds no pair (inputs, labels) and no dict of named tensors")
+    arrays: dict[str, np.ndarray] = {
+        key: (value.float() if value.is_floating_point() else value).detach().numpy()
+        for key, value in stored.items()
+    }
+    return dataset_of_arrays(arrays, path, name=name, class_names=class_names)

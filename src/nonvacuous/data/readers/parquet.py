@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from nonvacuous.data.cache import cached_images
 from nonvacuous.data.examples import Examples
 from nonvacuous.data.files import check_unpacked
-from nonvacuous.data.images import decode_image, optional_package, stack_images
+from nonvacuous.data.images import cached_images, decode_image, optional_package, stack_images
 from nonvacuous.data.torch_datasets import LABEL_COLUMNS
 from nonvacuous.errors import BadInput
 

@@ -8,13 +8,11 @@ from torch import nn
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
-from nonvacuous.certification.candidate import frozen_copy
-from nonvacuous.certification.counting import count_errors
+from nonvacuous.certification.candidate import frozen_copy, save_network
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.saving import save_network
+from nonvacuous.certification.measurement import count_errors
 from nonvacuous.records import RiskRecord
-from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, line, share
-from nonvacuous.rules.paying import ledger
+from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, ledger, line, share
 
 if TYPE_CHECKING:
     from nonvacuous.methods.held_out.settings import HeldOut

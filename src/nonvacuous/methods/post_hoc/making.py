@@ -20,6 +20,7 @@ from nonvacuous.certification.candidate import (
     Candidate,
     RescalingFacts,
     frozen_copy,
+    save_candidate,
     start_at,
     with_weights,
 )
@@ -28,7 +29,6 @@ from nonvacuous.certification.folding import FOLDED, folded, folded_prior, has_b
 from nonvacuous.certification.gauge import Gauge, Rescaled, find_gauge
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.noise_search import NoiseSearch
-from nonvacuous.certification.saving import save_candidate
 from nonvacuous.certification.twin import candidate_twin
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior

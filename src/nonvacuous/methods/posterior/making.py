@@ -11,11 +11,10 @@ from torch import nn
 from nonvacuous.audit.evidence import Search
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import random_certificate
-from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
-from nonvacuous.certification.counting import count_errors
+from nonvacuous.certification.candidate import Candidate, frozen_copy, save_candidate, with_weights
 from nonvacuous.certification.job import Job
+from nonvacuous.certification.measurement import count_errors
 from nonvacuous.certification.plain import train_plainly
-from nonvacuous.certification.saving import save_candidate
 from nonvacuous.certification.training import PlainTraining
 from nonvacuous.certification.twin import candidate_twin
 from nonvacuous.data import Examples
@@ -25,7 +24,7 @@ from nonvacuous.distributions.priors import Prior, at_initialization, learned
 from nonvacuous.errors import BadInput
 from nonvacuous.records import Observation
 from nonvacuous.rules.digests import fixed_tensors
-from nonvacuous.rules.tilting import OBSERVED, set_aside
+from nonvacuous.rules.drawing import OBSERVED, set_aside
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import train_posterior
 

@@ -14,12 +14,11 @@ from nonvacuous.bounds import holdout
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
 from nonvacuous.certification.candidate import frozen_copy
-from nonvacuous.certification.counting import count_errors, summed_loss
 from nonvacuous.certification.job import Job
+from nonvacuous.certification.measurement import count_errors, summed_loss
 from nonvacuous.certification.plain import train_plainly
 from nonvacuous.data import Examples
-from nonvacuous.distributions.checkpoints import CheckpointMixture, Checkpoints
-from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints, copied_network
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.records import (
@@ -30,9 +29,8 @@ from nonvacuous.records import (
     RiskRecord,
     TwinRecord,
 )
-from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, line, share
+from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, ledger, line, share
 from nonvacuous.rules.digests import example_set, fixed_tensors
-from nonvacuous.rules.paying import ledger
 from nonvacuous.rules.progressive import (
     OBSERVED,
     batches_of,

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.distributions.checkpoints import CheckpointMixture, Checkpoints
+from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints
 from nonvacuous.distributions.storage import load_tensors
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.files import inside

@@ -29,8 +29,7 @@ from nonvacuous.distributions.priors import Prior
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.sparsity.settings import Sparsity, prior_kind
-from nonvacuous.methods.sparsity.stages import kept, origin
-from nonvacuous.methods.sparsity.training import Trainer
+from nonvacuous.methods.sparsity.training import Trainer, kept, origin
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain

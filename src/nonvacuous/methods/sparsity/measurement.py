@@ -22,7 +22,14 @@ from nonvacuous.records import (
     RiskRecord,
     SparsityRecord,
 )
-from nonvacuous.rules.arithmetic import bound_record, complexity_nats, line, sampled_risk, share
+from nonvacuous.rules.arithmetic import (
+    bound_record,
+    complexity_nats,
+    ledger,
+    line,
+    sampled_risk,
+    share,
+)
 from nonvacuous.rules.convolutions import convolution_records, tensor_scales
 from nonvacuous.rules.derandomization import (
     charge_records,
@@ -32,7 +39,6 @@ from nonvacuous.rules.derandomization import (
     norm_range,
     setting_of,
 )
-from nonvacuous.rules.paying import ledger
 from nonvacuous.sparsity.certificate import SparsityCertificate, certify_sparse
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network

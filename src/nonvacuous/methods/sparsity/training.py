@@ -7,18 +7,21 @@ certificate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples
+from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.progress import Progress
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.training import ChainTraining, train_chain
+from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 
 if TYPE_CHECKING:
     from nonvacuous.methods.sparsity.settings import Sparsity
@@ -160,3 +163,39 @@ class Trainer:
 
     def _module(self, weights: Mapping[str, Tensor]) -> nn.Module:
         return with_weights(self.start, weights).to(self.device)
+
+
+def kept(
+    path: Path | None, work: Callable[[], Weights], depends_on: Callable[[], dict[str, Any]]
+) -> Weights:
+    """The weights that this stage of a run made before it was stopped, or made now and kept.
+
+    The file carries what the weights depend on. One that depends on anything else is refused: a
+    prior that was learned for another split has seen bound examples of this one.
+    """
+    if path is None:
+        return _on_cpu(work())
+    configuration = depends_on()
+    if path.exists():
+        found = load_checkpoint(path, configuration=configuration)
+        return {name: found.tensors[name] for name in found.facts["order"]}
+    made = _on_cpu(work())
+    # The format keeps no order of its own, and layers have one.
+    save_checkpoint(path, tensors=made, facts={"order": list(made)}, configuration=configuration)
+    return made
+
+
+def origin(trainer: Trainer, stage: str, examples: Examples, *, seed: int) -> dict[str, Any]:
+    """What the weights of one stage depend on, as plain values and digests."""
+    return {
+        "kind": f"sparsity {stage}",
+        "architecture": str(trainer.start),
+        "initial_weights": tensors_digest(dict(trainer.start.state_dict())),
+        "examples": examples.content_hash(),
+        "seed": seed,
+        "settings": trainer.settings.record(),
+    }
+
+
+def _on_cpu(weights: Weights) -> Weights:
+    return {name: matrix.detach().cpu() for name, matrix in weights.items()}

@@ -32,7 +32,7 @@ from nonvacuous.papers.measures.settings import (
 from nonvacuous.papers.measures.training import Training
 from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage, Table
-from nonvacuous.rules.showing import Shown
+from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.pages import markdown
 from nonvacuous.study.study import Context, Finished, Study

@@ -17,7 +17,7 @@ from torch import nn
 
 from nonvacuous.bounds import sampling
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.run import Run
+from nonvacuous.certification.settings import Run
 from nonvacuous.certification.training import PlainTraining
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples, Split

@@ -25,7 +25,7 @@ from nonvacuous.papers.sparsity.recipes import Recipe
 from nonvacuous.papers.sparsity.results import CaseResult, SparsityResult
 from nonvacuous.papers.sparsity.settings import Case, SparsityCell, SparsitySettings
 from nonvacuous.report.study import StudyPage, Table
-from nonvacuous.rules.showing import Shown
+from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.priors import ChainPrior, make_prior
 from nonvacuous.sparsity.training import (

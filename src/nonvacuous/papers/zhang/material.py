@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nonvacuous.data import Dataset
-from nonvacuous.data.image_preprocessing import cropped
+from nonvacuous.data.preprocessing import cropped
 from nonvacuous.papers.zhang.networks import Cell
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.randomization.registry import parse_corruption

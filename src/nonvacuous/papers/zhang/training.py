@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from nonvacuous.data import Dataset
-from nonvacuous.data.image_preprocessing import whiten_each_image
+from nonvacuous.data.preprocessing import whiten_each_image
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build
 from nonvacuous.papers.zhang.material import Material
