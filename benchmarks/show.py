@@ -74,6 +74,32 @@ def bounds(results: dict[str, dict[str, Any]]) -> str:
     )
 
 
+def startup(results: dict[str, dict[str, Any]]) -> str:
+    found = results["startup"]
+    rows = [
+        [f"`{name}`", f"{case['before']:.3f}", f"{case['now']:.3f}", f"**{case['ratio']:.1f}**"]
+        for name, case in found["commands"].items()
+    ]
+    scalar = found["microseconds"]
+    single = " and ".join(
+        f"`bounds.{name}` in {case['now']:.1f} µs ({case['before']:.0f} before)"
+        for name, case in scalar.items()
+    )
+    return "\n".join(
+        [
+            "## Start-up",
+            "",
+            "Processor seconds of a process, against the version of 15 November 2026 (26c4c74) in "
+            f"the same run; goal {found['goal']:g} times less. Python alone takes "
+            f"{found['python_alone']:.3f}.",
+            "",
+            table(["command", "before", "now", "times less"], rows),
+            "",
+            f"One number at a time: {single}.",
+        ]
+    )
+
+
 def risk(results: dict[str, dict[str, Any]]) -> str:
     parts = [
         "## The price of Monte Carlo",
@@ -317,6 +343,7 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "progressive-gate": progressive,
     "sweep": sweep,
     "bounds": bounds,
+    "startup": startup,
 }
 
 

@@ -1,212 +1,144 @@
-"""The command ``nonvacuous``: finds the subcommand, runs it, turns errors into messages."""
+"""The command ``nonvacuous``: finds the subcommand, runs it, turns errors into messages.
+
+Its version and its help follow from the table below, at once. The parser is imported when a
+command is called, and what that command needs with it: `nonvacuous bound` never loads torch.
+"""
 
 from __future__ import annotations
 
 import io
 import os
-import shlex
 import sys
-from collections.abc import Sequence
-
-from cyclopts import App, CycloptsError, UnknownOptionError
 
 from nonvacuous import __version__
-from nonvacuous.cli.exits import (
-    DONE,
-    FAILED,
-    USAGE,
-    exit_code,
-    help_of,
-    next_step,
-    trouble_of,
-)
-from nonvacuous.cli.invocation import started_with
-from nonvacuous.cli.output import write_error
-from nonvacuous.cli.reproduce import reproduce
-from nonvacuous.cli.settings import from_environment, from_toml
-from nonvacuous.cli.stopping import exit_code_of
-from nonvacuous.errors import NonvacuousError
 
-EXAMPLE_BOUND = "nonvacuous bound --risk 0.02 --kl 5000 --examples 60000 --confidence 0.95"
-EXAMPLE_CERTIFY = "nonvacuous certify --data digits --seed 1"
+TYPE_CHECKING = False  # spares the import of typing
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
+    from cyclopts import App, CycloptsError
 
-app = App(
-    name="nonvacuous",
-    help="How wrong can this network be on data it has not seen? Get a number you can prove.",
-    help_epilogue=f"Example:\n\n{EXAMPLE_CERTIFY}",
-    help_format="restructuredtext",
-    version=f"nonvacuous {__version__}",
-    # Commands report by exit code; what they print they print themselves.
-    result_action="return_value",
-    suppress_keyboard_interrupt=False,
-)
+    app: App
 
-# Commands are named by their import path, so that one command does not wait for the imports of
-# another: `nonvacuous bound` never loads torch.
-app.command(
-    "nonvacuous.cli.evaluate:evaluate",
-    name="evaluate",
-    help=(
-        "Promise how wrong a predictor is, from examples that it never saw: exact at every size, "
-        "for groups and classes too, in a file that others can verify."
-    ),
-    help_epilogue=(
-        "Example:\n\nnonvacuous evaluate answers.csv --predictions pred --labels label "
-        "--group site --unseen --max-risk 0.05"
-    ),
-)
-app.command(
-    "nonvacuous.cli.compare:compare",
-    name="compare",
-    help="Is the second predictor better than the first? Exactly, on the same examples.",
-    help_epilogue="Example:\n\nnonvacuous compare answers.csv --first old --second new",
-)
-app.command(
-    "nonvacuous.cli.plan:plan",
-    name="plan",
-    help="How many examples does a promise take? Before anybody looks at one.",
-    help_epilogue="Example:\n\nnonvacuous plan --target 0.05 --risk 0.03",
-)
-app.command(
-    "nonvacuous.cli.monitor:monitor",
-    name="monitor",
-    help="Does a promise still hold, as labels arrive? Look as often as you like.",
-    help_epilogue="Example:\n\nnonvacuous monitor labels.csv --promise runs/report --watch",
-)
-app.command(
-    "nonvacuous.cli.certify:certify",
-    name="certify",
-    help=(
-        "Train or take a network and promise how often it can err on data it has not seen.\n\n"
-        "Prints four lines (the promise, its confidence, its terms, its caveats) and keeps in a "
-        "run folder all that is needed to check, resume and report them."
-    ),
-    help_epilogue=f"Example:\n\n{EXAMPLE_CERTIFY}",
-    config=(from_environment, from_toml),
-)
-app.command(
-    "nonvacuous.cli.verify:verify",
-    name="verify",
-    help=(
-        "Recompute somebody's certificate: its arithmetic, its files, its data and, where network "
-        "and data are at hand, its risk. Nothing in a run folder is ever executed."
-    ),
-    help_epilogue="Example:\n\nnonvacuous verify runs/digits-cnn-32-64-seed1",
-)
-app.command(
-    "nonvacuous.cli.report:report",
-    name="report",
-    help="Write the page of a run folder again, or a site that compares a folder of runs.",
-    help_epilogue="Example:\n\nnonvacuous report runs/digits-cnn-32-64-seed1",
-)
-app.command(
-    "nonvacuous.cli.sweep:sweep",
-    name="sweep",
-    help=(
-        "Compute every cell of a grid once, each in a run folder of its own: on this machine or a "
-        "Ray cluster."
-    ),
-    help_epilogue="Example:\n\nnonvacuous sweep experiment.toml",
-)
-app.command(
-    "nonvacuous.cli.runs:runs",
-    name="runs",
-    help="List the runs below a folder, finished or not; filter, sort, or ask in SQL.",
-    help_epilogue="Example:\n\nnonvacuous runs runs/experiment --sort risk_upper",
-)
-app.command(
-    "nonvacuous.cli.data:data",
-    name="data",
-    help="Describe a data set: its size, classes, values, repeated examples and fingerprint.",
-    help_epilogue="Example:\n\nnonvacuous data digits",
-)
-app.command(
-    "nonvacuous.cli.bound:bound",
-    name="bound",
-    help=(
-        "Calculate every bound that follows from a few numbers, side by side.\n\n"
-        "Three predictors, by what is given: --risk and --kl for the network whose weights are "
-        "drawn afresh from the posterior for each prediction; --risk and --log-ratio for one "
-        "network drawn from it; --errors alone for a fixed network on examples that trained "
-        "nothing."
-    ),
-    help_epilogue=f"Example:\n\n{EXAMPLE_BOUND}",
-)
-app.command(
-    "nonvacuous.cli.inspect:inspect",
-    name="inspect",
-    help=(
-        "Show which channels of a network can be rescaled without changing its function, and what "
-        "stands in the way elsewhere."
-    ),
-    help_epilogue="Example:\n\nnonvacuous inspect --model mlp:64,32 --data digits --svg net.svg",
-)
-app.command(
-    "nonvacuous.cli.rescale:rescale",
-    name="rescale",
-    help=(
-        "Write a network with other weights and the same function: the scales that serve a bound "
-        "best, balanced ones, or an attack on bounds that depend on them."
-    ),
-    help_epilogue=(
-        "Example:\n\nnonvacuous rescale --model mlp:64,32 --data digits --weights w.safetensors "
-        "--out new.safetensors --attack 1"
-    ),
-)
-app.command(
-    "nonvacuous.cli.randomize:randomize",
-    name="randomize",
-    help=(
-        "Train the same network on true and on randomized data: does it learn, or would it fit "
-        "anything?\n\nPrints the answer, a table and findings (memorization, leaks, p-value, "
-        "capacity, certificates) and writes a page with the pictures."
-    ),
-    help_epilogue="Example:\n\nnonvacuous randomize --data digits",
-)
-app.command(
-    "nonvacuous.cli.measures:measures",
-    name="measures",
-    help=(
-        "Show all complexity measures of a network, and put them on trial.\n\n"
-        "Trains the network unless --weights is given. --attack measures the same function in "
-        "random gauges; --against random-labels sets a network trained on random labels beside it."
-    ),
-    help_epilogue="Example:\n\nnonvacuous measures --data digits --attack --out measures",
-)
-app.command(
-    "nonvacuous.cli.memorize:memorize",
-    name="memorize",
-    help=(
-        "Construct a network with 2n + d weights that gets every label right, random ones "
-        "included, and prove it in exact arithmetic."
-    ),
-    help_epilogue="Example:\n\nnonvacuous memorize --data digits --out memorized",
-)
-app.command(
-    "nonvacuous.cli.interpolate:interpolate",
-    name="interpolate",
-    help=(
-        "Fit every training example exactly with a kernel: the function of smallest norm, for true "
-        "and random labels at once, with its error on new examples.\n\n"
-        "No ridge is added; near-singular is reported."
-    ),
-    help_epilogue=(
-        "Example:\n\nnonvacuous interpolate --data digits --labels true,partial:0.5,random"
-    ),
-)
-app.command(
-    "nonvacuous.cli.sparsity:sparsity",
-    name="sparsity",
-    help=(
-        "Show how few units of a network are active, how firmly, and what a bound makes of it.\n\n"
-        "With a prior, a certificate for the network itself stands beside a plain test and the "
-        "bounds from norms."
-    ),
-    help_epilogue="Example:\n\nnonvacuous sparsity --data digits --out sparsity",
-)
-app.command(reproduce)
+SUMMARY = "How wrong can this network be on data it has not seen? Get a number you can prove."
+EXAMPLE = "nonvacuous certify --data digits --seed 1"
 
+#: What there is, by group: the words of the help and an example for each command. The command
+#: itself is the function of its name in the module of its name, imported when it is called.
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "Promises": {
+        "evaluate": (
+            "Promise how wrong a predictor is, from examples that it never saw: exact at "
+            "every size, for groups and classes too, in a file that others can verify.",
+            "nonvacuous evaluate answers.csv --predictions pred --labels label --group site "
+            "--unseen --max-risk 0.05",
+        ),
+        "compare": (
+            "Is the second predictor better than the first? Exactly, on the same examples.",
+            "nonvacuous compare answers.csv --first old --second new",
+        ),
+        "plan": (
+            "How many examples does a promise take? Before anybody looks at one.",
+            "nonvacuous plan --target 0.05 --risk 0.03",
+        ),
+        "monitor": (
+            "Does a promise still hold, as labels arrive? Look as often as you like.",
+            "nonvacuous monitor labels.csv --promise runs/report --watch",
+        ),
+        "certify": (
+            "Train or take a network and promise how often it can err on data it has not "
+            "seen.\n\n"
+            "Prints four lines (the promise, its confidence, its terms, its caveats) and "
+            "keeps in a run folder all that is needed to check, resume and report them.",
+            "nonvacuous certify --data digits --seed 1",
+        ),
+        "verify": (
+            "Recompute somebody's certificate: its arithmetic, its files, its data and, where "
+            "network and data are at hand, its risk. Nothing in a run folder is ever "
+            "executed.",
+            "nonvacuous verify runs/digits-cnn-32-64-seed1",
+        ),
+        "report": (
+            "Write the page of a run folder again, or a site that compares a folder of runs.",
+            "nonvacuous report runs/digits-cnn-32-64-seed1",
+        ),
+    },
+    "A closer look": {
+        "bound": (
+            "Calculate every bound that follows from a few numbers, side by side.\n\n"
+            "Three predictors, by what is given: --risk and --kl for the network whose "
+            "weights are drawn afresh from the posterior for each prediction; --risk and "
+            "--log-ratio for one network drawn from it; --errors alone for a fixed network on "
+            "examples that trained nothing.",
+            "nonvacuous bound --risk 0.02 --kl 5000 --examples 60000 --confidence 0.95",
+        ),
+        "inspect": (
+            "Show which channels of a network can be rescaled without changing its function, "
+            "and what stands in the way elsewhere.",
+            "nonvacuous inspect --model mlp:64,32 --data digits --svg net.svg",
+        ),
+        "rescale": (
+            "Write a network with other weights and the same function: the scales that serve "
+            "a bound best, balanced ones, or an attack on bounds that depend on them.",
+            "nonvacuous rescale --model mlp:64,32 --data digits --weights w.safetensors --out "
+            "new.safetensors --attack 1",
+        ),
+    },
+    "Studies": {
+        "randomize": (
+            "Train the same network on true and on randomized data: does it learn, or would "
+            "it fit anything?\n\n"
+            "Prints the answer, a table and findings (memorization, leaks, p-value, capacity, "
+            "certificates) and writes a page with the pictures.",
+            "nonvacuous randomize --data digits",
+        ),
+        "memorize": (
+            "Construct a network with 2n + d weights that gets every label right, random ones "
+            "included, and prove it in exact arithmetic.",
+            "nonvacuous memorize --data digits --out memorized",
+        ),
+        "interpolate": (
+            "Fit every training example exactly with a kernel: the function of smallest norm, "
+            "for true and random labels at once, with its error on new examples.\n\n"
+            "No ridge is added; near-singular is reported.",
+            "nonvacuous interpolate --data digits --labels true,partial:0.5,random",
+        ),
+        "measures": (
+            "Show all complexity measures of a network, and put them on trial.\n\n"
+            "Trains the network unless --weights is given. --attack measures the same "
+            "function in random gauges; --against random-labels sets a network trained on "
+            "random labels beside it.",
+            "nonvacuous measures --data digits --attack --out measures",
+        ),
+        "sparsity": (
+            "Show how few units of a network are active, how firmly, and what a bound makes "
+            "of it.\n\n"
+            "With a prior, a certificate for the network itself stands beside a plain test "
+            "and the bounds from norms.",
+            "nonvacuous sparsity --data digits --out sparsity",
+        ),
+        "reproduce": (
+            "Compute a figure or table of a paper again, with the published numbers beside ours.",
+            "nonvacuous reproduce rescaling-figure-1 --only 784-32-10",
+        ),
+    },
+    "Many runs": {
+        "sweep": (
+            "Compute every cell of a grid once, each in a run folder of its own: on this "
+            "machine or a Ray cluster.",
+            "nonvacuous sweep experiment.toml",
+        ),
+        "runs": (
+            "List the runs below a folder, finished or not; filter, sort, or ask in SQL.",
+            "nonvacuous runs runs/experiment --sort risk_upper",
+        ),
+        "data": (
+            "Describe a data set: its size, classes, values, repeated examples and fingerprint.",
+            "nonvacuous data digits",
+        ),
+    },
+}
 
 #: Flags that people guess, and the ones they mean.
 _MEANT = {
@@ -240,10 +172,78 @@ def _usage_message(error: CycloptsError, command: str | None = None) -> str:
     message = " ".join(str(error).split())
     keyword = str(getattr(getattr(error, "token", None), "keyword", ""))
     meant = _MEANT.get(keyword.replace("_", "-"))
-    if isinstance(error, UnknownOptionError) and meant and command == "certify":
+    if type(error).__name__ == "UnknownOptionError" and meant and command == "certify":
         message = f"Unknown option: {keyword}. Did you mean {meant}?"
     source = str(getattr(getattr(error, "token", None), "source", "cli"))
     return message if source in ("", "cli", "environment") else f"{source}: {message}"
+
+
+def __getattr__(name: str) -> App:
+    """``app``, the parser of all commands, made when somebody asks for it."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    parser = globals()["app"] = _parser()
+    return parser
+
+
+def _parser() -> App:
+    from cyclopts import App
+
+    parser = App(
+        name="nonvacuous",
+        help=SUMMARY,
+        help_epilogue=f"Example:\n\n{EXAMPLE}",
+        help_format="restructuredtext",
+        version=f"nonvacuous {__version__}",
+        # Commands report by exit code; what they print they print themselves.
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+    )
+    for group, commands in COMMANDS.items():
+        for name, (words, example) in commands.items():
+            path = f"nonvacuous.cli.{name}:{name}"
+            more: dict[str, Any] = {"help_epilogue": f"Example:\n\n{example}"}
+            if name == "reproduce":  # a parser of its own, with a command for each figure
+                more = {}
+            elif name == "certify":
+                more["config"] = _from_outside
+            parser.command(path, name=name, help=words, group=group, **more)
+    return parser
+
+
+def _from_outside(*call: Any) -> None:
+    from nonvacuous.cli.settings import from_environment, from_toml
+
+    from_environment(*call)
+    from_toml(*call)
+
+
+def _help() -> str:
+    """The commands by group, in lines that fit the terminal."""
+    try:
+        width = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size().columns
+    except (OSError, ValueError):
+        width = 80
+    on_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    bold = on_terminal and not os.environ.get("NO_COLOR")
+    lines = ["Usage: nonvacuous COMMAND", "", *_wrapped(SUMMARY, width)]
+    indent = 4 + max(len(name) for commands in COMMANDS.values() for name in commands)
+    for group, commands in COMMANDS.items():
+        lines += ["", f"\x1b[1m{group}\x1b[0m" if bold else group]
+        for name, (words, _) in commands.items():
+            first, *more = _wrapped(words.split("\n")[0], width - indent)
+            lines += [f"  {name}".ljust(indent) + first, *(" " * indent + line for line in more)]
+    lines += ["", "nonvacuous COMMAND --help shows the flags of one, --version the version."]
+    return "\n".join([*lines, "", "Example:", "", EXAMPLE, ""])
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > max(width, 20):
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -253,30 +253,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A terminal that cannot show a sign gets a question mark, not a crash.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    command = tokens[0] if tokens and tokens[0] in app and tokens[0][0] != "-" else None
     try:
-        with started_with(tokens):
-            code = app(tokens, exit_on_error=False, print_error=False)
-            sys.stdout.flush()
-    except CycloptsError as error:
-        write_error(_usage_message(error, command), next_command=help_of(command))
-        return USAGE
-    except NonvacuousError as error:
-        write_error(str(error), next_command=next_step(error, command))
-        return exit_code(error)
+        if tokens == ["--version"]:
+            sys.stdout.write(f"nonvacuous {__version__}\n")
+            code = 0
+        elif tokens in ([], ["--help"], ["-h"]):
+            sys.stdout.write(_help())
+            code = 0
+        else:
+            code = _run(tokens)
+        sys.stdout.flush()
     except BrokenPipeError:
         # The reader (`head`, a pager) has seen enough. Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return 1
+    return code
+
+
+def _run(tokens: list[str]) -> int:
+    import shlex
+
+    from cyclopts import CycloptsError
+
+    from nonvacuous.cli import exits
+    from nonvacuous.cli.invocation import started_with
+    from nonvacuous.cli.stopping import exit_code_of
+    from nonvacuous.errors import NonvacuousError
+
+    parser = sys.modules[__name__].app
+    known = any(tokens[0] in commands for commands in COMMANDS.values())
+    command = tokens[0] if known else None
+    try:
+        with started_with(tokens):
+            code = parser(tokens, exit_on_error=False, print_error=False)
+            sys.stdout.flush()
+    except CycloptsError as error:
+        return _fail(_usage_message(error, command), exits.help_of(command), exits.USAGE)
+    except NonvacuousError as error:
+        return _fail(str(error), exits.next_step(error, command), exits.exit_code(error))
+    except BrokenPipeError:
+        raise
     except OSError as error:
         # The disk or the permissions: nothing that a traceback would explain better.
-        write_error(trouble_of(error), next_command=help_of(command))
-        return FAILED
+        return _fail(exits.trouble_of(error), exits.help_of(command), exits.FAILED)
     except KeyboardInterrupt as stop:
         # What can be resumed says so itself; here nothing was kept, or all that is needed was.
-        write_error("interrupted.", next_command=shlex.join(["nonvacuous", *tokens]))
-        return exit_code_of(stop)
-    return code if isinstance(code, int) else DONE
+        return _fail("interrupted.", shlex.join(["nonvacuous", *tokens]), exit_code_of(stop))
+    return code if isinstance(code, int) else exits.DONE
+
+
+def _fail(message: str, next_command: str, code: int) -> int:
+    from nonvacuous.cli.output import write_error
+
+    write_error(message, next_command=next_command)
+    return code
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from nonvacuous import bounds
 from nonvacuous.bounds import checks
+from nonvacuous.bounds.holdout import tail_end
 from nonvacuous.bounds.rounding import up
 from nonvacuous.bounds.table import OWN_EVENT, compare
 from nonvacuous.cli.bound_text import write_text
@@ -258,6 +259,6 @@ def _held_out_reference(risk: float, examples: int, failure: float) -> dict[str,
         "held_out_reference": {
             "errors": errors,
             "examples": examples,
-            "risk_upper": bounds.holdout(errors=errors, examples=examples, failure=failure),
+            "risk_upper": tail_end(errors, examples, failure),
         }
     }

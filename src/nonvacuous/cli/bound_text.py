@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
-
 from nonvacuous.bounds.table import OWN_EVENT
-from nonvacuous.cli.output import result_console
+from nonvacuous.cli.output import write_paragraphs
 from nonvacuous.report.terminal import percent_down, percent_up
 
 _SUBJECTS = {
@@ -19,38 +16,27 @@ _SUBJECTS = {
 
 
 def write_text(record: dict[str, Any]) -> None:
-    console = result_console()
     vacuous = " (vacuous: this says nothing)" if record["is_vacuous"] else ""
-    console.print(
-        Text.assemble(
-            f"Risk of {_SUBJECTS[record['predictor']]}:\nat most ",
-            (percent_up(record["risk_upper"]), "bold"),
-            f"{vacuous} with confidence {record['confidence']:g}, by {record['best']}.",
-        )
+    write_paragraphs(
+        f"Risk of {_SUBJECTS[record['predictor']]}:\nat most {percent_up(record['risk_upper'])}"
+        f"{vacuous} with confidence {record['confidence']:g}, by {record['best']}.",
+        _table(record),
+        *_notes(record),
     )
-    console.print(_table(record))
-    for paragraph in _notes(record):
-        console.print(paragraph)
 
 
-def _table(record: dict[str, Any]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("")
-    table.add_column("bound", no_wrap=True)
-    table.add_column("at most", justify="right", no_wrap=True)
-    table.add_column("theorem")
-    table.add_column("free parameter")
+def _table(record: dict[str, Any]) -> str:
+    rows = [("", "bound", "at most", "theorem", "free parameter")]
     for row in record["bounds"]:
         best = row["name"] == record["best"]
-        table.add_row(
-            "*" if best else "+" if row["relation"] == OWN_EVENT else "",
-            row["name"],
-            percent_up(row["risk_upper"]),
-            row["theorem"],
-            row["free_parameter"],
-            style="bold" if best else None,
-        )
-    return table
+        mark = "*" if best else "+" if row["relation"] == OWN_EVENT else ""
+        upper = percent_up(row["risk_upper"])
+        rows.append((mark, row["name"], upper, row["theorem"], row["free_parameter"]))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        f"{mark:1}  {name:{widths[1]}}  {upper:>{widths[2]}}  {theorem:{widths[3]}}  {free}"
+        for mark, name, upper, theorem, free in rows
+    )
 
 
 def _notes(record: dict[str, Any]) -> list[str]:

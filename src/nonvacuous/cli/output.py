@@ -8,42 +8,61 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any
-
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.text import Text
 
 from nonvacuous.report.terminal import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
     from nonvacuous.certificate import Certificate
 
 
-class _SafeConsole(Console):
-    """A console on which only rich itself, not a text, moves the cursor or changes colors."""
+@cache
+def _safe_console() -> type[Console]:
+    """A console on which only rich itself, not a text, moves the cursor or changes colors.
 
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            if segment.control is None and not segment.text.isprintable():
-                lines = segment.text.split("\n")
-                yield Segment("\n".join(map(printable, lines)), segment.style)
-            else:
-                yield segment
+    Made when first needed: a command that writes plain text or JSON does not wait for rich.
+    """
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class SafeConsole(Console):
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterable[Segment]:
+            for segment in super().render(renderable, options):
+                if segment.control is None and not segment.text.isprintable():
+                    lines = segment.text.split("\n")
+                    yield Segment("\n".join(map(printable, lines)), segment.style)
+                else:
+                    yield segment
+
+    return SafeConsole
 
 
 def result_console() -> Console:
     """Stdout. rich leaves color out when it is not a terminal or when NO_COLOR is set."""
-    return _SafeConsole(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    return _safe_console()(file=sys.stdout, highlight=False, markup=False, emoji=False)
 
 
 def narration_console() -> Console:
     """Stderr, for everything that is not the result."""
-    return _SafeConsole(file=sys.stderr, highlight=False, markup=False, emoji=False)
+    return _safe_console()(file=sys.stderr, highlight=False, markup=False, emoji=False)
+
+
+def write_paragraphs(*paragraphs: str) -> None:
+    """Plain text on stdout, in lines that fit the terminal; a table comes as lines that do."""
+    width = max(40, shutil.get_terminal_size().columns)
+    for paragraph in paragraphs:
+        for line in paragraph.split("\n"):
+            sys.stdout.write((textwrap.fill(line, width) if len(line) > width else line) + "\n")
 
 
 def write_json(record: dict[str, Any]) -> None:
@@ -60,6 +79,8 @@ def write_certificate(certificate: Certificate, *, as_json: bool) -> None:
 
 def write_error(message: str, *, next_command: str | None) -> None:
     """What went wrong, and the command to try next."""
+    from rich.text import Text
+
     ended = message if message.endswith((".", "?", "!")) else f"{message}."
     text = Text.assemble(("Error: ", "bold red"), printable(ended))
     narration_console().print(text, soft_wrap=True)
@@ -69,6 +90,8 @@ def write_error(message: str, *, next_command: str | None) -> None:
 
 def write_next(command: str) -> None:
     """The command that makes sense after this one."""
+    from rich.text import Text
+
     text = Text.assemble(("Next:  ", "bold"), printable(command))
     narration_console().print(text, soft_wrap=True)
 
