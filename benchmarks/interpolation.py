@@ -65,7 +65,7 @@ def sklearns(points: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def wait_for_memory(method: str, n: int, *, seconds: float = 2400) -> None:
     """On a shared machine: wait until the others leave enough memory."""
-    from nonvacuous.interpolation.resources import available_memory
+    from nonvacuous.interpolation.plan import available_memory
 
     needed = 1.3 * 8 * n * n * MATRICES.get(method, 0.6)
     start = time.monotonic()

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from nonvacuous.cli.invocation import again, started_with
+from nonvacuous.cli.exits import again, started_with
 from nonvacuous.cli.narration import Narration
 
 SCRIPT = """

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous.cli import exits
-from nonvacuous.cli.runs_table import fitted, shown
+from nonvacuous.cli.runs import fitted, shown
 from nonvacuous.records import Observation
 from tests.certificates import sealed
 

@@ -21,7 +21,7 @@ from nonvacuous.measures import (
     register_measure,
     unregister_measure,
 )
-from nonvacuous.measures.claims import TOLERANCE, largest_change
+from nonvacuous.measures.gauges import TOLERANCE, largest_change
 from nonvacuous.measures.values import relative_difference
 from tests.measures.worlds import NETWORKS, world
 

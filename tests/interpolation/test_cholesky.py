@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy import linalg
 
 from nonvacuous.interpolation import cholesky, kernels
+from nonvacuous.interpolation.cholesky import Tiles, entries
 from nonvacuous.interpolation.gram import PointGram
-from nonvacuous.interpolation.tiles import Tiles, entries
 
 
 def gram_of(n: int, seed: int = 0) -> PointGram:

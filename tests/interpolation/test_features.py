@@ -8,10 +8,8 @@ import torch
 
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation.features import GaborBank, features_of, random_patches
-from nonvacuous.interpolation.features.distances import accumulate_distances
-from nonvacuous.interpolation.features.gabor import gabor_filters
-from nonvacuous.interpolation.features.random_patches import _halves
-from nonvacuous.interpolation.features.standardize import standardizer
+from nonvacuous.interpolation.features.distances import accumulate_distances, standardizer
+from nonvacuous.interpolation.features.random_patches import _halves, gabor_filters
 
 
 def images(count: int = 30, channels: int = 3, side: int = 12, seed: int = 0) -> torch.Tensor:

@@ -6,10 +6,10 @@ import torch
 
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation import gaussian, linear
-from nonvacuous.interpolation.bad import compare_interpolants
 from nonvacuous.interpolation.linear import (
     LinearProblem,
     compare_fits,
+    compare_interpolants,
     family,
     hessian_difference,
     minimum_norm,

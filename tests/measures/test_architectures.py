@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nonvacuous.measures import INVARIANCES, MEASURES, Subject, Undefined, Value, moved
-from nonvacuous.measures.balancing import balanced
+from nonvacuous.measures.gauges import balanced
 from tests.networks.architectures import ARCHITECTURES
 
 NAMES = (

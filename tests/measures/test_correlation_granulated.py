@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonvacuous.measures.correlation import bootstrap_weights, kendall_tau
-from nonvacuous.measures.correlation_granulated import coupled_by, granulated_tau
+from nonvacuous.measures.correlation import (
+    bootstrap_weights,
+    coupled_by,
+    granulated_tau,
+    kendall_tau,
+)
 from tests.measures import correlation_oracles as oracles
 from tests.measures.correlation_worlds import world
 

@@ -14,9 +14,9 @@ from torch import nn
 
 from nonvacuous.bounds import vc_upper
 from nonvacuous.measures import MEASURES, Value
-from nonvacuous.measures.balancing import balanced
 from nonvacuous.measures.certificates import NOISES, PRIOR_SCALES, certificate
 from nonvacuous.measures.description_length import BITS, KEPT, rounded
+from nonvacuous.measures.gauges import balanced
 from nonvacuous.seeds import derived_seed
 from tests.measures import oracles
 from tests.measures.worlds import made, world

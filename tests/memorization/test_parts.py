@@ -14,11 +14,9 @@ from torch import nn
 
 from nonvacuous.errors import BadInput
 from nonvacuous.memorization import check_lemma, fixed_point, load, memorize, what_it_does_not_say
-from nonvacuous.memorization.classes import class_head, nearest_class
-from nonvacuous.memorization.construction import construct
-from nonvacuous.memorization.deep import hidden_widths
+from nonvacuous.memorization.construction import construct, hidden_widths
 from nonvacuous.memorization.feedback import stored_weights
-from nonvacuous.memorization.networks import MemorizingNetwork
+from nonvacuous.memorization.networks import MemorizingNetwork, class_head, nearest_class
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous.errors import BadInput
-from nonvacuous.randomization.chance import chance_test
 from nonvacuous.randomization.intervals import (
+    chance_test,
     error_rate,
     exact_rate,
     over_networks,

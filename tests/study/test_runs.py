@@ -161,7 +161,7 @@ class TestSql:
     @pytest.fixture
     def ask(self) -> Any:
         pytest.importorskip("duckdb", reason="duckdb is not installed: pip install '.[sql]'")
-        from nonvacuous.study.runs_sql import query
+        from nonvacuous.study.runs_filter import query
 
         return query
 
@@ -206,7 +206,7 @@ class TestSql:
 
 
 def test_without_duckdb_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nonvacuous.study.runs_sql import query
+    from nonvacuous.study.runs_filter import query
 
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(Unsupported, match=r"nonvacuous\[sql\].*--where"):

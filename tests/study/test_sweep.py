@@ -17,11 +17,10 @@ from nonvacuous.errors import BadInput
 from nonvacuous.locks import Claim, Lock, is_held, machine
 from nonvacuous.study.engine import run_sweep
 from nonvacuous.study.folder import SweepFolder
-from nonvacuous.study.gpus import GpuShare, shares_of, take_share
 from nonvacuous.study.local import LocalEngine
 from nonvacuous.study.runs import read_runs
 from nonvacuous.study.sweep import sweep_of
-from nonvacuous.study.worker import Task, run_cell
+from nonvacuous.study.worker import GpuShare, Task, run_cell, shares_of, take_share
 from tests.study import sweep_worlds as worlds
 
 VALUES = list(range(6))

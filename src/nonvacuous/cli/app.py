@@ -212,7 +212,7 @@ def _parser() -> App:
 
 
 def _from_outside(*call: Any) -> None:
-    from nonvacuous.cli.settings import from_environment, from_toml
+    from nonvacuous.cli.flags import from_environment, from_toml
 
     from_environment(*call)
     from_toml(*call)
@@ -276,8 +276,7 @@ def _run(tokens: list[str]) -> int:
     from cyclopts import CycloptsError
 
     from nonvacuous.cli import exits
-    from nonvacuous.cli.invocation import started_with
-    from nonvacuous.cli.stopping import exit_code_of
+    from nonvacuous.cli.exits import exit_code_of, started_with
     from nonvacuous.errors import NonvacuousError
 
     parser = sys.modules[__name__].app

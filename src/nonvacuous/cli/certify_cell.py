@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nonvacuous.cli.exits import INTERRUPTED, TERMINATED, CommandError, UsageError
+from nonvacuous.cli.exits import INTERRUPTED, TERMINATED, CommandError, UsageError, started_with
+from nonvacuous.cli.flags import PREFIX
 from nonvacuous.cli.folders import holds_run
-from nonvacuous.cli.invocation import started_with
-from nonvacuous.cli.settings import PREFIX
 
 #: What the sweep decides, or what makes no sense for many runs at once.
 _NOT_HERE = ("out", "resume", "force", "config", "json", "tensorboard", "ledger")

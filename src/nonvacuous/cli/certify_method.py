@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nonvacuous.certification.method import Method
-from nonvacuous.cli.exits import UsageError
-from nonvacuous.cli.invocation import again
+from nonvacuous.cli.exits import UsageError, again
 from nonvacuous.cli.method_flags import method_of
 from nonvacuous.errors import BadInput
 from nonvacuous.methods import HeldOut, Posterior, PostHoc, Progressive, Sparsity

@@ -16,21 +16,29 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.method import Method
 from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
-from nonvacuous.cli.exits import DONE, FAILED, TOO_RISKY, CommandError, UsageError, trouble_of
+from nonvacuous.cli.exits import (
+    DONE,
+    FAILED,
+    TOO_RISKY,
+    CommandError,
+    UsageError,
+    again,
+    exit_code_of,
+    stoppable,
+    trouble_of,
+)
 from nonvacuous.cli.folders import check_writable, default_folder, holds_run, instead_of
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.networks import (
     build_network,
     check_readable,
     default_model,
     is_built_in,
+    load_data,
     load_weights,
 )
 from nonvacuous.cli.output import narration_console, write_certificate, write_error, write_next
-from nonvacuous.cli.pages import write_page
-from nonvacuous.cli.sources import load_data
-from nonvacuous.cli.stopping import exit_code_of, stoppable
+from nonvacuous.cli.report import write_page
 from nonvacuous.data import NAMES, Dataset, Examples
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.distributions.priors import at_initialization, zero_mean

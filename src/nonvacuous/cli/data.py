@@ -25,7 +25,7 @@ def data(source: str, /, *, data_dir: Path | None = None, json: Json = False) ->
     data_dir
         Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
     """
-    from nonvacuous.cli.sources import load_data
+    from nonvacuous.cli.networks import load_data
     from nonvacuous.data import describe
 
     record = describe(load_data(source, data_dir))

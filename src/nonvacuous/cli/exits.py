@@ -2,7 +2,53 @@
 
 from __future__ import annotations
 
+import shlex
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType
+
 from nonvacuous.errors import BadInput, NonvacuousError, Unrecognized
+
+_words: ContextVar[tuple[str, ...]] = ContextVar("words", default=())
+
+
+@contextmanager
+def started_with(tokens: Sequence[str]) -> Iterator[None]:
+    """Remember the words for as long as the command runs."""
+    token = _words.set(tuple(tokens))
+    try:
+        yield
+    finally:
+        _words.reset(token)
+
+
+def again(
+    *extra: str, without: Sequence[str] = (), replacing: Mapping[str, str] | None = None
+) -> str:
+    """The same command once more: with ``extra`` words, without some, with some flags replaced.
+
+    >>> with started_with(["certify", "--data", "my file.npz", "--device=cuda", "--force"]):
+    ...     print(again("--resume", without=["--force"], replacing={"--device": "cpu"}))
+    nonvacuous certify --data 'my file.npz' --device cpu --resume
+    """
+    changes = dict(replacing or {})
+    kept: list[str] = []
+    words = iter(_words.get())
+    for word in words:
+        flag, equals, _ = word.partition("=")
+        if flag in changes:
+            if not equals:
+                next(words, None)
+            kept += [flag, changes.pop(flag)]
+        elif word not in without and word not in extra:
+            kept.append(word)
+    for flag, value in changes.items():
+        kept += [flag, value]
+    return shlex.join(["nonvacuous", *kept, *extra])
+
 
 DONE = 0
 FAILED = 1
@@ -63,3 +109,28 @@ def trouble_of(error: OSError) -> str:
     """
     what = error.strerror or str(error)
     return f"{error.filename}: {what}." if error.filename else f"{what}."
+
+
+class Stopped(KeyboardInterrupt):
+    """The signal TERM, which schedulers and `kill` send before they use force."""
+
+
+def exit_code_of(stop: KeyboardInterrupt) -> int:
+    return TERMINATED if isinstance(stop, Stopped) else INTERRUPTED
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Within this block the signal TERM raises :class:`Stopped` as Ctrl-C raises its exception."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may install handlers
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter, Token
+from cyclopts import App, Parameter, Token
+from cyclopts.argument import ArgumentCollection, update_argument_collection
 
 from nonvacuous.bounds import checks
 from nonvacuous.cli.exits import UsageError
 from nonvacuous.errors import BadInput
+from nonvacuous.foreign import read_toml
 
 
 def whole_number(_type: Any, tokens: Sequence[Token]) -> int:
@@ -62,3 +65,66 @@ def failure_of(confidence: float) -> float:
         return checks.failure_of(confidence)
     except BadInput as error:
         raise UsageError(f"--{error}") from error
+
+
+PREFIX = "NONVACUOUS_"
+#: These are decided anew each time: a variable set long ago must not overwrite or resume a run.
+_NEVER_FROM_OUTSIDE = ("--force", "--resume")
+#: NONVACUOUS_DATA names the folder of the data sets, as it does for the library; and a variable is
+#: the wrong place for what the command is about.
+_VARIABLES = {"--data-dir": "NONVACUOUS_DATA", "--data": None}
+
+
+def variable_of(flag: str) -> str | None:
+    """The environment variable behind a flag, or None if there is none.
+
+    >>> variable_of("--prior-scale"), variable_of("--data-dir"), variable_of("--force")
+    ('NONVACUOUS_PRIOR_SCALE', 'NONVACUOUS_DATA', None)
+    """
+    if flag in _NEVER_FROM_OUTSIDE:
+        return None
+    return _VARIABLES.get(flag, PREFIX + flag.removeprefix("--").upper().replace("-", "_"))
+
+
+def from_environment(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Fill in what was not given as a flag from NONVACUOUS_... variables."""
+    for argument in arguments:
+        variable = variable_of(argument.name)
+        value = os.environ.get(variable) if variable is not None else None
+        if argument.tokens or variable is None or not value:
+            continue
+        parts: Iterable[str] = (value,)
+        if argument.token_count()[1]:  # takes several values
+            parts = value.replace(",", " ").split()
+        for index, part in enumerate(parts):
+            argument.append(Token(keyword=variable, value=part, source="environment", index=index))
+
+
+def from_toml(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Fill in what neither flags nor environment gave from the file named by --config."""
+    named = [argument for argument in arguments if argument.name == "--config"]
+    if not named or not named[0].tokens:
+        return
+    path = Path(named[0].tokens[-1].value).expanduser()
+    record = _read(path)
+    known = {argument.name.removeprefix("--"): argument for argument in arguments}
+    for key in record:
+        flag = key.replace("_", "-")
+        if f"--{flag}" in _NEVER_FROM_OUTSIDE or flag == "config":
+            raise UsageError(f"{path}: {key} can only be given on the command line; remove it.")
+        if flag not in known:
+            hint = ""
+            if {"examples", "split", "weights"} <= record.keys():
+                hint = " This is the record that a run keeps of itself, not a file for --config."
+            raise UsageError(
+                f"{path}: there is no setting {key!r}; the settings are the flags of the command "
+                f"without the dashes: {', '.join(sorted(known))}.{hint}"
+            )
+    update_argument_collection(record, str(path), arguments, root_keys=(), allow_unknown=False)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return read_toml(path)
+    except BadInput as error:
+        raise UsageError(f"--config: {error}.") from error

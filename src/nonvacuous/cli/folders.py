@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nonvacuous.cli.exits import UsageError
-from nonvacuous.cli.invocation import again
+from nonvacuous.cli.exits import UsageError, again
 from nonvacuous.foreign import run_settings
 
 #: Keys that the record of a run has and hardly another config.toml.

@@ -6,16 +6,15 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from nonvacuous.cli.exits import DONE, UsageError, help_of
+from nonvacuous.cli.exits import DONE, UsageError, again, help_of
 from nonvacuous.cli.flags import SWITCH, Json, WholeNumber
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from nonvacuous.cli.subject import Subject
+    from nonvacuous.cli.networks import Subject
     from nonvacuous.networks import Group
 
 
@@ -64,7 +63,7 @@ def inspect(
             f"--svg: {svg} exists already. Add --force to overwrite it.",
             next_command=again("--force"),
         )
-    from nonvacuous.cli.subject import find_subject
+    from nonvacuous.cli.networks import find_subject
     from nonvacuous.networks import preservation_error
 
     subject = find_subject(

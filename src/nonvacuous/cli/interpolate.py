@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import DONE, UsageError
+from nonvacuous.cli.exits import DONE, UsageError, again
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import result_console, write_json, write_next
 from nonvacuous.errors import BadInput
 

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from nonvacuous.cli.exits import CommandError
+from nonvacuous.cli.exits import CommandError, again, exit_code_of, stoppable
 from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.interpolate import RESULT, Flags
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
+from nonvacuous.cli.networks import load_data
 from nonvacuous.cli.output import narration_console, write_error
-from nonvacuous.cli.sources import load_data
-from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically

@@ -11,9 +11,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from nonvacuous.bounds import checks
-from nonvacuous.cli.exits import DONE, UsageError
+from nonvacuous.cli.exits import DONE, UsageError, again
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, WholeNumber
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
 from nonvacuous.errors import BadInput
 

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nonvacuous.cli.exits import CommandError, UsageError
+from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.folders import instead_of
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.measures import FILES, UNFINISHED, Flags
 from nonvacuous.errors import BadInput
 from nonvacuous.measures.registry import Measure, chosen

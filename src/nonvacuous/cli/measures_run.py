@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from nonvacuous.cli.exits import CommandError
-from nonvacuous.cli.invocation import again
+from nonvacuous.cli.exits import CommandError, again, exit_code_of, stoppable
 from nonvacuous.cli.measures import FILES, UNFINISHED
 from nonvacuous.cli.measures_request import (
     Request,
@@ -23,10 +22,8 @@ from nonvacuous.cli.measures_request import (
     finished,
 )
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.networks import build_network, check_file, check_fits, load_weights
+from nonvacuous.cli.networks import build_network, check_file, check_fits, load_data, load_weights
 from nonvacuous.cli.output import write_error
-from nonvacuous.cli.sources import load_data
-from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import Dataset, Examples
 from nonvacuous.distributions.storage import save_tensors, tensors_digest
 from nonvacuous.errors import BadInput, Unsupported

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import DONE, UsageError
+from nonvacuous.cli.exits import DONE, UsageError, again
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
 
 FILES = ("network.safetensors", "record.json", "memorize.html")

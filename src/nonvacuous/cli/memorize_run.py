@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from nonvacuous.cli.exits import CommandError
-from nonvacuous.cli.invocation import again
+from nonvacuous.cli.exits import CommandError, again, stoppable
 from nonvacuous.cli.memorize import FILES, Flags
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.sources import load_data
-from nonvacuous.cli.stopping import stoppable
+from nonvacuous.cli.networks import load_data
 from nonvacuous.data import Examples
 from nonvacuous.errors import Unsupported
 from nonvacuous.files import write_atomically

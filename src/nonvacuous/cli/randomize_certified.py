@@ -15,16 +15,21 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
-from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError
+from nonvacuous.cli.exits import (
+    DONE,
+    FAILED,
+    CommandError,
+    UsageError,
+    again,
+    exit_code_of,
+    stoppable,
+)
 from nonvacuous.cli.folders import holds_run
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.networks import build_network, is_built_in
+from nonvacuous.cli.networks import build_network, is_built_in, load_data
 from nonvacuous.cli.output import result_console, write_error, write_json, write_next
-from nonvacuous.cli.pages import LABELS
 from nonvacuous.cli.randomize_run import device_of
-from nonvacuous.cli.sources import load_data
-from nonvacuous.cli.stopping import exit_code_of, stoppable
+from nonvacuous.cli.report import LABELS
 from nonvacuous.data import NAMES, Examples, Split
 from nonvacuous.data.files import sha256_of_file
 from nonvacuous.distributions.gaussian import DiagonalGaussian

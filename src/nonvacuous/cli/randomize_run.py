@@ -9,11 +9,18 @@ from pathlib import Path
 
 import torch
 
-from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError
+from nonvacuous.cli.exits import (
+    DONE,
+    FAILED,
+    CommandError,
+    UsageError,
+    again,
+    exit_code_of,
+    stoppable,
+)
 from nonvacuous.cli.folders import default_folder
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.networks import build_network, check_fits, is_built_in
+from nonvacuous.cli.networks import build_network, check_fits, is_built_in, load_data
 from nonvacuous.cli.output import (
     narration_console,
     result_console,
@@ -22,16 +29,13 @@ from nonvacuous.cli.output import (
     write_next,
 )
 from nonvacuous.cli.randomize import Flags
-from nonvacuous.cli.sources import load_data
-from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.data import import_function
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.results import Study
 from nonvacuous.randomization.settings import DEFAULT_CONDITIONS, StudySettings
-from nonvacuous.randomization.stages import SETTINGS
 from nonvacuous.randomization.study import study
-from nonvacuous.randomization.workshop import planned_networks
+from nonvacuous.randomization.workshop import SETTINGS, planned_networks
 from nonvacuous.report.terminal import printable
 from nonvacuous.rules.outcomes import Shown, ledger_of
 from nonvacuous.studies.randomization_page import write_files

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.cli.exits import DONE, UsageError
+from nonvacuous.cli.exits import DONE, UsageError, again
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, WholeNumber
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import result_console, write_json, write_next
 from nonvacuous.errors import BadInput
 
@@ -90,8 +89,8 @@ def rescale(
             f"--out: {out} exists already. Add --force to overwrite it, or name another file.",
             next_command=again("--force"),
         )
+    from nonvacuous.cli.networks import find_subject
     from nonvacuous.cli.rescale_run import run
-    from nonvacuous.cli.subject import find_subject
 
     subject = find_subject(
         model=model,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from nonvacuous.bounds import checks
-from nonvacuous.cli.exits import DONE, UsageError
+from nonvacuous.cli.exits import DONE, UsageError, again
 from nonvacuous.cli.flags import (
     SWITCH,
     Json,
@@ -20,7 +20,6 @@ from nonvacuous.cli.flags import (
     failure_of,
     prior_of,
 )
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
 from nonvacuous.errors import BadInput
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from nonvacuous.cli.exits import UsageError
-from nonvacuous.cli.invocation import again
+from nonvacuous.cli.exits import UsageError, again
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.sparsity_request import Request, Subject
 from nonvacuous.data import Examples

@@ -8,8 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from nonvacuous.cli.exits import CommandError, UsageError
-from nonvacuous.cli.invocation import again
+from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.networks import check_file
 from nonvacuous.cli.sparsity import Flags
 from nonvacuous.data import Examples

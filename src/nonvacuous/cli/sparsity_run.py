@@ -11,14 +11,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from nonvacuous.cli.exits import CommandError, UsageError
-from nonvacuous.cli.invocation import again
+from nonvacuous.cli.exits import CommandError, UsageError, again, stoppable
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.networks import build_network, check_fits, load_weights
-from nonvacuous.cli.sources import load_data
+from nonvacuous.cli.networks import build_network, check_fits, load_data, load_weights
 from nonvacuous.cli.sparsity_conv import check_theorem, train_convolutional
 from nonvacuous.cli.sparsity_request import Request, Subject
-from nonvacuous.cli.stopping import stoppable
 from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.files import write_atomically

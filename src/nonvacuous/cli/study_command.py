@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from cyclopts import Parameter
 from joblib import cpu_count
 
-from nonvacuous.cli.exits import DONE, CommandError, UsageError
+from nonvacuous.cli.exits import DONE, CommandError, UsageError, again, exit_code_of, stoppable
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, OptionalWholeNumber, whole_number
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import (
     narration_console,
@@ -25,7 +24,6 @@ from nonvacuous.cli.output import (
     write_json,
     write_next,
 )
-from nonvacuous.cli.stopping import exit_code_of, stoppable
 from nonvacuous.cli.sweep import Where
 from nonvacuous.errors import BadInput
 from nonvacuous.papers import REPRODUCTIONS, study_of

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError
+from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError, again
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, OptionalWholeNumber, WholeNumber
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import result_console, write_error, write_json, write_next
 from nonvacuous.errors import BadInput, NonvacuousError
 
@@ -114,8 +113,8 @@ def sweep(
     plan = _complete(plan)
     if dry_run:
         return _list(plan, folder, as_json=json)
+    from nonvacuous.cli.exits import exit_code_of, stoppable
     from nonvacuous.cli.narration import Narration
-    from nonvacuous.cli.stopping import exit_code_of, stoppable
     from nonvacuous.study.engine import run_sweep
 
     try:
@@ -215,7 +214,7 @@ def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
 
 def _trouble(failure: Failure) -> str:
     """What the cell raised, as a sentence that begins with the exception's type."""
-    from nonvacuous.study.records import ERROR, read_record
+    from nonvacuous.study.folder import ERROR, read_record
 
     try:
         kind = f"{(read_record(Path(failure.folder) / ERROR) or {})['error']['type']}: "

@@ -7,10 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from nonvacuous.cli.exits import DONE, NOT_VERIFIED, VERIFICATION_FAILED, CommandError, UsageError
+from nonvacuous.cli.exits import (
+    DONE,
+    NOT_VERIFIED,
+    VERIFICATION_FAILED,
+    CommandError,
+    UsageError,
+    again,
+)
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.folders import holds_run
-from nonvacuous.cli.invocation import again
 from nonvacuous.cli.output import (
     narration_console,
     result_console,
@@ -92,8 +98,8 @@ def verify(
 
     import torch
 
+    from nonvacuous.cli.exits import stoppable
     from nonvacuous.cli.narration import Narration
-    from nonvacuous.cli.stopping import stoppable
     from nonvacuous.verify import verify as verify_certificate
 
     if threads is not None:
@@ -173,7 +179,7 @@ def _examples(
     classes: str | None,
 ) -> Dataset | str | None:
     """The data named by --data, or a built-in set that the certificate names and that is here."""
-    from nonvacuous.cli.sources import load_data
+    from nonvacuous.cli.networks import load_data
     from nonvacuous.data import Dataset
     from nonvacuous.errors import BadInput
 

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation.cholesky import NotPositive, Pivots
+from nonvacuous.interpolation.cholesky import TILE, NotPositive, Pivots
 from nonvacuous.interpolation.conjugate_gradient import conjugate_gradient, greedy_preconditioner
 from nonvacuous.interpolation.factor import Factor, build_factor, forget_factor
 from nonvacuous.interpolation.gram import CHUNK, Gram, product
 from nonvacuous.interpolation.plan import Plan
-from nonvacuous.interpolation.tiles import TILE
 from nonvacuous.progress import Progress, Reporter
 
 #: A pivot below this share of its diagonal entry is told to the user.

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from nonvacuous.files import write_atomically
 from nonvacuous.interpolation import cholesky
-from nonvacuous.interpolation.cholesky import Pivots
+from nonvacuous.interpolation.cholesky import TILE, Pivots, Tiles
 from nonvacuous.interpolation.gram import Gram
 from nonvacuous.interpolation.plan import Plan
-from nonvacuous.interpolation.tiles import TILE, Tiles
 from nonvacuous.progress import Progress, Reporter
 
 FACTOR_FILE, RECORD_FILE = "factor.bin", "factor.json"

@@ -17,12 +17,11 @@ from torch import Tensor
 
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation import checks
-from nonvacuous.interpolation.cholesky import Pivots
+from nonvacuous.interpolation.cholesky import TILE, Pivots
 from nonvacuous.interpolation.equations import Solution, solve_equations
 from nonvacuous.interpolation.gram import DistanceGram, Gram, PointGram
 from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
 from nonvacuous.interpolation.plan import Method, Plan, Precision, make_plan
-from nonvacuous.interpolation.tiles import TILE
 from nonvacuous.progress import Progress, Reporter
 
 _PREDICTED_AT_ONCE = 1000

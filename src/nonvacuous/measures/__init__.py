@@ -5,23 +5,16 @@
 from __future__ import annotations
 
 from nonvacuous.measures import (  # noqa: F401
-    capacity,
     norms,
-    distances,
     margins,
-    normalized,
     paths,
-    fisher_rao,
-    sharpness,
     flatness,
-    gradients,
     description_length,
-    sparsity,
     ranks,
     certificates,
 )
 from nonvacuous.measures.attack import Attack, Spread, attack
-from nonvacuous.measures.claims import claim_findings
+from nonvacuous.measures.gauges import claim_findings
 from nonvacuous.measures.gauges import moved
 from nonvacuous.measures.panel import Entry, Panel, panel
 from nonvacuous.measures.registry import (

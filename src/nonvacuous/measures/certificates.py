@@ -16,8 +16,8 @@ from nonvacuous.bounds import sampling, seeger
 from nonvacuous.bounds.rounding import up
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
-from nonvacuous.measures.balancing import balanced
 from nonvacuous.measures.flatness import isotropic_scale
+from nonvacuous.measures.gauges import balanced
 from nonvacuous.measures.registry import register_measure
 from nonvacuous.measures.subject import Subject
 from nonvacuous.measures.values import Undefined

@@ -10,13 +10,15 @@ from typing import Any, Self
 import numpy as np
 
 from nonvacuous.measures.correlation import (
+    Coupled,
     Estimate,
     Numbers,
     Trials,
     bootstrap_weights,
+    coupled_by,
+    granulated_tau,
     kendall_tau,
 )
-from nonvacuous.measures.correlation_granulated import Coupled, coupled_by, granulated_tau
 from nonvacuous.measures.coupled_pairs import (
     Environments,
     environment_errors,

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from nonvacuous.bounds import kl_inverse_upper
 from nonvacuous.bounds.rounding import EPSILON, as_risk, up
-from nonvacuous.measures.balancing import balanced
 from nonvacuous.measures.flatness import TOLERATED, errors
+from nonvacuous.measures.gauges import balanced
 from nonvacuous.measures.registry import register_measure
 from nonvacuous.measures.subject import Subject, Weights
 from nonvacuous.measures.values import Undefined

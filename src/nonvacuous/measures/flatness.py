@@ -1,19 +1,108 @@
-"""Flatness: how much noise the weights bear before one example in ten more is wrong."""
+"""Flatness, sharpness, gradients: how loss and errors change around weights and inputs."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from nonvacuous.measures.balancing import balanced
+from nonvacuous.measures.derivatives import (
+    FEW,
+    bend_along_weights,
+    gauss_newton_trace,
+    input_gradients,
+    largest_curvature,
+    slopes_along_weights,
+    weight_gradient,
+)
+from nonvacuous.measures.gauges import balanced
 from nonvacuous.measures.registry import register_measure
 from nonvacuous.measures.subject import Subject, Weights
 from nonvacuous.measures.values import Undefined
 from nonvacuous.risk.losses import class_margins
 from nonvacuous.seeds import derived_seed
+
+
+@register_measure(
+    "fisher-rao",
+    family="Fisher–Rao",
+    formula="sqrt(mean over examples of ⟨w, ∇ loss(x, y)⟩²), loss the cross-entropy",
+    source="Liang, Poggio, Rakhlin and Stokes (2019), with the labels given",
+    needs=["examples"],
+    invariant=["rescaling", "permutation"],
+)
+def fisher_rao(subject: Subject) -> float:
+    return math.sqrt(float(slopes_along_weights(subject).square().mean()))
+
+
+@register_measure(
+    "sharpness-trace",
+    family="sharpness",
+    formula=f"mean over the first {FEW} inputs of Σ p_k ‖∇ ln p_k‖²: trace of the Gauss–Newton "
+    "Hessian",
+    source="Dinh et al. (2017), who show that it depends on the gauge",
+    needs=["examples"],
+    invariant=["permutation"],
+    cost="expensive",
+)
+def sharpness_trace(subject: Subject) -> float:
+    return gauss_newton_trace(subject)
+
+
+@register_measure(
+    "sharpness-balanced",
+    family="sharpness",
+    formula="sharpness-trace of the same function in the gauge of smallest norm",
+    source="sharpness-trace where the norm is smallest over rescaling",
+    needs=["examples"],
+    invariant=["rescaling", "permutation"],
+    cost="expensive",
+)
+def sharpness_balanced(subject: Subject) -> float:
+    return gauss_newton_trace(subject.moved(balanced(subject)))
+
+
+@register_measure(
+    "sharpness-largest",
+    family="sharpness",
+    formula=f"largest eigenvalue of the Hessian of the mean cross-entropy on the first {FEW} "
+    "examples",
+    source="Keskar et al. (2017), to second order; Dinh et al. (2017): it depends on the gauge",
+    needs=["examples"],
+    invariant=["permutation"],
+    cost="expensive",
+)
+def sharpness_largest(subject: Subject) -> float:
+    return largest_curvature(subject)
+
+
+@register_measure(
+    "sharpness-along-weights",
+    family="sharpness",
+    formula="|wᵀ H w|, H the Hessian of the mean cross-entropy",
+    source="after the relative flatness of Petzka et al. (2021), along all weights at once",
+    needs=["examples"],
+    invariant=["rescaling", "permutation"],
+)
+def sharpness_along_weights(subject: Subject) -> float:
+    return abs(bend_along_weights(subject))
+
+
+@register_measure(
+    "gradient-norm",
+    family="sharpness",
+    formula="‖∇ of the mean cross-entropy by the weights‖₂",
+    source="Jiang et al. (2020)",
+    needs=["examples"],
+    invariant=["permutation"],
+)
+def gradient_norm(subject: Subject) -> float:
+    squares = [float(slope.square().sum()) for slope in weight_gradient(subject).values()]
+    return math.sqrt(math.fsum(squares))
+
 
 #: The training error may grow by so much.
 TOLERATED = 0.1
@@ -131,3 +220,31 @@ def relative(subject: Subject) -> float | Undefined:
 )
 def in_balance(subject: Subject) -> float | Undefined:
     return _inverse_square(isotropic_scale(subject, in_balance=True))
+
+
+@register_measure(
+    "input-gradient",
+    family="input gradients",
+    formula="sqrt(mean over examples of ‖∇ loss by x‖₂²), loss the cross-entropy",
+    source="Novak et al. (2018)",
+    needs=["examples"],
+    invariant=["rescaling", "permutation"],
+)
+def input_gradient(subject: Subject) -> float:
+    return math.sqrt(float(input_gradients(subject, of_margin=False).square().mean()))
+
+
+@register_measure(
+    "input-margin",
+    family="input gradients",
+    formula="median of margin(x) / ‖∇ margin by x‖₂: the distance to the boundary, to first order",
+    source="Elsayed et al. (2018); Jiang et al. (2019)",
+    needs=["examples"],
+    invariant=["rescaling", "permutation", "output scale"],
+    higher="better",
+)
+def input_margin(subject: Subject) -> float | Undefined:
+    slopes = input_gradients(subject, of_margin=True)
+    if not bool((slopes > 0).all()):
+        return Undefined("the margin of some example does not depend on its input at all")
+    return float(torch.quantile(subject.margins / slopes, 0.5))

@@ -5,17 +5,21 @@ What is claimed of a measure is tried on these, and the attack shows what moves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nonvacuous.errors import Unsupported
-from nonvacuous.measures.registry import Invariance
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.errors import BadInput, Unsupported
+from nonvacuous.measures.registry import MEASURES, Invariance, Measure
 from nonvacuous.measures.subject import Subject
+from nonvacuous.measures.values import relative_difference
 from nonvacuous.networks.scale_groups import Group
+from nonvacuous.rescaling import push, rescale
 from nonvacuous.rescaling.output_layer import output_layer
+from nonvacuous.rescaling.polish import polished
 from nonvacuous.seeds import derived_seed
 
 #: Relative change of the scores above which an exchange of channels is no symmetry.
@@ -107,3 +111,72 @@ def _probe(subject: Subject, weights: Mapping[str, Tensor]) -> Tensor:
 
 def _agree(one: Tensor, other: Tensor) -> bool:
     return float((one - other).abs().max()) <= _SAME * (float(one.abs().max()) or 1.0)
+
+
+#: Noise that moves along with each weight, so that it marks a point of the orbit; the floor is
+#: for weights that are exactly zero.
+_POINT, _FLOOR = 1e-3, 1e-30
+#: A prior so narrow that the norm of the weights is all that counts.
+_NARROW = 1e-3
+
+
+def balanced(subject: Subject) -> dict[str, Tensor]:
+    """The weights of the same function at the point of their orbit with the smallest norm.
+
+    Computed once for each subject. (The norm in the sense of a narrow prior: channels with no
+    weight at all on one side would otherwise run away.)
+    """
+    found: dict[str, Tensor] | None = subject.__dict__.get("_balanced")
+    if found is None:
+        found = _balance(subject)
+        subject.__dict__["_balanced"] = found
+    return found
+
+
+def _balance(subject: Subject) -> dict[str, Tensor]:
+    weights = dict(subject.weights)
+    if subject.groups.size == 0:
+        return weights
+    noise = {name: weight.abs() * _POINT + _FLOOR for name, weight in weights.items()}
+    marked = DiagonalGaussian(means=weights, scales=noise)
+    prior = DiagonalGaussian.from_means(
+        {name: torch.zeros_like(weight) for name, weight in weights.items()}, _NARROW
+    )
+    first = rescale(marked, prior, subject.groups, tolerance=1e-13).log_scales
+    last = polished(marked, prior, subject.groups, first)
+    return dict(push(marked, subject.groups, last).means)
+
+
+#: A value that claims not to change may change by so much, relative to itself.
+TOLERANCE = 1e-9
+
+
+def largest_change(
+    measure: Measure, subject: Subject, kind: Invariance, *, gauges: int, spread: float = 1.0
+) -> float | None:
+    """The largest relative change over random gauges; None where the network has none."""
+    given, worst = measure(subject), 0.0
+    for draw in range(gauges):
+        place = moved(subject, kind, draw=draw, spread=spread)
+        if isinstance(place, str):
+            return None
+        worst = max(worst, relative_difference(given, measure(place)))
+    return worst
+
+
+def claim_findings(
+    name: str, subjects: Iterable[Subject], *, gauges: int = 50, spread: float = 1.0
+) -> tuple[str, ...]:
+    """Every claim of a measure that is false on one of these networks; none is good news."""
+    if name not in MEASURES:
+        raise BadInput(f"there is no measure {name!r}; register it first")
+    measure, findings = MEASURES[name], []
+    for subject in subjects:
+        for kind in sorted(measure.invariant):
+            change = largest_change(measure, subject, kind, gauges=gauges, spread=spread)
+            if change is not None and change > TOLERANCE:
+                findings.append(
+                    f"{name} claims not to depend on {kind}, but changes by {change:.1e} of itself "
+                    f"in {gauges} random gauges of {type(subject.module).__name__}"
+                )
+    return tuple(findings)

@@ -1,15 +1,55 @@
-"""Ranks that need no threshold: how many directions a weight matrix really uses."""
+"""What a network really uses: active hidden units, and ranks that need no threshold."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from nonvacuous.measures.matrix_norms import log_frobenius, log_spectral
+from nonvacuous.measures.derivatives import batches
+from nonvacuous.measures.norms import log_frobenius, log_spectral
 from nonvacuous.measures.registry import register_measure
 from nonvacuous.measures.subject import Subject
 from nonvacuous.measures.values import Undefined
+
+_ACTIVATIONS = frozenset({"relu", "relu_", "leaky_relu", "leaky_relu_", "threshold"})
+
+
+class _Watched(TorchDispatchMode):
+    """Counts positive results of activations, however the module calls them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.active = self.units = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func._schema.name.partition("::")[2] in _ACTIVATIONS and isinstance(result, Tensor):
+            self.active += int((result > 0).sum())
+            self.units += result.numel()
+        return result
+
+
+@register_measure(
+    "active-share",
+    family="activations",
+    formula="share of (example, hidden unit) pairs with a positive ReLU",
+    source="Muthukumar and Sulam (2023)",
+    needs=["examples"],
+    invariant=["rescaling", "permutation", "output scale"],
+)
+def active_share(subject: Subject) -> float | Undefined:
+    watched = _Watched()
+    with torch.no_grad(), watched:
+        for inputs, _ in batches(subject):
+            subject.outputs(inputs)
+    if watched.units == 0:
+        return Undefined("the network has no ReLU; without one no unit is ever off")
+    return watched.active / watched.units
+
 
 _ZERO = "a weight matrix is zero, and has no direction"
 

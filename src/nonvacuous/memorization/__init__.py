@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from nonvacuous.memorization.assemble import memorize
-from nonvacuous.memorization.duplicates import ConflictingValues, Duplicates
 from nonvacuous.memorization.evaluate import Residual
-from nonvacuous.memorization.exact import ExactCertificate
-from nonvacuous.memorization.export import load_network as load
-from nonvacuous.memorization.labels import random_labels
-from nonvacuous.memorization.lemma import LemmaCheck, check_lemma
-from nonvacuous.memorization.memorizer import Memorizer
+from nonvacuous.memorization.exact import ExactCertificate, LemmaCheck, check_lemma
+from nonvacuous.memorization.inputs import ConflictingValues, Duplicates, random_labels
+from nonvacuous.memorization.memorizer import Memorizer, memorize, what_it_does_not_say
 from nonvacuous.memorization.networks import MemorizingNetwork
-from nonvacuous.memorization.scope import what_it_does_not_say
+from nonvacuous.memorization.networks import load_network as load
 
 __all__ = [
     "ConflictingValues",

@@ -6,14 +6,14 @@ The walk below knows knots and weights only. It does not use how they were found
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from nonvacuous.errors import InvalidCertificate
+from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.memorization.construction import Construction
 from nonvacuous.memorization.projection import Placed
 from nonvacuous.progress import Progress, Reporter
@@ -160,3 +160,76 @@ def _slow_position(row: np.ndarray, placed: Placed) -> Fraction:
         Fraction(0),
     )
     return total / Fraction(2) ** direction.unit
+
+
+#: Matrices above this size are not written out.
+LARGEST = 60
+
+
+@dataclass(frozen=True)
+class LemmaCheck:
+    """The lemma on one set of positions and knots.
+
+    size                  points
+    is_triangular         whether all entries right of the diagonal are zero
+    smallest_eigenvalue   min(z_i - b_i), exact
+    rank                  rank of the matrix by exact elimination
+    numeric               the smallest eigenvalue as a numerical library finds it
+    """
+
+    size: int
+    is_triangular: bool
+    smallest_eigenvalue: Fraction
+    rank: int
+    numeric: float
+
+    @property
+    def holds(self) -> bool:
+        return self.is_triangular and self.rank == self.size and self.smallest_eigenvalue > 0
+
+
+def matrix(places: Sequence[int], knots: Sequence[int]) -> list[list[Fraction]]:
+    """A[i][j] = max(places[i] - knots[j], 0)."""
+    return [[Fraction(max(place - knot, 0)) for knot in knots] for place in places]
+
+
+def smallest_eigenvalue(places: Sequence[int], knots: Sequence[int]) -> int:
+    """The smallest distance between a point and its own knot: linear in the number of points."""
+    return min(place - knot for place, knot in zip(places, knots, strict=True))
+
+
+def check_lemma(places: Sequence[int], knots: Sequence[int]) -> LemmaCheck:
+    """Write the matrix out and check every claim, with exact elimination for the rank."""
+    if not 0 < len(places) <= LARGEST or len(places) != len(knots):
+        raise BadInput(
+            f"the matrix is written out for 1 to {LARGEST} points with as many knots, not for "
+            f"{len(places):,} and {len(knots):,}; give a part of them"
+        )
+    entries = matrix(places, knots)
+    # Brought to size 1: the library works in float64.
+    scale = max(max(row) for row in entries) or Fraction(1)
+    floats = np.array([[float(entry / scale) for entry in row] for row in entries])
+    found = np.linalg.eigvals(floats)
+    return LemmaCheck(
+        size=len(places),
+        is_triangular=all(not any(row[i + 1 :]) for i, row in enumerate(entries)),
+        smallest_eigenvalue=Fraction(smallest_eigenvalue(places, knots)),
+        rank=_rank(entries),
+        numeric=float(np.abs(found).min()) * float(scale),
+    )
+
+
+def _rank(entries: list[list[Fraction]]) -> int:
+    rows = [row[:] for row in entries]
+    rank = 0
+    for column in range(len(rows)):
+        pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        for i in range(rank + 1, len(rows)):
+            if rows[i][column]:
+                factor = rows[i][column] / rows[rank][column]
+                rows[i] = [a - factor * b for a, b in zip(rows[i], rows[rank], strict=True)]
+        rank += 1
+    return rank

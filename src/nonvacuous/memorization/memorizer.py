@@ -1,4 +1,4 @@
-"""The result of ``memorize``: a certified network and what there is to know about it."""
+"""``memorize``: from points and values to a certified network and all there is to know of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,18 +14,26 @@ from torch import nn
 
 from nonvacuous.bounds.memorization_capacity import MemorizationSizes, memorization_sizes
 from nonvacuous.errors import BadInput
-from nonvacuous.memorization import evaluate, lemma
-from nonvacuous.memorization.classes import nearest_class
-from nonvacuous.memorization.construction import Construction
-from nonvacuous.memorization.deep import hidden_widths
-from nonvacuous.memorization.duplicates import Duplicates
-from nonvacuous.memorization.exact import ExactCertificate
-from nonvacuous.memorization.export import refuse_dtype, save_network
+from nonvacuous.memorization import evaluate, exact
+from nonvacuous.memorization.construction import Construction, construct, hidden_widths
+from nonvacuous.memorization.exact import ExactCertificate, certify_exactly
 from nonvacuous.memorization.feedback import StoredWeights, stored_weights
 from nonvacuous.memorization.fixed_point import check_finite
-from nonvacuous.memorization.inputs import read_points, read_values
-from nonvacuous.memorization.networks import MemorizingNetwork, build_network
-from nonvacuous.memorization.projection import Direction
+from nonvacuous.memorization.inputs import (
+    Duplicates,
+    check_memory,
+    read_points,
+    read_values,
+    settle,
+)
+from nonvacuous.memorization.networks import (
+    MemorizingNetwork,
+    build_network,
+    nearest_class,
+    refuse_dtype,
+    save_network,
+)
+from nonvacuous.memorization.projection import Direction, place
 from nonvacuous.progress import Progress
 
 
@@ -86,7 +94,7 @@ class Memorizer:
         """The lemma's: the smallest gap between a point and its knot, over the whole range."""
         made = self.construction
         span = made.places[-1] - made.knots[0]
-        return lemma.smallest_eigenvalue(made.places, made.knots) / span
+        return exact.smallest_eigenvalue(made.places, made.knots) / span
 
     @cached_property
     def weights(self) -> StoredWeights:
@@ -223,3 +231,87 @@ class Memorizer:
     @cached_property
     def _interpolant(self) -> evaluate.Interpolant:
         return evaluate.Interpolant(self.construction, self.direction.unit, self.fraction_bits)
+
+
+def what_it_does_not_say(sizes: MemorizationSizes) -> tuple[str, ...]:
+    """Sentences to print beside a certificate, so that nobody reads more into it."""
+    n, d = sizes.examples, sizes.inputs
+    return (
+        f"The theorem needs {n:,} hidden units, one for each point, in one layer or spread over "
+        "many. It says nothing about narrower networks that people train, such as one hidden "
+        "layer of 512 units.",
+        "By other theorems, not constructed here, fewer units have weights for any values: "
+        f"{sizes.general_position_units:,} in one hidden layer, 4⌈n/d⌉, if no {d + 1:,} points lie "
+        "on one hyperplane, which constant features break (Baum 1988; Bubeck et al. 2020); "
+        f"{sizes.two_layer_width:,} in each of two hidden layers, about 2√n, for any distinct "
+        "points (Yun, Sra and Jadbabaie 2019).",
+        "Such weights exist, and here they are. That gradient descent finds them does not follow, "
+        "nor does anything about points that were not memorized.",
+    )
+
+
+def memorize(
+    points: Any,
+    values: Any = None,
+    *,
+    depth: int = 2,
+    seed: int = 0,
+    conflicts: Literal["refuse", "majority"] = "refuse",
+    progress: Progress | None = None,
+) -> Memorizer:
+    """A ReLU network with 2n + d weights that gives n points in d dimensions any n values.
+
+    points      (points, ...) numbers, as an array, a tensor or nested lists; or ``Examples``
+    values      one number for each point; by default the labels of the examples. Whole numbers
+                from 0 up are taken for classes
+    depth       layers of weights; each of the depth - 1 hidden layers memorizes a part
+    seed        decides the random direction
+    conflicts   what to do with copies of a point that have different values: "refuse", or
+                "majority" to keep the most frequent value
+
+    The certificate is exact: the network's value at every point, computed with fractions of whole
+    numbers, equals the value given, or an error is raised. Nothing about other points follows.
+    Source: Zhang, Bengio, Hardt, Recht and Vinyals (ICLR 2017), Theorem 1 and its corollary.
+
+    >>> found = memorize([[0, 0], [0, 1], [1, 0], [1, 1]], [0, 1, 1, 0])
+    >>> found.parameters, found.certificate.mismatches, found.classify([[1, 0]]).tolist()
+    (10, 0, [1])
+    """
+    if conflicts not in ("refuse", "majority"):
+        raise BadInput(f'conflicts must be "refuse" or "majority", not {conflicts!r}')
+    started = time.perf_counter()
+    read = read_points(points)
+    check_memory(len(read), read.dimensions)
+    wanted = read_values(values, points, count=len(read))
+    _tell(progress, "projecting", 0, 1)
+    placed = place(read, seed=seed)
+    _tell(progress, "projecting", 1, 1)
+    kept, duplicates = settle(wanted, placed.order, placed.starts, conflicts=conflicts)
+    _tell(progress, "constructing", 0, 1)
+    made = construct(placed.places, kept, depth=depth)
+    _tell(progress, "constructing", 1, 1)
+    certificate = certify_exactly(
+        made,
+        placed,
+        placed.direction.prepare(read.rows),
+        unreachable=duplicates.floor,
+        progress=progress,
+    )
+    return Memorizer(
+        points=len(read),
+        dimensions=read.dimensions,
+        shape=read.shape,
+        classes=wanted.classes,
+        certificate=certificate,
+        duplicates=duplicates,
+        direction=placed.direction,
+        construction=made,
+        fraction_bits=wanted.fraction_bits,
+        seed=seed,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _tell(progress: Progress | None, phase: str, done: int, total: int) -> None:
+    if progress is not None:
+        progress(phase, done, total, "")

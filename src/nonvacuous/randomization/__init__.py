@@ -6,8 +6,12 @@ same way, and what changes is compared. Capacity is what the network can fit aft
 
 from __future__ import annotations
 
-from nonvacuous.randomization.corruption_checks import corruption_findings
-from nonvacuous.randomization.corruptions import Corrupted, CorruptedDataset, corrupt
+from nonvacuous.randomization.corruptions import (
+    Corrupted,
+    CorruptedDataset,
+    corrupt,
+    corruption_findings,
+)
 from nonvacuous.randomization.rademacher import (
     RademacherEstimate,
     rademacher_estimate,

@@ -8,12 +8,12 @@ from torch import nn
 
 from nonvacuous.data import Dataset, find_duplicates
 from nonvacuous.randomization.certificates import ConditionCertificate, certify_condition
-from nonvacuous.randomization.chance import chance_test
 from nonvacuous.randomization.conditions import (
     corrupted_condition,
     noise_of,
     permuted_conditions,
 )
+from nonvacuous.randomization.intervals import chance_test
 from nonvacuous.randomization.learners import Build, BuiltInLearner, Task
 from nonvacuous.randomization.outcomes import Outcome
 from nonvacuous.randomization.registry import parse_corruption

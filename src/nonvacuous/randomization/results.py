@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nonvacuous.randomization.certificates import ConditionCertificate
-from nonvacuous.randomization.chance import ChanceTest
 from nonvacuous.randomization.intervals import (
+    ChanceTest,
     Interval,
     error_rate,
     over_networks,

@@ -9,7 +9,6 @@ from typing import Any
 
 from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
-from nonvacuous.randomization import standard_corruptions as _registers_them  # noqa: F401
 from nonvacuous.randomization.registry import parse_corruption
 
 #: The classic set: true labels, more and more label noise, and three kinds of broken inputs.

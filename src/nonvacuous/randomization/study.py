@@ -14,11 +14,17 @@ from nonvacuous.data import Dataset, load
 from nonvacuous.data.functions import as_dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
-from nonvacuous.randomization.builders import builder_of, check_fits
 from nonvacuous.randomization.capacity_numbers import capacity_of, rademacher_of
 from nonvacuous.randomization.conditions import sign_conditions, standardized, with_test
 from nonvacuous.randomization.findings import findings_of
-from nonvacuous.randomization.learners import BuiltInLearner, Learner, Task, UserLearner
+from nonvacuous.randomization.learners import (
+    BuiltInLearner,
+    Learner,
+    Task,
+    UserLearner,
+    builder_of,
+    check_fits,
+)
 from nonvacuous.randomization.parts import (
     certificates_part,
     leak_part,
@@ -28,8 +34,7 @@ from nonvacuous.randomization.parts import (
 )
 from nonvacuous.randomization.results import ConditionResult, Study, shared_configuration
 from nonvacuous.randomization.settings import StudySettings
-from nonvacuous.randomization.stages import Stages
-from nonvacuous.randomization.workshop import Workshop
+from nonvacuous.randomization.workshop import Stages, Workshop
 
 
 def study(

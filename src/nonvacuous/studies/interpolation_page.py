@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nonvacuous.interpolation.resources import describe_bytes
+from nonvacuous.interpolation.plan import describe_bytes
 from nonvacuous.progress import describe_seconds
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.studies.interpolation import InterpolationStudy

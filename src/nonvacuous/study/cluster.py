@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.files import create_once, write_atomically
-from nonvacuous.study.records import ERROR, RESULT
+from nonvacuous.study.folder import ERROR, RESULT
 from nonvacuous.study.worker import Outcome, Task, run_cell
 
 Files = dict[str, bytes]

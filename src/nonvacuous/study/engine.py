@@ -18,11 +18,9 @@ from typing import Any, Protocol
 from nonvacuous.errors import BadInput
 from nonvacuous.locks import Claim, Lock, owner
 from nonvacuous.progress import Progress
-from nonvacuous.study.cell import Cell
-from nonvacuous.study.folder import SweepFolder
+from nonvacuous.study.folder import FORMAT, SweepFolder
 from nonvacuous.study.functions import arguments_of, find_function
-from nonvacuous.study.records import FORMAT
-from nonvacuous.study.sweep import Sweep
+from nonvacuous.study.sweep import Cell, Sweep
 from nonvacuous.study.worker import Outcome, Task, publish_failure
 
 #: How often the process of one cell may die before the cell counts as failed.

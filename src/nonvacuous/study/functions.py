@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.errors import BadInput
-from nonvacuous.study.cell import Cell
+from nonvacuous.study.sweep import Cell
 
 #: Given to a function that has parameters of these names; no setting may be called so.
 _OURS = ("seed", "folder")

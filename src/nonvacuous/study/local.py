@@ -15,8 +15,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from nonvacuous.locks import machine
 from nonvacuous.study.engine import WorkersLost
-from nonvacuous.study.gpus import GpuShare, shares_of, visible_devices
-from nonvacuous.study.worker import Outcome, Task, run_cell
+from nonvacuous.study.worker import GpuShare, Outcome, Task, run_cell, shares_of, visible_devices
 
 
 class LocalEngine:

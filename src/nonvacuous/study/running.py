@@ -15,13 +15,11 @@ from nonvacuous.errors import BadInput, FolderTaken, NonvacuousError
 from nonvacuous.files import write_atomically
 from nonvacuous.progress import Progress
 from nonvacuous.report.study import write_study
-from nonvacuous.study.cell import Cell
 from nonvacuous.study.engine import Engine, run_sweep
-from nonvacuous.study.folder import SweepFolder
+from nonvacuous.study.folder import CELLS, ERROR, RESULT, SWEEP, SweepFolder, ending, read_record
 from nonvacuous.study.local import LocalEngine, end_processes
-from nonvacuous.study.records import CELLS, ERROR, RESULT, SWEEP, ending, read_record
 from nonvacuous.study.study import Context, Finished, Study
-from nonvacuous.study.sweep import Sweep
+from nonvacuous.study.sweep import Cell, Sweep
 
 SETTINGS, RESULTS, PAGE = "settings.json", "results.json", "report.html"
 Result = TypeVar("Result")

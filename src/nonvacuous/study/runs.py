@@ -14,7 +14,7 @@ from nonvacuous.files import inside
 from nonvacuous.foreign import run_settings
 from nonvacuous.locks import is_held
 from nonvacuous.report.measured import errors_on_test
-from nonvacuous.study.records import CELLS, ERROR, RESULT, SWEEP, ending, read_record
+from nonvacuous.study.folder import CELLS, ERROR, RESULT, SWEEP, ending, read_record
 
 CERTIFICATE = "certificate.json"
 #: Run folders lie at most this many folders below the one that is read.

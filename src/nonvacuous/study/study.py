@@ -20,9 +20,27 @@ from nonvacuous.data import Dataset, load
 from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rules.attempts import ledger_beside
-from nonvacuous.study.cell import Cell
-from nonvacuous.study.pages import markdown
 from nonvacuous.study.settings import Frozen, StudySettings
+from nonvacuous.study.sweep import Cell
+
+
+def markdown(table: Table) -> str:
+    """A table as Markdown, its caption below it.
+
+    >>> print(markdown(Table(("network", "test"), (("MLP", "50.1"),))))
+    | network | test |
+    |:---|---:|
+    | MLP | 50.1 |
+    <BLANKLINE>
+    """
+    rule = ["---:" if table.is_numeric(column) else ":---" for column in range(len(table.headings))]
+    lines = [_line(table.headings), "|" + "|".join(rule) + "|", *map(_line, table.rows)]
+    return "\n".join(lines) + "\n" + (f"\n{table.caption}\n" if table.caption else "")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
 
 Settings = TypeVar("Settings", bound=StudySettings)
 Result = TypeVar("Result")

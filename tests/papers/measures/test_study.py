@@ -16,10 +16,15 @@ from nonvacuous.errors import BadInput
 from nonvacuous.measures.panel import panel
 from nonvacuous.models import build
 from nonvacuous.papers.measures import study, training
-from nonvacuous.papers.measures.material import StudyMaterial
 from nonvacuous.papers.measures.page import command, lead
-from nonvacuous.papers.measures.records import NetworkRecord, Times
-from nonvacuous.papers.measures.settings import AXES, MeasuresCell, MeasuresSettings
+from nonvacuous.papers.measures.settings import (
+    AXES,
+    MeasuresCell,
+    MeasuresSettings,
+    NetworkRecord,
+    Times,
+)
+from nonvacuous.papers.measures.training import StudyMaterial
 from nonvacuous.study.local import LocalEngine
 from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
 from nonvacuous.study.study import Context

@@ -16,7 +16,7 @@ from nonvacuous.papers.rescaling.cnn_training import (
     cropped,
     train_on_crops,
 )
-from nonvacuous.papers.rescaling.published import CNNS
+from nonvacuous.papers.rescaling.settings import CNNS
 
 
 def test_crops_are_windows_of_the_padded_images() -> None:

@@ -11,15 +11,12 @@ import pytest
 
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.errors import BadInput
-from nonvacuous.papers.sparsity import certificates as sparsity_certificates
 from nonvacuous.papers.sparsity import study as sparsity_mnist
-from nonvacuous.papers.sparsity.page import page, tables
-from nonvacuous.papers.sparsity.published import GOALS, PROTOTYPE
+from nonvacuous.papers.sparsity.page import does_sparsity_help, page, promise, tables, verdict
 from nonvacuous.papers.sparsity.recipes import RECIPES, candidate_priors, is_candidate
-from nonvacuous.papers.sparsity.results import CaseResult, SparsityResult
+from nonvacuous.papers.sparsity.results import GOALS, PROTOTYPE, CaseResult, SparsityResult
 from nonvacuous.papers.sparsity.settings import Case, SparsitySettings
 from nonvacuous.papers.sparsity.study import STUDY
-from nonvacuous.papers.sparsity.tables import does_sparsity_help, promise, verdict
 from nonvacuous.study.running import Surroundings, run_study, write_pages
 
 DEFAULTS = "experiments/sparsity-mnist.toml"
@@ -298,9 +295,9 @@ def test_unknown_names():
 
 
 def test_infinite_thresholds_become_nothing():
-    assert sparsity_certificates._finite(np.inf) is None
-    assert sparsity_certificates._finite(float("nan")) is None
-    assert sparsity_certificates._finite(2.0) == 2.0
+    assert sparsity_mnist._finite(np.inf) is None
+    assert sparsity_mnist._finite(float("nan")) is None
+    assert sparsity_mnist._finite(2.0) == 2.0
 
 
 def test_every_prior_recipe_is_on_the_list_that_is_paid_for():

@@ -16,16 +16,10 @@ from nonvacuous.papers.zhang import (
     figure as zhang_figure,
 )
 from nonvacuous.papers.zhang import (
-    figure_page as zhang_figure_page,
-)
-from nonvacuous.papers.zhang import (
     regularization as zhang_regularization,
 )
 from nonvacuous.papers.zhang import (
     table as zhang_table,
-)
-from nonvacuous.papers.zhang import (
-    table_page as zhang_table_page,
 )
 from nonvacuous.papers.zhang.networks import Cell, GroupTiming
 from nonvacuous.papers.zhang.published import RANDOM_WITH_REGULARIZERS, TABLE_1
@@ -126,7 +120,7 @@ def test_the_page_of_the_table(tmp_path):
     rows = tuple(row_result(n, 100.0, t) for n, t in ((4, 86.0), (5, 10.2), (12, 70.0)))
     result = zhang_table.TableResult(PAPER, rows, (TIMING,))
     assert result.summary["test_agrees"] == {"yes": 2, "of": 3}
-    assert "(not: 12)" in zhang_table_page.verdict(result)
+    assert "(not: 12)" in zhang_table.verdict(result)
     paths = write_pages(zhang_table.STUDY, result, tmp_path, command="")
     page = paths["report.html"].read_text()
     assert "get 100.0 % or more of them right" in page
@@ -149,7 +143,7 @@ def test_the_table_from_beginning_to_end_in_two_calls(tmp_path):
     )
     assert [row.number for row in whole.rows] == [1, 2, 3, 4, 5, 6]
     assert whole.rows[:2] == first.rows
-    assert zhang_table_page.page(whole).lead.startswith("Trained on random labels")
+    assert zhang_table.page(whole).lead.startswith("Trained on random labels")
 
 
 # -- the figure -----------------------------------------------------------------------------------
@@ -207,7 +201,7 @@ def test_the_page_of_the_figure(tmp_path):
     page = paths["report.html"].read_text()
     assert "without ever falling on the way" in page and "guessing" in page
     assert page.count("<svg") == 3
-    assert "not steadily" in zhang_figure_page.page(figure([300, 200, 900])).lead
+    assert "not steadily" in zhang_figure.page(figure([300, 200, 900])).lead
 
 
 def test_the_figure_takes_networks_from_the_table(tmp_path, monkeypatch):

@@ -11,8 +11,8 @@ from nonvacuous.data import load
 from nonvacuous.data.preprocessing import center_crop
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang import training
-from nonvacuous.papers.zhang.material import Material
 from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming
+from nonvacuous.papers.zhang.training import Material
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.running import finished_cells

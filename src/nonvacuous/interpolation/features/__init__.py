@@ -10,9 +10,12 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput, Unrecognized
-from nonvacuous.interpolation.features.gabor import GaborBank
-from nonvacuous.interpolation.features.random_patches import RandomPatches, random_patches
-from nonvacuous.interpolation.features.standardize import standardizer
+from nonvacuous.interpolation.features.distances import standardizer
+from nonvacuous.interpolation.features.random_patches import (
+    GaborBank,
+    RandomPatches,
+    random_patches,
+)
 
 __all__ = [
     "FEATURES",

@@ -6,14 +6,57 @@ counted into the distances and forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation.features.standardize import standardizer
-from nonvacuous.interpolation.features.tensor_cores import tensor_cores
+
+
+@contextmanager
+def tensor_cores() -> Iterator[None]:
+    """Within this block float32 products on a GPU may round their factors to eleven bits.
+
+    Features stay a fixed function of the image, which is all that is asked of them. Where the
+    factors have eleven bits to begin with (float16), products are exact.
+    """
+    switch = torch.backends.cuda.matmul
+    before = switch.allow_tf32
+    switch.allow_tf32 = True
+    try:
+        yield
+    finally:
+        switch.allow_tf32 = before
+
+
+@dataclass(frozen=True, eq=False)
+class Standardizer:
+    """Subtracts means and divides by standard deviations; a constant feature becomes zero.
+
+    varying   features that are not constant
+    """
+
+    means: Tensor
+    factors: Tensor
+    varying: int
+
+    def __call__(self, features: Tensor) -> Tensor:
+        return (features - self.means) * self.factors
+
+
+def standardizer(features: Tensor) -> Standardizer:
+    """The statistics of (points, features)."""
+    means = features.mean(0)
+    deviations = (features - means).square().mean(0).sqrt()
+    size = features.abs().amax(0)
+    # Rounding gives a constant feature a tiny deviation; dividing by it would make noise of it.
+    constant = deviations <= 1e-6 * size
+    factors = torch.where(constant, 0.0, 1 / deviations.clamp(min=1e-30))
+    return Standardizer(means, factors, int((~constant).sum()))
+
 
 _ROWS = 8192
 

@@ -21,21 +21,21 @@ from nonvacuous.errors import BadInput
 from nonvacuous.measures.correlation import Estimate, Numbers, Trials
 from nonvacuous.measures.correlation_summary import Court, Standing
 from nonvacuous.measures.registry import MEASURES, chosen
-from nonvacuous.papers.measures.records import NetworkRecord, Times
 from nonvacuous.papers.measures.settings import (
     AXES,
     CHANCE,
     JUDGING,
     MeasuresCell,
     MeasuresSettings,
+    NetworkRecord,
+    Times,
 )
 from nonvacuous.papers.measures.training import Training
 from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
-from nonvacuous.study.pages import markdown
-from nonvacuous.study.study import Context, Finished, Study
+from nonvacuous.study.study import Context, Finished, Study, markdown
 
 #: Fewer networks than this cannot be judged by.
 FEWEST = 8

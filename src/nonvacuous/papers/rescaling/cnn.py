@@ -19,7 +19,7 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.models import build
 from nonvacuous.networks import capture, scale_groups
 from nonvacuous.papers.rescaling.cnn_training import CropTraining, train_on_crops
-from nonvacuous.papers.rescaling.published import CNNS
+from nonvacuous.papers.rescaling.settings import CNNS
 from nonvacuous.report.study import Table
 from nonvacuous.rescaling import rescale
 from nonvacuous.risk import estimate_risk

@@ -31,12 +31,12 @@ from nonvacuous.methods import PostHoc
 from nonvacuous.models import build, seeded
 from nonvacuous.networks import ScaleGroups, capture, scale_groups
 from nonvacuous.papers.rescaling.cnn import CnnResult, CnnSettings, cnn_table, run_cnn
-from nonvacuous.papers.rescaling.columns import all_columns
 from nonvacuous.papers.rescaling.results import (
     FigureResult,
     NetworkResult,
     OurSetting,
     PaperSetting,
+    all_columns,
 )
 from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
 from nonvacuous.report.measured import errors_on_test
@@ -46,7 +46,7 @@ from nonvacuous.rescaling.columns import Accounting
 from nonvacuous.risk import RiskEstimate, estimate_risk
 from nonvacuous.rules.arithmetic import recompute_bound, total_nats
 from nonvacuous.seeds import derived_seed
-from nonvacuous.study.records import CELLS
+from nonvacuous.study.folder import CELLS
 from nonvacuous.study.settings import Frozen
 from nonvacuous.study.study import Context, Finished, Study
 from nonvacuous.training import Trained, train

@@ -7,10 +7,10 @@ from typing import Any
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.papers.rescaling.cnn import cnn_table
-from nonvacuous.papers.rescaling.published import RESCALING_PAPER
 from nonvacuous.papers.rescaling.results import FigureResult, NetworkResult
+from nonvacuous.papers.rescaling.settings import RESCALING_PAPER
 from nonvacuous.report.study import Table
-from nonvacuous.study.pages import markdown
+from nonvacuous.study.study import markdown
 
 _MISSING = "–"
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation.bad import Judged
+from nonvacuous.interpolation.linear import Judged
 from nonvacuous.papers.zhang.bad import (
     QUICK_BAD,
     Bad,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from nonvacuous.interpolation.bad import Judged
 from nonvacuous.interpolation.linear import (
     Fit,
+    Judged,
     compare_fits,
     family,
     hessian_difference,

@@ -11,21 +11,74 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from nonvacuous.data import Dataset
-from nonvacuous.data.preprocessing import whiten_each_image
+from nonvacuous.data.preprocessing import cropped, whiten_each_image
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build
-from nonvacuous.papers.zhang.material import Material
 from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming, Point, network_title
 from nonvacuous.papers.zhang.settings import Recipe, ZhangSettings
 from nonvacuous.progress import Progress
+from nonvacuous.randomization.corruptions import corrupt
+from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.running import finished_cells
 from nonvacuous.study.settings import Frozen
 from nonvacuous.study.study import Context, Finished, Study
 from nonvacuous.training.many import Job, JobResult, ManyResult, ManySettings, train_many
+
+
+class Material:
+    """The inputs and labels that a group's networks see: every distinct one once.
+
+    Corruption comes after the central crop and before whitening. Where only labels are corrupted,
+    the images stay whole, so that training can crop them at random.
+    """
+
+    def __init__(
+        self, cells: Sequence[Cell], dataset: Dataset, *, crop: int | None, seed: int
+    ) -> None:
+        seed = derived_seed(seed, "corruption")
+        self._input_of: dict[str, int] = {}
+        self._label_of: dict[str, int] = {}
+        self.inputs: list[Tensor] = []
+        self.test: list[tuple[Tensor, Tensor]] = []
+        labels: list[Tensor] = []
+        marked: list[Tensor] = []
+        assert dataset.test is not None
+        for corruption in dict.fromkeys(cell.corruption for cell in cells):
+            spoils_inputs = parse_corruption(corruption).corruption.what == "inputs"
+            source = corruption if spoils_inputs else "whole images"
+            shown = dataset
+            if spoils_inputs and crop is not None:
+                shown = cropped(dataset, crop)
+            drawn = corrupt(shown, corruption, seed=seed)
+            if source not in self._input_of:
+                self._input_of[source] = len(self.inputs)
+                self.inputs.append(drawn.train.inputs)
+                assert drawn.test is not None
+                self.test.append((drawn.test.inputs, dataset.test.labels))
+            self._input_of[corruption] = self._input_of[source]
+            self._label_of[corruption] = len(labels)
+            labels.append(drawn.train.labels)
+            marks = drawn.corrupted if not spoils_inputs else torch.zeros_like(drawn.corrupted)
+            marked.append(marks)
+        self.labels = torch.stack(labels)
+        self.marked = torch.stack(marked)
+
+    def input_set(self, cell: Cell) -> int:
+        """Which of the input sets a network sees."""
+        return self._input_of[cell.corruption]
+
+    def label_row(self, cell: Cell) -> int:
+        """Which row of the labels a network learns."""
+        return self._label_of[cell.corruption]
+
+    def redrawn(self, cell: Cell) -> int:
+        """How many of a network's training labels were redrawn."""
+        return int(self.marked[self.label_row(cell)].sum())
+
 
 Settings = TypeVar("Settings", bound=ZhangSettings)
 Result = TypeVar("Result")
