@@ -81,7 +81,7 @@ def engine_figures(make: Callable[[], Engine], cells: int, folder: Path) -> dict
 
 def site_figures(folder: Path) -> dict[str, Any]:
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from nonvacuous.report.site import write_site
+    from nonvacuous.study.site import write_site
     from tests.report import samples
 
     certificate = samples.SAMPLES["posterior"]()
