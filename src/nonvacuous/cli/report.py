@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nonvacuous.certificate import Certificate
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import Json
 from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.output import narration_console, result_console, write_json
-from nonvacuous.comparison import compare
 from nonvacuous.errors import BadInput
 from nonvacuous.files import inside
 from nonvacuous.foreign import read_json
-from nonvacuous.report import write_report
-from nonvacuous.training.events import read_events
+
+if TYPE_CHECKING:
+    from nonvacuous.certificate import Certificate
 
 PAGE = "report.html"
 #: Written by ``nonvacuous randomize --run``.
@@ -25,6 +24,10 @@ LABELS = "random_labels.json"
 
 def write_page(certificate: Certificate, folder: Path) -> Path:
     """Write report.html from the certificate and the run's history, replacing an older page."""
+    from nonvacuous.comparison import compare
+    from nonvacuous.report import write_report
+    from nonvacuous.training.events import read_events
+
     events = inside(folder, "events.jsonl")
     history: list[dict[str, Any]] | None = read_events(events) if events.is_file() else None
     return write_report(
