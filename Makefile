@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constrain
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick lint format goldens wheel-check clean
+.PHONY: help install demo test quick lint format goldens house examples docs wheel-check release-check clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -49,8 +49,19 @@ house: install ## draw the rooms and the table of theorems into docs/, from the 
 	$(BIN)/python scripts/house.py
 	$(BIN)/python scripts/bounds-page.py
 
+examples: install ## run the examples of the pages and write their outputs again
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/examples.py docs/index.md docs/validity.md docs/questions/*.md
+
+docs: install ## build the site into build/site; warnings and broken links are errors
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --keep-going -q -d build/doctrees docs build/site
+	$(BIN)/python scripts/check-site.py build/site
+	@echo "The site: $(CURDIR)/build/site/index.html"
+
 wheel-check: install ## build the wheel and try it in a clean environment
 	scripts/check-wheel.sh $(BIN)/python
+
+release-check: install ## build wheel and sdist, check metadata, README, version and changelog
+	$(BIN)/python scripts/check-release.py
 
 clean: ## remove the environment, builds and caches
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
@@ -65,5 +76,5 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) $(shell grep '^torch==' constraints.txt)
 	$(PIP) hatchling
-	$(PIP) --no-build-isolation -e '.[dev,data,tensorboard,ray,sql]'
+	$(PIP) --no-build-isolation -e '.[dev,data,docs,tensorboard,ray,sql]'
 	@touch $@

@@ -115,15 +115,17 @@ _EXPORTS = {
 }
 
 
-def __getattr__(name: str) -> object:
-    target = _EXPORTS.get(name)
-    if target is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module_name, _, attribute = target.partition(":")
-    module = import_module(module_name)
-    value = getattr(module, attribute) if attribute else module
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker it would mean that every name exists
+
+    def __getattr__(name: str) -> object:
+        target = _EXPORTS.get(name)
+        if target is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module_name, _, attribute = target.partition(":")
+        module = import_module(module_name)
+        value = getattr(module, attribute) if attribute else module
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -45,8 +45,6 @@ def verify(
     model         the network: a torch module, a function that builds one, or a name. Without it,
                   built-in architectures are rebuilt from the name in the certificate; other
                   names in a certificate are never imported
-    (A certificate of a test needs neither: run_folder or data is the folder, the file or the table
-    of the columns that were counted.)
     data          the examples: anything that :func:`nonvacuous.data.load` or ``Examples.of`` takes
     trials        how many fresh independent trials of the randomized network (default 20,000);
                   these need run folder, network and data
@@ -56,6 +54,9 @@ def verify(
                   ends in: the one way to see that a learned prior was trained on the examples that
                   it names. Takes as long as the run did; needs run folder and data, and a network
                   that is built in, or given as ``model`` with its weights before training
+
+    A certificate of a test needs no network: run_folder or data is the folder, the file or the
+    table of the columns that were counted.
 
     The result lists one finding for every question; ``raise_if_failed()`` turns the first failure
     into an :class:`~nonvacuous.errors.InvalidCertificate`. ``passed`` says that nothing which was

@@ -27,7 +27,7 @@ class MemorizationSizes:
     general_position_units   4 ceil(n / d): one hidden layer, when no d + 1 inputs lie on one
                              hyperplane (Baum, 1988; Bubeck et al., 2020). Duplicates, constant or
                              linearly dependent pixels break that
-    general_position_weights its weights and biases, output included
+    general_position_weights  its weights and biases, output included
     two_layer_width          4 ceil(sqrt(n) / 2): two hidden layers of this width each, any distinct
                              inputs (Yun, Sra and Jadbabaie, 2019, Theorem 3.1)
     two_layer_weights        their weights and biases, output included

@@ -91,7 +91,9 @@ def empirical_bernstein(
     """Bound for losses in [0, 1] whose squares are small: pays for the mean square, not the range.
 
     The smallest over rates r of
+
         empirical risk + r theta(r) second moment + (KL + ln(G / failure)) / (n r),
+
     theta(r) = (-ln(1 - r) - r) / r^2, where ``second_moment`` is the posterior mean of the average
     squared loss and the G rates in (0, 1) are fixed before the data.
 

@@ -1,4 +1,4 @@
-"""The README's way from a table and a network with batch normalization to a number, as written."""
+"""The guide's way from a table and a network with batch normalization to a number, as written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.cli import exits
 from tests.cli.conftest import Invoke
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "certify.md"
 TITLE = "## Your own network, trained on your own table"
 
 
@@ -24,7 +24,7 @@ def test_every_command_of_the_section(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "train_mine", raising=False)
-    section = README.read_text(encoding="utf-8").partition(TITLE)[2].partition("\n## ")[0]
+    section = GUIDE.read_text(encoding="utf-8").partition(TITLE)[2].partition("\n## ")[0]
     script, commands = re.findall(r"```\w+\n(.*?)```", section, flags=re.DOTALL)
     Path("train_mine.py").write_text(script)
     sizes = np.array([1.0, 10.0, 100.0, 1.0, 1000.0])

@@ -1,0 +1,72 @@
+"""What a release promises: versions agree, old certificates are read, types are checked."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from mypy import api
+
+import nonvacuous as nv
+from tests.test_house import script
+
+ROOT = Path(__file__).parents[1]
+KEPT = sorted((ROOT / "tests/golden/certificates").glob("*.json"))
+USER = """
+import nonvacuous as nv
+
+report = nv.evaluate(predictions=[0, 1], labels=[0, 1], unseen=True)
+reveal_type(report)
+reveal_type(report.risk_upper)
+reveal_type(nv.plan(target=0.05, risk=0.03).examples)
+reveal_type(nv.bounds.holdout(errors=1, examples=10, failure=0.05))
+reveal_type(nv.verify("certificate.json").passed)
+nv.certify(lambda: None, "x.csv", method=nv.HeldOut(unseen=True), confidence="high")
+nv.bounds.holdout(errors="three", examples=10, failure=0.05)
+nv.evalute
+"""
+
+
+@pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
+def test_certificates_of_earlier_versions_are_read_and_verified(file: Path, tmp_path: Path) -> None:
+    certificate = nv.Certificate.load(file)
+    assert nv.verify(file).passed
+    certificate.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == file.read_bytes()
+
+
+def test_certificates_are_kept() -> None:
+    assert {file.stem for file in KEPT} >= {"evaluate", "posterior"}
+
+
+def test_version_changelog_and_citation_agree(tmp_path: Path) -> None:
+    release = script("check-release")
+    assert release.disagreements() == []
+    for name in ("CHANGELOG.md", "CITATION.cff", "src/nonvacuous/__init__.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "CITATION.cff").write_text("version: 9.9.9\n")
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.0.1\n")
+    assert len(release.disagreements(tmp_path)) == 3
+
+
+@pytest.mark.slow
+def test_a_type_checker_sees_what_a_user_does(tmp_path: Path, monkeypatch) -> None:
+    user = tmp_path / "user.py"
+    user.write_text(USER)
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("MYPYPATH", str(ROOT / "src"))
+    said, _, code = api.run(["--follow-imports=silent", "--no-pretty", str(user)])
+    assert code == 1
+    for line in (
+        'Revealed type is "nonvacuous.certificate.Certificate"',
+        'Revealed type is "float"',
+        'Revealed type is "int"',
+        'Revealed type is "bool"',
+        'Argument "confidence" to "certify" has incompatible type "str"; expected "float"',
+        'Argument "errors" to "holdout" has incompatible type "str"; expected "int"',
+        'Module has no attribute "evalute"',
+    ):
+        assert line in said, said
+    assert said.count("error:") == 3, said
