@@ -53,6 +53,7 @@ examples: install ## run the examples of the pages and write their outputs again
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/examples.py docs/index.md docs/validity.md docs/questions/*.md
 
 docs: install ## build the site into build/site; warnings and broken links are errors
+	rm -rf build/site
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --keep-going -q -d build/doctrees docs build/site
 	$(BIN)/python scripts/check-site.py build/site
 	@echo "The site: $(CURDIR)/build/site/index.html"
