@@ -161,6 +161,8 @@ class EvaluationRecord(Record):
     risk_lower: Probability
     #: Both ends at once, each at half the failure probability.
     interval: Annotated[tuple[Probability, ...], Field(min_length=2, max_length=2)]
+    #: Losses: what other theorems promise, each alone; the smallest of all is not free.
+    beside: dict[str, Probability] = {}
     #: Selective error: the share of answers is at least this, at half the failure probability.
     coverage_lower: Probability | None = None
     groups: dict[str, dict[str, Slice]] = {}

@@ -349,6 +349,19 @@ def sampling_bounded(total: Real, trials: int, failure: Real) -> mpf:
     return kl_inverse_upper(real(total) / trials, -mp.log(real(failure)) / trials)
 
 
+def bernstein(empirical_risk: Real, variance: Real, examples: int, failure: Real) -> mpf:
+    nats = mp.log(2 / real(failure))
+    slack = mp.sqrt(2 * real(variance) * nats / examples) + 7 * nats / (3 * mpf(examples - 1))
+    return _capped(real(empirical_risk) + slack)
+
+
+def bernstein_world(dice, worlds):  # type: ignore[no-untyped-def]
+    """Losses of small variance, so that 60 of them promise something."""
+    losses = dice.binomial(3, 0.05, (worlds, 60)) / 20
+    columns = {"empirical_risk": losses.mean(axis=1), "variance": losses.var(axis=1, ddof=1)}
+    return columns, 0.0075
+
+
 def jaccard_lower(hits: int, relevant: int, failure: Real) -> mpf:
     return holdout_lower(hits, relevant, failure) if relevant else mpf(0)
 

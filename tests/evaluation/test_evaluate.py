@@ -134,6 +134,79 @@ def test_losses_by_betting_with_a_declared_range() -> None:
         nv.evaluate(losses=losses, unseen=True, settings={"metric": "loss"})
 
 
+def test_other_theorems_stand_beside_betting_and_are_not_chosen() -> None:
+    losses = np.random.default_rng(4).beta(0.2, 8, 400)
+    report = nv.evaluate(losses=losses, unseen=True, settings={"metric": "loss"})
+    beside = report.evaluation.beside
+    assert set(beside) == {"kl", "empirical Bernstein"}
+    kl = bounds.sampling_bounded(total=losses.sum(), trials=400, failure=0.05)
+    assert beside["kl"] == pytest.approx(kl)
+    variance = losses.var(ddof=1)
+    call = {"empirical_risk": losses.mean(), "variance": variance, "examples": 400}
+    end = bounds.bernstein(**call, failure=0.05)
+    assert end <= beside["empirical Bernstein"] < end + 1e-6
+    assert report.bound.name == "betting"
+    # Here the kl bound happens to be smaller: it was not declared, so it is not the promise.
+    few = nv.evaluate(losses=[0.0] * 9 + [1.0], unseen=True, settings={"metric": "loss"})
+    assert few.evaluation.beside["kl"] < few.risk_upper and few.bound.name == "betting"
+
+
+def test_of_many_losses_only_sums_are_kept(monkeypatch) -> None:
+    """The number alone decides which theorem speaks, and no number depends on the batches."""
+    from nonvacuous.evaluation import tables, tally
+
+    generator = np.random.default_rng(5)
+    losses, site = generator.beta(0.5, 4, 5000), generator.choice(["A", "B"], 5000)
+    call = {"losses": losses, "groups": {"site": site}, "unseen": True}
+    call["settings"] = {"metric": "loss"}
+    bets = nv.evaluate(**call)
+    monkeypatch.setattr(tally, "MOST_BETS", 1000)
+    report = nv.evaluate(**call)
+    assert report.bound.name == "empirical Bernstein"
+    assert nv.verify(report, data={"losses": losses, "site": site}).passed
+    assert bets.risk_upper < report.risk_upper < bets.risk_upper + 0.005
+    assert report.risk_lower < bets.risk_lower < report.empirical.mean
+    assert report.empirical.mean == pytest.approx(losses.mean())
+    own = losses[site == "A"]
+    assert report.groups["site"]["A"].examples == len(own)
+    assert report.groups["site"]["A"].errors == pytest.approx(own.sum(), abs=1e-5)
+    monkeypatch.setattr(tables, "BATCH", 77)
+    again = nv.evaluate(**call)
+    assert again.evaluation == report.evaluation and again.risk_upper == report.risk_upper
+
+
+def test_clusters_keep_one_line_each_however_the_rows_are_cut(monkeypatch) -> None:
+    from nonvacuous.evaluation import tables, tally
+
+    generator = np.random.default_rng(6)
+    losses, site = generator.random(3000), generator.choice(["A", "B"], 3000)
+    patient = generator.integers(0, 200, 3000)
+    call = {"losses": losses, "groups": {"site": site}, "clusters": patient, "unseen": True}
+    call["settings"] = {"metric": "loss"}
+    report = nv.evaluate(**call)
+    means = [losses[patient == p].mean() for p in range(200)]
+    assert report.empirical.mean == pytest.approx(np.mean(means))
+    own = [losses[(patient == p) & (site == "A")].mean() for p in set(patient[site == "A"])]
+    assert report.groups["site"]["A"].errors == pytest.approx(sum(own))
+    monkeypatch.setattr(tables, "BATCH", 77)
+    assert nv.evaluate(**call).evaluation == report.evaluation
+    monkeypatch.setattr(tally, "MOST_BETS", 100)
+    assert nv.evaluate(**call).bound.name == "empirical Bernstein"
+
+
+def test_repeated_ids_are_found_in_bounded_memory(monkeypatch) -> None:
+    from nonvacuous.evaluation import tables, tally
+
+    monkeypatch.setattr(tally, "MOST_IDS", 500)
+    monkeypatch.setattr(tables, "BATCH", 300)
+    answers = {"predictions": np.arange(6000) % 2, "labels": np.arange(6000) % 2, "unseen": True}
+    for ids in (np.arange(6000), np.arange(6000).astype(str)):
+        assert nv.evaluate(**answers, ids=ids).status == "valid"
+        double = np.r_[ids[:3000], ids[:3000]]
+        report = nv.evaluate(**answers, ids=double)
+        assert named(report, "conditional") == ["the examples are independent draws"]
+
+
 def test_regression_and_brier() -> None:
     generator = np.random.default_rng(0)
     truth = generator.normal(size=300)

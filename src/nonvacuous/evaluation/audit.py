@@ -56,8 +56,8 @@ def _independent(tally: Tally) -> Assumption:
             name=INDEPENDENT,
             status="violated",
             effect="conditional",
-            detail=f"{repeats} of {tally.rows} rows repeat the id of another one; declare what "
-            "belongs together as clusters, each of which counts once.",
+            detail=f"at least {repeats} of {tally.rows} rows repeat the id of another; say what "
+            "belongs together with clusters, each of which counts once.",
         )
     unit = "clusters are the draws" if tally.clustered else "one row is one draw"
     seen = "" if repeats is None else f"; {repeats} ids are repeated"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from nonvacuous.bounds import (
@@ -31,7 +32,12 @@ from nonvacuous.evaluation_records import (
 #: Groups that come with the classes: errors among them are 1 - recall and 1 - precision.
 TRUE_CLASS, PREDICTED_CLASS = "true class", "predicted class"
 TAIL = "Clopper and Pearson (1934): the exact binomial tail"
-BETS = "Waudby-Smith and Ramdas (2024): betting, in an order fixed by the seed"
+THEOREMS = {
+    "held-out tail": TAIL,
+    "betting": "Waudby-Smith and Ramdas (2024): betting, in an order fixed by the seed",
+    "empirical Bernstein": "Maurer and Pontil (2009): from mean and variance, there being too many "
+    "losses to keep",
+}
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class Promise:
     theorem: str
     name: str
     inputs: dict[str, float | int]
+    beside: Mapping[str, float] = field(default_factory=dict)
 
 
 def promise_of(tally: Tally, failure: float) -> Promise:
@@ -57,7 +64,7 @@ def promise_of(tally: Tally, failure: float) -> Promise:
         return _macro(tally, failure)
     sample = _sample(tally)
     inputs: dict[str, float | int] = {"examples": sample.examples, "failure": failure}
-    if sample.values is None:
+    if sample.squares is None:
         inputs = {"errors": int(sample.errors), **inputs}
     half = down(failure / 2)
     ends = [sample.lower(half), sample.upper(half)]
@@ -72,9 +79,10 @@ def promise_of(tally: Tally, failure: float) -> Promise:
         risk_upper=as_risk(upper),
         risk_lower=as_risk(lower),
         interval=(as_risk(ends[0]), as_risk(ends[1])),
-        theorem=TAIL if sample.values is None else BETS,
-        name="held-out tail" if sample.values is None else "betting",
+        theorem=THEOREMS[sample.theorem],
+        name=sample.theorem,
         inputs=inputs,
+        beside={name: as_risk(end) for name, end in sample.beside(failure).items()},
     )
 
 
@@ -195,6 +203,7 @@ def conclude(tally: Tally, failure: float) -> tuple[Promise, EvaluationRecord]:
         rows=tally.rows,
         risk_lower=promise.risk_lower,
         interval=promise.interval,
+        beside=dict(promise.beside),
         coverage_lower=as_risk(
             down(1.0 - holdout(errors=rest, examples=tally.rows, failure=down(failure / 2)))
         )

@@ -185,7 +185,7 @@ def _recount(certificate: Certificate, record: EvaluationRecord, evidence: Any) 
         if path.name == EVIDENCE:
             names = {role: role for role in names}
         evidence = path
-    elif isinstance(evidence, Mapping) and "predictions" in evidence:
+    elif isinstance(evidence, Mapping) and {"predictions", "losses"} & set(evidence):
         names = {role: role.removeprefix("group:") for role in names}
     tally = counted(
         record.settings, batches_of(evidence, names), clusters=record.unit == "clusters"
