@@ -6,6 +6,10 @@ reference would take days to years, so one pass is measured and multiplied by th
 
     python benchmarks/risk.py                 # two cores: results/risk-cpu.json
     python benchmarks/risk.py --device cuda   # one GPU: results/risk-cuda.json
+    python benchmarks/risk.py --convolutions  # results/risk-convolutions.json
+
+With --convolutions: processor time of a pair against one draw of all weights and one call of the
+network for each pair. PYTHONPATH=other/src measures another version of the library the same way.
 
 On a GPU: pairs a minute, and which part of the time is unavoidable for this arithmetic, from
 operations and bytes counted against a measured matrix product and a measured copy.
@@ -23,8 +27,10 @@ from typing import Any
 import torch
 from provenance import RESULTS, write_result
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.models import build
 from nonvacuous.risk import estimate_risk, estimate_risk_shared
 
 WIDTHS = (784, 600, 600, 600, 10)
@@ -125,13 +131,19 @@ def passes_for_slack(risk: float, slack: float) -> int:
 
 
 def against_shared_draws(
-    build, *, trials: int, examples: int, draws: int, seed: int, device: str, equal_scales: bool
+    network: nn.Module,
+    *,
+    trials: int,
+    examples: int,
+    draws: int,
+    seed: int,
+    device: str,
+    equal_scales: bool,
 ) -> dict[str, Any]:
     """Seconds of both schemes for the same distance between measured and certified risk."""
     from nonvacuous.bounds import sampling
 
-    torch.manual_seed(seed)
-    network, posterior, data = problem(build(), examples, seed, device, equal_scales=equal_scales)
+    network, posterior, data = problem(network, examples, seed, device, equal_scales=equal_scales)
     result, seconds, busy = time_pairs(
         network, posterior, data, trials=trials, seed=seed, device=device
     )
@@ -153,6 +165,44 @@ def against_shared_draws(
         "shared_seconds_extrapolated": passes * one_pass,
         "times_fewer_seconds": passes * one_pass / seconds,
     }
+
+
+def against_drawn_weights(trials: int, seed: int) -> dict[str, Any]:
+    """Microseconds of the processor for a pair of a convolutional network, and for a naive one."""
+    figures: dict[str, Any] = {}
+    for name, shape in (
+        ("cnn:32,64", (1, 8, 8)),
+        ("cnn:32,64,128", (1, 8, 8)),
+        ("cnn:16,32", (1, 28, 28)),
+    ):
+        network = build(name, shape, 10, seed=seed).eval()
+        generator = torch.Generator().manual_seed(seed)
+        inputs = torch.rand(900, *shape, generator=generator)
+        labels = torch.randint(10, (900,), generator=generator)
+        for kind in ("one scale for each tensor", "one scale for each weight"):
+            scales = {
+                parameter: torch.full_like(p, 0.01)
+                if "tensor" in kind
+                else 0.01 * (0.5 + torch.rand(p.shape, generator=generator))
+                for parameter, p in network.named_parameters()
+            }
+            posterior = DiagonalGaussian.around(network, scale=scales)
+            _, _, busy = time_pairs(
+                network, posterior, (inputs, labels), trials=trials, seed=seed, device="cpu"
+            )
+            naive = max(1, trials // 10)
+            start = time.process_time()
+            with torch.no_grad():
+                for trial in range(naive):
+                    drawn = posterior.sample(generator=generator)
+                    functional_call(network, drawn, (inputs[trial % 900].unsqueeze(0),))
+            alone = (time.process_time() - start) / naive
+            figures[f"{name} on {shape[1]} x {shape[2]}, {kind}"] = {
+                "microseconds": 1e6 * busy / trials,
+                "naive_microseconds": 1e6 * alone,
+                "times_faster": alone / (busy / trials),
+            }
+    return figures
 
 
 def ceilings() -> dict[str, float]:
@@ -213,13 +263,13 @@ def on_gpu(*, trials: int, examples: int, seed: int) -> dict[str, Any]:
     """Pairs a minute for both networks, and for the MLP the part of the floor."""
     limits = ceilings()
     figures: dict[str, Any] = {"ceilings": limits}
-    for name, build, count, equal in (
+    for name, network_of, count, equal in (
         ("mlp", mlp, trials, False),
         ("mlp with equal scales", mlp, trials, True),
         ("cnn", cnn, max(1000, trials // 100), False),
     ):
         torch.manual_seed(seed)
-        network, posterior, data = problem(build(), examples, seed, "cuda", equal_scales=equal)
+        network, posterior, data = problem(network_of(), examples, seed, "cuda", equal_scales=equal)
         result, seconds, _ = time_pairs(
             network, posterior, data, trials=count, seed=seed, device="cuda"
         )
@@ -230,7 +280,7 @@ def on_gpu(*, trials: int, examples: int, seed: int) -> dict[str, Any]:
             "seconds": seconds,
             "pairs_per_minute": 60 * count / seconds,
         }
-        if build is mlp:
+        if network_of is mlp:
             # Sorted trials: an example is computed once for each chunk that it appears in.
             floor = mlp_floor(count, min(examples, count), limits, equal_scales=equal)
             least = max(floor["compute_floor_seconds"], floor["memory_floor_seconds"])
@@ -245,21 +295,28 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: checks that it runs")
     parser.add_argument("--folder", type=Path, default=RESULTS, help="where the JSON goes")
+    parser.add_argument("--convolutions", action="store_true", help="against naive draws")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     seed, quick = arguments.seed, arguments.quick
+    if arguments.convolutions:
+        figures = against_drawn_weights(200 if quick else 5_000, seed)
+        path = write_result("risk-convolutions", figures, seed=seed, folder=arguments.folder)
+        print(path.read_text(encoding="utf-8"))
+        return
     if arguments.device == "cuda":
         trials, examples = (20_000, 2_000) if quick else (200_000_000, 60_000)
         figures = on_gpu(trials=trials, examples=examples, seed=seed)
     else:
         figures = {"sampling_failure": SAMPLING_FAILURE, "baseline": "measured pass, extrapolated"}
-        for name, build, trials, equal in (
+        for name, network_of, trials, equal in (
             ("mlp", mlp, 1_000_000, False),
             ("mlp with equal scales", mlp, 1_000_000, True),
             ("cnn", cnn, 100_000, False),
         ):
+            torch.manual_seed(seed)
             figures[name] = against_shared_draws(
-                build,
+                network_of(),
                 trials=2_000 if quick else trials,
                 examples=1_000 if quick else 60_000,
                 draws=1 if quick else 3,

@@ -82,8 +82,10 @@ def test_what_moves_is_paid_for_and_everything_is_verified(tmp_path: Path, rank:
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
     prior = nv.DiagonalGaussian.load(run / "prior.safetensors")
     assert not prior.means["2.weight"].any()
-    verification = nv.verify(run / "certificate.json", run, data=data, model=network)
+    verification = nv.verify(run / "certificate.json", run, data=data, model=network, retrain=True)
     assert verification.verified, str(verification)
+    repeated = [f for f in verification.findings if "posterior.safetensors" in f.name]
+    assert len(repeated) == 2 and all(finding.passed for finding in repeated)
 
 
 def test_low_rank_updates_start_from_the_same_function() -> None:

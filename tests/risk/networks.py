@@ -210,6 +210,20 @@ CASES = [
         LOCAL,
     ),
     Case(
+        "few positions",
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 2, 3, stride=2), nn.Flatten()
+        ),
+        images,
+        LOCAL,
+    ),
+    Case(
+        "wide sequence",
+        lambda: nn.Sequential(nn.Linear(3, 24), nn.ReLU(), nn.Linear(24, 1), nn.Flatten()),
+        sequences,
+        LOCAL,
+    ),
+    Case(
         "one-dimensional convolution",
         lambda: nn.Sequential(nn.Conv1d(5, 2, 3, padding="same"), nn.Flatten()),
         sequences,

@@ -7,7 +7,9 @@ for each example of the batch:
   with means ``W x + b`` and variances ``S^2 x^2 + s^2`` (S, s: the scales of weights and biases),
   so two matrix products replace the drawing of a whole matrix for each example.
 * A layer that sees several positions of one example (a convolution, a linear layer on a sequence)
-  reuses its weights across them, so the weights themselves are drawn, one set for each example.
+  reuses its weights across them: what they add at the positions is jointly Gaussian. Where there
+  are fewer positions than weights in a row, it is drawn at the positions, see
+  :mod:`nonvacuous.risk.positions`; elsewhere the weights are drawn, one set for each example.
 
 To add a rule, write a function with the arguments of the torch function after ``batch`` and enter
 it in ``RULES``; the law tests in tests/risk run over every entry.
@@ -15,6 +17,7 @@ it in ``RULES``; the law tests in tests/risk run over every entry.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -23,9 +26,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nonvacuous.risk.positions import Root, at_positions
+
 
 class NoRule(Exception):
     """The network uses a parameter in a way that no rule here covers."""
+
+
+#: Weights that are drawn at a time on a processor.
+_CACHED = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +58,8 @@ class Weights:
         variance, row_variance = scale.square(), None
         if scale.numel() and bool((scale == scale.reshape(-1)[0]).all()):
             row_variance = variance.reshape(-1)[:1]
-        elif scale.ndim == 2 and bool((scale == scale[:, :1]).all()):
-            row_variance = variance[:, 0].clone()
+        elif scale.ndim > 1 and bool((scale.flatten(1) == scale.flatten(1)[:, :1]).all()):
+            row_variance = variance.flatten(1)[:, 0].clone()
         return Weights(name, mean, scale, variance, row_variance)
 
 
@@ -69,7 +78,7 @@ class Batch(Protocol):
     def noise(self, like: Tensor, *shape: int) -> Tensor:
         """Independent standard normal values."""
 
-    def draw(self, weights: Weights) -> Tensor:
+    def draw(self, weights: Weights, *, trials: int | None = None) -> Tensor:
         """One independent draw of a parameter tensor for each trial: (trials, *shape)."""
 
 
@@ -83,12 +92,34 @@ def linear(batch: Batch, input: Tensor, weight: Tensor, bias: Tensor | None = No
     if vectors.shape[1] == 1:
         output = _local_noise(batch, vectors[:, 0], weights, biases)
         return output.reshape(len(output), *input.shape[1:-1], len(weights.mean))
+    kind = at_positions(vectors.shape[1], weights)
+    if kind is not None:
+        output = _positions(batch, vectors.mT, F.linear(vectors, weights.mean).mT, weights, kind)
+        output = _offset(batch, output, biases).mT
+        return output.reshape(len(output), *input.shape[1:-1], len(weights.mean))
     drawn = batch.draw(weights).transpose(1, 2)
     if biases is None:
         output = torch.bmm(vectors, drawn)
     else:
         output = torch.baddbmm(batch.draw(biases).unsqueeze(1), vectors, drawn)
     return output.reshape(*input.shape[:-1], len(weights.mean))
+
+
+def _positions(batch: Batch, patches: Tensor, mean: Tensor, weights: Weights, kind: Root) -> Tensor:
+    """Means (examples, outputs, positions) with what noisy weights add to them."""
+    mean, *roots = batch.spread(mean, *kind(patches, weights))
+    return kind.added(mean, batch.noise(mean, *mean.shape), *roots)
+
+
+def _pair(value: int | str | Sequence[int]) -> tuple[int, int]:
+    assert not isinstance(value, str)
+    first, last = (value, value) if isinstance(value, int) else (value[0], value[-1])
+    return first, last
+
+
+def _offset(batch: Batch, output: Tensor, biases: Weights | None) -> Tensor:
+    """Drawn biases, added at all positions."""
+    return output if biases is None else output + batch.draw(biases).unsqueeze(2)
 
 
 def _local_noise(batch: Batch, vectors: Tensor, weights: Weights, biases: Weights | None) -> Tensor:
@@ -123,18 +154,30 @@ def _convolution(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         weights = batch.take(weight)
         biases = None if bias is None else batch.take(bias)
         batch.check_rows(input)
+        size = function(input[:1], weights.mean, None, stride, padding, dilation, groups)
+        positions = math.prod(size.shape[2:])
+        kind = None
+        if function is torch.conv2d and groups == 1 and not isinstance(padding, str):
+            kind = at_positions(positions, weights)
+        if kind is not None:
+            kernel = weights.mean.shape[2:]
+            steps = [_pair(value) for value in (kernel, dilation, padding, stride)]
+            patches = F.unfold(input, *steps)
+            mean = function(input, weights.mean, None, stride, padding, dilation)
+            output = _positions(batch, patches, mean.flatten(2), weights, kind)
+            return _offset(batch, output, biases).reshape(len(output), *size.shape[1:])
         trials, channels = input.shape[:2]
-        outputs = weight.shape[0]
-        output = function(
-            input.reshape(1, trials * channels, *input.shape[2:]),
-            batch.draw(weights).flatten(0, 1),
-            None if biases is None else batch.draw(biases).flatten(0, 1),
-            stride,
-            padding,
-            dilation,
-            trials * groups,
-        )
-        return output.reshape(trials, outputs, *output.shape[2:])
+        # Many weights: few trials at a time on a processor, so that they stay in its cache.
+        many = input.device.type == "cpu" and weights.mean.numel() > 2 * size.numel()
+        block = max(1, _CACHED // weights.mean.numel()) if many else trials
+        parts = []
+        for part in input.split(block):
+            drawn = batch.draw(weights, trials=len(part)).flatten(0, 1)
+            wide = part.reshape(1, len(part) * channels, *part.shape[2:])
+            outputs = function(wide, drawn, None, stride, padding, dilation, len(part) * groups)
+            parts.append(outputs.reshape(len(part), *size.shape[1:]))
+        output = torch.cat(parts)
+        return _offset(batch, output.flatten(2), biases).reshape(output.shape)
 
     return rule
 

@@ -95,13 +95,14 @@ class WatchedPass(TorchFunctionMode):
 
     def noise(self, like: Tensor, *shape: int) -> Tensor:
         if self.pending is not None:
-            raise NoRule("the first random layer is not a linear layer on one vector an example")
+            raise NoRule("the first random layer needs its inputs once for each trial")
         # Twice: the noise itself, and what it is combined with.
         self.bytes += 2 * like.element_size() * math.prod(shape)
         if self.generator is None:
             return like.new_zeros(shape)
         return torch.randn(shape, generator=self.generator, dtype=like.dtype, device=like.device)
 
-    def draw(self, weights: Weights) -> Tensor:
-        noise = self.noise(weights.mean, self.trials, *weights.mean.shape)
+    def draw(self, weights: Weights, *, trials: int | None = None) -> Tensor:
+        count = self.trials if trials is None else trials
+        noise = self.noise(weights.mean, count, *weights.mean.shape)
         return noise.mul_(weights.scale).add_(weights.mean)

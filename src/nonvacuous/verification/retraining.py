@@ -26,7 +26,7 @@ from nonvacuous.certification.method import Method
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.grids import ScaleGrid
-from nonvacuous.distributions.priors import at_initialization
+from nonvacuous.distributions.priors import Prior, at_initialization
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.methods import METHODS
 from nonvacuous.models import BUILDERS, build, rebuild
@@ -121,6 +121,18 @@ def _asked(
         raise _Unrepeatable("it was trained by a function of its maker's, which is not at hand.")
     prior = record.get("prior")
     if not isinstance(prior, dict):  # the network itself was trained here
+        start = _start(certificate, contents, known, model, settings["weights"])
+        return METHODS[certificate.mode](**record), start
+    if prior["kind"] == "pretrained" and contents.prior is not None:
+        record["prior"] = Prior(
+            kind="pretrained",
+            grid=ScaleGrid(tuple(prior["scales"])),
+            means=contents.prior.means,
+            per_tensor=prior["per_tensor"],
+            fixed=contents.fixed or {},
+            source=record.pop("pretrained"),
+        )
+        record.pop("prior_scale", None)
         start = _start(certificate, contents, known, model, settings["weights"])
         return METHODS[certificate.mode](**record), start
     if prior["kind"] == "learned":

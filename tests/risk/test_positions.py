@@ -1,0 +1,63 @@
+"""Noise at positions: its covariance is that of the noise of all weights, entry by entry."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from nonvacuous.risk.layers import Weights
+from nonvacuous.risk.positions import at_positions
+
+
+def weights(*, scales: str, entries: int, outputs: int = 3) -> Weights:
+    generator = torch.Generator().manual_seed(1)
+    shape = (outputs, entries)
+    scale = {
+        "equal": torch.full(shape, 0.3),
+        "rows": (0.1 + torch.rand(outputs, 1, generator=generator)).expand(shape).clone(),
+        "mixed": 0.1 + torch.rand(shape, generator=generator),
+    }[scales]
+    return Weights.of("weight", torch.zeros(shape), scale)
+
+
+def covariance(patches: Tensor, given: Weights) -> Tensor:
+    """(examples, outputs, positions, positions), from what unit vectors of noise become."""
+    kind = at_positions(patches.shape[2], given)
+    assert kind is not None
+    roots = kind(patches, given)
+    examples, _, positions = patches.shape
+    shape = (examples, len(given.mean), positions)
+    zero = torch.zeros(shape)
+    moved = []
+    for position in range(positions):
+        unit = zero.clone()
+        unit[:, :, position] = 1.0
+        moved.append(kind.added(zero, unit, *roots))
+    root = torch.stack(moved, dim=3).double()
+    return root @ root.mT
+
+
+@pytest.mark.parametrize("kind", ["plain", "equal patches", "empty patches", "dead example"])
+@pytest.mark.parametrize(
+    ("scales", "positions"), [("equal", 9), ("rows", 9), ("mixed", 4), ("mixed", 1)]
+)
+def test_the_covariance_is_that_of_drawn_weights(scales: str, positions: int, kind: str) -> None:
+    given = weights(scales=scales, entries=20)
+    patches = torch.rand(4, 20, positions, generator=torch.Generator().manual_seed(2))
+    if kind == "equal patches":
+        patches[:, :, -1] = patches[:, :, 0]
+    elif kind == "empty patches":
+        patches[:, :, 0] = 0.0
+    elif kind == "dead example":
+        patches[1] = 0.0
+    exact = torch.einsum(
+        "nkp,ok,nkq->nopq", patches.double(), given.variance.double(), patches.double()
+    )
+    assert torch.allclose(covariance(patches, given), exact, rtol=0, atol=2e-6 * float(exact.max()))
+
+
+def test_weights_are_drawn_where_positions_are_many() -> None:
+    assert at_positions(20, weights(scales="equal", entries=20)) is None
+    assert at_positions(5, weights(scales="mixed", entries=100)) is None
+    assert at_positions(4, weights(scales="mixed", entries=10)) is None
