@@ -15,7 +15,7 @@ Mode = Literal["posterior", "post-hoc", "sparsity", "holdout", "progressive"]
 AnyMode = Literal[Mode, "evaluate"]
 Predictor = Literal["stochastic", "drawn", "deterministic", "mixture"]
 #: What a prior can be centered on.
-Center = Literal["zero", "initialization", "learned"]
+Center = Literal["zero", "initialization", "learned", "pretrained"]
 #: The same in words.
 CENTERS: dict[str, str] = {
     "zero": "zero",

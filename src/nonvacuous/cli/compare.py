@@ -127,7 +127,7 @@ def _table(
     if len(second) > 1:
         raise UsageError("files of their own have one column each: give --second once.")
     table = read_columns(file, names)
-    challengers = {}
+    challengers: dict[str, Any] = {}
     for path in others:
         other = read_columns(path, {"second": second[0], "id": str(columns.id)})
         name = path.stem if path.stem not in (*challengers, file.stem) else str(path)

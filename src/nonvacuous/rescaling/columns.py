@@ -44,6 +44,7 @@ _CENTERS: Mapping[Center, str] = {
     "zero": "zero",
     "initialization": "initial weights",
     "learned": "weights of the prior part",
+    "pretrained": "weights trained on other data",
 }
 
 
