@@ -40,7 +40,7 @@ class Watch:
         self._capital = [0.0] * len(STAKES)
         self.history: list[tuple[int, float]] = []
         self._every = 1
-        self._high = 1e100
+        self._high, self._waiting = 1e100, 1.0
         self._at(0.0)
 
     @property
