@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from provenance import write_result
 
-from nonvacuous.certification.settings import Run
-from nonvacuous.certification.training import PlainTraining, PosteriorTraining
 from nonvacuous.certify import certify
 from nonvacuous.data import load
 from nonvacuous.methods import Posterior
 from nonvacuous.models import build
+from nonvacuous.settings import Run
+from nonvacuous.training_settings import PlainTraining, PosteriorTraining
 
 ATTEMPTS = 20
 

@@ -18,12 +18,12 @@ from scipy.optimize import brentq
 
 from nonvacuous import bounds
 from nonvacuous.certification.measurement import count_errors
-from nonvacuous.certification.plain import train_plainly
-from nonvacuous.certification.training import PlainTraining
 from nonvacuous.data import Examples, load, split_examples
 from nonvacuous.models import build
 from nonvacuous.records import Observation
 from nonvacuous.rules.progressive import OBSERVED, batches_of, first_part, tilt_of, trained_on
+from nonvacuous.training import train
+from nonvacuous.training_settings import PlainTraining
 
 FAILURES = (0.05, 0.01, 0.0025, 0.001)
 STARTS = tuple(round(0.05 * step, 2) for step in range(4, 18))
@@ -131,15 +131,12 @@ def one_seed(
     batches = batches_of(examples, split, BATCHES, seed)
     errors = []
     for number, saw in enumerate(trained_on(split, batches, seed, tilted=True)):
-        module = train_plainly(
+        module = train(
             build(network, examples.example_shape, examples.classes, seed=seed),
             examples.subset(saw),
             training,
             seed=seed,
-            device=torch.device("cpu"),
-            phase="checkpoint",
-            checkpoint=None,
-        ).eval()
+        ).module
         if number == 0:
             _, chosen = first_part(split, seed, tilted=True)
             part = examples.subset(chosen)

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from nonvacuous import sparsity as sparsity
     from nonvacuous.bounds import ConfidenceBudget as ConfidenceBudget
     from nonvacuous.certificate import Certificate as Certificate
-    from nonvacuous.certification.settings import Run as Run
-    from nonvacuous.certification.training import PlainTraining as PlainTraining
-    from nonvacuous.certification.training import PosteriorTraining as PosteriorTraining
     from nonvacuous.certify import certify as certify
     from nonvacuous.distributions import DiagonalGaussian as DiagonalGaussian
     from nonvacuous.distributions import priors as priors
@@ -61,6 +58,9 @@ if TYPE_CHECKING:
     from nonvacuous.rescaling.paths import path_norm as path_norm
     from nonvacuous.risk import estimate_risk as estimate_risk
     from nonvacuous.risk import zero_one as zero_one
+    from nonvacuous.settings import Run as Run
+    from nonvacuous.training_settings import PlainTraining as PlainTraining
+    from nonvacuous.training_settings import PosteriorTraining as PosteriorTraining
     from nonvacuous.verify import verify as verify
 
 # Public name -> "module:attribute", or "module" where the module itself is what is exported.
@@ -71,12 +71,12 @@ _EXPORTS = {
     "Evaluation": "nonvacuous.evaluation_records:Evaluation",
     "HeldOut": "nonvacuous.methods:HeldOut",
     "LayerGraph": "nonvacuous.networks:LayerGraph",
-    "PlainTraining": "nonvacuous.certification.training:PlainTraining",
+    "PlainTraining": "nonvacuous.training_settings:PlainTraining",
     "PostHoc": "nonvacuous.methods:PostHoc",
     "Posterior": "nonvacuous.methods:Posterior",
     "Progressive": "nonvacuous.methods:Progressive",
-    "PosteriorTraining": "nonvacuous.certification.training:PosteriorTraining",
-    "Run": "nonvacuous.certification.settings:Run",
+    "PosteriorTraining": "nonvacuous.training_settings:PosteriorTraining",
+    "Run": "nonvacuous.settings:Run",
     "ScaleGroups": "nonvacuous.networks:ScaleGroups",
     "Sparsity": "nonvacuous.methods:Sparsity",
     "bounds": "nonvacuous.bounds",

@@ -17,7 +17,6 @@ from nonvacuous.certification.assemble import refuse_beforehand
 from nonvacuous.certification.job import Job, charging
 from nonvacuous.certification.method import Method
 from nonvacuous.certification.run_folder import FORMAT, RunFolder, in_own_folder, to_toml
-from nonvacuous.certification.settings import Run
 from nonvacuous.data import Dataset, Examples, check_examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
@@ -29,6 +28,7 @@ from nonvacuous.recipes import seeded
 from nonvacuous.risk import Loss, zero_one
 from nonvacuous.rules.arithmetic import failure_of
 from nonvacuous.rules.digests import tensors_digest
+from nonvacuous.settings import Run
 from nonvacuous.training import EventLog
 from nonvacuous.verification.run_folder import check_before_sealing
 

@@ -11,8 +11,6 @@ from typing import Any
 import torch
 
 from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.certification.settings import Run
-from nonvacuous.certification.training import PlainTraining, PosteriorTraining
 from nonvacuous.certify import certify
 from nonvacuous.data import Dataset, Examples
 from nonvacuous.distributions.grids import ScaleGrid
@@ -31,7 +29,9 @@ from nonvacuous.rules.arithmetic import (
 )
 from nonvacuous.rules.digests import file_digest
 from nonvacuous.rules.drawing import sampling_seed
-from nonvacuous.training import train
+from nonvacuous.settings import Run
+from nonvacuous.training_settings import PlainTraining, PosteriorTraining
+from tests.training.calls import train
 
 ARCHITECTURE = "mlp:8"
 PLAINLY = PlainTraining(epochs=4)

@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples
 from nonvacuous.methods import Progressive, Sparsity
 from nonvacuous.methods.posterior import making
 from nonvacuous.methods.sparsity.training import Trainer
 from nonvacuous.models import build
+from nonvacuous.settings import Run
 from nonvacuous.verify import verify
 from tests.cli.conftest import Invoke
 

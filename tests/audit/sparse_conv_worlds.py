@@ -10,12 +10,12 @@ from torch import nn
 
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples
 from nonvacuous.methods import Sparsity
 from nonvacuous.models import build
 from nonvacuous.recipes import seeded
+from nonvacuous.settings import Run
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 
 from . import sparse_worlds

@@ -12,7 +12,6 @@ from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.run_folder import RunFolder
-from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples, Split, split_examples
 from nonvacuous.distributions.priors import learned
@@ -22,6 +21,7 @@ from nonvacuous.methods.sparsity.making import sparsity_evidence
 from nonvacuous.methods.sparsity.measurement import measure_sparse
 from nonvacuous.models import build
 from nonvacuous.risk import zero_one
+from nonvacuous.settings import Run
 
 from . import worlds
 

@@ -16,8 +16,8 @@ from nonvacuous.data import Dataset, Examples, split_examples
 from nonvacuous.errors import BadInput, Refused
 from nonvacuous.networks import capture, rescaled, scale_groups
 from nonvacuous.risk import bounded_cross_entropy
-from nonvacuous.training import train
 from tests.starts import around
+from tests.training.calls import train
 
 QUICK = {
     "plain_training": nv.PlainTraining(epochs=8, batch_size=32),

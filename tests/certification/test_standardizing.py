@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import nonvacuous as nv
-from nonvacuous.certification.training import PlainTraining, PosteriorTraining
 from nonvacuous.errors import BadInput
+from nonvacuous.training_settings import PlainTraining, PosteriorTraining
 
 SIZES = torch.tensor([1.0, 300.0, 0.01])
 INPUTS = torch.randn(300, 3, generator=torch.Generator().manual_seed(0)) * SIZES + 50 * SIZES

@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import save_file
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.training import PosteriorTraining
 from nonvacuous.cli import exits
 from nonvacuous.cli.folders import default_folder
 from nonvacuous.cli.networks import build_network
 from nonvacuous.data import load
 from nonvacuous.models import build
 from nonvacuous.training import OBJECTIVES
+from nonvacuous.training_settings import PosteriorTraining
 
 
 def test_four_lines_on_stdout_and_the_rest_on_stderr(place, invoke, quick):

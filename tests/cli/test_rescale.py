@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from nonvacuous.cli import exits
 from nonvacuous.data import load
 from nonvacuous.models import build
-from nonvacuous.training import train
+from tests.training.calls import train
 
 WORDS = ["rescale", "--model", "mlp:8,6", "--data", "x.npz", "--weights", "w.safetensors"]
 OUT = ["--out", "new.safetensors", "--trials", "300"]

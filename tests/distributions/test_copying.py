@@ -16,7 +16,7 @@ from nonvacuous.data import Examples
 from nonvacuous.distributions import priors
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import BadInput
-from nonvacuous.training import train_posterior
+from tests.training.calls import train_posterior
 
 
 @pytest.mark.parametrize(

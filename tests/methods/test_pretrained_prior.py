@@ -17,8 +17,8 @@ from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.rules.digests import tensors_digest
-from nonvacuous.training import train
 from tests.attacks.forging import forged, part
+from tests.training.calls import train
 
 SAID = "trained on examples of the same two clouds that nobody certifies"
 NOT_CHECKED = (

@@ -18,7 +18,7 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.progress import Progress
-from nonvacuous.training import train, train_posterior
+from nonvacuous.training import PosteriorSettings, Records, TrainSettings, train, train_posterior
 
 
 def build() -> tuple[nn.Module, Examples]:
@@ -39,34 +39,37 @@ def run(folder: Path, *, epochs: int = 12, progress: Progress | None = None) -> 
     trained = train(
         model,
         examples.subset(range(30)),
+        TrainSettings(patience=5, epochs=epochs, batch_size=7, learning_rate=0.02),
         validation=examples.subset(range(30, 45)),
-        patience=5,
-        epochs=epochs,
-        batch_size=7,
-        learning_rate=0.02,
-        checkpoint=folder / "prior.checkpoint",
-        checkpoint_every=2,
-        events=folder / "events.jsonl",
-        progress=progress,
+        records=Records(
+            checkpoint=folder / "prior.checkpoint",
+            checkpoint_every=2,
+            events=folder / "events.jsonl",
+            progress=progress,
+        ),
     )
     prior = DiagonalGaussian.around(trained.module, scale=0.1)
     posterior = train_posterior(
         trained.module,
         prior,
         examples,
-        bound_examples=45,
-        objective="catoni",
-        epochs=epochs,
-        batch_size=16,
-        optimizer="adam",
-        momentum=0.9,
-        learning_rate=0.003,
-        schedule="cosine",
-        warm_up_epochs=2,
-        checkpoint=folder / "posterior.checkpoint",
-        checkpoint_every=3,
-        events=folder / "events.jsonl",
-        progress=progress,
+        PosteriorSettings(
+            bound_examples=45,
+            objective="catoni",
+            epochs=epochs,
+            batch_size=16,
+            optimizer="adam",
+            momentum=0.9,
+            learning_rate=0.003,
+            schedule="cosine",
+            warm_up_epochs=2,
+        ),
+        records=Records(
+            checkpoint=folder / "posterior.checkpoint",
+            checkpoint_every=3,
+            events=folder / "events.jsonl",
+            progress=progress,
+        ),
     )
     tensors = {f"module.{name}": value for name, value in trained.module.state_dict().items()}
     tensors |= {f"means.{name}": value for name, value in posterior.posterior.means.items()}

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from nonvacuous.errors import BadInput
-from nonvacuous.training import train
 from nonvacuous.training.augmentation import AUGMENTATIONS, augmented
+from tests.training.calls import train
 from tests.training.worlds import blobs, same_weights, small_cnn, stripes
 
 

@@ -11,8 +11,9 @@ from torch import nn
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.training import Diverged, train
+from nonvacuous.training import Diverged
 from nonvacuous.training.events import read_events
+from tests.training.calls import train
 
 from .worlds import blobs, everything_mlp, same_weights, small_cnn, small_mlp, stripes
 
@@ -225,17 +226,17 @@ def test_events_and_progress_tell_the_story(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"epochs": -1}, "epochs is -1"),
-        ({"epochs": 1.5}, "epochs is 1.5"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"learning_rate": 0.0}, "learning_rate is 0.0"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan"),
-        ({"momentum": 1.0}, "momentum is 1.0"),
-        ({"weight_decay": -1e-3}, "weight_decay is -0.001"),
-        ({"optimizer": "sdg"}, "'sgd', 'adam'"),
-        ({"schedule": "step"}, "'constant', 'cosine'"),
+        ({"epochs": -1}, r"epochs .*-1"),
+        ({"epochs": 1.5}, r"epochs .*1.5"),
+        ({"batch_size": 0}, r"batch_size .*0"),
+        ({"learning_rate": 0.0}, r"learning_rate .*0.0"),
+        ({"learning_rate": float("nan")}, r"learning_rate .*nan"),
+        ({"momentum": 1.0}, r"momentum .*1.0"),
+        ({"weight_decay": -1e-3}, r"weight_decay .*-0.001"),
+        ({"optimizer": "sdg"}, "'sgd' or 'adam'"),
+        ({"schedule": "step"}, "'constant', 'cosine' or"),
         ({"patience": 3}, "without validation"),
-        ({"patience": 0, "validation": blobs(9)}, "patience is 0"),
+        ({"patience": 0, "validation": blobs(9)}, r"patience .*0"),
         ({"seed": -1}, "seed is -1"),
         ({"checkpoint_every": 0}, "checkpoint_every is 0"),
     ],

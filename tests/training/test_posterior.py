@@ -19,9 +19,8 @@ from nonvacuous.training import (
     TrainedPosterior,
     bounded_cross_entropy,
     read_events,
-    train,
-    train_posterior,
 )
+from tests.training.calls import train, train_posterior
 
 from .worlds import blobs, everything_mlp, same_tensors, same_weights, small_cnn, small_mlp, stripes
 
@@ -310,16 +309,16 @@ def test_float64_networks_and_tied_weights_work() -> None:
     ("change", "words"),
     [
         ({"objective": "bbb"}, "'bbb'"),
-        ({"failure": 0.0}, "failure is 0.0"),
-        ({"bound_examples": 0}, "bound_examples is 0"),
-        ({"minimum_probability": 1.0}, "minimum_probability is 1.0"),
-        ({"kl_penalty": -1.0}, "kl_penalty is -1.0"),
-        ({"warm_up_epochs": -1}, "warm_up_epochs is -1"),
+        ({"failure": 0.0}, r"failure .*0.0"),
+        ({"bound_examples": 0}, r"bound_examples .*0"),
+        ({"minimum_probability": 1.0}, r"minimum_probability .*1.0"),
+        ({"kl_penalty": -1.0}, r"kl_penalty .*-1.0"),
+        ({"warm_up_epochs": -1}, r"warm_up_epochs .*-1"),
         ({"free_parameter": 0.5}, "has none"),
         ({"objective": "thiemann", "free_parameter": 2.0}, "trade_off"),
-        ({"noise": "layer"}, "'example', 'batch'"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"scale_learning_rate": -0.1}, "scale_learning_rate is -0.1"),
+        ({"noise": "layer"}, "'example' or 'batch'"),
+        ({"batch_size": 0}, r"batch_size .*0"),
+        ({"scale_learning_rate": -0.1}, r"scale_learning_rate .*-0.1"),
     ],
 )
 def test_bad_settings_are_refused_by_name(change: dict[str, object], words: str) -> None:

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from nonvacuous.distributions.gaussian import DiagonalGaussian
-from nonvacuous.training import train, train_posterior
 from nonvacuous.training.objectives import power_loss
 from nonvacuous.training.optimizers import build_optimizer, set_rate
+from tests.training.calls import train, train_posterior
 from tests.training.worlds import blobs, everything_mlp, same_weights, small_mlp, stripes
 
 

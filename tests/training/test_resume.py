@@ -16,15 +16,8 @@ from safetensors.torch import load_file
 
 from nonvacuous import files
 from nonvacuous.distributions.gaussian import DiagonalGaussian
-from nonvacuous.training import (
-    CorruptCheckpoint,
-    OtherConfiguration,
-    erm,
-    posterior,
-    read_events,
-    train,
-    train_posterior,
-)
+from nonvacuous.training import CorruptCheckpoint, OtherConfiguration, erm, posterior, read_events
+from tests.training.calls import train, train_posterior
 
 from . import killable
 from .worlds import blobs, same_tensors, small_mlp

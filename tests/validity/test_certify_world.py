@@ -19,7 +19,7 @@ from scipy import stats
 import nonvacuous as nv
 from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import load_tensors
-from nonvacuous.training import train
+from tests.training.calls import train
 
 MEAN = np.array([0.7, 0.3])
 QUICK = {

@@ -33,9 +33,9 @@ from nonvacuous.records import (
 )
 from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement
 from nonvacuous.rules.digests import file_digest, fixed_tensors, tensors_digest
-from nonvacuous.training import train
 from nonvacuous.verify import Verification
 from tests.audit import sparse_conv_worlds, sparse_worlds, worlds
+from tests.training.calls import train
 
 ARCHITECTURE = "mlp:8"
 KINDS = ("stochastic", "drawn", "holdout")

@@ -14,7 +14,6 @@ from torch import nn
 from nonvacuous.audit import data_checks
 from nonvacuous.audit.knowing import Knowledge, knowledge
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples, load
 from nonvacuous.distributions.priors import Prior, at_initialization, zero_mean
@@ -22,8 +21,9 @@ from nonvacuous.errors import Refused
 from nonvacuous.methods import Posterior, PostHoc, Sparsity
 from nonvacuous.models import build
 from nonvacuous.rules.arithmetic import statement_of
-from nonvacuous.training import train
+from nonvacuous.settings import Run
 from nonvacuous.verify import Finding, Verification, verify
+from tests.training.calls import train
 
 from .runs import failed_fields, resealed
 

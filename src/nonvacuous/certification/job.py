@@ -20,7 +20,7 @@ from nonvacuous.risk import Loss
 from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
 from nonvacuous.rules.digests import all_examples_digest, content_digest
 from nonvacuous.rules.outcomes import beginning_digest, class_sizes
-from nonvacuous.training import EventLog
+from nonvacuous.training import EventLog, Records
 
 #: Phases that read no bound example: what they show chooses nothing.
 _BLIND = ("prior", "held-out twin", "first part")
@@ -111,6 +111,16 @@ class Job:
     conversions: tuple[str, ...] = ()
     #: Its way into the ledger; None where none is kept.
     charging: Charging | None = None
+
+    def records(self, checkpoint: str, phase: str | None = None) -> Records:
+        """Where training leaves its traces."""
+        return Records(
+            checkpoint=self.folder.file(checkpoint),
+            events=self.events,
+            progress=self.progress,
+            tensorboard=self.tensorboard,
+            phase=phase,
+        )
 
     @property
     def mode(self) -> Mode:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from nonvacuous.certification.settings import Flag, Settings, checked
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
+from nonvacuous.settings import Flag, Settings, checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,14 +12,14 @@ from nonvacuous.bounds import holdout
 from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import count_errors
-from nonvacuous.certification.plain import train_plainly
 from nonvacuous.certification.run_folder import RunFolder
-from nonvacuous.certification.training import PlainTraining
 from nonvacuous.data import Examples, Split, make_split
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.records import TwinRecord
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.seeds import derived_seed
+from nonvacuous.training import Records, train
+from nonvacuous.training_settings import PlainTraining
 
 #: The twin of a certificate that needs no prior data trains on this part and tests on the rest.
 TRAINED_FRACTION = 0.8
@@ -83,16 +83,18 @@ def save_twin(folder: RunFolder, network: nn.Module) -> None:
 def trained_twin(job: Job, start: nn.Module, training: PlainTraining) -> TwinRecord:
     """The same architecture, trained plainly on four fifths of the data and tested on the rest."""
     split = twin_split(job.examples, job.seed)
-    trained = train_plainly(
+    trained = train(
         start,
         job.examples.subset(split.prior),
-        training,
+        training.changed(patience=None),
         seed=twin_seed(job.seed),
         device=job.device,
-        phase="held-out twin",
-        checkpoint=job.folder.file("twin.checkpoint"),
-        progress=job.progress,
-    )
+        records=Records(
+            checkpoint=job.folder.file("twin.checkpoint"),
+            progress=job.progress,
+            phase="held-out twin",
+        ),
+    ).module
     save_twin(job.folder, trained)
     return separate_twin(trained, job.examples, split, failure=job.failure)
 

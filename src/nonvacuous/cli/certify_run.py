@@ -14,7 +14,6 @@ from torch import nn
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
 from nonvacuous.cli.exits import (
     DONE,
@@ -47,6 +46,7 @@ from nonvacuous.methods import HeldOut, PostHoc, Sparsity
 from nonvacuous.report import rescaling
 from nonvacuous.report.terminal import printable
 from nonvacuous.risk.estimate import is_out_of_memory
+from nonvacuous.settings import Run
 
 if TYPE_CHECKING:
     from nonvacuous.cli.certify import Call

@@ -11,11 +11,11 @@ from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.settings import Flag, flags_of, from_flags, in_words
 from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.flags import whole_number
 from nonvacuous.errors import BadInput
 from nonvacuous.methods import METHODS
+from nonvacuous.settings import Flag, flags_of, from_flags, in_words
 
 
 def dashed(name: str) -> str:

@@ -13,7 +13,6 @@ from torch import nn
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.settings import Run
 from nonvacuous.certify import certify
 from nonvacuous.cli.exits import (
     DONE,
@@ -43,6 +42,7 @@ from nonvacuous.report.terminal import printable
 from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.rules.outcomes import ledger_of
 from nonvacuous.seeds import derived_seed
+from nonvacuous.settings import Run
 
 
 def randomize_run(

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from nonvacuous.certification.training import PlainTraining, PosteriorTraining
 from nonvacuous.certify import certify
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.errors import NonvacuousError
@@ -20,6 +19,7 @@ from nonvacuous.methods import Posterior
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.conditions import Condition
 from nonvacuous.randomization.settings import StudySettings
+from nonvacuous.training_settings import PlainTraining, PosteriorTraining
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.models import build
 from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training.erm import train
+from nonvacuous.training.erm import TrainSettings, train
 
 Predictor = Callable[[Tensor], Tensor]
 """Inputs (examples, ...) in, class scores (examples, classes) out."""
@@ -103,6 +103,8 @@ def perceptron_rule(
 ) -> Rule:
     """The rule that trains a reference network by SGD: a second or two for a few hundred digits."""
 
+    settings = TrainSettings(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
+
     def rule(examples: Examples, seed: int) -> Predictor:
         network = build(
             model, examples.example_shape, examples.classes, seed=derived_seed(seed, "weights")
@@ -110,9 +112,7 @@ def perceptron_rule(
         trained = train(
             network,
             examples,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
+            settings,
             seed=derived_seed(seed, "order"),
         )
         return trained.module

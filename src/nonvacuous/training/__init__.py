@@ -1,8 +1,9 @@
 """Training: plain (for learned priors) and of posteriors, killable and resumable at any moment."""
 
-from nonvacuous.training.erm import Score, Trained, train
+from nonvacuous.training.erm import Score, Trained, TrainSettings, train
 from nonvacuous.training.events import EventLog, read_events
 from nonvacuous.training.failures import CorruptCheckpoint, Diverged, OtherConfiguration
+from nonvacuous.training.loop import Records
 from nonvacuous.training.many import (
     EpochRecord,
     Job,
@@ -12,7 +13,7 @@ from nonvacuous.training.many import (
     train_many,
 )
 from nonvacuous.training.objectives import OBJECTIVES, Objective, bounded_cross_entropy, kl_inverse
-from nonvacuous.training.posterior import TrainedPosterior, train_posterior
+from nonvacuous.training.posterior import PosteriorSettings, TrainedPosterior, train_posterior
 
 __all__ = [
     "OBJECTIVES",
@@ -26,7 +27,10 @@ __all__ = [
     "ManySettings",
     "Objective",
     "OtherConfiguration",
+    "PosteriorSettings",
+    "Records",
     "Score",
+    "TrainSettings",
     "Trained",
     "TrainedPosterior",
     "bounded_cross_entropy",

@@ -19,6 +19,7 @@ from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.checks import whole_number
 from nonvacuous.training.events import EventLog, TensorBoard
 from nonvacuous.training.failures import Diverged
+from nonvacuous.training_settings import PlainTraining, PosteriorTraining
 
 # Randomness that needs no stored state.
 #
@@ -107,6 +108,17 @@ class Schedule:
     seed: int
     device: torch.device
 
+    @classmethod
+    def of(
+        cls,
+        settings: PlainTraining | PosteriorTraining,
+        phase: str,
+        examples: int,
+        seed: int,
+        device: torch.device,
+    ) -> Schedule:
+        return cls(phase, examples, settings.batch_size, settings.epochs, seed, device)
+
     @property
     def steps(self) -> int:
         """Steps per epoch."""
@@ -115,34 +127,24 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Records:
-    """Where a run leaves its traces, all of them optional."""
+    """Where a run leaves its traces, all of them optional.
 
-    checkpoint: Path | None
-    checkpoint_every: int | None
-    events: EventLog | None
-    progress: Progress | None
-    tensorboard: str | os.PathLike[str] | None
+    checkpoint         a file to write after every epoch, and to go on from if it is there
+    checkpoint_every   steps between further checkpoints, for long epochs
+    events             a log (or its path) that receives the metrics of every epoch
+    phase              what the run is called there; None: what kind of training it is
+    """
 
-    @classmethod
-    def of(
-        cls,
-        *,
-        checkpoint: str | os.PathLike[str] | None,
-        checkpoint_every: int | None,
-        events: EventLog | str | os.PathLike[str] | None,
-        progress: Progress | None,
-        tensorboard: str | os.PathLike[str] | None,
-    ) -> Records:
-        """Accept what callers like to give: paths as text, logs as paths."""
-        if checkpoint_every is not None:
-            whole_number("checkpoint_every", checkpoint_every, least=1)
-        return cls(
-            checkpoint=None if checkpoint is None else Path(checkpoint),
-            checkpoint_every=checkpoint_every,
-            events=EventLog.of(events),
-            progress=progress,
-            tensorboard=tensorboard,
-        )
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int | None = None
+    events: EventLog | str | os.PathLike[str] | None = None
+    progress: Progress | None = None
+    tensorboard: str | os.PathLike[str] | None = None
+    phase: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.checkpoint_every is not None:
+            whole_number("checkpoint_every", self.checkpoint_every, least=1)
 
 
 def run_epochs(
@@ -157,93 +159,92 @@ def run_epochs(
 
     `advice` completes the message of a divergence: what to try next.
     """
-    place = _Place.find(learner, schedule, records, configuration)
+    run = _Run(learner, schedule, records, configuration)
     steps, total = schedule.steps, schedule.steps * schedule.epochs
     edges = batch_edges(schedule.examples, schedule.batch_size)
-    done = place.epoch * steps + place.step
+    done = run.epoch * steps + run.step
     reporter = Reporter(records.progress, schedule.phase, done=done)
     board = None
-    if records.tensorboard is not None and not place.finished:
-        board = TensorBoard(records.tensorboard, first_epoch=place.epoch)
-    while not place.finished and place.epoch < schedule.epochs:
-        epoch = place.epoch
+    if records.tensorboard is not None and not run.finished:
+        board = TensorBoard(records.tensorboard, first_epoch=run.epoch)
+    while not run.finished and run.epoch < schedule.epochs:
+        epoch = run.epoch
         title = f"epoch {epoch + 1} of {schedule.epochs}"
         order = shuffled(schedule.examples, seed=schedule.seed, epoch=epoch).to(schedule.device)
-        for step in range(place.step, steps):
+        for step in range(run.step, steps):
             learner.step(epoch=epoch, step=step, batch=order[edges[step] : edges[step + 1]])
             done += 1
             reporter.report(done, total, title)
             every = records.checkpoint_every
             if every is not None and step + 1 < steps and done % every == 0:
                 _insist_on_finite(learner, schedule, epoch, advice)
-                place.step = step + 1
-                place.keep(learner, records, configuration)
+                run.step = step + 1
+                run.keep()
         _insist_on_finite(learner, schedule, epoch, advice)
         metrics, stop = learner.end_epoch(epoch)
-        if any(isinstance(x, float) and not math.isfinite(x) for x in metrics.values()):
+        numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
+        if not all(math.isfinite(value) for value in numbers.values()):
             raise _divergence(schedule, epoch, advice)
-        if records.events is not None:
-            records.events.append(schedule.phase, "epoch", epoch=epoch, metrics=metrics)
+        if run.log is not None:
+            run.log.append(schedule.phase, "epoch", epoch=epoch, metrics=metrics)
         if board is not None:
             board.write(schedule.phase, epoch, metrics)
-        place.epoch, place.step = epoch + 1, 0
-        place.finished = stop or place.epoch == schedule.epochs
-        reporter.report(done, total, f"{title}{_told(metrics)}", always=True)
-        place.keep(learner, records, configuration)
+        run.epoch, run.step = epoch + 1, 0
+        run.finished = stop or run.epoch == schedule.epochs
+        words = "".join(f", {name} {value:.4g}" for name, value in numbers.items())
+        reporter.report(done, total, f"{title}{words}", always=True)
+        run.keep()
     if board is not None:
         board.close()
     if done < total:
-        reporter.report(total, total, f"stopped after epoch {place.epoch}", always=True)
+        reporter.report(total, total, f"stopped after epoch {run.epoch}", always=True)
 
 
-@dataclass
-class _Place:
-    """Where the run stands: whole epochs done and steps done in the current one."""
+class _Run:
+    """Where the run stands: whole epochs done and steps done in the current one.
 
-    epoch: int = 0
-    step: int = 0
-    finished: bool = False
+    It begins at its checkpoint, or writes the first one, before the first event of the phase.
+    """
 
-    @classmethod
-    def find(
-        cls,
+    def __init__(
+        self,
         learner: Learner,
         schedule: Schedule,
         records: Records,
         configuration: Mapping[str, Any],
-    ) -> _Place:
-        """Read the checkpoint, or write the first one, before the first event of the phase."""
-        path = records.checkpoint
-        if path is None or not path.exists():
-            place = cls(finished=schedule.epochs == 0)
-            place.keep(learner, records, configuration)
-            return place
-        checkpoint = load_checkpoint(path, configuration=configuration)
+    ) -> None:
+        self._learner, self._configuration = learner, configuration
+        self._path = None if records.checkpoint is None else Path(records.checkpoint)
+        self.log = EventLog.of(records.events)
+        self.epoch, self.step, self.finished = 0, 0, schedule.epochs == 0
+        if self._path is None or not self._path.exists():
+            self.keep()
+            return
+        checkpoint = load_checkpoint(self._path, configuration=configuration)
         facts = dict(checkpoint.facts)
         learner.restore(checkpoint.tensors)
         learner.facts = facts["learner"]
-        place = cls(epoch=facts["epoch"], step=facts["step"], finished=facts["finished"])
+        self.epoch, self.step, self.finished = facts["epoch"], facts["step"], facts["finished"]
         # A finished phase leaves the log alone: later phases may have written to it since.
-        if records.events is not None and not place.finished:
-            records.events.cut_back(facts["events"])
-        return place
+        if self.log is not None and not self.finished:
+            self.log.cut_back(facts["events"])
 
-    def keep(self, learner: Learner, records: Records, configuration: Mapping[str, Any]) -> None:
-        if records.checkpoint is None:
+    def keep(self) -> None:
+        if self._path is None:
             return
         facts = {
             "epoch": self.epoch,
             "step": self.step,
             "finished": self.finished,
             # The log reaches the disk before the checkpoint that counts on it.
-            "events": 0 if records.events is None else records.events.position(),
-            "learner": learner.facts,
+            "events": 0 if self.log is None else self.log.position(),
+            "learner": self._learner.facts,
         }
         save_checkpoint(
-            records.checkpoint,
-            tensors=learner.tensors(),
+            self._path,
+            tensors=self._learner.tensors(),
             facts=facts,
-            configuration=configuration,
+            configuration=self._configuration,
         )
 
 
@@ -261,8 +262,3 @@ def _divergence(schedule: Schedule, epoch: int, advice: str) -> Diverged:
         f"{schedule.epochs}: the loss or a weight became NaN or infinite, and no later step can "
         f"repair that. {advice}"
     )
-
-
-def _told(metrics: Mapping[str, Any]) -> str:
-    shown = [f"{name} {value:.4g}" for name, value in metrics.items() if isinstance(value, float)]
-    return "".join(f", {text}" for text in shown)

@@ -191,13 +191,6 @@ class Objective:
         return real_number(label, value, above=0.0, below=self.parameter_below)
 
 
-def objective_named(name: str) -> Objective:
-    """Look an objective up by its name."""
-    if name not in OBJECTIVES:
-        raise BadInput(f"objective is {name!r}; choose one of {', '.join(sorted(OBJECTIVES))}.")
-    return OBJECTIVES[name]
-
-
 def _complexity(kl_nats: Tensor, examples: int, failure: float) -> Tensor:
     return (kl_nats + math.log(2.0 * math.sqrt(examples) / failure)) / examples
 

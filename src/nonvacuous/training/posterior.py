@@ -7,12 +7,12 @@ its buffers stay those of the prior, as a certificate requires.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from nonvacuous.data.examples import Examples
@@ -21,24 +21,21 @@ from nonvacuous.distributions.fixing import behind_fixed_front
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
+from nonvacuous.settings import Count, Inside, NonNegative, Positive, PositiveCount, Share
 from nonvacuous.training import checks
-from nonvacuous.training.events import EventLog
 from nonvacuous.training.graphs import RecordedStep
 from nonvacuous.training.loop import Records, Schedule, run_epochs
-from nonvacuous.training.objectives import bounded_cross_entropy, objective_named, power_loss
+from nonvacuous.training.objectives import OBJECTIVES, bounded_cross_entropy, power_loss
 from nonvacuous.training.optimizers import (
-    OPTIMIZERS,
-    SCHEDULES,
     build_optimizer,
     optimizer_tensors,
     restore_optimizer,
     set_rate,
 )
 from nonvacuous.training.stochastic import find_layout, noisy_call
+from nonvacuous.training_settings import PosteriorTraining, RateSchedule
 
-NOISES = ("example", "batch")
 _SCALE_RATE = 20.0
 
 
@@ -58,128 +55,99 @@ class TrainedPosterior:
     free_parameter: float | None
 
 
+class PosteriorSettings(PosteriorTraining):
+    """Posterior training as :func:`train_posterior` takes it, with the numbers of its bound.
+
+    kl_penalty       1 is the bound itself
+    failure          the failure probability the objective plans with
+    bound_examples   how many examples the certificate will count; by default all
+    free_parameter   trade-off of 'thiemann' or temperature of 'catoni', held fixed; by default it
+                     follows its best value after every epoch
+    noise            'example': fresh noise per example where the layer allows it (less noisy
+                     gradients); 'batch': one draw of all weights per batch
+    """
+
+    kl_penalty: NonNegative = 1.0
+    epochs: Count = 30
+    batch_size: PositiveCount = 256
+    learning_rate: Positive = 0.02
+    scale_learning_rate: NonNegative | None = None
+    momentum: Share = 0.95
+    schedule: RateSchedule = "constant"
+    minimum_probability: Inside = 0.01
+    failure: Inside = 0.05
+    bound_examples: PositiveCount | None = None
+    free_parameter: float | None = None
+    noise: Literal["example", "batch"] = "example"
+
+    @field_validator("free_parameter")
+    @classmethod
+    def _of_the_objective(cls, value: float | None, info: ValidationInfo) -> float | None:
+        objective = info.data.get("objective")
+        return value if objective is None else OBJECTIVES[objective].checked_parameter(value)
+
+
 def train_posterior(
     model: nn.Module,
     prior: DiagonalGaussian,
     examples: Examples,
+    settings: PosteriorTraining | None = None,
     *,
     start: DiagonalGaussian | None = None,
-    objective: str = "quadratic",
-    free_parameter: float | None = None,
-    failure: float = 0.05,
-    bound_examples: int | None = None,
-    minimum_probability: float = 0.01,
-    power: float | None = None,
-    kl_penalty: float = 1.0,
-    warm_up_epochs: int = 0,
-    epochs: int = 30,
-    batch_size: int = 256,
-    learning_rate: float = 0.02,
-    scale_learning_rate: float | None = None,
-    schedule: str = "constant",
-    optimizer: str = "sgd",
-    momentum: float = 0.95,
-    noise: str = "example",
     seed: int = 0,
     device: torch.device | str | None = None,
     record: bool | None = None,
-    phase: str = "posterior",
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int | None = None,
-    events: EventLog | str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-    tensorboard: str | os.PathLike[str] | None = None,
+    records: Records | None = None,
 ) -> TrainedPosterior:
     """Train a Gaussian posterior over all parameters of `model` on a PAC-Bayes objective.
 
     Neither the model nor the distributions given are changed. The result depends on the arguments
     and `seed` alone (on a CPU: bit for bit, killed and resumed or not).
 
-    prior                fixed: only the posterior moves
-    examples             a posterior may see all data, those of the bound included
-    start                where the posterior starts; by default at the prior. From a prior that
-                         guesses, start around a trained network: near such a prior the bound has
-                         a minimum of its own
-    objective            'quadratic', 'seeger', 'mcallester', 'thiemann' or 'catoni'
-    free_parameter       trade-off of 'thiemann' or temperature of 'catoni', held fixed; by default
-                         it follows its best value after every epoch
-    failure              the failure probability the objective plans with
-    bound_examples       how many examples the certificate will count; by default all of `examples`
-    minimum_probability  where the cross-entropy is cut, see `bounded_cross_entropy`; keep it well
-                         below 1/classes. The larger, the closer to the 0-1 loss: at 1e-5 guessing
-                         costs so little that a posterior hardly leaves a prior that guesses
-    power                train on `power_loss` of this exponent instead of the cross-entropy
-    kl_penalty           weight of the KL in the objective; 1 is the bound itself
-    warm_up_epochs       epochs over which that weight grows linearly from 0
-    scale_learning_rate  for the logarithms of the scales; by default 20 times `learning_rate`,
-                         since they are of order one and means of the order of a scale
-    noise                'example': fresh noise per example where the layer allows it (less noisy
-                         gradients); 'batch': one draw of all weights per batch
-    device               where to compute and where the result lies; by default the prior's device
-    record               on a GPU: record the step once and replay it, several times faster for
-                         small networks; by default where the network allows it, for its forward
-                         pass must not depend on values of tensors
+    prior      fixed: only the posterior moves
+    examples   a posterior may see all data, those of the bound included
+    start      where the posterior starts; by default at the prior. From a prior that guesses, start
+               around a trained network: near such a prior the bound has a minimum of its own
+    device     where to compute and where the result lies; by default the prior's device
+    record     on a GPU: record the step once and replay it, several times faster for small
+               networks; by default where the network allows it, for its forward pass must not
+               depend on values of tensors
     """
     examples = Examples.of(examples)
+    begin = start or prior
     prior.check_covers(model)
-    (start or prior).check_covers(model)
-    chosen = objective_named(objective)
-    if scale_learning_rate is None:
-        scale_learning_rate = _SCALE_RATE * learning_rate
-    if bound_examples is None:
-        bound_examples = max(1, len(examples))
-    real, whole = checks.real_number, checks.whole_number
-    settings: dict[str, Any] = {
-        "objective": objective,
-        "free_parameter": chosen.checked_parameter(free_parameter),
-        "failure": real("failure", failure, above=0.0, below=1.0),
-        "bound_examples": whole("bound_examples", bound_examples, least=1),
-        "minimum_probability": real(
-            "minimum_probability", minimum_probability, above=0.0, below=1.0
-        ),
-        "power": None if power is None else real("power", power, above=0.0),
-        "kl_penalty": real("kl_penalty", kl_penalty, least=0.0),
-        "warm_up_epochs": whole("warm_up_epochs", warm_up_epochs, least=0),
-        "epochs": whole("epochs", epochs, least=0),
-        "batch_size": whole("batch_size", batch_size, least=1),
-        "learning_rate": real("learning_rate", learning_rate, above=0.0),
-        "scale_learning_rate": real("scale_learning_rate", scale_learning_rate, least=0.0),
-        "schedule": checks.one_of("schedule", schedule, SCHEDULES),
-        "optimizer": checks.one_of("optimizer", optimizer, OPTIMIZERS),
-        "momentum": real("momentum", momentum, least=0.0, below=1.0),
-        "noise": checks.one_of("noise", noise, NOISES),
-        "seed": whole("seed", seed, least=0),
-    }
-    records = Records.of(
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        events=events,
-        progress=progress,
-        tensorboard=tensorboard,
-    )
-    place = prior.device if device is None else torch.device(device)
-    if record and place.type != "cuda":
-        raise BadInput(f"record=True needs a CUDA device, but the device is {place}: leave it out.")
-    learner = _Learner(model, prior, start or prior, examples, settings, place, record=record)
+    begin.check_covers(model)
+    chosen = PosteriorSettings(**dict(settings or ()))
+    if chosen.scale_learning_rate is None:
+        chosen = chosen.changed(scale_learning_rate=_SCALE_RATE * chosen.learning_rate)
+    if chosen.bound_examples is None:
+        chosen = chosen.changed(bound_examples=max(1, len(examples)))
+    checks.whole_number("seed", seed, least=0)
+    traces = records or Records()
+    where = prior.device if device is None else torch.device(device)
+    if record and where.type != "cuda":
+        raise BadInput(f"record=True needs a CUDA device, but the device is {where}: leave it out.")
+    learner = _Learner(model, prior, begin, examples, chosen, seed, where, record=record)
     configuration: dict[str, Any] = {}
-    if records.checkpoint is not None:
+    if traces.checkpoint is not None:
         configuration = {
-            **settings,
+            **chosen.record(),
+            "seed": seed,
             "kind": "posterior training",
             "architecture": str(model),
             "buffers": tensors_digest(dict(model.named_buffers())),
             "prior": prior.digest(),
-            "start": (start or prior).digest(),
+            "start": begin.digest(),
             "examples": examples.content_hash(),
         }
     run_epochs(
         learner,
-        Schedule(phase, len(examples), batch_size, epochs, seed, place),
-        records,
+        Schedule.of(chosen, traces.phase or "posterior", len(examples), seed, where),
+        traces,
         configuration=configuration,
         advice=(
-            f"Try a smaller learning_rate (now {learning_rate:g}) or scale_learning_rate (now "
-            f"{scale_learning_rate:g}), or a smaller prior scale."
+            f"Try a smaller learning_rate (now {chosen.learning_rate:g}) or scale_learning_rate "
+            f"(now {chosen.scale_learning_rate:g}), or a smaller prior scale."
         ),
     )
     return TrainedPosterior(
@@ -202,19 +170,20 @@ class _Learner:
         prior: DiagonalGaussian,
         start: DiagonalGaussian,
         examples: Examples,
-        settings: Mapping[str, Any],
+        settings: PosteriorSettings,
+        seed: int,
         device: torch.device,
         *,
         record: bool | None,
     ) -> None:
-        self._settings = settings
+        self._settings, self._seed = settings, seed
         self._device = device
         module = copied_network(model).to(device).eval().requires_grad_(False)
         self._inputs, self._labels = checks.resident(examples, module, device)
         self._inputs = behind_fixed_front(module, self._inputs)
         self._module = module
         self._layout = find_layout(
-            module, self._inputs[:3], per_example=settings["noise"] == "example"
+            module, self._inputs[:3], per_example=settings.noise == "example"
         )
         self._like = dict(module.named_parameters())
         self._sizes = [parameter.numel() for parameter in self._like.values()]
@@ -224,23 +193,23 @@ class _Learner:
         ratios = torch.log(self._flat(start.scales) / self._prior_scales)
         self._log_ratios = ratios.requires_grad_(True)
         self._optimizer = build_optimizer(
-            settings["optimizer"],
+            settings.optimizer,
             [
-                ([self._means], settings["learning_rate"]),
-                ([self._log_ratios], settings["scale_learning_rate"]),
+                ([self._means], settings.learning_rate),
+                ([self._log_ratios], settings.scale_learning_rate),
             ],
-            momentum=settings["momentum"],
+            momentum=settings.momentum,
         )
-        self._objective = objective_named(settings["objective"])
+        self._objective = OBJECTIVES[settings.objective]
         self._generator = torch.Generator(device=device)
-        self._steps = -(-len(examples) // settings["batch_size"])
-        self._penalty = torch.tensor(settings["kl_penalty"], dtype=torch.float64, device=device)
+        self._steps = -(-len(examples) // settings.batch_size)
+        self._penalty = torch.tensor(settings.kl_penalty, dtype=torch.float64, device=device)
         self._record = device.type == "cuda" if record is None else record
         self._must_record = record is True
         self._recorded: RecordedStep | None = None
         # Sums over the epoch's examples of objective, risk, errors, KL and penalized KL.
         self._sums = torch.zeros(5, dtype=torch.float64, device=device)
-        parameter = settings["free_parameter"]
+        parameter = settings.free_parameter
         if parameter is None and self._objective.best_parameter is not None:
             parameter = 1.0
         self.facts: dict[str, Any] = {"history": [], "free_parameter": parameter}
@@ -263,12 +232,10 @@ class _Learner:
     def step(self, *, epoch: int, step: int, batch: Tensor) -> None:
         settings = self._settings
         position = epoch * self._steps + step
-        set_rate(
-            self._optimizer, settings["schedule"], position / (self._steps * settings["epochs"])
-        )
-        warm_up = settings["warm_up_epochs"] * self._steps
+        set_rate(self._optimizer, settings.schedule, position / (self._steps * settings.epochs))
+        warm_up = settings.warm_up_epochs * self._steps
         if warm_up:
-            self._penalty.fill_(settings["kl_penalty"] * min(1.0, (position + 1) / warm_up))
+            self._penalty.fill_(settings.kl_penalty * min(1.0, (position + 1) / warm_up))
         if self._record:
             if self._recorded is None:
                 self._recorded = RecordedStep(self._gradients, generator=self._generator)
@@ -278,7 +245,7 @@ class _Learner:
                 if self._must_record:
                     raise
                 self._record, self._recorded = False, None
-        self._generator.manual_seed(derived_seed(settings["seed"], "noise", epoch, step))
+        self._generator.manual_seed(derived_seed(self._seed, "noise", epoch, step))
         gradients = self._gradients(batch) if self._recorded is None else self._recorded(batch)
         self._means.grad, self._log_ratios.grad = gradients
         self._optimizer.step()
@@ -294,19 +261,19 @@ class _Learner:
             scales=self._named(self._scales()),
             generator=self._generator,
         )
-        if settings["power"] is None:
+        if settings.power is None:
             losses = bounded_cross_entropy(
-                outputs, labels, minimum_probability=settings["minimum_probability"]
+                outputs, labels, minimum_probability=settings.minimum_probability
             )
         else:
-            losses = power_loss(outputs, labels, power=settings["power"])
+            losses = power_loss(outputs, labels, power=settings.power)
         risk, kl = losses.mean(dtype=torch.float64), self._kl()
         penalized = kl * self._penalty
         value = self._objective(
             risk,
             penalized,
-            examples=settings["bound_examples"],
-            failure=settings["failure"],
+            examples=settings.bound_examples,
+            failure=settings.failure,
             free_parameter=self.facts["free_parameter"],
         )
         try:
@@ -332,12 +299,12 @@ class _Learner:
         record = {"epoch": epoch + 1, "objective": value, "risk": risk, "error": error, "kl": kl}
         if parameter is not None:
             record["free_parameter"] = parameter
-        if self._objective.best_parameter is not None and self._settings["free_parameter"] is None:
+        if self._objective.best_parameter is not None and self._settings.free_parameter is None:
             self.facts["free_parameter"] = self._objective.best_parameter(
                 empirical_risk=min(1.0, max(0.0, risk)),
                 kl_nats=max(0.0, penalized),
-                examples=self._settings["bound_examples"],
-                failure=self._settings["failure"],
+                examples=self._settings.bound_examples,
+                failure=self._settings.failure,
             )
             self._recorded = None  # It holds the old value as a constant.
         self.facts["history"].append(record)

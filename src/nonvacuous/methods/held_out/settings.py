@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.settings import Flag, Switch
 from nonvacuous.kinds import Mode
+from nonvacuous.settings import Flag, Switch
 
 if TYPE_CHECKING:
     from torch import nn

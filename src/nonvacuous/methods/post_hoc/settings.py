@@ -18,10 +18,10 @@ from nonvacuous.certification.method import (
     prior_named,
     prior_record,
 )
-from nonvacuous.certification.settings import Flag, PositiveCount, Scales, Switch
-from nonvacuous.certification.training import PlainTraining
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
+from nonvacuous.settings import Flag, PositiveCount, Scales, Switch
+from nonvacuous.training_settings import PlainTraining
 
 if TYPE_CHECKING:
     import torch

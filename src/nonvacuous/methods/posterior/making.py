@@ -14,8 +14,6 @@ from nonvacuous.certification.assemble import random_certificate
 from nonvacuous.certification.candidate import Candidate, frozen_copy, save_candidate, with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import count_errors
-from nonvacuous.certification.plain import train_plainly
-from nonvacuous.certification.training import PlainTraining
 from nonvacuous.certification.twin import candidate_twin
 from nonvacuous.data import Examples
 from nonvacuous.distributions.fixing import last_layer, with_fixed
@@ -26,7 +24,8 @@ from nonvacuous.records import Observation
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import OBSERVED, set_aside
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import train_posterior
+from nonvacuous.training import PosteriorSettings, train, train_posterior
+from nonvacuous.training_settings import PlainTraining
 
 if TYPE_CHECKING:
     from nonvacuous.methods.posterior.settings import Posterior
@@ -82,26 +81,10 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
         center,
         middle,
         examples,
-        objective=settings.objective,
-        failure=job.failure,
-        bound_examples=len(split.bound),
-        minimum_probability=settings.minimum_probability,
-        power=settings.power,
-        kl_penalty=settings.kl_penalty,
-        warm_up_epochs=settings.warm_up_epochs,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        scale_learning_rate=settings.scale_learning_rate,
-        schedule=settings.schedule,
-        optimizer=settings.optimizer,
-        momentum=settings.momentum,
+        PosteriorSettings(**dict(settings), failure=job.failure, bound_examples=len(split.bound)),
         seed=posterior_seed,
         device=job.device,
-        checkpoint=job.folder.file("posterior.checkpoint"),
-        events=job.events,
-        progress=job.progress,
-        tensorboard=job.tensorboard,
+        records=job.records("posterior.checkpoint"),
     )
     searches: tuple[Search, ...] = ()
     prior = middle
@@ -171,16 +154,12 @@ def _train_prior(
         order = np.random.default_rng(seed).permutation(len(prior_part))
         watched = prior_part.subset(order[: max(1, len(order) // 10)])
         fitted = prior_part.subset(order[max(1, len(order) // 10) :])
-    return train_plainly(
+    return train(
         model,
         fitted,
         settings,
         validation=watched,
         seed=seed,
         device=job.device,
-        phase="prior",
-        checkpoint=job.folder.file("prior.checkpoint"),
-        events=job.events,
-        progress=job.progress,
-        tensorboard=job.tensorboard,
-    ).requires_grad_(False)
+        records=job.records("prior.checkpoint"),
+    ).module.requires_grad_(False)

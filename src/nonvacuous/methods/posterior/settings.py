@@ -17,11 +17,11 @@ from nonvacuous.certification.method import (
     Pretrained,
     prior_record,
 )
-from nonvacuous.certification.settings import Flag, PositiveCount, Scales, Switch, checked
-from nonvacuous.certification.training import PlainTraining, PosteriorTraining
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
 from nonvacuous.seeds import derived_seed
+from nonvacuous.settings import Flag, PositiveCount, Scales, Switch, checked
+from nonvacuous.training_settings import PlainTraining, PosteriorTraining
 
 if TYPE_CHECKING:
     import torch

@@ -16,7 +16,6 @@ from nonvacuous.certification.assemble import evidence_of, seal
 from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import count_errors, summed_loss
-from nonvacuous.certification.plain import train_plainly
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints, copied_network
 from nonvacuous.distributions.storage import load_tensors, save_tensors
@@ -42,6 +41,7 @@ from nonvacuous.rules.progressive import (
     with_tensors,
 )
 from nonvacuous.seeds import derived_seed
+from nonvacuous.training import train
 from nonvacuous.training.user_training import call
 
 if TYPE_CHECKING:
@@ -106,18 +106,14 @@ def _checkpoint(
     phase = "first part" if number == 1 else f"checkpoint {number}"
     seed = derived_seed(job.seed, "checkpoint", str(number))
     if method.train is None:
-        network = train_plainly(
+        network = train(
             start,
             examples,
-            method.plain_training,
+            method.plain_training.changed(patience=None),
             seed=seed,
             device=job.device,
-            phase=phase,
-            checkpoint=job.folder.file(f"{number}.checkpoint"),
-            events=job.events,
-            progress=job.progress,
-            tensorboard=job.tensorboard,
-        )
+            records=job.records(f"{number}.checkpoint", phase),
+        ).module
     else:
         network = call(
             method.train,

@@ -8,11 +8,11 @@ from pydantic import Field
 
 from nonvacuous.bounds import checks
 from nonvacuous.certification.method import PRETRAINED, Method, Pretrained
-from nonvacuous.certification.settings import Flag, Switch, checked
-from nonvacuous.certification.training import PlainTraining
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode, Predictor
 from nonvacuous.seeds import derived_seed
+from nonvacuous.settings import Flag, Switch, checked
+from nonvacuous.training_settings import PlainTraining
 
 if TYPE_CHECKING:
     import torch

@@ -15,11 +15,11 @@ from nonvacuous.certification.method import (
     prior_named,
     prior_record,
 )
-from nonvacuous.certification.settings import Flag, NonNegative, PositiveCount, Switch
-from nonvacuous.certification.training import PlainTraining
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
 from nonvacuous.seeds import derived_seed
+from nonvacuous.settings import Flag, NonNegative, PositiveCount, Switch
+from nonvacuous.training_settings import PlainTraining
 
 if TYPE_CHECKING:
     import torch

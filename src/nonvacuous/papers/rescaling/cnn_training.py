@@ -67,13 +67,7 @@ def train_on_crops(
     On a GPU the products run in bfloat16 with channels last; the weights stay in float32.
     """
     learner = _Learner(copy.deepcopy(model).to(device), examples, training, device)
-    records = Records.of(
-        checkpoint=checkpoint,
-        checkpoint_every=None,
-        events=None,
-        progress=progress,
-        tensorboard=None,
-    )
+    records = Records(checkpoint=checkpoint, progress=progress)
     configuration = {}
     if checkpoint is not None:
         configuration = {

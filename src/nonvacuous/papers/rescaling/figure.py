@@ -17,8 +17,6 @@ from torch import nn
 
 from nonvacuous.bounds import sampling
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.settings import Run
-from nonvacuous.certification.training import PlainTraining
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
@@ -46,10 +44,12 @@ from nonvacuous.rescaling.columns import Accounting
 from nonvacuous.risk import RiskEstimate, estimate_risk
 from nonvacuous.rules.arithmetic import recompute_bound, total_nats
 from nonvacuous.seeds import derived_seed
+from nonvacuous.settings import Run
 from nonvacuous.study.folder import CELLS
 from nonvacuous.study.settings import Frozen
 from nonvacuous.study.study import Context, Finished, Study
-from nonvacuous.training import Trained, train
+from nonvacuous.training import Records, Trained, TrainSettings, train
+from nonvacuous.training_settings import PlainTraining
 
 #: The part of the failure probability that pays for sampling a risk.
 _SAMPLING_SHARE = 0.2
@@ -151,15 +151,15 @@ class _Work:
         found: Trained = train(
             self.initial,
             self.bound_part,
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-            momentum=settings.momentum,
+            TrainSettings(
+                epochs=settings.epochs,
+                batch_size=settings.batch_size,
+                learning_rate=settings.learning_rate,
+                momentum=settings.momentum,
+            ),
             seed=derived_seed(self.seed, "training"),
             device=self.device,
-            phase="training",
-            checkpoint=checkpoint,
-            progress=self._tell,
+            records=Records(checkpoint=checkpoint, progress=self._tell, phase="training"),
         )
         module = found.module.to("cpu")
         tensors = {**module.state_dict(), "train_errors": torch.tensor(found.train.errors)}

@@ -128,10 +128,24 @@ def _scales(name: str, value: Any) -> tuple[float, ...]:
     )
 
 
+def _share(name: str, value: Any) -> float:
+    share = checks.unit_interval(name, value)
+    if share == 1.0:
+        raise BadInput(f"{name} must be below 1, got {value!r}")
+    return share
+
+
+def _inside(name: str, value: Any) -> float:
+    return checks.failure_probability(value, name)
+
+
 Count = Annotated[int, checked(checks.count)]
 PositiveCount = Annotated[int, checked(checks.count, minimum=1)]
 Positive = Annotated[float, checked(checks.positive)]
 NonNegative = Annotated[float, checked(checks.non_negative)]
+#: From 0, up to and without 1; and without 0.
+Share = Annotated[float, checked(_share)]
+Inside = Annotated[float, checked(_inside)]
 Switch = Annotated[bool, Strict()]
 Scales = Annotated[tuple[float, ...], checked(_scales)]
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from nonvacuous.certification.settings import (
+from nonvacuous.settings import (
     TRAINING,
     Count,
     Flag,
+    Inside,
     NonNegative,
     Positive,
     PositiveCount,
     Settings,
+    Share,
     Switch,
 )
 
-Schedule = Literal["constant", "cosine", "one-cycle"]
+#: 'cosine' falls to zero over all epochs; 'one-cycle' rises for a quarter of them, then falls.
+RateSchedule = Literal["constant", "cosine", "one-cycle"]
+Optimizer = Literal["sgd", "adam"]
 Augmentation = Literal["affine", "crop", "cutout", "flip"]
 _BATCH = Flag("Examples per step, in all training.", TRAINING)
 
@@ -40,16 +44,18 @@ class PlainTraining(Settings):
             "prior_learning_rate",
         ),
     ] = 0.05
-    momentum: NonNegative = 0.9
+    #: Of SGD; the first decay rate of Adam.
+    momentum: Share = 0.9
     weight_decay: NonNegative = 0.0
-    schedule: Schedule = "cosine"
+    schedule: RateSchedule = "cosine"
     augmentation: Annotated[
         tuple[Augmentation, ...],
         Flag("Change images at random while the prior (or the twin) is trained.", TRAINING),
     ] = ()
-    label_smoothing: NonNegative = 0.0
+    #: This share of each label is spread evenly over all classes.
+    label_smoothing: Share = 0.0
     #: Decay per step of a running mean of the weights, which is then the result; 0: the last ones.
-    averaging: NonNegative = 0.0
+    averaging: Share = 0.0
     #: On a GPU: bfloat16 where that is safe.
     half_precision: Switch = False
     #: Stop after so many epochs without progress on a tenth of the same examples; None: never.
@@ -73,11 +79,16 @@ class PosteriorTraining(Settings):
         Positive, Flag("Step size when the posterior is trained.", TRAINING)
     ] = 0.002
     batch_size: Annotated[PositiveCount, _BATCH] = 64
+    #: For the logarithms of the scales; None: 20 times the other, since they are of order one and
+    #: means of the order of a scale.
     scale_learning_rate: Positive | None = None
-    momentum: NonNegative = 0.9
-    schedule: Schedule = "cosine"
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    momentum: Share = 0.9
+    schedule: RateSchedule = "cosine"
+    optimizer: Optimizer = "sgd"
+    #: Epochs over which the weight of the complexity grows linearly from 0.
     warm_up_epochs: Count = 0
-    minimum_probability: Positive = 1e-4
+    #: Where the cross-entropy is cut; keep it well below 1/classes. The larger, the closer to the
+    #: 0-1 loss: at 1e-5 guessing costs so little that a posterior hardly leaves a prior that does.
+    minimum_probability: Inside = 1e-4
     #: Train on 1 - p**power, p the probability of the label, instead of the cross-entropy.
     power: Positive | None = None
