@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -284,3 +285,17 @@ def test_another_network_of_the_same_shape(folder: Path) -> None:
 def test_other_examples(folder: Path) -> None:
     result = verify(folder, data=sparse_worlds.examples(seed=9))
     assert "data.bound.content_digest" in failed_fields(result)
+
+
+def test_fishers_test_is_the_hypergeometric_law() -> None:
+    from scipy import stats
+
+    generator = np.random.default_rng(5)
+    for _ in range(200):
+        trials, fresh = (int(10 ** generator.uniform(0, 5)) for _ in range(2))
+        rate = generator.random() ** 3
+        errors = int(generator.binomial(trials, rate))
+        again = int(generator.binomial(fresh, min(1.0, rate * generator.choice([1.0, 1.2]))))
+        law = stats.hypergeom(trials + fresh, errors + again, fresh)
+        expected = min(1.0, 2.0 * min(law.cdf(again), law.sf(again - 1)))
+        assert same_rate(errors, trials, again, fresh) == pytest.approx(expected, rel=1e-6)

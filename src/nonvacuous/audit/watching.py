@@ -123,6 +123,11 @@ def watched(module: nn.Module, tensors: Mapping[str, Tensor], given: Tensor) -> 
 class _Operations(TorchDispatchMode):
     """What torch computes, also inside of its own functions."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: torch would import its compiler for that, and :func:`_uncompiled` does it anyway."""
+        return False
+
     def __init__(self, seen: Watched) -> None:
         super().__init__()
         self._seen = seen

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine", "one-cycle")
@@ -20,7 +23,7 @@ def build_optimizer(
     *,
     momentum: float,
     weight_decay: float = 0.0,
-) -> torch.optim.Optimizer:
+) -> Optimizer:
     """SGD with momentum, or Adam with momentum as its first decay rate.
 
     `groups` pairs tensors with their learning rate. Adam decays weights apart from the gradient.
@@ -31,15 +34,27 @@ def build_optimizer(
     # Fused: one kernel for all tensors instead of several for each.
     fused = all(tensor.is_cuda for tensors, _ in groups for tensor in tensors) or None
     if name == "sgd":
-        return torch.optim.SGD(
+        return _plain(torch.optim.SGD)(
             options, lr=1.0, momentum=momentum, weight_decay=weight_decay, fused=fused
         )
-    return torch.optim.AdamW(
+    return _plain(torch.optim.AdamW)(
         options, lr=1.0, betas=(momentum, 0.999), weight_decay=weight_decay, fused=fused
     )
 
 
-def set_rate(optimizer: torch.optim.Optimizer, schedule: str, done: float) -> None:
+@cache
+def _plain(kind: type[Optimizer]) -> Any:
+    """The optimizer as it is written, without the wrappers that tell torch's compiler to keep out.
+
+    At their first call they import that compiler, which takes nearly as long as torch itself.
+    """
+    names = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
+    methods = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    step = torch.no_grad()(inspect.unwrap(kind.step))
+    return type(kind.__name__, (kind,), {**methods, "step": step})
+
+
+def set_rate(optimizer: Optimizer, schedule: str, done: float) -> None:
     """Set every learning rate for a run of which the fraction `done` lies behind."""
     factor = 1.0
     if schedule == "cosine":
@@ -50,7 +65,7 @@ def set_rate(optimizer: torch.optim.Optimizer, schedule: str, done: float) -> No
         group["lr"] = group["base_rate"] * factor
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
     """The optimizer's memory as named tensors."""
     return {
         f"optimizer.{index}.{key}": value
@@ -60,7 +75,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Give the optimizer back what `optimizer_tensors` took; other names are ignored."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
