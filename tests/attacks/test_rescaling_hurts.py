@@ -19,6 +19,9 @@ from torch.nn import functional
 import nonvacuous as nv
 from nonvacuous.networks import capture, rescaled, scale_groups
 from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, recompute_bound
+
+from .forging import forged
 
 Grid = nv.priors.ScaleGrid
 NOISE = Grid.geometric(0.01, 0.3, 6)
@@ -121,6 +124,41 @@ def test_nor_does_it_in_any_other_gauge_or_loss(seed: int) -> None:
     for settings in ({}, {"loss": bounded_cross_entropy(0.01)}, plain):
         on, off = with_and_without(moved, examples, nv.priors.zero_mean(1.0), **settings)
         assert on.risk_upper <= off.risk_upper
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("grid", ["scale 1", "wide"])
+def test_nor_does_it_for_one_drawn_network(grid: str, seed: int) -> None:
+    """One draw pays for its own weights, above the KL or below: several are tried, and paid."""
+    _, trained, examples = world("wide", seed)
+    prior = nv.priors.zero_mean(grid=GRIDS[grid])
+    on, off = with_and_without(trained, examples, prior, predictor="drawn")
+    shared = {**off.bound.inputs, "failure": off.bound.inputs["failure"] / 3}
+    assert on.risk_upper <= recompute_bound(off.bound.model_copy(update={"inputs": shared}))
+    assert on.budget.entries[-1].choices in (2 * len(GRIDS[grid]), 3 * len(GRIDS[grid]))
+
+
+def test_two_measured_posteriors_are_paid_for(tmp_path: Path) -> None:
+    """The better of two samples is a choice: the ledger says so, and verify asks for it."""
+    _, trained, examples = world("wide", seed=0)
+    prior, few = nv.priors.zero_mean(1.0), {"trials": 300, "posterior_scales": NOISE, "twin": False}
+    folder = tmp_path / "run"
+    method = nv.PostHoc(prior=prior, **few)
+    certificate = nv.certify(trained, examples, method=method, folder=folder)
+    paid = line(certificate.budget, SAMPLING_LINE)
+    assert paid.choices == 2 and "2 posteriors" in paid.reason
+    nv.verify(folder, data=examples, model=trained).raise_if_failed()
+    entries = tuple(
+        entry.model_copy(update={"choices": 4}) if entry is paid else entry
+        for entry in certificate.budget.entries
+    )
+    forged(folder, budget=certificate.budget.model_copy(update={"entries": entries}))
+    failed = nv.verify(folder, data=examples, model=trained).failures
+    assert any(finding.field.startswith("budget") for finding in failed)
+    drawn = nv.PostHoc(prior=prior, predictor="drawn", posterior_scales=NOISE, twin=False)
+    certificate = nv.certify(trained, examples, method=drawn, folder=tmp_path / "drawn")
+    assert "2 networks drawn" in certificate.budget.entries[-1].reason
+    nv.verify(tmp_path / "drawn", data=examples, model=trained).raise_if_failed()
 
 
 def test_it_helps_a_lot_under_a_wide_prior() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,13 @@ from nonvacuous.certification.candidate import Candidate, RescalingFacts, frozen
 from nonvacuous.certification.columns import column_records
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import (
+    Measured,
     complexity_of,
-    measure_drawn,
-    measure_stochastic,
+    measure,
     observations,
 )
 from nonvacuous.data import Examples, Split
+from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.errors import Refused, Unsupported
 from nonvacuous.records import (
     BoundRecord,
@@ -55,12 +57,20 @@ from nonvacuous.rules.outcomes import outcome_digest
 from nonvacuous.rules.symmetries import captured
 
 
-def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) -> Certificate:
+def measured_best(job: Job, candidates: Sequence[Candidate]) -> tuple[Candidate, Measured]:
+    """The frozen posterior with the smallest bound; each of them pays for the choice."""
+    all_measured = [(c, measure(job, c, complexity(job, c))) for c in candidates]
+    return min(all_measured, key=lambda pair: recompute_bound(pair[1].bound))
+
+
+def random_certificate(
+    job: Job, candidate: Candidate, measured: Measured, twin: TwinRecord | None
+) -> Certificate:
     """A certificate for the posterior, or for one network drawn from it."""
     posterior_digest = candidate.posterior.digest()
-    complexity = _complexity(job, candidate)
-    measure = measure_drawn if job.predictor == "drawn" else measure_stochastic
-    measured = measure(job, candidate, posterior_digest, complexity)
+    drawn_file = job.folder.file("drawn.safetensors")
+    if drawn_file is not None and measured.drawn is not None:
+        save_tensors(drawn_file, measured.drawn, kind="weights")
     evidence = evidence_of(
         job,
         candidate.module,
@@ -103,7 +113,7 @@ def random_certificate(job: Job, candidate: Candidate, twin: TwinRecord | None) 
     )
 
 
-def _complexity(job: Job, candidate: Candidate) -> ComplexityRecord:
+def complexity(job: Job, candidate: Candidate) -> ComplexityRecord:
     if candidate.complexity is not None:
         return candidate.complexity
     graph = candidate.graph

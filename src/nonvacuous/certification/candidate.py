@@ -63,6 +63,7 @@ class Candidate:
     tilt           errors of the prior's network on prior examples set aside, if they choose the
                    temperature of the bound
     complexity     what the posterior costs, if it was needed on the way
+    measured       posteriors among which this one is chosen by their sampled risks: to be paid
     """
 
     module: nn.Module
@@ -84,6 +85,7 @@ class Candidate:
     graph: LayerGraph | None = None
     tilt: Observation | None = None
     complexity: ComplexityRecord | None = None
+    measured: int = 1
 
 
 def frozen_copy(module: nn.Module, device: torch.device | None = None) -> nn.Module:

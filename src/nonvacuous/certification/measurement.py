@@ -13,7 +13,6 @@ from nonvacuous.certification.candidate import Candidate, with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.networks import LayerGraph
 from nonvacuous.records import (
     BoundRecord,
@@ -72,7 +71,13 @@ class Measured:
     drawn: dict[str, torch.Tensor] | None = None
 
 
-def measure_stochastic(
+def measure(job: Job, candidate: Candidate, complexity: ComplexityRecord) -> Measured:
+    """The posterior, or one network drawn from it: whatever the promise is about."""
+    work = _measure_drawn if job.predictor == "drawn" else _measure_stochastic
+    return work(job, candidate, candidate.posterior.digest(), complexity)
+
+
+def _measure_stochastic(
     job: Job,
     candidate: Candidate,
     posterior_digest: str,
@@ -137,7 +142,7 @@ def _pac_bayes(
     return bound_record("catoni", **common, temperature=suits)
 
 
-def measure_drawn(
+def _measure_drawn(
     job: Job,
     candidate: Candidate,
     posterior_digest: str,
@@ -146,9 +151,6 @@ def measure_drawn(
     budget = _ledger(job, candidate, sampled=False)
     seed = sampling_seed(job.seed, posterior_digest, candidate.noise_digest)
     weights = draw_network(candidate.posterior, seed)
-    drawn_file = job.folder.file("drawn.safetensors")
-    if drawn_file is not None:
-        save_tensors(drawn_file, weights, kind="weights")
     weights = {name: tensor.to(job.device) for name, tensor in weights.items()}
     bound_part = job.examples.subset(candidate.split.bound)
     total = summed_loss(with_weights(candidate.module, weights), bound_part, job.loss)
@@ -188,6 +190,7 @@ def _ledger(job: Job, candidate: Candidate, *, sampled: bool) -> BudgetRecord:
         attempts=job.attempts,
         sampled=sampled,
         choices=candidate.prior_choices,
+        measured=candidate.measured,
     )
 
 

@@ -2,15 +2,21 @@
 
 Every try is estimated on a few pairs of a draw and an example. These choices are free, since the
 bound holds for all posteriors at once; but an estimate errs, and rescaling must never make a
-certificate worse. So everything is compared with the noise that would be certified without it:
+certificate worse. Two posteriors are in question:
 
-* The same noise, rescaled, predicts as before, draw by draw, at a smaller KL. It is taken unless
-  the gain is so small that a few predictions changed by rounding could undo it.
-* Noise of another scale or in another gauge is taken where it seems better still, and better than
-  what would be certified without rescaling by more than the estimates may err.
+sure    the noise that would be certified without rescaling, moved: it predicts as before, draw by
+        draw, at a smaller KL. It stays where it was if the gain is so small that a few predictions
+        changed by rounding could undo it
+rival   what seems best of all, be it noise of another scale or in another gauge
 
-All tries share their random numbers, and whatever is chosen, the draws at the end are those of the
-certificate without rescaling: differences are measured much more finely than either risk.
+A rival that beats the certificate without rescaling by far more than estimates err is certified
+alone. Otherwise both are measured in full, and the better number is issued, at the price of two
+samples: it is never worse than the sure one, which is never worse than without rescaling. One drawn
+network may cost more than the KL says: where the gain is not sure, the noise before and after the
+move and the rival are all measured, and the result is worse by at most ln 3 nats.
+
+All tries share their random numbers, and the draws at the end are those of the certificate without
+rescaling: differences are measured much more finely than either risk.
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.bounds import seeger
+from nonvacuous.bounds import kl_inverse_upper, seeger
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.gauge import Gauge, Rescaled, Where
 from nonvacuous.certification.job import Job
@@ -34,11 +40,12 @@ from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.records import ComplexityRecord
 from nonvacuous.risk import estimate_risk
+from nonvacuous.rules.arithmetic import SAMPLING_SHARE
 
 #: Pairs of a draw and an example spent on each try.
 SEARCH_TRIALS = 10_000
-#: Standard deviations by which another posterior must be better than plain noise.
-_CLEARLY = 4.0
+#: Standard deviations that are far more than an estimate errs, or one draw costs above the mean.
+_CLEARLY = 6.0
 #: First every fourth scale is tried, then the neighbors of the best one.
 _STEP = 4
 
@@ -60,14 +67,13 @@ class Tried:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What to certify, the digest that its draws are derived from, and what it costs if known.
+    """What to measure, and the digest that all draws are derived from.
 
     Without rescaling the draws are derived from the posterior itself.
     """
 
-    best: Tried
+    tried: tuple[tuple[Tried, ComplexityRecord | None], ...]
     noise_digest: str | None = None
-    complexity: ComplexityRecord | None = None
 
 
 class NoiseSearch:
@@ -90,22 +96,40 @@ class NoiseSearch:
         self._tries = 0
 
     def run(self) -> Found:
-        """The posterior to certify."""
+        """The posteriors to measure, one or two."""
         plain = self._best("given", self._unmoved)
         if isinstance(self._gauge, str):
-            return Found(plain)
+            return Found(((plain, None),))
         # Symmetries are worth more in some gauges than in others: they decide along.
-        best, costs = plain, self._complexity(plain)
-        limit = self._value(plain.risk, costs.kl_nats)
+        sure = plain, self._complexity(plain)
+        off = self._promise(plain.risk, sure[1].kl_nats)
         moved = self._tried("given", plain.scale, self._gauge.rescaled)
-        others = [self._best(where, self._gauge.rescaled) for where in self._gauge.wheres]
-        for tried in (moved, *sorted(others, key=lambda other: other.value)):
-            complexity = self._complexity(tried)
-            safe = self._value(tried.risk + self._error(tried, plain), complexity.kl_nats)
-            better = self._value(tried.risk, complexity.kl_nats)
-            if safe < limit and better < self._value(best.risk, costs.kl_nats):
-                best, costs = tried, complexity
-        return Found(best, plain.found.noise.digest(), costs)
+        moved_cost = self._complexity(moved)
+        worst = moved.risk + self._rounding, moved_cost.kl_nats + self._luck(moved)
+        if self._promise(*worst, measured=2) < off:
+            sure = moved, moved_cost
+        limit = self._promise(sure[0].risk, sure[1].kl_nats)
+        rival = None
+        for where in self._gauge.wheres:
+            tried = self._best(where, self._gauge.rescaled)
+            cost = self._complexity(tried)
+            value = self._promise(tried.risk, cost.kl_nats)
+            if value < limit:
+                limit, rival = value, (tried, cost)
+        digest = plain.found.noise.digest()
+        if rival is None:
+            return Found((sure,), digest)
+        tried, cost = rival
+        risk = tried.risk + _CLEARLY * self._error(tried, plain)
+        if self._job.predictor == "stochastic" and self._promise(risk, cost.kl_nats) < off:
+            return Found((rival,), digest)
+        if sure[0] is moved:
+            return Found((sure, rival), digest)
+        # One draw of the weights decides for all examples: nothing was estimated that finely.
+        worth = self._promise(tried.risk, cost.kl_nats, measured=3) < off
+        if self._job.predictor == "drawn" and worth:
+            return Found((sure, (moved, moved_cost), rival), digest)
+        return Found((sure,), digest)
 
     def _best(self, where: Where, make: Callable[[Where, float], Rescaled]) -> Tried:
         """The best scale in one gauge: coarsely, then finely. The bound has one valley."""
@@ -166,13 +190,46 @@ class NoiseSearch:
             failure=self._job.failure,
         )
 
+    def _promise(self, risk: float, kl_nats: float, *, measured: int = 1) -> float:
+        """What would be promised at this risk if so many posteriors were measured."""
+        if self._job.predictor == "drawn":
+            return self._value(risk, kl_nats + math.log(measured))
+        share = SAMPLING_SHARE * self._job.failure / self._job.attempts
+        exponent = math.log(measured / share) / self._job.trials
+        return self._value(kl_inverse_upper(min(1.0, risk), exponent), kl_nats)
+
+    @property
+    def _trials(self) -> int:
+        return self._job.trials if self._job.predictor == "stochastic" else len(self._examples)
+
+    @property
+    def _rounding(self) -> float:
+        """How much of the risk a few predictions change when the same noise is moved."""
+        return (2 + self._trials / 5_000) / self._trials
+
     def _error(self, tried: Tried, plain: Tried) -> float:
-        """How much worse the risk may come out at the end, compared with that of plain noise."""
-        trials = self._job.trials if self._job.predictor == "stochastic" else len(self._examples)
-        if tried.losses is plain.losses:  # the same predictions up to rounding
-            return (2 + trials / 5_000) / trials
+        """By how much the difference of two risks errs: here, and at the end."""
         apart = (tried.losses - plain.losses[: len(tried.losses)]).var()
-        return _CLEARLY * math.sqrt((apart + 1e-4) * (1.0 / SEARCH_TRIALS + 1.0 / trials))
+        return math.sqrt((apart + 1e-4) * (1.0 / SEARCH_TRIALS + 1.0 / self._trials))
+
+    def _luck(self, moved: Tried) -> float:
+        """By how many nats the price of one drawn network may gain less from a move than the KL.
+
+        The difference of both prices is a square of Gaussian weights, and the move keeps the draw.
+        """
+        if self._job.predictor != "drawn":
+            return 0.0
+        variance = 0.0
+        before, after = self._unmoved("given", moved.scale), moved.found
+        for name, mean in before.posterior.means.items():
+            scale, end = before.posterior.scales[name].double(), after.posterior.scales[name]
+            factor = end.double() / scale
+            own, other = (p.prior.scales[name].double() ** -2 for p in (before, after))
+            center, middle = before.prior.means[name].double(), mean.double()
+            square, slope = (factor**2 * other - own) / 2, center * (own - factor * other)
+            linear = (2 * square * middle + slope) * scale
+            variance += float((linear**2 + 2 * square**2 * scale**4).sum())
+        return _CLEARLY * math.sqrt(variance)
 
     def _complexity(self, tried: Tried) -> ComplexityRecord:
         assert isinstance(self._gauge, Gauge)

@@ -282,12 +282,20 @@ def failure_of(confidence: float) -> float:
 
 
 def ledger(
-    *, mode: str, failure: float, attempts: int, sampled: bool, choices: int = 1
+    *,
+    mode: str,
+    failure: float,
+    attempts: int,
+    sampled: bool,
+    choices: int = 1,
+    measured: int = 1,
 ) -> BudgetRecord:
     """The lines of a certificate that was one of ``attempts`` on its examples.
 
     ``sampled``: its empirical risk rests on Monte-Carlo trials. ``choices``: members of the prior
-    family among which the prior was chosen.
+    family among which the prior was chosen. ``measured``: posteriors among which this one was
+    chosen after all of them were sampled. Nothing but their samples can mislead that choice, so
+    the line that pays for the draws is divided among them.
     """
     budget = ConfidenceBudget(failure=failure)
     if attempts > 1:
@@ -298,14 +306,21 @@ def ledger(
         )
     if sampled:
         loss = "the noisy loss" if kind_of(mode).noisy else "the risk"
-        reason = f"Monte-Carlo estimate of {loss}"
-        budget.spend(SAMPLING_LINE, SAMPLING_SHARE * budget.remaining, reason=reason)
-    if choices > 1:
+        reason, share = f"Monte-Carlo estimate of {loss}", SAMPLING_SHARE * budget.remaining
+        if measured > 1:
+            reason += f", of {measured} posteriors"
+            budget.choose(SAMPLING_LINE, share, choices=measured, reason=reason)
+        else:
+            budget.spend(SAMPLING_LINE, share, reason=reason)
+    drawn = 1 if sampled else measured
+    if choices * drawn > 1:
+        over = ["the grid of prior scales"] if choices > 1 else []
+        over += [f"{drawn} networks drawn"] if drawn > 1 else []
         budget.choose(
             BOUND_LINE,
             budget.remaining,
-            choices=choices,
-            reason="PAC-Bayes bound, union over the grid of prior scales",
+            choices=choices * drawn,
+            reason=f"PAC-Bayes bound, union over {' and '.join(over)}",
         )
     else:
         reasons = {

@@ -18,7 +18,7 @@ from nonvacuous.kinds import RANDOM_MODES, kind_of
 from nonvacuous.methods import METHODS
 from nonvacuous.methods.post_hoc.making import POSTERIOR_SCALES, noise_descriptions
 from nonvacuous.methods.posterior.making import trained_description
-from nonvacuous.rules.arithmetic import failure_of, ledger
+from nonvacuous.rules.arithmetic import BOUND_LINE, SAMPLING_LINE, failure_of, ledger, line
 from nonvacuous.rules.attempts import Attempt, ledger_beside, read_attempts, standing
 from nonvacuous.verification.audited import version_of
 from nonvacuous.verification.findings import Collector, Disagreement, equal
@@ -96,6 +96,16 @@ def _choices(certificate: Certificate, asked: Asked) -> int:
     return int(len(prior["scales"]) ** tensors)
 
 
+def _measured(certificate: Certificate, asked: Asked) -> int:
+    """Posteriors that were sampled, as the ledger says: several only where they were rescaled."""
+    if certificate.rescaling is None or certificate.mode not in RANDOM_MODES:
+        return 1
+    stochastic = certificate.predictor == "stochastic"
+    claimed = line(certificate.budget, SAMPLING_LINE if stochastic else BOUND_LINE).choices
+    single = 1 if stochastic else _choices(certificate, asked)
+    return next((count for count in (2, 3) if claimed == count * single), 1)
+
+
 def _compare(certificate: Certificate, contents: Contents, asked: Asked) -> None:
     shown: list[tuple[str, object, object]] = [
         ("mode", certificate.mode, asked.mode),
@@ -128,14 +138,15 @@ def _compare(certificate: Certificate, contents: Contents, asked: Asked) -> None
 
 
 def _pays(certificate: Certificate, asked: Asked) -> str:
+    claimed = certificate.budget
     expected = ledger(
         mode=certificate.mode,
         failure=failure_of(asked.confidence),
         attempts=asked.attempts,
         sampled=certificate.empirical.scheme != "every example once",
         choices=_choices(certificate, asked),
+        measured=_measured(certificate, asked),
     )
-    claimed = certificate.budget
     names = [entry.name for entry in expected.entries]
     equal([entry.name for entry in claimed.entries], names, "budget.entries")
     for position, (entry, again) in enumerate(zip(claimed.entries, expected.entries, strict=True)):

@@ -8,14 +8,16 @@ its grid.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torch import nn
 
 from nonvacuous.audit.evidence import Search
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.assemble import random_certificate
+from nonvacuous.certification.assemble import measured_best, random_certificate
 from nonvacuous.certification.candidate import (
     Candidate,
     RescalingFacts,
@@ -32,6 +34,7 @@ from nonvacuous.certification.noise_search import NoiseSearch
 from nonvacuous.certification.twin import candidate_twin
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
+from nonvacuous.rules.arithmetic import BOUND_LINE, SAMPLING_LINE
 from nonvacuous.seeds import derived_seed
 
 if TYPE_CHECKING:
@@ -48,7 +51,10 @@ _WHERE = {
 
 
 def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
-    candidate = post_hoc_candidate(method, job, model)
+    tried = _candidates(method, job, model)
+    candidate, measured = measured_best(job, [each for each, _ in tried])
+    facts = next(work for each, work in tried if each is candidate)
+    candidate = replace(candidate, rescaling=facts())
     save_candidate(job.folder, candidate)
     twin = None
     means = method.family.means
@@ -56,10 +62,13 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
         # A zero-mean prior says nothing about where training starts.
         start = model if means is None else with_weights(model, means)
         twin = candidate_twin(job, candidate, start, method.plain_training)
-    return random_certificate(job, candidate, twin)
+    return random_certificate(job, candidate, measured, twin)
 
 
-def post_hoc_candidate(method: PostHoc, job: Job, model: nn.Module) -> Candidate:
+def _candidates(
+    method: PostHoc, job: Job, model: nn.Module
+) -> list[tuple[Candidate, Callable[[], RescalingFacts | None]]]:
+    """The posteriors to measure, and what is to be said of the rescaling of each."""
     split, prior, note = job.split, method.family, ""
     if has_batch_norm(model):
         inputs = job.examples.inputs[:2]
@@ -71,31 +80,38 @@ def post_hoc_candidate(method: PostHoc, job: Job, model: nn.Module) -> Candidate
     if method.rescaling:
         gauge = find_gauge(module, job.examples, prior, job.loss)
     seed = derived_seed(job.seed, "posterior scale search")
-    search = NoiseSearch(job, module, split, prior, posterior_scales, gauge, seed)
-    chosen = search.run()
-    best, found = chosen.best, chosen.best.found
-    facts = _facts(gauge, module, prior, found)
-    description = _noise_text(best.where, best.scale, rescaled=facts is not None) + note
-    return Candidate(
-        module=with_weights(module, found.posterior.means),
-        split=split,
-        prior=found.prior,
-        posterior=found.posterior,
-        prior_description=prior.description,
-        posterior_description=description,
-        prior_choices=_choices(prior, module),
-        saw=split.prior if len(split.prior) else None,
-        fixed_before=prior.fixed,
-        start=start_at(module, prior),
-        saw_digest=prior.saw,
-        searches=_searches(prior, module, posterior_scales, gauge),
-        draws=(("posterior scale search", seed),),
-        rescaling=facts,
-        prior_given=True,
-        noise_digest=chosen.noise_digest,
-        graph=gauge.graph if isinstance(gauge, Gauge) else None,
-        complexity=chosen.complexity,
-    )
+    chosen = NoiseSearch(job, module, split, prior, posterior_scales, gauge, seed).run()
+    measured = len(chosen.tried)
+    searches = _searches(prior, module, posterior_scales, gauge)
+    if measured > 1:
+        line = SAMPLING_LINE if job.predictor == "stochastic" else BOUND_LINE
+        reason = "all of them were sampled, and the smallest bound is issued"
+        searches += (Search("posterior measured", measured, charge=line, reason=reason),)
+    candidates: list[tuple[Candidate, Callable[[], RescalingFacts | None]]] = []
+    for best, complexity in chosen.tried:
+        found, rescaled = best.found, isinstance(gauge, Gauge)
+        candidate = Candidate(
+            module=with_weights(module, found.posterior.means),
+            split=split,
+            prior=found.prior,
+            posterior=found.posterior,
+            prior_description=prior.description,
+            posterior_description=_noise_text(best.where, best.scale, rescaled=rescaled) + note,
+            prior_choices=_choices(prior, module),
+            saw=split.prior if len(split.prior) else None,
+            fixed_before=prior.fixed,
+            start=start_at(module, prior),
+            saw_digest=prior.saw,
+            searches=searches,
+            draws=(("posterior scale search", seed),),
+            prior_given=True,
+            noise_digest=chosen.noise_digest,
+            graph=gauge.graph if isinstance(gauge, Gauge) else None,
+            complexity=complexity,
+            measured=measured,
+        )
+        candidates.append((candidate, partial(_facts, gauge, module, prior, found)))
+    return candidates
 
 
 def noise_descriptions(scales: Sequence[float], *, rescaled: bool) -> frozenset[str]:

@@ -10,7 +10,7 @@ from torch import nn
 
 from nonvacuous.audit.evidence import Search
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.assemble import random_certificate
+from nonvacuous.certification.assemble import measured_best, random_certificate
 from nonvacuous.certification.candidate import Candidate, frozen_copy, save_candidate, with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import count_errors
@@ -37,7 +37,8 @@ def make(method: Posterior, job: Job, model: nn.Module) -> Certificate:
     # Where weights are fixed, the twin trains the others alone.
     start = with_weights(candidate.module, candidate.prior.means)
     twin = candidate_twin(job, candidate, start, method.plain_training) if method.twin else None
-    return random_certificate(job, candidate, twin)
+    _, measured = measured_best(job, [candidate])
+    return random_certificate(job, candidate, measured, twin)
 
 
 def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candidate:
