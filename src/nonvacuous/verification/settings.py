@@ -152,7 +152,7 @@ def _pays(certificate: Certificate, asked: Asked) -> str:
     for position, (entry, again) in enumerate(zip(claimed.entries, expected.entries, strict=True)):
         for key in ("failure", "choices", "reason"):
             equal(getattr(entry, key), getattr(again, key), f"budget.entries.{position}.{key}")
-    return f"{asked.attempts} certificates, {expected.entries[-1].choices} priors to choose from."
+    return f"{asked.attempts} certificates, {expected.entries[-1].choices} choices paid for."
 
 
 def _describes(certificate: Certificate, contents: Contents, asked: Asked) -> str:
