@@ -28,7 +28,7 @@ def betting_oracle(losses: list[float], failure: float) -> mpf:
         capital, total, squares = mpf(1), mpf(0), mpf(0)
         for i, loss in enumerate(map(mpf, losses), start=1):
             variance = (mpf(1) / 4 + squares) / i
-            bet = min(mp.sqrt(2 * price / (n * variance)), mpf(3) / 4 / (1 - mean))
+            bet = min(mp.sqrt(2 * price / (n * variance)), mpf(0.9) / (1 - mean))
             capital *= 1 + bet * (mean - loss)
             if capital >= 1 / mpf(failure):
                 return True

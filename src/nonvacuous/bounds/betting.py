@@ -20,7 +20,7 @@ else:
 __all__ = ["bernstein", "betting", "betting_lower"]
 
 #: No bet risks more than this part of the capital, whatever the candidate mean.
-LARGEST_STAKE = 0.75
+LARGEST_STAKE = 0.9
 
 
 @theorem(
@@ -32,7 +32,7 @@ def betting(losses: Sequence[float] | np.ndarray, *, failure: float) -> float:
     """Upper bound on the mean of losses in [0, 1] from independent draws, in the order given.
 
     For each candidate mean m somebody bets that losses are smaller: the capital is the product of
-    1 + b_i (m - X_i), where b_i = min(sqrt(2 ln(1/failure) / (n v_{i-1})), 0.75 / (1 - m)) and the
+    1 + b_i (m - X_i), where b_i = min(sqrt(2 ln(1/failure) / (n v_{i-1})), 0.9 / (1 - m)) and the
     variance v_{i-1} is estimated from the losses before the i-th and starts at 1/4. While the mean
     is m or more, the capital is a nonnegative supermartingale: it reaches 1/failure with
     probability at most ``failure`` (Ville), and then m is out. Every factor grows with m, so that
@@ -44,7 +44,7 @@ def betting(losses: Sequence[float] | np.ndarray, *, failure: float) -> float:
 
     >>> losses = [0.1, 0.2, 0.15, 0.05] * 50
     >>> round(betting(losses, failure=0.05), 4)
-    0.1437
+    0.1412
     """
     values = as_losses(losses)
     delta = checks.failure_probability(failure)
