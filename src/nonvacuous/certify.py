@@ -169,7 +169,7 @@ def certify(
         split.save(split_file)
     certificate = method.make(job, model)
     if kept.path is not None:
-        check_before_sealing(certificate, kept.path, to_toml(configuration))
+        check_before_sealing(method.checking(), certificate, kept.path, to_toml(configuration))
     certificate_file = kept.file("certificate.json")
     if certificate_file is not None:
         certificate.save(certificate_file)

@@ -10,15 +10,16 @@ from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.verifying import check_test
+from nonvacuous.methods import METHODS, HeldOut
 from nonvacuous.progress import Progress
 from nonvacuous.verification.audited import added_since, audited_note, skip_newer
 from nonvacuous.verification.examples import check_examples
 from nonvacuous.verification.findings import Collector, Finding, Verification
-from nonvacuous.verification.measuring import TRIALS, check_risk
+from nonvacuous.verification.inquiry import TRIALS, Inquiry
 from nonvacuous.verification.numbers import check_numbers
 from nonvacuous.verification.reading import check_seal, read
 from nonvacuous.verification.retraining import check_training
-from nonvacuous.verification.run_folder import Contents, check_folder
+from nonvacuous.verification.run_folder import check_folder
 from nonvacuous.verification.settings import check_attempts, check_settings
 from nonvacuous.verification.symmetries import skip_symmetries
 
@@ -83,37 +84,28 @@ def verify(
         check_test(parsed, run_folder if data is None else data, findings)
         check_seal(reading, findings)
         return Verification(reading.source, findings.findings, parsed.status)
-    check_numbers(parsed, findings)
-    skip_newer(parsed, findings)
+    method = METHODS.get(parsed.mode, HeldOut)
+    checking, folder = method.checking(), None if run_folder is None else Path(run_folder)
+    inquiry = Inquiry(parsed, findings, folder, model, wanted, seed, progress)
+    check_numbers(inquiry, checking)
+    skip_newer(inquiry)
     check_seal(reading, findings)
-    contents = Contents()
-    if run_folder is None:
+    if folder is None:
         findings.skip("the files are untouched", "artifacts", "no run folder was given.")
     else:
-        contents = check_folder(parsed, Path(run_folder), findings)
-        check_settings(parsed, contents, findings)
-        where = None if ledger is None else Path(ledger)
-        check_attempts(parsed, contents, Path(run_folder), where, findings)
+        check_folder(inquiry, checking)
+        check_settings(inquiry, checking)
+        check_attempts(inquiry, None if ledger is None else Path(ledger))
     if data is None:
         findings.skip("the examples are the recorded ones", "data", "no data were given.")
-        skip_symmetries(parsed, findings, "without data the network is not at hand.")
-        known = None
+        skip_symmetries(inquiry, "without data the network is not at hand.")
     else:
-        known = check_examples(parsed, data, contents.split, findings)
-        if known is not None:
-            check_risk(
-                parsed,
-                contents,
-                known,
-                findings,
-                model=model,
-                trials=wanted,
-                seed=seed,
-                progress=progress,
-            )
+        inquiry.examples = check_examples(inquiry, data)
+        if inquiry.examples is not None:
+            checking.measure(inquiry)
         else:
-            skip_symmetries(parsed, findings, "the examples are not at hand.")
+            skip_symmetries(inquiry, "the examples are not at hand.")
     if retrain:
-        check_training(parsed, contents, known, findings, model=model, progress=progress)
+        check_training(inquiry, method)
     note = audited_note(parsed) if added_since(parsed) else ""
     return Verification(reading.source, findings.findings, parsed.status, note)

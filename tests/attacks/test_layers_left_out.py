@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import nonvacuous as nv
+from nonvacuous.data import Examples, Split
 from nonvacuous.rules.digests import fixed_tensors, tensors_digest
 from nonvacuous.verification.findings import Disagreement
-from nonvacuous.verification.measuring import _network
+from nonvacuous.verification.inquiry import Contents, Inquiry, Known
+from nonvacuous.verification.network import network_of
 from tests.methods.test_tilted_posterior import QUICK, blobs, build
 
 
-def forged(run: Path, network: Any, settings: dict[str, Any]) -> tuple[nv.Certificate, Any]:
-    """The certificate and the contents of a run whose posterior names the last layer alone."""
+def forged(run: Path, network: Any, settings: dict[str, Any]) -> Inquiry:
+    """The verification of a run whose posterior names the last layer alone."""
     whole = nv.DiagonalGaussian.load(run / "posterior.safetensors")
     last = [name for name in whole.names if name.startswith("layers.2")]
     posterior = nv.DiagonalGaussian(
@@ -28,10 +29,15 @@ def forged(run: Path, network: Any, settings: dict[str, Any]) -> tuple[nv.Certif
     model = genuine.model.model_copy(
         update={"parameters": size, "fixed_digest": tensors_digest(fixed)}
     )
-    contents = SimpleNamespace(
-        posterior=posterior, fixed=fixed, settings={"method": settings}, checkpoints=None
+    contents = Contents(posterior=posterior, fixed=fixed, settings={"method": settings})
+    data = Examples.of(blobs())
+    split = Split.load(run / "split.npz")
+    return Inquiry(
+        genuine.model_copy(update={"model": model}),
+        model=network,
+        contents=contents,
+        examples=Known(data, split, None),
     )
-    return genuine.model_copy(update={"model": model}), contents
 
 
 @pytest.mark.parametrize(
@@ -49,9 +55,9 @@ def test_what_nobody_paid_for_is_not_fixed(
         method=nv.Posterior(**QUICK, prior_fraction=fraction, twin=False),
         folder=run,
     )
-    certificate, contents = forged(run, network, settings)
+    inquiry = forged(run, network, settings)
     with pytest.raises(Disagreement, match="27, recomputed 83"):
-        _network(certificate, contents, blobs(), network)
+        network_of(inquiry)
     if fraction:  # the same is right where settings and a learned prior stand behind it
-        contents.settings = {"method": {"random": "last"}}
-        assert len(list(_network(certificate, contents, blobs(), network).parameters())) == 2
+        inquiry.contents.settings = {"method": {"random": "last"}}
+        assert len(list(network_of(inquiry).parameters())) == 2

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from nonvacuous.methods.sparsity import charges
+from nonvacuous.methods.sparsity.charges import check_charges, hidden_widths
 from nonvacuous.records import ChargeRecord, ComplexityRecord, KlTerm, NoiseLayer, SparsityRecord
 from nonvacuous.rules.derandomization import charge_records, charged_nats
 from nonvacuous.sparsity import constants
@@ -16,8 +18,6 @@ from nonvacuous.sparsity.recount import AnySetting, Network, charges_of, evaluat
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity.weights import Layers
-from nonvacuous.verification import charges
-from nonvacuous.verification.charges import check_charges, hidden_widths
 from nonvacuous.verification.findings import Disagreement
 from tests.sparsity.conv_worlds import moved, random_chain
 

@@ -102,6 +102,11 @@ class Method(Settings):
     def make(self, job: Job, model: nn.Module) -> Certificate:
         """The certificate, with its evidence in the run folder."""
 
+    @classmethod
+    @abstractmethod
+    def checking(cls) -> Any:
+        """What verify asks of such certificates: a ``verification.checking.Checking``."""
+
     def repeat(self, job: Job, start: nn.Module) -> TwinRecord | None:
         """All training of ours once more, from where it started, into the job's folder."""
         return self.make(job, start).held_out_twin

@@ -1,4 +1,8 @@
-"""One folder for each kind of promise: its settings, and how it is made. Imports no torch."""
+"""One folder for each kind of promise: its settings, how it is made, what verify asks of it.
+
+``settings`` imports no torch; ``making`` makes the certificate and leaves its evidence, and
+``checking`` recomputes both.
+"""
 
 from nonvacuous.certification.method import Method
 from nonvacuous.methods.held_out.settings import HeldOut

@@ -18,7 +18,8 @@ from nonvacuous.audit.registry import Check, Outcome, least_version
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import software
 from nonvacuous.records import Assumption
-from nonvacuous.verification.findings import Collector, Disagreement
+from nonvacuous.verification.findings import Disagreement
+from nonvacuous.verification.inquiry import Inquiry
 
 _AGAIN = "the audit finds again what it found"
 _EFFECTS = ("none", "conditional", "refused")
@@ -50,13 +51,13 @@ def audited_note(certificate: Certificate) -> str:
     return f"audited under version {version}; {later} checks added since were not required."
 
 
-def skip_newer(certificate: Certificate, findings: Collector) -> None:
+def skip_newer(inquiry: Inquiry) -> None:
     """A library that is not out yet, as far as this one knows."""
-    made_by = certificate.software.get("nonvacuous", "unknown")
+    made_by = inquiry.certificate.software.get("nonvacuous", "unknown")
     here = software(torch.device("cpu"))["nonvacuous"]
     if _release(made_by) > _release(here):
         why = f"release {made_by} made it, and this is {here}: verify it with one as new."
-        findings.skip("this library knows how it was made", "software.nonvacuous", why)
+        inquiry.skip("this library knows how it was made", "software.nonvacuous", why)
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -86,10 +87,9 @@ def check_rows(certificate: Certificate) -> str:
     return f"all {len(required)} checks of the audit are listed."
 
 
-def check_again(
-    certificate: Certificate, gather: Callable[[], StoredEvidence], findings: Collector
-) -> None:
+def check_again(inquiry: Inquiry, gather: Callable[[], StoredEvidence]) -> None:
     """Ask every check again whose facts are stored; then those that are newer than it."""
+    certificate = inquiry.certificate
     rows = {row.name: (position, row) for position, row in enumerate(certificate.assumptions)}
     gathered: list[StoredEvidence] = []
 
@@ -108,14 +108,14 @@ def check_again(
         rest = f"; no run keeps the facts of: {'; '.join(left)}" if left else ""
         return f"{asked} checks, run on the stored evidence{rest}."
 
-    findings.expect(_AGAIN, "assumptions", work)
+    inquiry.expect(_AGAIN, "assumptions", work)
     for check in added_since(certificate) if gathered else ():
         outcome = check.on_part(gathered[0])
         why = "its facts are not stored."
         if outcome is not None:
             why = f"{outcome.status}: {outcome.detail}"
         false = outcome is not None and outcome.effect != "none"
-        findings.skip(f"added since, not required: {check.name}", "audit", why, needed=false)
+        inquiry.skip(f"added since, not required: {check.name}", "audit", why, needed=false)
 
 
 def added_since(certificate: Certificate) -> tuple[Check, ...]:

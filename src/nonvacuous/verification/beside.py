@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import nn
 
 from nonvacuous.audit.probing import Network, Recount, recount
-from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import frozen_copy, with_weights
 from nonvacuous.certification.measurement import (
     ON_BOUND,
@@ -15,59 +16,40 @@ from nonvacuous.certification.measurement import (
     observed_network,
 )
 from nonvacuous.certification.twin import prior_twin, separate_twin, twin_split
-from nonvacuous.progress import Progress
 from nonvacuous.records import Observation
 from nonvacuous.risk import zero_one
 from nonvacuous.rules.drawing import OBSERVED as TILTED
 from nonvacuous.rules.drawing import set_aside
-from nonvacuous.verification.examples import Known
-from nonvacuous.verification.findings import Collector, Disagreement, equal
-from nonvacuous.verification.replaying import compare, sampled
-from nonvacuous.verification.run_folder import Contents, fixed_into
+from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.inquiry import Inquiry
+from nonvacuous.verification.network import fixed_into
+from nonvacuous.verification.replaying import Trials, compare, sampled
 
 _TWIN = "the held-out twin errs as recorded"
 
 
-def check_beside(
-    certificate: Certificate,
-    contents: Contents,
-    module: nn.Module,
-    known: Known,
-    findings: Collector,
-    progress: Progress | None,
-) -> None:
+def check_beside(inquiry: Inquiry, module: nn.Module) -> None:
     """Neither is part of the promise, but people compare it with them."""
-    if certificate.held_out_twin is not None:
-        _check_twin(certificate, contents, module, known, findings)
-    for position, observation in enumerate(certificate.observed):
+    if inquiry.certificate.held_out_twin is not None:
+        _check_twin(inquiry, module)
+    for position, observation in enumerate(inquiry.certificate.observed):
         field, name = f"observed.{position}", f"counted again: {observation.name}"
-        if observation.name.endswith(ON_TEST) and known.test is None:
+        if observation.name.endswith(ON_TEST) and inquiry.known.test is None:
             why = "the test examples were not given."
-            findings.skip(name, f"{field}.errors", why, needed=False)
+            inquiry.skip(name, f"{field}.errors", why, needed=False)
             continue
-        findings.expect(
-            name,
-            f"{field}.errors",
-            lambda o=observation, f=field: _observed(  # type: ignore[misc]
-                certificate, contents, module, known, o, f, progress
-            ),
-        )
+        work = partial(_observed, inquiry, module, observation, field)
+        inquiry.expect(name, f"{field}.errors", work)
 
 
-def _observed(
-    certificate: Certificate,
-    contents: Contents,
-    module: nn.Module,
-    known: Known,
-    seen: Observation,
-    field: str,
-    progress: Progress | None,
-) -> str:
+def _observed(inquiry: Inquiry, module: nn.Module, seen: Observation, field: str) -> str:
+    certificate, contents, known = inquiry.certificate, inquiry.contents, inquiry.known
     posterior, test = contents.posterior, known.test
     if seen.name == RANDOMIZED_ON_TEST and posterior is not None and test is not None:
         seed = observation_seed(certificate.seed, posterior.digest())
-        drawn = sampled(module, posterior, test, zero_one, seen.trials, seed, progress, "replay")
-        return compare(certificate, drawn, errors=seen.errors, total=None)
+        trials = Trials(test, zero_one, seen.trials, seed, "replay")
+        again = sampled(inquiry, module, trials)
+        return compare(certificate, again, errors=seen.errors, total=None)
     if seen.name == TILTED and contents.prior is not None:
         aside = known.examples.subset(set_aside(known.split.prior, certificate.seed)[1])
         own = Network.of(with_weights(module, contents.prior.means))
@@ -87,19 +69,14 @@ def _counted(again: Recount, seen: Observation, field: str) -> str:
     return f"{again.errors} of {again.trials}."
 
 
-def _check_twin(
-    certificate: Certificate,
-    contents: Contents,
-    module: nn.Module,
-    known: Known,
-    findings: Collector,
-) -> None:
+def _check_twin(inquiry: Inquiry, module: nn.Module) -> None:
+    certificate, contents, known = inquiry.certificate, inquiry.contents, inquiry.known
     claimed, prior = certificate.held_out_twin, contents.prior
     assert claimed is not None
     learned = certificate.prior is not None and certificate.prior.saw is not None
     if (prior if learned else contents.twin) is None:
         why = "its network is not stored."
-        findings.skip(_TWIN, "held_out_twin.errors", why, needed=False)
+        inquiry.skip(_TWIN, "held_out_twin.errors", why, needed=False)
         return
 
     def work() -> str:
@@ -117,4 +94,4 @@ def _check_twin(
             raise Disagreement(f"it says {claimed.errors}; counted again it is {counted.errors}.")
         return f"{counted.errors} of {counted.trials}, counted again."
 
-    findings.expect(_TWIN, "held_out_twin.errors", work)
+    inquiry.expect(_TWIN, "held_out_twin.errors", work)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,54 +15,38 @@ from nonvacuous.data.preprocessing import STANDARDIZED
 from nonvacuous.rules.arithmetic import baseline_record
 from nonvacuous.rules.digests import content_digest, index_digest
 from nonvacuous.sparsity.training import scaled
-from nonvacuous.verification.findings import Collector, Disagreement, equal
+from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.inquiry import Inquiry, Known
 
 
-@dataclass(frozen=True, eq=False)
-class Known:
-    """The recorded examples: all that were given, which of them do what, and the test part."""
-
-    examples: Examples
-    split: Split
-    test: Examples | None
-    #: Whether the inputs were standardized here, by the prior part of the examples.
-    standardized: bool = False
-
-    @cached_property
-    def bound_part(self) -> Examples:
-        return self.examples.subset(self.split.bound)
-
-
-def check_examples(
-    certificate: Certificate, data: Any, split: Split | None, findings: Collector
-) -> Known | None:
+def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
     """Compare content hashes. Returns the examples if they are the recorded ones."""
-    found: list[Examples] = []
-    tests: list[Examples] = []
+    certificate, split = inquiry.certificate, inquiry.contents.split
+    given: list[tuple[Examples, Examples | None]] = []
 
     def read() -> str:
-        given = as_dataset(data)
-        found.append(prepared(given.train, certificate))
-        if given.test is not None:
-            tests.append(prepared(given.test, certificate))
-        equal(certificate.data.classes, found[0].classes, "data.classes")
-        return f"{found[0].name}: {len(found[0])} examples, {found[0].classes} classes."
+        whole = as_dataset(data)
+        train = prepared(whole.train, certificate)
+        test = None if whole.test is None else prepared(whole.test, certificate)
+        given.append((train, test))
+        equal(certificate.data.classes, train.classes, "data.classes")
+        return f"{train.name}: {len(train)} examples, {train.classes} classes."
 
-    if not findings.expect("the data can be read", "data", read):
+    if not inquiry.expect("the data can be read", "data", read):
         return None
-    known = _indices(certificate, found[0], split)
+    examples, test = given[0]
+    known = _indices(certificate, examples, split)
     if known is None:
-        findings.skip(
+        inquiry.skip(
             "the examples are the recorded ones",
             "data.bound.content_digest",
             "which examples they are is stored in the run folder, which is not at hand.",
         )
         return None
 
-    fitted = _standardization(certificate, found[0], known)
-    examples = found[0] if fitted is None else fitted(found[0])
-    test = tests[0] if tests else None
-    test = fitted(test) if fitted is not None and test is not None else test
+    fitted = _standardization(certificate, examples, known)
+    if fitted is not None:
+        examples, test = fitted(examples), None if test is None else fitted(test)
 
     def same() -> str:
         record = certificate.data
@@ -85,20 +67,20 @@ def check_examples(
             raise Disagreement(f"{copies} bound examples are copies of examples the prior saw.")
         return "compared by content, none is a copy."
 
-    if not findings.expect("the examples are the recorded ones", "data.bound.content_digest", same):
+    if not inquiry.expect("the examples are the recorded ones", "data.bound.content_digest", same):
         return None
     admitted = [a.name for a in certificate.assumptions if a.effect != "none"]
 
     def different() -> str:
         repeats, count = repeated(examples, known.bound), len(known.bound)
         if repeats > MANY_REPEATS * count:
-            found = f"{repeats} of the {count} bound examples repeat the input of another one"
+            many = f"{repeats} of the {count} bound examples repeat the input of another one"
             if INDEPENDENT not in admitted:
                 raise Disagreement(
-                    f"{found}, and the certificate counts them as independent draws without a "
+                    f"{many}, and the certificate counts them as independent draws without a "
                     "condition."
                 )
-            return f"{found}, as the certificate itself says."
+            return f"{many}, as the certificate itself says."
         return f"{repeats} of {count} repeat the input of another one."
 
     def constant() -> str:
@@ -111,14 +93,14 @@ def check_examples(
         return f"always answering “{baseline.name}” errs on {baseline.errors} of them."
 
     if certificate.baseline is not None:
-        findings.expect("the constant answer is the most frequent class", "baseline", constant)
-    findings.expect("the bound examples are no copies of one another", "data.bound", different)
+        inquiry.expect("the constant answer is the most frequent class", "baseline", constant)
+    inquiry.expect("the bound examples are no copies of one another", "data.bound", different)
     if certificate.prior is not None and certificate.prior.saw is not None:
         if any(name in admitted for name in (SEEN, COPIES)):
             why = "the certificate itself says that it did."
-            findings.skip(SEEN, "data.prior", why, needed=False)
+            inquiry.skip(SEEN, "data.prior", why, needed=False)
         else:
-            findings.expect(SEEN, "data.prior", apart)
+            inquiry.expect(SEEN, "data.prior", apart)
     return Known(examples, known, test, fitted is not None)
 
 

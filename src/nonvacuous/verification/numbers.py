@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from functools import partial
 
 from nonvacuous.audit.claim_checks import (
     disagreeing_input,
@@ -14,12 +13,6 @@ from nonvacuous.audit.symmetry_checks import impossible_saving
 from nonvacuous.bounds import constant_lower
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.certification.columns import (
-    accounting_of,
-    bounds_of,
-    certified_steps,
-    first_step,
-)
 from nonvacuous.records import ComplexityRecord
 from nonvacuous.rescaling.output_layer import invariance_of
 from nonvacuous.rules.arithmetic import (
@@ -32,53 +25,45 @@ from nonvacuous.rules.arithmetic import (
     sampled_risk,
     share,
     statement_of,
-    total_nats,
     twin_risk,
 )
-from nonvacuous.rules.derandomization import setting_of
-from nonvacuous.rules.drawing import sampling_seed
 from nonvacuous.rules.theorems import theorem
-from nonvacuous.sparsity.recount import final_seed
 from nonvacuous.verification.audited import check_rows, check_version
-from nonvacuous.verification.findings import Collector, Disagreement, equal
-from nonvacuous.verification.progressive import check_counts
-from nonvacuous.verification.sparsity import check_terms
+from nonvacuous.verification.checking import Checking, Question
+from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.inquiry import Inquiry
 
 
-def check_numbers(certificate: Certificate, findings: Collector) -> None:
+def check_numbers(inquiry: Inquiry, checking: Checking) -> None:
     """Everything that can be recomputed from the file alone."""
-    questions: tuple[tuple[str, str, Callable[[Certificate], str]], ...] = (
+    certificate = inquiry.certificate
+    questions: tuple[Question, ...] = (
         ("what it is about is possible", "predictor", _kind),
         ("the loss is one the theorem covers", "loss", _loss),
         ("the KL is the sum of its terms", "complexity.kl_nats", _complexity),
         ("the failure probability adds up", "budget", _budget),
         ("the confidence is what is left", "confidence", _confidence),
-        ("the sampling seed is the derived one", "empirical.seed", _seed),
+        ("the sampling seed is the derived one", "empirical.seed", checking.seed),
         ("the empirical risk follows from its counts", "empirical.risk_upper", _empirical),
         ("the theorem is known", "bound.name", _theorem),
         ("the bound used the recorded numbers", "bound.inputs", _inputs),
         ("the bound follows from its inputs", "risk_upper", _value),
         ("the held-out twin follows from its counts", "held_out_twin.risk_upper", _twin),
         ("the constant answer follows from its counts", "baseline", _baseline),
-        ("the rescaling columns follow from their KL", "rescaling", _rescaling),
+        ("the rescaling columns follow from their KL", "rescaling", checking.rescaling),
         ("the observations are frequencies", "observed", _observed),
         ("the version of the audit can be the one it passed", "audit", check_version),
         ("the assumptions are those of the audit", "assumptions", check_rows),
         ("the status follows from the assumptions", "status", _status),
         ("the statement says what the numbers say", "statement", _statement),
+        *checking.numbers,
     )
-    if certificate.sparsity is not None:
-        own = ("the terms of the theorem follow from one another", "sparsity", check_terms)
-        questions = (*questions, own)
-    if certificate.progressive is not None:
-        own = ("the batches add up, and the tilt follows", "progressive", check_counts)
-        questions = (*questions, own)
     for name, field, question in questions:
         reason = _not_asked(certificate, field)
         if reason is not None:
-            findings.skip(name, field, reason, needed=False)
+            inquiry.skip(name, field, reason, needed=False)
         else:
-            findings.expect(name, field, lambda question=question: question(certificate))  # type: ignore[misc]
+            inquiry.expect(name, field, partial(question, certificate))
 
 
 def _not_asked(certificate: Certificate, field: str) -> str | None:
@@ -156,23 +141,6 @@ def _confidence(certificate: Certificate) -> str:
     return f"{certificate.confidence!r}."
 
 
-def _seed(certificate: Certificate) -> str:
-    assert certificate.posterior is not None
-    if certificate.sparsity is not None:
-        record = certificate.sparsity
-        expected = final_seed(certificate.seed, record.network_digest, setting_of(record))
-        equal(certificate.empirical.seed, expected, "empirical.seed")
-        return "derived from the seed, the network and the frozen setting."
-    moved = certificate.rescaling
-    expected = sampling_seed(
-        certificate.seed,
-        certificate.posterior.digest,
-        None if moved is None else moved.noise_digest,
-    )
-    equal(certificate.empirical.seed, expected, "empirical.seed")
-    return "derived from the seed and the digest of the frozen posterior."
-
-
 def _empirical(certificate: Certificate) -> str:
     empirical = certificate.empirical
     once = empirical.scheme == "every example once"
@@ -183,13 +151,13 @@ def _empirical(certificate: Certificate) -> str:
 
 
 def _theorem(certificate: Certificate) -> str:
-    found = theorem(certificate.bound.name)
-    equal(certificate.bound.theorem, found.source, "bound.theorem")
-    if certificate.predictor not in found.about:
+    named = theorem(certificate.bound.name)
+    equal(certificate.bound.theorem, named.source, "bound.theorem")
+    if certificate.predictor not in named.about:
         raise Disagreement(
-            f"{found.name!r} is not a theorem about the {certificate.predictor} predictor."
+            f"{named.name!r} is not a theorem about the {certificate.predictor} predictor."
         )
-    return f"{found.source}."
+    return f"{named.source}."
 
 
 def _inputs(certificate: Certificate) -> str:
@@ -261,48 +229,6 @@ def _symmetries(certificate: Certificate, complexity: ComplexityRecord) -> None:
     impossible = impossible_saving(complexity)
     if impossible is not None:
         raise Disagreement(f"{impossible}.", "complexity.symmetries")
-
-
-def _rescaling(certificate: Certificate) -> str:
-    rescaling, complexity = certificate.rescaling, certificate.complexity
-    assert rescaling is not None
-    if complexity is None:
-        raise Disagreement("there is no KL that a rescaling could have changed.")
-    equal(rescaling.kl_after, total_nats(complexity.terms), "rescaling.kl_after")
-    if "kl_nats" not in certificate.bound.inputs:
-        equal(len(rescaling.columns), 0, "rescaling.columns")
-        return "the bound is not in the KL: no columns."
-    if not rescaling.columns:
-        return "no columns."
-    accounting = accounting_of(certificate.bound, certificate.budget)
-    for position, column in enumerate(rescaling.columns):
-        where = f"rescaling.columns.{position}"
-        expected = bounds_of(column, accounting)
-        equal(column.mcallester, expected[0], f"{where}.mcallester")
-        value = certificate.risk_upper if column.certified else expected[1]
-        equal(column.kl_inverse, value, f"{where}.kl_inverse")
-    certified = next(c for c in rescaling.columns if c.certified)
-    where = f"rescaling.columns.{rescaling.columns.index(certified)}"
-    equal(certified.kl_nats, complexity.kl_nats, f"{where}.kl_nats")
-    choices = line(certificate.budget, BOUND_LINE).choices
-    if abs(certified.charge_nats - math.log(choices)) > 1e-9 * (1.0 + math.log(choices)):
-        raise Disagreement(
-            f"it says {certified.charge_nats!r}, but choosing among {choices} costs "
-            f"{math.log(choices)!r} nats.",
-            f"{where}.charge_nats",
-        )
-    steps = certified_steps(
-        certified.center, first_step(rescaling.columns), certified.charge_nats, complexity
-    )
-    for step in steps:
-        found = [c for c in rescaling.columns if (c.center, c.way) == (step.center, step.way)]
-        if len(found) != 1:
-            raise Disagreement(f"there are {len(found)} columns for {step.way!r}.")
-        where = f"rescaling.columns.{rescaling.columns.index(found[0])}"
-        equal(found[0].kl_nats, step.kl_nats, f"{where}.kl_nats")
-        equal(found[0].charge_nats, step.charge_nats, f"{where}.charge_nats")
-    equal(certified.way, steps[-1].way, "rescaling.columns")
-    return f"{len(rescaling.columns)} columns; the certified one is {certified.name!r}."
 
 
 def _observed(certificate: Certificate) -> str:

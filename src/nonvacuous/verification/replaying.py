@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -15,68 +15,59 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import software
 from nonvacuous.data import Examples
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.progress import Progress
 from nonvacuous.risk import Loss, estimate_risk
 from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, recompute_bound, sampled_risk, share
-from nonvacuous.verification.findings import FALSE_ALARM, Collector, Disagreement, same_rate
+from nonvacuous.verification.findings import FALSE_ALARM, Disagreement, same_rate
+from nonvacuous.verification.inquiry import Inquiry
 
 REPLAY = "the recorded trials give the recorded errors"
 FRESH = "the risk holds in fresh trials"
 
 
-def check_samples(
-    certificate: Certificate,
-    module: nn.Module,
-    posterior: DiagonalGaussian,
-    bound_part: Examples,
-    loss: Loss,
-    findings: Collector,
-    *,
-    trials: int,
-    seed: int | None,
-    progress: Progress | None,
-) -> None:
-    """Both samples, on the CPU. ``seed`` repeats a verification; by default the system draws it."""
+@dataclass(frozen=True)
+class Trials:
+    """Independent pairs of a draw and an example: on which examples, how many, from which seed."""
+
+    examples: Examples
+    loss: Loss
+    count: int
+    seed: int
+    phase: str
+
+
+def check_samples(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
+    """Both samples, on the CPU."""
+    certificate, bound_part = inquiry.certificate, inquiry.known.bound_part
     claimed = certificate.empirical
     field = "empirical.errors" if claimed.total is None else "empirical.total"
 
     def replay() -> str:
         if claimed.scheme != "pairs":
             raise Disagreement(f"{claimed.scheme!r} is no scheme of a run.", "empirical.scheme")
-        again = sampled(
-            module, posterior, bound_part, loss, claimed.trials, claimed.seed, progress, "replay"
-        )
+        recorded = Trials(bound_part, loss, claimed.trials, claimed.seed, "replay")
+        again = sampled(inquiry, module, recorded)
         return compare(certificate, again, errors=claimed.errors, total=claimed.total)
 
-    findings.expect(REPLAY, field, replay)
+    inquiry.expect(REPLAY, field, replay)
     # Whoever made the certificate must not know it: a posterior can be fitted to known draws.
-    fresh_seed = secrets.randbits(63) if seed is None else seed
+    seed = secrets.randbits(63) if inquiry.seed is None else inquiry.seed
 
     def fresh() -> str:
-        again = sampled(
-            module, posterior, bound_part, loss, trials, fresh_seed, progress, "fresh trials"
-        )
+        trials = Trials(bound_part, loss, inquiry.trials, seed, "fresh trials")
+        again = sampled(inquiry, module, trials)
         _compare_fresh(certificate, again)
         return (
-            f"{again.total:g} in {again.trials} fresh trials (seed {fresh_seed}) agree; with them "
-            f"in place of the recorded ones the bound is {_own_bound(certificate, again)}."
+            f"{again.total:g} in {again.trials} fresh trials (seed {seed}) agree; with them in "
+            f"place of the recorded ones the bound is {_own_bound(certificate, again)}."
         )
 
-    findings.expect(FRESH, "empirical.risk_upper", fresh)
+    inquiry.expect(FRESH, "empirical.risk_upper", fresh)
 
 
-def sampled(
-    module: nn.Module,
-    posterior: DiagonalGaussian,
-    examples: Examples,
-    loss: Loss,
-    trials: int,
-    seed: int,
-    progress: Progress | None,
-    phase: str,
-) -> Recount:
-    """Independent trials, and how many of them hang on rounding."""
+def sampled(inquiry: Inquiry, module: nn.Module, trials: Trials) -> Recount:
+    """Independent trials of the posterior, and how many of them hang on rounding."""
+    posterior, progress, loss = inquiry.contents.posterior, inquiry.progress, trials.loss
+    assert posterior is not None
     close = 0
 
     def watched(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -89,13 +80,13 @@ def sampled(
     estimate = estimate_risk(
         module,
         posterior,
-        examples,
+        trials.examples,
         loss=replace(loss, function=watched),
-        trials=trials,
-        generator=torch.Generator().manual_seed(seed),
+        trials=trials.count,
+        generator=torch.Generator().manual_seed(trials.seed),
         progress=None
         if progress is None
-        else lambda done, total: progress(phase, done, total, "independent trials"),
+        else lambda done, total: progress(trials.phase, done, total, "independent trials"),
     )
     return Recount(estimate.errors, estimate.total, estimate.trials, close)
 

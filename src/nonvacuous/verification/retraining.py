@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -28,16 +27,13 @@ from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization
 from nonvacuous.distributions.storage import tensors_digest
-from nonvacuous.methods import METHODS
 from nonvacuous.models import BUILDERS, build, rebuild
-from nonvacuous.progress import Progress
 from nonvacuous.recipes import seeded
 from nonvacuous.records import TwinRecord
 from nonvacuous.risk.losses import loss_named
 from nonvacuous.rules.arithmetic import failure_of
-from nonvacuous.verification.examples import Known
-from nonvacuous.verification.findings import Collector, Disagreement
-from nonvacuous.verification.run_folder import Contents
+from nonvacuous.verification.findings import Disagreement
+from nonvacuous.verification.inquiry import Inquiry
 
 REPEATED = "the training repeated gives {}"
 _WHOLE, _FIELD = REPEATED.format("what the run stored"), "training"
@@ -53,34 +49,25 @@ class _Unrepeatable(Exception):
         self.needed = needed
 
 
-def check_training(
-    certificate: Certificate,
-    contents: Contents,
-    known: Known | None,
-    findings: Collector,
-    *,
-    model: Any,
-    progress: Progress | None,
-) -> None:
+def check_training(inquiry: Inquiry, kind: type[Method]) -> None:
     """Train again on the processor and compare every file that the training ends in."""
+    certificate = inquiry.certificate
     try:
-        if known is None:
+        if inquiry.examples is None:
             raise _Unrepeatable("it takes the data, and the run folder.")
-        method, start = _asked(certificate, contents, known, model)
+        method, start = _asked(inquiry, kind)
     except _Unrepeatable as error:
-        findings.skip(_WHOLE, _FIELD, str(error), needed=error.needed)
+        inquiry.skip(_WHOLE, _FIELD, str(error), needed=error.needed)
         return
     with tempfile.TemporaryDirectory() as folder, _threads(certificate) as threads:
         kept = RunFolder(Path(folder).resolve())
         made: list[TwinRecord | None] = []
 
         def work() -> str:
-            made.append(
-                method.repeat(_job(certificate, contents, known, method, kept, progress), start)
-            )
+            made.append(method.repeat(_job(inquiry, method, kept), start))
             return f"trained again with {threads} of torch's threads."
 
-        if not findings.expect("the training can be repeated", _FIELD, work):
+        if not inquiry.expect("the training can be repeated", _FIELD, work):
             return
         elsewhere = _elsewhere(certificate)
         ends = kept.artifacts()
@@ -91,7 +78,7 @@ def check_training(
             why = (
                 f"not compared: {'; '.join(elsewhere)}, and other rounding ends elsewhere.{beside}"
             )
-            findings.skip(REPEATED.format(name), f"artifacts.{name}", why)
+            inquiry.skip(REPEATED.format(name), f"artifacts.{name}", why)
             continue
 
         def compare(same: bool = same, digest: str = digest) -> str:
@@ -102,27 +89,24 @@ def check_training(
                 )
             return f"the same numbers, SHA-256 {digest[:12]}..."
 
-        findings.expect(REPEATED.format(name), f"artifacts.{name}", compare)
+        inquiry.expect(REPEATED.format(name), f"artifacts.{name}", compare)
     if not ends:
-        findings.skip(_WHOLE, _FIELD, "no network was trained by this library.", needed=False)
+        inquiry.skip(_WHOLE, _FIELD, "no network was trained by this library.", needed=False)
 
 
-def _asked(
-    certificate: Certificate, contents: Contents, known: Known, model: Any
-) -> tuple[Method, nn.Module]:
+def _asked(inquiry: Inquiry, kind: type[Method]) -> tuple[Method, nn.Module]:
     """The method of the run and the network where its training started."""
-    settings = contents.settings
+    contents, settings = inquiry.contents, inquiry.contents.settings
     if not settings or "format" not in settings:
         raise _Unrepeatable("config.toml is not at hand, or of the first format.")
     record = dict(settings["method"])
-    if not METHODS[certificate.mode].trains:
+    if not kind.trains:
         raise _Unrepeatable("no network was trained by this library.", needed=False)
     if record.get("trained_by"):
         raise _Unrepeatable("it was trained by a function of its maker's, which is not at hand.")
     prior = record.get("prior")
     if not isinstance(prior, dict):  # the network itself was trained here
-        start = _start(certificate, contents, known, model, settings["weights"])
-        return METHODS[certificate.mode](**record), start
+        return kind(**record), _start(inquiry, settings["weights"])
     if prior["kind"] == "pretrained" and contents.prior is not None:
         record["prior"] = Prior(
             kind="pretrained",
@@ -133,8 +117,7 @@ def _asked(
             source=record.pop("pretrained"),
         )
         record.pop("prior_scale", None)
-        start = _start(certificate, contents, known, model, settings["weights"])
-        return METHODS[certificate.mode](**record), start
+        return kind(**record), _start(inquiry, settings["weights"])
     if prior["kind"] == "learned":
         raise _Unrepeatable("its prior was learned outside this library: nothing says how.")
     if prior["kind"] == "zero-mean" or contents.prior is None or not record["twin"]:
@@ -143,20 +126,19 @@ def _asked(
     means = contents.prior.means
     if tensors_digest(dict(means)) != prior["means"]:
         raise _Unrepeatable("its training started before batch normalization was folded.")
-    start = with_weights(_built(certificate, contents, known, model, certificate.seed), means)
+    start = with_weights(_built(inquiry, inquiry.certificate.seed), means)
     record["prior"] = at_initialization(start, grid=ScaleGrid(tuple(prior["scales"])))
     record.pop("prior_scale", None)
-    return METHODS[certificate.mode](**record), frozen_copy(start).requires_grad_(True)
+    return kind(**record), frozen_copy(start).requires_grad_(True)
 
 
-def _start(
-    certificate: Certificate, contents: Contents, known: Known, model: Any, digest: str
-) -> nn.Module:
+def _start(inquiry: Inquiry, digest: str) -> nn.Module:
     """The weights before any training: by the seed that the certificate names, or as given."""
+    certificate = inquiry.certificate
     stated = next((a.detail for a in certificate.assumptions if a.name == START), "")
     named = named_start(stated)
     for seed in dict.fromkeys((certificate.seed if named is None else named[1], certificate.seed)):
-        network, _ = adapted(_built(certificate, contents, known, model, seed), known.examples)
+        network, _ = adapted(_built(inquiry, seed), inquiry.known.examples)
         if tensors_digest(dict(network.state_dict())) == digest:
             return network
     raise _Unrepeatable(
@@ -165,12 +147,11 @@ def _start(
     )
 
 
-def _built(
-    certificate: Certificate, contents: Contents, known: Known, model: Any, seed: int
-) -> nn.Module:
+def _built(inquiry: Inquiry, seed: int) -> nn.Module:
     """The network at a seed; only what the caller names is ever run."""
-    shape, classes = known.examples.example_shape, known.examples.classes
-    name = certificate.model.architecture
+    model, examples = inquiry.model, inquiry.known.examples
+    shape, classes = examples.example_shape, examples.classes
+    name = inquiry.certificate.model.architecture
     if isinstance(model, nn.Module):
         return copied_network(model).cpu()
     if model is not None and not isinstance(model, str):
@@ -182,24 +163,13 @@ def _built(
             f"{name!r} is not a built-in architecture, and nothing named in a certificate is ever "
             "imported; give the network before training as model."
         )
-    posterior = contents.posterior
-    stored = {
-        **({} if posterior is None else posterior.means),
-        **(contents.fixed or {}),
-        **(contents.checkpoints or [{}])[0],
-    }
+    stored = inquiry.contents.stored
     shapes = {tensor: tuple(value.shape) for tensor, value in stored.items()}
     return rebuild(name, shape, classes, seed=seed, shapes=shapes)
 
 
-def _job(
-    certificate: Certificate,
-    contents: Contents,
-    known: Known,
-    method: Method,
-    folder: RunFolder,
-    progress: Progress | None,
-) -> Job:
+def _job(inquiry: Inquiry, method: Method, folder: RunFolder) -> Job:
+    certificate, settings, known = inquiry.certificate, inquiry.contents.settings, inquiry.known
     loss = loss_named(certificate.loss.name)
     if loss is None:
         raise Disagreement(f"the loss {certificate.loss.name!r} is not a built-in one.", "loss")
@@ -210,12 +180,12 @@ def _job(
         test=None,
         split=known.split,
         loss=loss,
-        failure=failure_of(contents.settings["confidence"]),
-        attempts=contents.settings["attempts"],
+        failure=failure_of(settings["confidence"]),
+        attempts=settings["attempts"],
         seed=certificate.seed,
         device=torch.device("cpu"),
         folder=folder,
-        progress=progress,
+        progress=inquiry.progress,
         conversions=certificate.model.conversions,
     )
 

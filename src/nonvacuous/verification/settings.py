@@ -14,15 +14,12 @@ from nonvacuous.certification.run_folder import settings_digest
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import described
 from nonvacuous.distributions.storage import tensors_digest
-from nonvacuous.kinds import RANDOM_MODES, kind_of
-from nonvacuous.methods import METHODS
-from nonvacuous.methods.post_hoc.making import POSTERIOR_SCALES, noise_descriptions
-from nonvacuous.methods.posterior.making import trained_description
 from nonvacuous.rules.arithmetic import BOUND_LINE, SAMPLING_LINE, failure_of, ledger, line
 from nonvacuous.rules.attempts import Attempt, ledger_beside, read_attempts, standing
 from nonvacuous.verification.audited import version_of
-from nonvacuous.verification.findings import Collector, Disagreement, equal
-from nonvacuous.verification.run_folder import Contents
+from nonvacuous.verification.checking import Checking
+from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.inquiry import Contents, Inquiry
 
 FILE = "config.toml"
 
@@ -50,17 +47,10 @@ class Asked:
             raise Disagreement(f"it does not say {missing[0]}.", f"{FILE}.{missing[0]}")
         return cls(**{name: settings[name] for name in cls.__dataclass_fields__})
 
-    def prior(self, *, learned: bool) -> dict[str, Any]:
-        """Kind, scales, whose they are, and the digest of the means if they were given."""
-        if not kind_of(self.mode).trained_here or self.method.get("prior") is not None:
-            return dict(self.method["prior"])
-        method = METHODS[self.mode](**self.method)
-        kind = "learned" if learned else "initialization"
-        return {"kind": kind, "scales": method.scales, "per_tensor": False}  # type: ignore[attr-defined]
 
-
-def check_settings(certificate: Certificate, contents: Contents, findings: Collector) -> None:
+def check_settings(inquiry: Inquiry, checking: Checking) -> None:
     """Settings, ledger and descriptions; without config.toml nothing says what was asked for."""
+    certificate, contents = inquiry.certificate, inquiry.contents
     names = (
         ("the settings are those of the certificate", FILE),
         ("the ledger is what the settings pay for", "budget"),
@@ -70,7 +60,7 @@ def check_settings(certificate: Certificate, contents: Contents, findings: Colle
     if not contents.settings or first:
         why = "is of the first format" if contents.settings else "is not at hand"
         for name, field in names:
-            findings.skip(name, field, f"{FILE} {why}.", needed=not first)
+            inquiry.skip(name, field, f"{FILE} {why}.", needed=not first)
         return
     read: list[Asked] = []
 
@@ -79,30 +69,35 @@ def check_settings(certificate: Certificate, contents: Contents, findings: Colle
         _compare(certificate, contents, read[0])
         return "mode, confidence, seed, trials, loss, names and split agree."
 
-    findings.expect(*names[0], same)
+    inquiry.expect(*names[0], same)
     if not read:
         return
-    findings.expect(*names[1], lambda: _pays(certificate, read[0]))
-    if certificate.mode in RANDOM_MODES:
-        findings.expect(*names[2], lambda: _describes(certificate, contents, read[0]))
+    inquiry.expect(*names[1], lambda: _pays(certificate, read[0], checking))
+    if certificate.kind.random:
+        inquiry.expect(*names[2], lambda: _describes(inquiry, read[0], checking))
 
 
-def _choices(certificate: Certificate, asked: Asked) -> int:
+def _prior(certificate: Certificate, asked: Asked, checking: Checking) -> dict[str, Any]:
+    """Kind, scales, whose they are, and the digest of the means if they were given."""
+    return checking.prior_asked(asked.method, learned=certificate.data.prior is not None)
+
+
+def _choices(certificate: Certificate, asked: Asked, checking: Checking) -> int:
     """Members of the prior family that the settings let choose among."""
-    if certificate.mode not in RANDOM_MODES or certificate.complexity is None:
+    if not certificate.kind.random or certificate.complexity is None:
         return 1
-    prior = asked.prior(learned=certificate.data.prior is not None)
+    prior = _prior(certificate, asked, checking)
     tensors = len(certificate.complexity.terms) if prior["per_tensor"] else 1
     return int(len(prior["scales"]) ** tensors)
 
 
-def _measured(certificate: Certificate, asked: Asked) -> int:
+def _measured(certificate: Certificate, asked: Asked, checking: Checking) -> int:
     """Posteriors that were sampled, as the ledger says: several only where they were rescaled."""
-    if certificate.rescaling is None or certificate.mode not in RANDOM_MODES:
+    if certificate.rescaling is None or not certificate.kind.random:
         return 1
     stochastic = certificate.predictor == "stochastic"
     claimed = line(certificate.budget, SAMPLING_LINE if stochastic else BOUND_LINE).choices
-    single = 1 if stochastic else _choices(certificate, asked)
+    single = 1 if stochastic else _choices(certificate, asked, checking)
     return next((count for count in (2, 3) if claimed == count * single), 1)
 
 
@@ -116,7 +111,7 @@ def _compare(certificate: Certificate, contents: Contents, asked: Asked) -> None
         ("data.name", certificate.data.name, asked.data_name),
         ("data.preprocessing", certificate.data.preprocessing, asked.preprocessing),
     ]
-    if certificate.mode in RANDOM_MODES:
+    if certificate.kind.random:
         shown.append(("predictor", certificate.predictor, asked.method.get("predictor")))
     if certificate.empirical.scheme == "pairs":
         shown.append(("empirical.trials", certificate.empirical.trials, asked.method.get("trials")))
@@ -137,15 +132,15 @@ def _compare(certificate: Certificate, contents: Contents, asked: Asked) -> None
         )
 
 
-def _pays(certificate: Certificate, asked: Asked) -> str:
+def _pays(certificate: Certificate, asked: Asked, checking: Checking) -> str:
     claimed = certificate.budget
     expected = ledger(
         mode=certificate.mode,
         failure=failure_of(asked.confidence),
         attempts=asked.attempts,
         sampled=certificate.empirical.scheme != "every example once",
-        choices=_choices(certificate, asked),
-        measured=_measured(certificate, asked),
+        choices=_choices(certificate, asked, checking),
+        measured=_measured(certificate, asked, checking),
     )
     names = [entry.name for entry in expected.entries]
     equal([entry.name for entry in claimed.entries], names, "budget.entries")
@@ -155,32 +150,26 @@ def _pays(certificate: Certificate, asked: Asked) -> str:
     return f"{asked.attempts} certificates, {expected.entries[-1].choices} choices paid for."
 
 
-def _describes(certificate: Certificate, contents: Contents, asked: Asked) -> str:
+def _describes(inquiry: Inquiry, asked: Asked, checking: Checking) -> str:
+    certificate, stored = inquiry.certificate, inquiry.contents.prior
     record, posterior = certificate.prior, certificate.posterior
     assert record is not None and posterior is not None
-    prior = asked.prior(learned=certificate.data.prior is not None)
+    prior = _prior(certificate, asked, checking)
     if prior["kind"] == "learned" and record.saw is None:
         raise Disagreement(f"{FILE} says that the prior was learned.", "prior.saw")
     text = described(prior["kind"], prior["scales"], per_tensor=prior["per_tensor"])
     equal(record.description, text, "prior.description")
-    if contents.prior is not None:
+    if stored is not None:
         if posterior.description.endswith(FOLDED):
-            prior.pop(
-                "means", None
-            )  # the settings have those before batch normalization was folded
-        _check_prior(contents.prior, prior)
+            # The settings have those before batch normalization was folded.
+            prior.pop("means", None)
+        _check_prior(stored, prior)
     if prior["kind"] == "pretrained":
         where = f"{FILE}.method.prior.fixed"
         equal(certificate.model.fixed_digest, prior.get("fixed"), where)
-    if kind_of(certificate.mode).trained_here:
-        objective = asked.method["training"]["objective"]
-        equal(posterior.description, trained_description(objective), "posterior.description")
-    elif posterior.description not in noise_descriptions(
-        asked.method.get("posterior_scales") or POSTERIOR_SCALES.scales,
-        rescaled=certificate.rescaling is not None,
-    ):
+    if posterior.description not in checking.posteriors(certificate, asked.method):
         raise Disagreement(
-            f"no run with these settings describes its noise by {posterior.description!r}.",
+            f"no run with these settings describes its posterior by {posterior.description!r}.",
             "posterior.description",
         )
     return record.description
@@ -210,15 +199,10 @@ def _check_prior(prior: DiagonalGaussian, asked: dict[str, Any]) -> None:
 _NAME = "the ledger of attempts knows this certificate"
 
 
-def check_attempts(
-    certificate: Certificate,
-    contents: Contents,
-    folder: Path,
-    ledger: Path | None,
-    findings: Collector,
-) -> None:
+def check_attempts(inquiry: Inquiry, ledger: Path | None) -> None:
     """Its settings have a line there, with the share of the confidence that it took."""
-    path = ledger_beside(folder) if ledger is None else ledger
+    certificate, contents = inquiry.certificate, inquiry.contents
+    path = ledger_beside(inquiry.folder or "") if ledger is None else ledger
     entries = read_attempts(path)
     rivals = [a for a in entries if a.bound == certificate.data.bound.content_digest]
     if not contents.settings or not rivals:
@@ -229,7 +213,7 @@ def check_attempts(
             if entries
             else "there is none beside the run; name it with --ledger (ledger= in Python)."
         )
-        findings.skip(_NAME, "attempts", why, needed=False)
+        inquiry.skip(_NAME, "attempts", why, needed=False)
         return
 
     def work() -> str:
@@ -254,4 +238,4 @@ def check_attempts(
             contents.standing = standing(entries, ended[0])
         return f"{len(rivals)} lines about these examples, {len(own)} of them its own."
 
-    findings.expect(_NAME, "attempts", work)
+    inquiry.expect(_NAME, "attempts", work)

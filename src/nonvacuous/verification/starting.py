@@ -9,53 +9,48 @@ from torch import nn
 
 from nonvacuous.audit.data_checks import DECLARED, START, named_start
 from nonvacuous.audit.knowing import MANY_CLASSES, Knowledge, knowledge, surprises
-from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.models import BUILDERS, rebuild
 from nonvacuous.verification.audited import version_of
-from nonvacuous.verification.findings import Collector, Disagreement
+from nonvacuous.verification.findings import Disagreement
+from nonvacuous.verification.inquiry import Inquiry
+from nonvacuous.verification.network import network_of, not_at_hand
 
 _QUESTION = "nothing shows that the prior knows the bound examples"
 
 
-def check_start(
-    certificate: Certificate,
-    prior: DiagonalGaussian | None,
-    bound_part: Examples,
-    findings: Collector,
-    *,
-    network: Callable[[], nn.Module],
-    absent: str | None,
-) -> None:
+def check_start(inquiry: Inquiry) -> None:
     """Repeat the audit's test of the starting weights on the means of the prior.
 
     A learned prior names the examples it saw, and may well do right on others; what it started
-    from is not stored. ``absent`` says why the network cannot be built, if it cannot.
+    from is not stored.
     """
+    certificate, prior = inquiry.certificate, inquiry.contents.prior
+    bound_part, absent = inquiry.known.bound_part, not_at_hand(inquiry)
     if certificate.prior is None or certificate.prior.saw is not None:
         return
     if prior is None:
-        findings.skip(_QUESTION, "prior", "the prior is not at hand.")
+        inquiry.skip(_QUESTION, "prior", "the prior is not at hand.")
         return
     if not any(bool(mean.any()) for mean in prior.means.values()):
-        findings.expect(_QUESTION, "prior", lambda: "it is centered on zero.")
+        inquiry.expect(_QUESTION, "prior", lambda: "it is centered on zero.")
         return
     stated = next((a for a in certificate.assumptions if a.name == START), None)
     if stated is not None and stated.effect != "none":
-        findings.skip(_QUESTION, "prior", "the certificate itself says that it may.", needed=False)
+        inquiry.skip(_QUESTION, "prior", "the certificate itself says that it may.", needed=False)
         return
 
     def meant() -> nn.Module:
-        return with_weights(network(), prior.means)
+        return with_weights(network_of(inquiry), prior.means)
 
     def known() -> Knowledge:
         return knowledge(meant(), bound_part)
 
     if stated is not None and stated.detail.startswith(DECLARED):
         why = _declared(known if absent is None else None)
-        findings.skip(_QUESTION, "prior", why, needed=False)
+        inquiry.skip(_QUESTION, "prior", why, needed=False)
         return
     named = None if stated is None else named_start(stated.detail)
     seed = certificate.seed if named is None else named[1]
@@ -65,10 +60,10 @@ def check_start(
     built = f" They are what the architecture starts from at seed {seed}." if as_built else ""
     if as_built and bound_part.classes < MANY_CLASSES:
         # An untrained network may be lucky with few classes, and this one is untrained.
-        findings.expect(_QUESTION, "prior", lambda: f"its means are initial weights.{built}")
+        inquiry.expect(_QUESTION, "prior", lambda: f"its means are initial weights.{built}")
         return
     if absent is not None:
-        findings.skip(_QUESTION, "prior", absent)
+        inquiry.skip(_QUESTION, "prior", absent)
         return
 
     def work() -> str:
@@ -98,7 +93,7 @@ def check_start(
             f"than in random order as far as answers and last hidden layer go.{built or unknown}"
         )
 
-    findings.expect(_QUESTION, "prior", work)
+    inquiry.expect(_QUESTION, "prior", work)
 
 
 def _declared(known: Callable[[], Knowledge] | None) -> str:

@@ -11,7 +11,6 @@ from torch import nn
 from nonvacuous.audit.claim_checks import NOISY
 from nonvacuous.audit.evidence import StoredEvidence
 from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
-from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import software
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.measurement import ON_TEST
@@ -19,15 +18,13 @@ from nonvacuous.kinds import kind_of
 from nonvacuous.risk import Loss
 from nonvacuous.rules.derandomization import layers_from
 from nonvacuous.rules.drawing import OBSERVED as TILTED
-from nonvacuous.verification.examples import Known
-from nonvacuous.verification.run_folder import Contents
+from nonvacuous.verification.inquiry import Inquiry
 
 
-def stored_evidence(
-    certificate: Certificate, contents: Contents, known: Known, module: nn.Module, loss: Loss
-) -> StoredEvidence:
+def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss) -> StoredEvidence:
     """Everything that is recomputed here or stored. What only the run saw is left out: what was
     searched (the ledger is compared with the settings instead), groups, the start of training."""
+    certificate, contents, known = inquiry.certificate, inquiry.contents, inquiry.known
     prior, posterior, record = contents.prior, contents.posterior, certificate.sparsity
     transform = "; ".join(known.examples.preprocessing) or "as given"
     facts: dict[str, Any] = {

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from nonvacuous.certificate import Certificate
     from nonvacuous.certification.job import Job
+    from nonvacuous.verification.checking import Checking
 
 
 class HeldOut(Method):
@@ -35,3 +36,9 @@ class HeldOut(Method):
         from nonvacuous.methods.held_out.making import make
 
         return make(self, job, model)
+
+    @classmethod
+    def checking(cls) -> Checking:
+        from nonvacuous.verification.checking import Checking
+
+        return Checking(cls)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nonvacuous.data import Examples, Split
     from nonvacuous.distributions.priors import Prior
     from nonvacuous.records import TwinRecord
+    from nonvacuous.verification.checking import Checking
 
 
 class PostHoc(Method):
@@ -163,6 +164,12 @@ class PostHoc(Method):
         from nonvacuous.methods.post_hoc.making import make
 
         return make(self, job, model)
+
+    @classmethod
+    def checking(cls) -> Checking:
+        from nonvacuous.methods.post_hoc.checking import PostHocChecking
+
+        return PostHocChecking(cls)
 
     def repeat(self, job: Job, start: nn.Module) -> TwinRecord:
         """The twin: the network itself was trained elsewhere."""

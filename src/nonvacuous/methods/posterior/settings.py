@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nonvacuous.certificate import Certificate
     from nonvacuous.certification.job import Job
     from nonvacuous.data import Examples, Split, Standardize
+    from nonvacuous.verification.checking import Checking
 
 #: Standard deviation of a prior trained on data, and of one at the initial weights.
 LEARNED_SCALE, INITIAL_SCALE = 0.01, 0.1
@@ -175,3 +176,9 @@ class Posterior(Method):
         from nonvacuous.methods.posterior.making import make
 
         return make(self, job, model)
+
+    @classmethod
+    def checking(cls) -> Checking:
+        from nonvacuous.methods.posterior.checking import PosteriorChecking
+
+        return PosteriorChecking(cls)

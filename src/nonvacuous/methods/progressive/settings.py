@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nonvacuous.certification.job import Job
     from nonvacuous.data import Examples, Split
     from nonvacuous.risk import Loss
+    from nonvacuous.verification.checking import Checking
 
 
 def _inside(name: str, value: Any) -> float | None:
@@ -118,3 +119,9 @@ class Progressive(Method):
         from nonvacuous.methods.progressive.making import make
 
         return make(self, job, model)
+
+    @classmethod
+    def checking(cls) -> Checking:
+        from nonvacuous.methods.progressive.checking import ProgressiveChecking
+
+        return ProgressiveChecking(cls)

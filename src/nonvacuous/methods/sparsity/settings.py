@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nonvacuous.distributions.priors import Prior
     from nonvacuous.records import TwinRecord
     from nonvacuous.risk import Loss
+    from nonvacuous.verification.checking import Checking
 
 KINDS = ("zero", "initialization", "learned")
 #: The prior of a network that is trained here.
@@ -172,6 +173,12 @@ class Sparsity(Method):
         from nonvacuous.methods.sparsity.making import make
 
         return make(self, job, model)
+
+    @classmethod
+    def checking(cls) -> Checking:
+        from nonvacuous.methods.sparsity.checking import SparsityChecking
+
+        return SparsityChecking(cls)
 
     def repeat(self, job: Job, start: nn.Module) -> TwinRecord | None:
         """Everything, or the twin of a network that was trained elsewhere."""

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import torch
+from torch import nn
 
 from nonvacuous.bounds import holdout_lower
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.data import Examples
+from nonvacuous.certification.candidate import with_weights
 from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
-from nonvacuous.progress import Progress
+from nonvacuous.methods.sparsity.charges import check_charges
 from nonvacuous.records import SparsityRecord
+from nonvacuous.risk import zero_one
 from nonvacuous.rules.arithmetic import SAMPLING_LINE, line
-from nonvacuous.rules.convolutions import tensor_scales, wrong_convolution, wrong_sizes
+from nonvacuous.rules.convolutions import (
+    tensor_scales,
+    wrong_convolution,
+    wrong_sizes,
+    wrong_structure,
+)
 from nonvacuous.rules.derandomization import (
     layers_from,
     loss_upper_of,
@@ -26,19 +35,26 @@ from nonvacuous.rules.derandomization import (
     wrong_layer_distance,
 )
 from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_reading import misread, read_network
 from nonvacuous.sparsity.conv_setting import ConvSetting
 from nonvacuous.sparsity.recount import (
     AnyEvaluator,
     Network,
     charges_of,
     evaluator_of,
+    final_seed,
     recount,
     scales_of,
 )
 from nonvacuous.sparsity.setting import Setting
-from nonvacuous.verification.charges import check_charges
-from nonvacuous.verification.findings import FALSE_ALARM, Collector, Disagreement, equal, same_rate
+from nonvacuous.verification.checking import PriorChecking
+from nonvacuous.verification.findings import FALSE_ALARM, Disagreement, equal, same_rate
+from nonvacuous.verification.inquiry import Inquiry
+from nonvacuous.verification.network import MODEL, network_of, not_at_hand
+from nonvacuous.verification.starting import check_start
 
+_WEIGHTS = "weights.safetensors"
 _CONSTANTS = "every constant in the loss covers the network"
 _NORMS = "every threshold uses the example's own norm"
 _LOSSES = "the noisy losses are those recorded"
@@ -49,7 +65,7 @@ _FRESH_TRIALS, _MOST_PASSES = 200_000, 64
 # ------------------------------------------------------------------------------ the file alone
 
 
-def check_terms(certificate: Certificate) -> str:
+def _check_terms(certificate: Certificate) -> str:
     """Everything that follows from other numbers of the record."""
     record, complexity = _record(certificate), certificate.complexity
     if complexity is None or complexity.symmetries:
@@ -112,19 +128,15 @@ def _check_prior(certificate: Certificate, record: SparsityRecord) -> None:
 # ---------------------------------------------------------------------------------- its tensors
 
 
-def check_constants(
-    certificate: Certificate,
-    prior: DiagonalGaussian | None,
-    posterior: DiagonalGaussian | None,
-    findings: Collector,
-) -> None:
+def _check_constants(inquiry: Inquiry) -> None:
     """Measure the network again: noise, distances, and each constant with its price."""
+    prior, posterior = inquiry.contents.prior, inquiry.contents.posterior
     if prior is None or posterior is None:
-        findings.skip(_CONSTANTS, "sparsity.charges", "prior and network are not both at hand.")
+        inquiry.skip(_CONSTANTS, "sparsity.charges", "prior and network are not both at hand.")
         return
 
     def work() -> str:
-        record = _record(certificate)
+        record = _record(inquiry.certificate)
         layers, center = _both(record, prior, posterior)
         setting = setting_of(record)
         evaluator = _evaluator(record, layers, center, device="cpu")
@@ -155,40 +167,33 @@ def check_constants(
             raise Disagreement(f"{odd}.", "sparsity.charges")
         return f"{len(record.charges)} choices, measured and priced again."
 
-    findings.expect(_CONSTANTS, "sparsity.charges", work)
+    inquiry.expect(_CONSTANTS, "sparsity.charges", work)
 
 
 # --------------------------------------------------------------------------------- the examples
 
 
-def check_losses(
-    certificate: Certificate,
-    prior: DiagonalGaussian | None,
-    posterior: DiagonalGaussian | None,
-    bound_part: Examples,
-    findings: Collector,
-    *,
-    seed: int | None,
-    progress: Progress | None,
-) -> None:
+def _check_losses(inquiry: Inquiry) -> None:
     """Count the noisy losses again, from the recorded seed where its noise can be drawn here."""
+    certificate, bound_part, seed = inquiry.certificate, inquiry.known.bound_part, inquiry.seed
+    prior, posterior = inquiry.contents.prior, inquiry.contents.posterior
     record = _record(certificate)
 
     def norms() -> str:
         # In a convolutional network the constant stands in every patch, not in the input.
         constant = record.images is None and len(record.layers[0].tensors) > 1
         shortest, longest = norm_range(bound_part, constant=constant)
-        for field, claimed, found in (
+        for field, claimed, own in (
             ("sparsity.shortest_input", record.shortest_input, shortest),
             ("sparsity.longest_input", record.longest_input, longest),
         ):
-            if not math.isclose(claimed, found, rel_tol=1e-9, abs_tol=1e-300):
-                raise Disagreement(f"it says {claimed!r}, the examples give {found!r}.", field)
+            if not math.isclose(claimed, own, rel_tol=1e-9, abs_tol=1e-300):
+                raise Disagreement(f"it says {claimed!r}, the examples give {own!r}.", field)
         return f"norms run from {shortest:.6g} to {longest:.6g}."
 
-    findings.expect(_NORMS, "sparsity", norms)
+    inquiry.expect(_NORMS, "sparsity", norms)
     if prior is None or posterior is None:
-        findings.skip(_LOSSES, "empirical.errors", "prior and network are not both at hand.")
+        inquiry.skip(_LOSSES, "empirical.errors", "prior and network are not both at hand.")
         return
 
     def losses() -> str:
@@ -205,7 +210,7 @@ def check_losses(
             bound_part,
             passes=record.passes if exact else _fresh_passes(record, len(bound_part)),
             seed=used,
-            progress=progress,
+            progress=inquiry.progress,
         )
         claimed = certificate.empirical
         if claimed.errors is None:
@@ -234,7 +239,7 @@ def check_losses(
             )
         return f"{counts} with fresh noise (seed {used}) agree."
 
-    findings.expect(_LOSSES, "empirical.errors", losses)
+    inquiry.expect(_LOSSES, "empirical.errors", losses)
 
 
 def _fresh_passes(record: SparsityRecord, examples: int) -> int:
@@ -275,4 +280,69 @@ def _evaluator(
         variant=record.variant,
         choices=record.choices,
         device=device,
+    )
+
+
+class SparsityChecking(PriorChecking):
+    """One fixed network, by the losses of noise around it."""
+
+    numbers = (("the terms of the theorem follow from one another", "sparsity", _check_terms),)
+
+    def seed(self, certificate: Certificate) -> str:
+        record = _record(certificate)
+        expected = final_seed(certificate.seed, record.network_digest, setting_of(record))
+        equal(certificate.empirical.seed, expected, "empirical.seed")
+        return "derived from the seed, the network and the frozen setting."
+
+    def evidence(self, certificate: Certificate) -> list[str]:
+        prior, posterior, *more = super().evidence(certificate)
+        return [prior, posterior, _WEIGHTS, *more]
+
+    def read_more(self, inquiry: Inquiry) -> None:
+        question = "the network is the center of its noise"
+        inquiry.ask(_WEIGHTS, question, "posterior.digest", lambda path: _weights(inquiry, path))
+        _check_constants(inquiry)
+
+    def measure(self, inquiry: Inquiry) -> None:
+        check_start(inquiry)
+        _check_losses(inquiry)
+        why = not_at_hand(inquiry)
+        if why is None and inquiry.contents.posterior is None:
+            why = "its weights are not at hand."
+        if why is not None:
+            inquiry.skip(MODEL, "model", why)
+            return
+        made: list[nn.Module] = []
+        if inquiry.expect(MODEL, "model", lambda: _network(inquiry, made)):
+            self.compare(inquiry, made[0], zero_one)
+
+
+def _weights(inquiry: Inquiry, path: Path) -> str:
+    stored, posterior = read_tensors(path), inquiry.contents.posterior
+    if posterior is None:
+        raise Disagreement("the posterior is not at hand.")
+    for name, mean in posterior.means.items():
+        if name not in stored or not torch.equal(stored[name].double(), mean):
+            raise Disagreement(f"the weights {name!r} are not what the noise was put around.")
+    return f"{len(posterior.means)} tensors, bit by bit."
+
+
+def _network(inquiry: Inquiry, made: list[nn.Module]) -> str:
+    """Whether the network computes what the recorded layers say: a plain chain, all of it."""
+    posterior, bound_part = inquiry.contents.posterior, inquiry.known.bound_part
+    recorded = _record(inquiry.certificate)
+    assert posterior is not None
+    made.append(network_of(inquiry))
+    module = with_weights(made[0], posterior.means)
+    read = read_network(module, bound_part.inputs[:2])
+    equal(recorded.network_digest, read.digest(), "sparsity.network_digest")
+    names = tuple(layer.name for layer in recorded.layers)
+    equal(names, tuple(read.names), "sparsity.layers")
+    odd = wrong_structure(recorded, read) if isinstance(read, ConvChain) else None
+    wrong = odd or misread(module, read, bound_part)
+    if wrong is not None:
+        raise Disagreement(f"{wrong}.", "sparsity.layers")
+    return (
+        f"{inquiry.certificate.model.architecture}: {len(names)} layers and nothing else; it "
+        "predicts the examples as they do."
     )

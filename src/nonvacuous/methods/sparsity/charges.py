@@ -67,7 +67,7 @@ def hidden_widths(
 ) -> tuple[int, ...]:
     """Units of each hidden layer of a perceptron, from the sizes of its tensors, last one first."""
     sizes = {term.tensor: term.size for term in complexity.terms}
-    outputs, found = classes, list[int]()
+    outputs, widths = classes, list[int]()
     for layer in reversed(record.layers):
         weight, *bias = (sizes.get(name, 0) for name in layer.tensors)
         if weight < 1 or weight % outputs or bias not in ([], [outputs]):
@@ -76,8 +76,8 @@ def hidden_widths(
                 "sparsity.layers",
             )
         outputs = weight // outputs
-        found.append(outputs)
-    return tuple(reversed(found[:-1]))
+        widths.append(outputs)
+    return tuple(reversed(widths[:-1]))
 
 
 def _chosen(
@@ -168,10 +168,10 @@ def _step(fineness: int) -> Rule:
     """A step of a grid, at the price of that step."""
 
     def allowed(line: ChargeRecord) -> bool:
-        found = _STEP.fullmatch(line.choice)
-        if found is None or int(found[2]) != fineness:
+        step = _STEP.fullmatch(line.choice)
+        if step is None or int(step[2]) != fineness:
             return False
-        return line.nats == integer_nats(int(found[1]))
+        return line.nats == integer_nats(int(step[1]))
 
     return allowed
 

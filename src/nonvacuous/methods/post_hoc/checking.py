@@ -1,0 +1,168 @@
+"""What verify asks of noise around given weights: what it is called, and its rescaling columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.columns import (
+    Compared,
+    accounting_of,
+    bounds_of,
+    certified_steps,
+    comparison_columns,
+    first_step,
+)
+from nonvacuous.certification.gauge import free_scales
+from nonvacuous.data.files import read_npz_arrays
+from nonvacuous.distributions.grids import ScaleGrid
+from nonvacuous.methods.post_hoc.making import POSTERIOR_SCALES, noise_descriptions
+from nonvacuous.networks import LayerGraph
+from nonvacuous.records import RescalingRecord
+from nonvacuous.rescaling.columns import Center
+from nonvacuous.rules.arithmetic import BOUND_LINE, line, total_nats
+from nonvacuous.rules.digests import array_digest
+from nonvacuous.verification.checking import LOG_SCALES, PriorChecking
+from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.inquiry import Inquiry
+from nonvacuous.verification.symmetries import COLUMNS
+
+#: Descents on two machines may end this far apart, relative to the KL.
+_RELATIVE = 1e-6
+
+
+class PostHocChecking(PriorChecking):
+    """A posterior that is noise around given weights, moved to where it is cheapest."""
+
+    def posteriors(self, certificate: Certificate, method: dict[str, Any]) -> Collection[str]:
+        scales = method.get("posterior_scales") or POSTERIOR_SCALES.scales
+        return noise_descriptions(scales, rescaled=certificate.rescaling is not None)
+
+    def rescaling(self, certificate: Certificate) -> str:
+        rescaling, complexity = certificate.rescaling, certificate.complexity
+        assert rescaling is not None
+        if complexity is None:
+            raise Disagreement("there is no KL that a rescaling could have changed.")
+        equal(rescaling.kl_after, total_nats(complexity.terms), "rescaling.kl_after")
+        if "kl_nats" not in certificate.bound.inputs:
+            equal(len(rescaling.columns), 0, "rescaling.columns")
+            return "the bound is not in the KL: no columns."
+        if not rescaling.columns:
+            return "no columns."
+        accounting = accounting_of(certificate.bound, certificate.budget)
+        for position, column in enumerate(rescaling.columns):
+            where = f"rescaling.columns.{position}"
+            expected = bounds_of(column, accounting)
+            equal(column.mcallester, expected[0], f"{where}.mcallester")
+            value = certificate.risk_upper if column.certified else expected[1]
+            equal(column.kl_inverse, value, f"{where}.kl_inverse")
+        certified = next(c for c in rescaling.columns if c.certified)
+        where = f"rescaling.columns.{rescaling.columns.index(certified)}"
+        equal(certified.kl_nats, complexity.kl_nats, f"{where}.kl_nats")
+        choices = line(certificate.budget, BOUND_LINE).choices
+        if abs(certified.charge_nats - math.log(choices)) > 1e-9 * (1.0 + math.log(choices)):
+            raise Disagreement(
+                f"it says {certified.charge_nats!r}, but choosing among {choices} costs "
+                f"{math.log(choices)!r} nats.",
+                f"{where}.charge_nats",
+            )
+        steps = certified_steps(
+            certified.center, first_step(rescaling.columns), certified.charge_nats, complexity
+        )
+        for step in steps:
+            same = [c for c in rescaling.columns if (c.center, c.way) == (step.center, step.way)]
+            if len(same) != 1:
+                raise Disagreement(f"there are {len(same)} columns for {step.way!r}.")
+            where = f"rescaling.columns.{rescaling.columns.index(same[0])}"
+            equal(same[0].kl_nats, step.kl_nats, f"{where}.kl_nats")
+            equal(same[0].charge_nats, step.charge_nats, f"{where}.charge_nats")
+        equal(certified.way, steps[-1].way, "rescaling.columns")
+        return f"{len(rescaling.columns)} columns; the certified one is {certified.name!r}."
+
+    def read_more(self, inquiry: Inquiry) -> None:
+        rescaling = inquiry.certificate.rescaling
+        if rescaling is None:
+            return
+        digest_field = "rescaling.log_scales_digest"
+
+        def work(path: Path) -> str:
+            log_scales = np.asarray(read_npz_arrays(path)["log_scales"], dtype=np.float64)
+            equal(rescaling.log_scales_digest, array_digest(log_scales), digest_field)
+            inquiry.contents.log_scales = log_scales
+            return f"{log_scales.size} log-scales, digest recomputed."
+
+        inquiry.ask(LOG_SCALES, "the rescaling is the recorded one", digest_field, work)
+
+    def columns(self, inquiry: Inquiry, graph: LayerGraph) -> None:
+        contents = inquiry.contents
+        if contents.log_scales is None or not _scales(contents.settings):
+            why = "the scales and settings of the run are not at hand."
+            inquiry.skip(COLUMNS, "rescaling.columns", why, needed=False)
+            return
+        inquiry.expect(COLUMNS, "rescaling.columns", lambda: _columns(inquiry, graph))
+
+
+def _prior_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """The scales of the prior and whose they are; runs of the first format have them on top."""
+    if "format" not in settings:
+        names = {"prior_scales": "scales", "prior_per_tensor": "per_tensor"}
+        return {new: settings[old] for old, new in names.items() if old in settings}
+    prior = settings.get("method", {}).get("prior")
+    return prior if isinstance(prior, dict) else {}
+
+
+def _scales(settings: dict[str, Any]) -> tuple[float, ...]:
+    scales = _prior_of(settings).get("scales")
+    return tuple(scales) if isinstance(scales, list) else ()
+
+
+def _columns(inquiry: Inquiry, graph: LayerGraph) -> str:
+    certificate, contents = inquiry.certificate, inquiry.contents
+    posterior, prior, log_scales = contents.posterior, contents.prior, contents.log_scales
+    rescaling = certificate.rescaling
+    assert posterior is not None and prior is not None and log_scales is not None
+    assert rescaling is not None
+    hidden, groups = free_scales(graph, certificate.loss.name)
+    own = next(column.center for column in rescaling.columns if column.certified)
+    compared = comparison_columns(
+        posterior,
+        hidden,
+        groups,
+        log_scales,
+        center=own,
+        means=prior.means,
+        grid=ScaleGrid(_scales(contents.settings)),
+    )
+    _compare(rescaling, compared, own)
+    per_tensor = bool(_prior_of(contents.settings).get("per_tensor"))
+    _near(rescaling.kl_before, compared.before(own, per_tensor=per_tensor), "rescaling.kl_before")
+    return f"{len(compared.columns)} of {len(rescaling.columns)} columns, recomputed."
+
+
+def _compare(rescaling: RescalingRecord, compared: Compared, own: Center) -> None:
+    certified = (own, first_step(rescaling.columns))
+    recorded = {(c.center, c.way): (n, c) for n, c in enumerate(rescaling.columns)}
+    for column in compared.columns:
+        if (column.center, column.way) not in recorded:
+            raise Disagreement(f"the column {column.name!r} is missing.")
+        position, own_column = recorded.pop((column.center, column.way))
+        where = f"rescaling.columns.{position}"
+        equal(own_column.name, column.name, f"{where}.name")
+        if (column.center, column.way) == certified:
+            continue  # the certified posterior itself, which is compared with its own terms
+        _near(own_column.kl_nats, column.kl_nats, f"{where}.kl_nats")
+        _near(own_column.charge_nats, column.charge_nats, f"{where}.charge_nats")
+    steps = {"scale of the scores", "shift of the scores", "order of the units"}
+    odd = [c.name for _, c in recorded.values() if c.way not in steps]
+    if odd:
+        raise Disagreement(f"there should be no column {odd[0]!r}.")
+
+
+def _near(claimed: float, recomputed: float, field: str) -> None:
+    if not abs(claimed - recomputed) <= _RELATIVE * (1.0 + abs(recomputed)):
+        raise Disagreement(f"it says {claimed!r}, recomputed {recomputed!r}.", field)

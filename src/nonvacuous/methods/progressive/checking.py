@@ -1,0 +1,165 @@
+"""A progressive certificate against itself, its checkpoints and its data."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import nn
+
+from nonvacuous.audit.probing import Network, Recount, recount
+from nonvacuous.certificate import Certificate
+from nonvacuous.distributions.storage import read_tensors
+from nonvacuous.errors import BadInput
+from nonvacuous.records import Observation
+from nonvacuous.risk import Loss
+from nonvacuous.rules import progressive as rule
+from nonvacuous.rules.digests import example_set, tensors_digest
+from nonvacuous.verification.checking import COUNT, Checking
+from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.inquiry import Inquiry
+from nonvacuous.verification.network import MODEL, module_of, not_at_hand, rebuilt
+
+_COUNT = "the errors of every batch are those recorded"
+_FIELD = "progressive.batches"
+
+
+def _check_counts(certificate: Certificate) -> str:
+    """The batches add up, and the tilt follows from what was set aside before them."""
+    record = certificate.progressive
+    assert record is not None
+    for position, batch in enumerate(record.batches):
+        if batch.errors > batch.examples.examples:
+            raise Disagreement("there are more errors than examples.", f"{_FIELD}.{position}")
+    tests = sum(batch.examples.examples for batch in record.batches)
+    equal(certificate.data.bound.examples, tests, _FIELD)
+    equal(certificate.empirical.errors, sum(b.errors for b in record.batches), _FIELD)
+    inputs = certificate.bound.inputs
+    if "tilt" in inputs:
+        expected = rule.tilt_of(
+            _aside(certificate), examples=tests, failure=float(inputs["failure"])
+        )
+        equal(inputs["tilt"], expected, "bound.inputs.tilt")
+        return f"{len(record.batches)} batches; the tilt follows from the first part."
+    return f"{len(record.batches)} batches; the threshold is the declared one."
+
+
+def _aside(certificate: Certificate) -> Observation | None:
+    return next((o for o in certificate.observed if o.name == rule.OBSERVED), None)
+
+
+def _architecture(inquiry: Inquiry) -> nn.Module:
+    """The network, if every checkpoint is one of its kind."""
+    module, parameters = module_of(inquiry), 0
+    for tensors in inquiry.contents.checkpoints or ():
+        try:
+            network = rule.with_tensors(module, tensors)
+        except BadInput as error:
+            raise Disagreement(f"{error}.", "model.architecture") from error
+        parameters += sum(parameter.numel() for parameter in network.parameters())
+    equal(inquiry.certificate.model.parameters, parameters, "model.parameters")
+    return module
+
+
+def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
+    """Every checkpoint on its batch again, the twin, and the examples that chose the tilt."""
+    certificate, checkpoints = inquiry.certificate, inquiry.contents.checkpoints
+    record, examples, split = certificate.progressive, inquiry.known.examples, inquiry.known.split
+    assert record is not None and checkpoints is not None
+    tilted = "tilt" in certificate.bound.inputs
+    batches: list[np.ndarray] = []
+
+    def order() -> str:
+        batches.extend(rule.batches_of(examples, split, len(record.batches), certificate.seed))
+        for position, (batch, indices) in enumerate(zip(record.batches, batches, strict=True)):
+            where = f"{_FIELD}.{position}.examples"
+            equal(batch.examples, example_set(examples, indices), where)
+        return f"{len(batches)} batches in the order of the seed, compared by content."
+
+    if not inquiry.expect("the batches are those of the seed", _FIELD, order):
+        inquiry.skip(_COUNT, _FIELD, "the batches are others.")
+        return
+
+    def on(number: int, indices: np.ndarray) -> Recount:
+        network = rule.with_tensors(module, checkpoints[number - 1])
+        return recount(Network.of(network), examples.subset(indices), loss)
+
+    def agree(again: Recount, errors: int, where: str) -> None:
+        if not again.agrees_with(errors=errors, total=None):
+            raise Disagreement(f"it says {errors}; counted again it is {again.total:g}.", where)
+
+    def counted() -> str:
+        for number, (batch, indices) in enumerate(zip(record.batches, batches, strict=True), 1):
+            agree(on(number, indices), batch.errors, f"{_FIELD}.{number - 1}.errors")
+        return f"counted again: {certificate.empirical.errors} of {certificate.empirical.trials}."
+
+    inquiry.expect(_COUNT, _FIELD, counted)
+
+    def aside() -> str:
+        _, indices = rule.first_part(split, certificate.seed, tilted=tilted)
+        stated = _aside(certificate)
+        equal(0 if stated is None else stated.trials, len(indices), "observed")
+        if stated is None:
+            return "none was set aside."
+        agree(on(1, indices), stated.errors, "observed")
+        return f"counted again: {stated.errors} of {stated.trials}."
+
+    inquiry.expect("the tilt rests on examples of the first part", "observed", aside)
+
+    def twin() -> str:
+        stated = certificate.held_out_twin
+        if stated is None:
+            raise Disagreement("there is none.")
+        trained = rule.trained_on(split, tuple(batches), certificate.seed, tilted=tilted)
+        number = rule.twin_number(trained, len(split))
+        later = np.concatenate(batches[number - 1 :])
+        equal(stated.examples, len(later), "held_out_twin.examples")
+        agree(on(number, later), stated.errors, "held_out_twin.errors")
+        return f"checkpoint {number}, counted again: {stated.errors} of {stated.examples}."
+
+    inquiry.expect("the held-out twin is one of the checkpoints", "held_out_twin", twin)
+
+
+class ProgressiveChecking(Checking):
+    """Checkpoints along one training, each tested before it learned from its test."""
+
+    numbers = (("the batches add up, and the tilt follows", "progressive", _check_counts),)
+
+    def evidence(self, certificate: Certificate) -> list[str]:
+        record = certificate.progressive
+        return (
+            [] if record is None else [rule.file_name(n) for n in range(1, len(record.batches) + 1)]
+        )
+
+    def read(self, inquiry: Inquiry) -> None:
+        question, field = "the checkpoints are the recorded ones", "model.fixed_digest"
+        names, folder = self.evidence(inquiry.certificate), inquiry.folder
+        if not set(names) <= inquiry.contents.intact or folder is None:
+            inquiry.skip(question, field, "a checkpoint is missing or was changed.")
+            return
+
+        def work() -> str:
+            stored = [read_tensors(folder / name) for name in names]
+            together = {
+                f"networks.{position}.{name}": tensor
+                for position, tensors in enumerate(stored)
+                for name, tensor in tensors.items()
+            }
+            equal(inquiry.certificate.model.fixed_digest, tensors_digest(together), field)
+            inquiry.contents.checkpoints = stored
+            return f"{len(stored)} checkpoints, digest recomputed."
+
+        inquiry.expect(question, field, work)
+
+    def measure(self, inquiry: Inquiry) -> None:
+        loss = self.loss(inquiry, COUNT)
+        if loss is None:
+            return
+        why = not_at_hand(inquiry)
+        if why is None and inquiry.contents.checkpoints is None:
+            why = "the checkpoints are not at hand."
+        if why is not None:
+            inquiry.skip(MODEL, "model", why)
+            inquiry.skip(COUNT, "empirical", why)
+            return
+        module = rebuilt(inquiry, _architecture)
+        if module is not None:
+            _check_batches(inquiry, module, loss)

@@ -1,0 +1,270 @@
+"""What verify asks of one kind of promise. Every method fills this in: see ``methods/*/checking``.
+
+From the file alone, from the files of its run, from its settings, and from network and examples.
+What all kinds are asked stands in the other files of this room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nonvacuous.audit.probing import Network, recount
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.method import Method
+from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions.storage import read_tensors
+from nonvacuous.networks import LayerGraph
+from nonvacuous.records import DistributionRecord
+from nonvacuous.risk import Loss
+from nonvacuous.risk.losses import loss_named
+from nonvacuous.rules.arithmetic import RELATIVE, disagreement, tolerance
+from nonvacuous.rules.digests import tensors_digest
+from nonvacuous.rules.drawing import draw_network, sampling_seed
+from nonvacuous.verification.audited import check_again
+from nonvacuous.verification.beside import check_beside
+from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.inquiry import Inquiry
+from nonvacuous.verification.network import MODEL, check_own, not_at_hand, rebuilt
+from nonvacuous.verification.replaying import FRESH, check_samples
+from nonvacuous.verification.starting import check_start
+from nonvacuous.verification.stored import stored_evidence
+from nonvacuous.verification.symmetries import check_symmetries, skip_symmetries
+
+PRIOR = "prior.safetensors"
+POSTERIOR = "posterior.safetensors"
+DRAWN = "drawn.safetensors"
+NETWORK = "network.safetensors"
+LOG_SCALES = "log_scales.npz"
+COUNT = "the errors are those recorded"
+_KL = "the KL follows from the stored tensors"
+
+#: A question from the file alone: its name, its field, and what answers it.
+Question = tuple[str, str, Callable[[Certificate], str]]
+
+
+class Checking:
+    """The questions of a plain test of one network; every other kind has more."""
+
+    #: Questions from the file alone, beyond those that all certificates are asked.
+    numbers: tuple[Question, ...] = ()
+
+    def __init__(self, method: type[Method]) -> None:
+        self.method = method
+
+    def seed(self, certificate: Certificate) -> str:
+        """The seed of what was sampled, derived again."""
+        raise Disagreement("nothing of this kind is sampled.")
+
+    def rescaling(self, certificate: Certificate) -> str:
+        """The columns that compare with and without rescaling, from their KL."""
+        raise Disagreement("nothing of this kind is rescaled.")
+
+    def evidence(self, certificate: Certificate) -> list[str]:
+        """The files that every run writes: without them nothing ties the number down."""
+        return [NETWORK]
+
+    def read(self, inquiry: Inquiry) -> None:
+        """The questions that these files answer."""
+        _ask_network(inquiry, "the network is the recorded one")
+
+    def prior_asked(self, method: dict[str, Any], *, learned: bool) -> dict[str, Any]:
+        """The prior family that the settings name: its kind, its scales, whose they are."""
+        return dict(method["prior"])
+
+    def posteriors(self, certificate: Certificate, method: dict[str, Any]) -> Collection[str]:
+        """Every posterior that these settings allow, in words."""
+        return ()
+
+    def measure(self, inquiry: Inquiry) -> None:
+        """Rebuild the network and measure it again."""
+        certificate, contents = inquiry.certificate, inquiry.contents
+        question = FRESH if certificate.predictor == "stochastic" else COUNT
+        loss = self.loss(inquiry, question)
+        if loss is None:
+            return
+        why = "the posterior is not at hand."
+        if certificate.posterior is not None and contents.posterior is None:
+            inquiry.skip(question, "empirical", why)
+            skip_symmetries(inquiry, why)
+            return
+        why = not_at_hand(inquiry) or ""
+        if why:
+            inquiry.skip(MODEL, "model", why)
+            inquiry.skip(question, "empirical", why)
+            skip_symmetries(inquiry, "the network is not at hand.")
+            return
+        module = rebuilt(inquiry)
+        if module is None:
+            why = "the network could not be rebuilt."
+            inquiry.skip(question, "empirical", why)
+            skip_symmetries(inquiry, why)
+            return
+        check_own(inquiry, module)
+        check_symmetries(inquiry, module, self.columns)
+        if certificate.predictor == "stochastic":
+            check_samples(inquiry, module, loss)
+        else:
+            _check_count(inquiry, module, loss)
+        self.compare(inquiry, module, loss)
+
+    def columns(self, inquiry: Inquiry, graph: LayerGraph) -> None:
+        """The comparisons with and without rescaling, from the stored tensors."""
+
+    def loss(self, inquiry: Inquiry, question: str) -> Loss | None:
+        """The loss, if it is a built-in one."""
+        loss = loss_named(inquiry.certificate.loss.name)
+        if loss is None:
+            why = f"the loss {inquiry.certificate.loss.name!r} is not a built-in one."
+            inquiry.skip(question, "empirical", why)
+            skip_symmetries(inquiry, "the loss is not a built-in one.")
+        return loss
+
+    def compare(self, inquiry: Inquiry, module: torch.nn.Module, loss: Loss) -> None:
+        """What only files, data and network together can show: all of the audit, and the counts."""
+        check_beside(inquiry, module)
+        check_again(inquiry, lambda: stored_evidence(inquiry, module, loss))
+
+
+class PriorChecking(Checking):
+    """The questions of certificates that price a posterior by its distance from a prior."""
+
+    def seed(self, certificate: Certificate) -> str:
+        assert certificate.posterior is not None
+        moved = certificate.rescaling
+        noise = None if moved is None else moved.noise_digest
+        expected = sampling_seed(certificate.seed, certificate.posterior.digest, noise)
+        equal(certificate.empirical.seed, expected, "empirical.seed")
+        return "derived from the seed and the digest of the frozen posterior."
+
+    def evidence(self, certificate: Certificate) -> list[str]:
+        needed = [PRIOR, POSTERIOR]
+        if certificate.predictor == "drawn":
+            needed.append(DRAWN)
+        if certificate.rescaling is not None:
+            needed.append(LOG_SCALES)
+        if certificate.model.fixed_digest != tensors_digest({}):
+            needed.append(NETWORK)
+        return needed
+
+    def read(self, inquiry: Inquiry) -> None:
+        certificate, contents = inquiry.certificate, inquiry.contents
+
+        def distribution(who: str, record: DistributionRecord | None, path: Path) -> str:
+            loaded = DiagonalGaussian.load(path)
+            equal(None if record is None else record.digest, loaded.digest(), f"{who}.digest")
+            setattr(contents, who, loaded)
+            return "digest recomputed from its tensors."
+
+        for name, who, record in (
+            (PRIOR, "prior", certificate.prior),
+            (POSTERIOR, "posterior", certificate.posterior),
+        ):
+            question = f"the {who} is the recorded one"
+            inquiry.ask(name, question, f"{who}.digest", partial(distribution, who, record))
+        if contents.prior is not None and contents.posterior is not None:
+            inquiry.expect(_KL, "complexity.terms", lambda: _complexity(inquiry))
+        else:
+            why = "prior and posterior are not both at hand."
+            inquiry.skip(_KL, "complexity.terms", why)
+        self.read_more(inquiry)
+        if certificate.predictor == "drawn":
+            question, field = (
+                "the drawn network is the recorded one",
+                "complexity.log_density_ratio",
+            )
+            inquiry.ask(DRAWN, question, field, lambda path: _drawn(inquiry, path))
+        if certificate.model.fixed_digest == tensors_digest({}):
+            contents.fixed = {}
+        else:
+            _ask_network(inquiry, "what is not random is the recorded one")
+
+    def read_more(self, inquiry: Inquiry) -> None:
+        """Files that not every posterior has."""
+
+    def measure(self, inquiry: Inquiry) -> None:
+        check_start(inquiry)
+        super().measure(inquiry)
+
+
+def _ask_network(inquiry: Inquiry, question: str) -> None:
+    def work(path: Path) -> str:
+        fixed = read_tensors(path)
+        equal(inquiry.certificate.model.fixed_digest, tensors_digest(fixed), "model.fixed_digest")
+        inquiry.contents.fixed = fixed
+        return f"{len(fixed)} tensors, digest recomputed."
+
+    inquiry.ask(NETWORK, question, "model.fixed_digest", work)
+
+
+def _complexity(inquiry: Inquiry) -> str:
+    certificate, contents = inquiry.certificate, inquiry.contents
+    complexity, posterior, prior = certificate.complexity, contents.posterior, contents.prior
+    assert complexity is not None and posterior is not None and prior is not None
+    sizes = {name: mean.numel() for name, mean in posterior.means.items()}
+    recorded = {term.tensor: term.size for term in complexity.terms}
+    if sizes != recorded:
+        odd = sorted(set(sizes.items()) ^ set(recorded.items()))[0][0]
+        raise Disagreement(f"tensor {odd!r} is not the same in terms and posterior.")
+    wrong = disagreement(complexity.terms, posterior.kl_to(prior))
+    if wrong is not None:
+        term, value = wrong
+        raise Disagreement(
+            f"the KL of {term.tensor!r} is recorded as {term.nats!r}; the tensors give {value!r}."
+        )
+    if "renyi_nats" in certificate.bound.inputs:
+        order = float(certificate.bound.inputs["order"])
+        claimed = float(certificate.bound.inputs["renyi_nats"])
+        renyi = sum(posterior.renyi_to(prior, order).values())
+        if not abs(claimed - renyi) <= tolerance(renyi, 10 * posterior.weights):
+            raise Disagreement(
+                f"it says {claimed!r}, the tensors give {renyi!r}.", "bound.inputs.renyi_nats"
+            )
+    return f"{len(sizes)} tensors, term by term."
+
+
+def _drawn(inquiry: Inquiry, path: Path) -> str:
+    certificate, contents = inquiry.certificate, inquiry.contents
+    posterior, prior, complexity = contents.posterior, contents.prior, certificate.complexity
+    if posterior is None or prior is None or complexity is None:
+        raise Disagreement("prior and posterior are not both at hand.")
+    weights = read_tensors(path)
+    if set(weights) != set(posterior.names):
+        raise Disagreement("its tensors are not those of the posterior.", DRAWN)
+    again = draw_network(posterior, certificate.empirical.seed)
+    for name, tensor in weights.items():
+        if not torch.allclose(tensor, again[name], rtol=1e-4, atol=1e-7):
+            raise Disagreement(
+                f"the weights {name!r} are not those that the recorded seed draws.", DRAWN
+            )
+    ratio = posterior.log_density_ratio(prior, weights)
+    claimed = complexity.log_density_ratio
+    slack = tolerance(ratio, 10 * posterior.weights) + RELATIVE * complexity.kl_nats
+    if claimed is None or not abs(claimed - ratio) <= slack:
+        raise Disagreement(f"it says {claimed!r}, the drawn weights give {ratio!r}.")
+    contents.drawn = weights
+    return "drawn again from the recorded seed, and priced again."
+
+
+def _check_count(inquiry: Inquiry, module: torch.nn.Module, loss: Loss) -> None:
+    drawn = inquiry.contents.drawn
+    if inquiry.certificate.predictor == "drawn" and drawn is None:
+        inquiry.skip(COUNT, "empirical.errors", "the drawn network is not at hand.")
+        return
+
+    def work() -> str:
+        again = recount(Network.of(module, drawn), inquiry.known.bound_part, loss)
+        claimed = inquiry.certificate.empirical
+        equal(claimed.trials, again.trials, "empirical.trials")
+        if not again.agrees_with(errors=claimed.errors, total=claimed.total):
+            raise Disagreement(
+                f"it says {claimed.amount:g}; counted again it is {again.total:g} of "
+                f"{again.trials} ({again.close} hang on rounding)."
+            )
+        return f"counted again: {again.total:g} of {again.trials}."
+
+    inquiry.expect(COUNT, "empirical.errors", work)

@@ -1,0 +1,148 @@
+"""The network of a certificate, built again. Only built-in architectures are built by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.audit.probing import WATCHED, Network, foreign_tensor
+from nonvacuous.certificate import Certificate
+from nonvacuous.certification.adapting import LOGITS, ONE_LOGIT, TOKENS, adapted
+from nonvacuous.certification.folding import folded, has_batch_norm
+from nonvacuous.data import import_function
+from nonvacuous.distributions.copying import copied_network
+from nonvacuous.distributions.fixing import with_fixed
+from nonvacuous.errors import BadInput
+from nonvacuous.models import BUILDERS, build, rebuild
+from nonvacuous.rules.digests import fixed_tensors, tensors_digest
+from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.inquiry import Contents, Inquiry
+
+MODEL = "the network is the one certified"
+#: The audit's name for this and more.
+FIXED = "what is not random was fixed before the bound examples"
+_OWN = "predicting uses only what the network owns"
+
+
+def not_at_hand(inquiry: Inquiry) -> str | None:
+    """Why the network cannot be built, if it cannot."""
+    name = inquiry.certificate.model.architecture
+    if inquiry.model is not None or name.partition(":")[0] in BUILDERS:
+        return None
+    return (
+        f"{name!r} is not a built-in architecture, and nothing named in a certificate is ever "
+        "imported; name it with --model (model= in Python)"
+    )
+
+
+def rebuilt(
+    inquiry: Inquiry, make: Callable[[Inquiry], nn.Module] | None = None
+) -> nn.Module | None:
+    """The network, if it is the certified one."""
+    made: list[nn.Module] = []
+
+    def work() -> str:
+        made.append((make or network_of)(inquiry))
+        recorded = inquiry.certificate.model
+        return f"{recorded.architecture}, {recorded.parameters} parameters."
+
+    return made[0] if inquiry.expect(MODEL, "model", work) else None
+
+
+def check_own(inquiry: Inquiry, module: nn.Module) -> None:
+    """Watch a prediction for tensors that are nobody's weights: no KL pays for them.
+
+    Such a network has to be given by the caller, and its weights and buffers can be those recorded.
+    """
+    posterior, bound_part = inquiry.contents.posterior, inquiry.known.bound_part
+    if posterior is None:
+        return
+    stated = (a for a in inquiry.certificate.assumptions if a.name == FIXED)
+    if any(assumption.effect != "none" for assumption in stated):
+        inquiry.skip(_OWN, "model", "the certificate itself says that it may not.", needed=False)
+        return
+    weights = posterior.mean_weights()
+
+    def work() -> str:
+        step = max(1, len(bound_part) // WATCHED)
+        foreign = foreign_tensor(Network.of(module, weights), bound_part.inputs[::step][:WATCHED])
+        if foreign is not None:
+            raise Disagreement(
+                f"it uses {foreign}, and it belongs to no parameter, buffer or attribute of the "
+                "network: it may come from the bound examples, and nothing pays for it."
+            )
+        return "one prediction was watched, operation by operation."
+
+    inquiry.expect(_OWN, "model", work)
+
+
+def network_of(inquiry: Inquiry) -> nn.Module:
+    """The network with all that is fixed in it; what else it holds is the posterior's."""
+    certificate, contents = inquiry.certificate, inquiry.contents
+    module = module_of(inquiry)
+    module = fixed_into(module, contents.fixed or {})
+    if contents.posterior is not None and _fixes_weights(certificate, contents):
+        module = with_fixed(module, contents.posterior.names)
+    count = sum(parameter.numel() for parameter in module.parameters())
+    equal(certificate.model.parameters, count, "model.parameters")
+    random = () if contents.posterior is None else contents.posterior.names
+    if contents.posterior is not None:
+        contents.posterior.check_covers(module)
+    digest = tensors_digest(fixed_tensors(module, random))
+    equal(certificate.model.fixed_digest, digest, "model.fixed_digest")
+    return module
+
+
+def _fixes_weights(certificate: Certificate, contents: Contents) -> bool:
+    """Whether weights may be fixed: where the prior was learned, or somebody declares where its
+    weights come from, and the settings ask for it.
+
+    Anywhere else a weight that the posterior leaves out is one that nobody paid for.
+    """
+    method = contents.settings.get("method", {})
+    learned = certificate.prior is not None and certificate.prior.saw is not None
+    asked = method.get("random") == "last" or isinstance(method.get("prior"), dict)
+    return asked and (learned or bool(method.get("pretrained")))
+
+
+def module_of(inquiry: Inquiry) -> nn.Module:
+    """A network of the certified architecture, with whatever weights."""
+    certificate, contents = inquiry.certificate, inquiry.contents
+    model, examples = inquiry.model, inquiry.known.bound_part
+    shape, classes = examples.example_shape, examples.classes
+    if model is None:
+        shapes = {name: tuple(tensor.shape) for name, tensor in contents.stored.items()}
+        name = certificate.model.architecture
+        return rebuild(name, shape, classes, seed=0, shapes=shapes).eval()
+    if isinstance(model, str) and model.partition(":")[0] in BUILDERS:
+        return build(model, shape, classes, seed=0).eval()
+    if isinstance(model, str):
+        model = import_function(model)  # the caller's own words, not the certificate's
+    if not isinstance(model, nn.Module) and callable(model):
+        model = model()
+    if not isinstance(model, nn.Module):
+        raise BadInput(f"model must be a torch module, not a {type(model).__name__}.")
+    network, conversions = adapted(copied_network(model).cpu().eval(), examples)
+    recorded = certificate.model.conversions
+    # Whoever verifies may hold the weights in float32 already.
+    for kind in (TOKENS, LOGITS, ONE_LOGIT):
+        equal(kind in recorded, kind in conversions, "model.conversions")
+    posterior = contents.posterior
+    if posterior is not None and has_batch_norm(network):
+        names = {name for name, _ in network.named_parameters()}
+        if names != set(posterior.names):  # certified with its batch normalization folded
+            return folded(network, examples.inputs[:2]).eval().requires_grad_(False)
+    return network
+
+
+def fixed_into(module: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """The same network with these tensors in place of its own; it must have every one of them."""
+    own = fixed_tensors(module)
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            if name not in own or own[name].shape != tensor.shape:
+                raise Disagreement(f"it has no tensor {name!r} of shape {tuple(tensor.shape)}.")
+            own[name].copy_(tensor)
+    return module
