@@ -257,7 +257,7 @@ def with_columns(genuine: Certificate) -> Certificate:
     record = RescalingRecord(
         kl_before=2 * nats, kl_after=nats, log_scales_digest="0" * 64, columns=tuple(columns)
     )
-    return resealed(genuine, rescaling=record)
+    return resealed(genuine, mode="post-hoc", rescaling=record)
 
 
 def test_rescaling_columns_follow_from_their_kl(run: Path) -> None:

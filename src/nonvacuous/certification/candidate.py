@@ -17,10 +17,11 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.distributions.storage import save_tensors
+from nonvacuous.kinds import Center
 from nonvacuous.networks import LayerGraph
 from nonvacuous.recipes import remembering
 from nonvacuous.records import ComplexityRecord, Observation
-from nonvacuous.rescaling.columns import Accounted, Center, Way
+from nonvacuous.rescaling.columns import Accounted, Way
 from nonvacuous.rules.digests import fixed_tensors
 
 

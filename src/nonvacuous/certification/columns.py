@@ -18,6 +18,7 @@ from nonvacuous.certification.candidate import RescalingFacts
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Kind
+from nonvacuous.kinds import Center
 from nonvacuous.networks import ScaleGroups
 from nonvacuous.records import (
     BoundRecord,
@@ -30,7 +31,6 @@ from nonvacuous.rescaling.accounting import rounded_up_sum
 from nonvacuous.rescaling.columns import (
     Accounted,
     Accounting,
-    Center,
     Way,
     best_scale_columns,
     fixed_scale_columns,
@@ -43,6 +43,7 @@ _MOVED = ("best scale, rescaled", "best scale per tensor, rescaled")
 
 def center_of(kind: Kind) -> Center:
     """What a prior of this kind is centered on."""
+    assert kind != "pretrained"  # given weights take no such prior
     return "zero" if kind == "zero-mean" else kind
 
 

@@ -85,7 +85,7 @@ def low_rank(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for name in chosen:
-            copied.set_submodule(name, LowRank(eligible[name], rank))  # type: ignore[arg-type]
+            copied.set_submodule(name, LowRank(eligible[name], rank))
     return copied
 
 

@@ -108,8 +108,8 @@ class Coder:
         """Codes of a column that :func:`plain` made."""
         if hasattr(column, "dictionary_encode"):
             encoded = column.dictionary_encode()
-            table = self._table(encoded.dictionary.to_pylist())
-            return table[encoded.indices.to_numpy()]
+            codes: np.ndarray = self._table(encoded.dictionary.to_pylist())
+            return np.asarray(codes[encoded.indices.to_numpy()])
         if not len(column):
             return np.empty(0, dtype=np.int64)
         if column.dtype.kind == "i":
@@ -119,7 +119,7 @@ class Coder:
                 seen = np.flatnonzero(np.bincount(shifted))
                 table = np.zeros(high - low + 1, dtype=np.int64)
                 table[seen] = self._table((seen + low).tolist())
-                return table[shifted]
+                return np.asarray(table[shifted])
         distinct, where = np.unique(column, return_inverse=True)
         return self._table(distinct.tolist())[where]
 

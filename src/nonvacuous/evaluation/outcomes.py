@@ -70,7 +70,7 @@ def scaled(losses: np.ndarray, settings: Evaluation) -> np.ndarray:
     """Losses between 0 and 1: as they are, or clipped to the declared range and scaled."""
     if settings.range is not None:
         low, high = settings.range
-        return (np.clip(losses, low, high) - low) / (high - low)
+        return np.asarray((np.clip(losses, low, high) - low) / (high - low))
     bad = np.flatnonzero((losses < 0) | (losses > 1))
     if len(bad):
         raise BadInput(
@@ -139,7 +139,7 @@ def _outside_top(
     top = settings.top
     if predictions.dtype.kind in "iU":  # ranked answers
         ranked = classes(predictions[:, :top].reshape(-1)).reshape(len(predictions), -1)
-        return (~(ranked == truth[:, None]).any(axis=1)).astype(np.float64)
+        return np.asarray(~(ranked == truth[:, None]).any(axis=1), dtype=np.float64)
     if settings.classes is None or predictions.shape[1] != len(settings.classes):
         raise BadInput(
             f"scores of {predictions.shape[1]} classes need their names in that order: declare "
@@ -147,7 +147,7 @@ def _outside_top(
         )
     # An answer that ties with another one counts as behind it.
     own = np.take_along_axis(predictions, truth[:, None], axis=1)
-    return ((predictions >= own).sum(axis=1) > top).astype(np.float64)
+    return np.asarray((predictions >= own).sum(axis=1) > top, dtype=np.float64)
 
 
 def _brier(probabilities: np.ndarray, labels: Any, settings: Evaluation) -> np.ndarray:
@@ -168,7 +168,7 @@ def _brier(probabilities: np.ndarray, labels: Any, settings: Evaluation) -> np.n
     if (probabilities < 0).any() or np.abs(sums - 1.0).max(initial=0.0) > 1e-4:
         raise BadInput("the probabilities of a row must not be negative and must sum to 1.")
     one_hot = np.eye(len(names))[truth]
-    return np.minimum(1.0, 0.5 * ((probabilities - one_hot) ** 2).sum(axis=1))
+    return np.asarray(np.minimum(1.0, 0.5 * ((probabilities - one_hot) ** 2).sum(axis=1)))
 
 
 def prepared(batch: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from nonvacuous.methods.posterior.settings import Posterior
 from nonvacuous.methods.progressive.settings import Progressive
 from nonvacuous.methods.sparsity.settings import Sparsity
 
+__all__ = ["METHODS", "HeldOut", "Method", "PostHoc", "Posterior", "Progressive", "Sparsity"]
+
 #: Every method by the name of its mode.
 METHODS: dict[str, type[Method]] = {
     kind.mode: kind for kind in (Posterior, PostHoc, Sparsity, HeldOut, Progressive)

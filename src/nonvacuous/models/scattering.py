@@ -85,7 +85,8 @@ class Scattering(nn.Module):
         return torch.stack(maps, dim=2).flatten(1, 2)
 
     def _smooth(self, spectrum: Tensor) -> Tensor:
-        return torch.fft.ifft2(spectrum * self.average).real[..., ::_STRIDE, ::_STRIDE]
+        smoothed: Tensor = torch.fft.ifft2(spectrum * self.average).real
+        return smoothed[..., ::_STRIDE, ::_STRIDE]
 
 
 class ScatteringNet(nn.Module):
@@ -130,7 +131,8 @@ def _morlet(height: int, width: int, octave: int, angle: float) -> Tensor:
 
 def _spectrum(filter_: Tensor) -> Tensor:
     # Rounded, so that another machine's arithmetic gives the same buffers.
-    return (torch.fft.fft2(filter_).real * 2**20).round().div(2**20).float()
+    real: Tensor = torch.fft.fft2(filter_).real
+    return (real * 2**20).round().div(2**20).float()
 
 
 def _periodic(
@@ -157,7 +159,7 @@ def _natural_noise(count: int, channels: int, height: int, width: int) -> Tensor
     vertical = torch.fft.fftfreq(height)[:, None]
     distance = (vertical**2 + torch.fft.fftfreq(width)[None, :] ** 2).sqrt()
     distance[0, 0] = 1.0 / max(height, width)
-    pink = torch.fft.ifft2(torch.fft.fft2(white) / distance).real
+    pink: Tensor = torch.fft.ifft2(torch.fft.fft2(white) / distance).real
     pink = 0.3 * pink + 0.7 * pink.sum(dim=1, keepdim=True)
     pink = pink - pink.mean(dim=(1, 2, 3), keepdim=True)
     return 0.5 + 0.25 * pink / pink.std(dim=(1, 2, 3), keepdim=True)

@@ -21,10 +21,10 @@ from nonvacuous.certification.columns import (
 from nonvacuous.certification.gauge import free_scales
 from nonvacuous.data.files import read_npz_arrays
 from nonvacuous.distributions.grids import ScaleGrid
+from nonvacuous.kinds import Center
 from nonvacuous.methods.post_hoc.making import POSTERIOR_SCALES, noise_descriptions
 from nonvacuous.networks import LayerGraph
 from nonvacuous.records import RescalingRecord
-from nonvacuous.rescaling.columns import Center
 from nonvacuous.rules.arithmetic import BOUND_LINE, line, total_nats
 from nonvacuous.rules.digests import array_digest
 from nonvacuous.verification.checking import LOG_SCALES, PriorChecking

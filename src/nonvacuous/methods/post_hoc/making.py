@@ -169,4 +169,4 @@ def _searches(
 
 def _choices(prior: Prior, module: nn.Module) -> int:
     tensors = len(list(module.named_parameters())) if prior.per_tensor else 1
-    return len(prior.grid) ** tensors
+    return int(len(prior.grid) ** tensors)

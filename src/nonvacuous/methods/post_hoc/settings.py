@@ -145,7 +145,8 @@ class PostHoc(Method):
 
     def split_of(self, examples: Examples, seed: int) -> Split:
         if self.split is not None:
-            return self.split
+            given: Split = self.split
+            return given
         if self.family.kind == "learned":
             raise BadInput(
                 "a learned prior comes with the split it was learned on: pass split= beside it, so "

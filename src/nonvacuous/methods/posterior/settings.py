@@ -162,7 +162,8 @@ class Posterior(Method):
         from nonvacuous.data import split_examples
 
         if self.split is not None:
-            return self.split
+            given: Split = self.split
+            return given
         return split_examples(
             examples, prior_fraction=self.prior_fraction, seed=derived_seed(seed, "split")
         )

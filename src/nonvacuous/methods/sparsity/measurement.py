@@ -86,8 +86,8 @@ def measure_sparse(method: Sparsity, job: Job, candidate: SparseCandidate) -> Sp
         layers,
         prior_layers,
         bound_part,
-        theorem=method.theorem,  # type: ignore[arg-type]
-        variant=method.variant,  # type: ignore[arg-type]
+        theorem=method.theorem,
+        variant=method.variant,
         confidence=1.0 - failure,
         sampling_failure=sampling_failure or failure,
         passes=method.passes,
@@ -105,7 +105,7 @@ def measure_sparse(method: Sparsity, job: Job, candidate: SparseCandidate) -> Sp
     )
     record = SparsityRecord(
         theorem=found.theorem,
-        variant=method.variant,  # type: ignore[arg-type]
+        variant=method.variant,
         layers=tuple(
             NoiseLayer(
                 name=name, tensors=own, scale=scale, squared_distance=distance, convolution=shape

@@ -150,7 +150,8 @@ class Sparsity(Method):
         from nonvacuous.data import split_examples
 
         if self.split is not None:
-            return self.split
+            given: Split = self.split
+            return given
         if self.given is not None and self.given.kind == "learned":
             raise BadInput(
                 "a learned prior comes with the split it was learned on: pass split= beside it, so "
