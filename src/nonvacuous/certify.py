@@ -12,7 +12,7 @@ from torch import nn
 
 from nonvacuous.bounds import checks
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.adapting import adapted
+from nonvacuous.certification.adapting import PROBABILITIES, adapted
 from nonvacuous.certification.assemble import refuse_beforehand
 from nonvacuous.certification.job import Job, charging
 from nonvacuous.certification.method import Method
@@ -105,6 +105,11 @@ def certify(
     examples = method.prepare(examples)
     tested = None if test is None else method.prepare(_test_part(test, examples))
     model, conversions = adapted(model, examples)
+    if PROBABILITIES in conversions and loss.name != "zero-one":
+        raise BadInput(
+            f"the network returns probabilities, and the loss {loss.name!r} reads scores, to which "
+            "it applies a softmax of its own: leave the network's softmax out, or the loss"
+        )
     method.check(model, loss)
     split = method.split_of(examples, checks.count("seed", seed))
     split.check_fits(examples)

@@ -13,8 +13,15 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 import nonvacuous as nv
-from nonvacuous.certification.adapting import LOGITS, ONE_LOGIT, TOKENS
+from nonvacuous.certification.adapting import (
+    LOGITS,
+    ONE_LOGIT,
+    ONE_PROBABILITY,
+    PROBABILITIES,
+    TOKENS,
+)
 from nonvacuous.errors import BadInput
+from nonvacuous.risk import bounded_cross_entropy
 
 GENERATOR = torch.Generator().manual_seed(0)
 INPUTS = torch.randn(300, 6, generator=GENERATOR)
@@ -53,6 +60,8 @@ FOREIGN: dict[str, tuple[Callable[[], nn.Module], Tensor, str]] = {
     "logits": (lambda: Network(lambda s: SimpleNamespace(logits=s)), INPUTS, LOGITS),
     "one logit": (lambda: Network(as_is, 1), INPUTS, ONE_LOGIT),
     "flat logit": (lambda: Network(lambda s: s[:, 0], 1), INPUTS, ONE_LOGIT),
+    "probability": (lambda: Network(torch.sigmoid, 1), INPUTS, ONE_PROBABILITY),
+    "softmax": (lambda: Network(lambda s: s.softmax(1)), INPUTS, PROBABILITIES),
     "float16": (lambda: Network(as_is).half(), INPUTS, "weights converted from float16 to float32"),
     "float64": (lambda: Network(as_is).double(), INPUTS, "weights converted from float64 to"),
     "tokens": (Reader, WORDS, TOKENS),
@@ -86,9 +95,56 @@ def test_one_logit_answers_the_second_class_above_zero() -> None:
         errors = int(((network(INPUTS)[:, 0] > 0).long() != LABELS).sum())
     certificate = nv.certify(network, (INPUTS, LABELS), method=UNSEEN)
     assert certificate.empirical.errors == errors
-    network.layers.append(nn.Sigmoid())
-    with pytest.raises(BadInput, match="leave the sigmoid out"):
-        nv.certify(network, (INPUTS, LABELS), method=UNSEEN)
+
+
+@pytest.mark.parametrize("end", ["module", "function", "flat", "softmax"])
+def test_one_probability_answers_the_second_class_above_one_half(end: str) -> None:
+    """Read as a logit, every probability would answer the second class."""
+    ends: dict[str, Callable[[Tensor], Tensor]] = {
+        "module": as_is,
+        "function": torch.sigmoid,
+        "flat": lambda s: torch.sigmoid(s).squeeze(1),
+        "softmax": lambda s: torch.softmax(nn.functional.pad(s, (1, 0)), 1)[:, 1],
+    }
+    network = Network(ends[end], 1)
+    if end == "module":
+        network.layers.append(nn.Sigmoid())
+    with torch.no_grad():
+        answers = (network(INPUTS).reshape(-1) > 0.5).long()
+    certificate = nv.certify(network, (INPUTS, answers), method=UNSEEN)
+    assert certificate.empirical.errors == 0 < int(answers.sum()) < len(answers)
+    assert ONE_PROBABILITY in str(certificate)
+
+
+def test_scores_between_zero_and_one_are_probabilities_only_where_something_makes_them() -> None:
+    """An untrained network may start with logits that all lie there; a clamp says neither."""
+    network = Network(as_is, 1)
+    with torch.no_grad():
+        network.layers[2].weight.mul_(0.01)
+        network.layers[2].bias.fill_(0.3)
+    assert ONE_LOGIT in str(nv.certify(network, (INPUTS, LABELS), method=UNSEEN))
+    clamped = Network(lambda s: s.clamp(0.0, 1.0), 1)
+    with pytest.raises(BadInput, match=r"a probability .* or a logit"):
+        nv.certify(clamped, (INPUTS, LABELS), method=UNSEEN)
+
+
+def test_softmax_inside_the_network_is_said_and_other_losses_refused() -> None:
+    network = Network(lambda s: s.softmax(1))
+    with torch.no_grad():
+        errors = int((network(INPUTS).argmax(1) != LABELS).sum())
+    certificate = nv.certify(network, (INPUTS, LABELS), method=UNSEEN)
+    assert certificate.empirical.errors == errors
+    assert PROBABILITIES in str(certificate)
+    assert PROBABILITIES not in str(nv.certify(Network(as_is), (INPUTS, LABELS), method=UNSEEN))
+    method = nv.PostHoc(prior=nv.priors.zero_mean(), twin=False)
+    with pytest.raises(BadInput, match="softmax of its own"):
+        nv.certify(network, (INPUTS, LABELS), method=method, loss=bounded_cross_entropy(0.01))
+
+
+def test_evaluate_takes_no_single_score_for_an_answer() -> None:
+    """The largest of one score is always the first."""
+    with pytest.raises(BadInput, match="one score for each input"):
+        nv.evaluate(Network(as_is, 1).eval(), (INPUTS, LABELS), unseen=True)
 
 
 def test_one_logit_has_no_shift_of_its_scores_to_forget() -> None:

@@ -20,6 +20,29 @@ from nonvacuous.errors import BadInput
 TOKENS = "inputs read as whole numbers"
 LOGITS = "scores taken from the network's several outputs"
 ONE_LOGIT = "one logit for two classes: the second class where it is above 0"
+ONE_PROBABILITY = "one probability for two classes: the second class where it is above 0.5"
+PROBABILITIES = "probabilities for scores: the largest is the answer"
+#: All but those of the weights' precision: who verifies may hold them in float32 already.
+CONVERSIONS = (TOKENS, LOGITS, ONE_LOGIT, ONE_PROBABILITY, PROBABILITIES)
+#: Operations that only move numbers about, and those that end in probabilities or in free scores.
+_MOVES = ["View", "Reshape", "Squeeze", "Unsqueeze", "Select", "Slice", "Transpose", "T", "ToCopy"]
+_CHANCES = ["Sigmoid", "Softmax"]
+_FREE = [
+    "Addmm",
+    "Mm",
+    "Bmm",
+    "Mv",
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Neg",
+    "Convolution",
+    "Mean",
+    "Sum",
+]
+#: Examples whose outputs are looked at, and the smallest probability that becomes a logit.
+_LOOKED_AT, _LEAST = 256, 1e-7
 
 
 def adapted(model: Any, examples: Examples) -> tuple[nn.Module, tuple[str, ...]]:
@@ -53,22 +76,56 @@ def adapted(model: Any, examples: Examples) -> tuple[nn.Module, tuple[str, ...]]
     if scores is not outputs:
         conversions.append(LOGITS)
     one = examples.classes == 2 and tuple(scores.shape) in ((len(inputs), 1), (len(inputs),))
-    if one:
-        conversions.append(ONE_LOGIT)
-        if isinstance(list(probe.modules())[-1], nn.Sigmoid):
-            raise BadInput(
-                "the network ends with a sigmoid, and one score is read as a logit, positive for "
-                "the second class: leave the sigmoid out; the answers stay the same"
-            )
-    elif tuple(scores.shape) != (len(inputs), examples.classes):
+    if not one and tuple(scores.shape) != (len(inputs), examples.classes):
         raise BadInput(_misfit(tuple(scores.shape), len(inputs), examples))
+    chances = _are_chances(probe, examples, tokens=tokens, one=one)
+    if one:
+        conversions.append(ONE_PROBABILITY if chances else ONE_LOGIT)
+    elif chances:
+        conversions.append(PROBABILITIES)
     if conversions and network is model:
         network = copied_network(model)
     if tokens:
         network.register_forward_pre_hook(_AsTokens())
     if scores is not outputs or one:
-        network.register_forward_hook(_AsScores(one))
+        network.register_forward_hook(_AsScores(one, chances))
     return network, tuple(conversions)
+
+
+def _are_chances(network: nn.Module, examples: Examples, *, tokens: bool, one: bool) -> bool:
+    """Whether it returns probabilities: by the operation that made them, and by their range.
+
+    One score is read as a logit or as a probability, which answer differently: in doubt, ask.
+    """
+    inputs = _beside(network, examples.inputs[:: max(1, len(examples) // _LOOKED_AT)][:_LOOKED_AT])
+    asked = copied_network(network).requires_grad_(True)
+    try:
+        with torch.enable_grad():
+            outputs = asked(inputs.long() if tokens else inputs)
+            scores = outputs if isinstance(outputs, Tensor) else _scores(outputs)
+    except Exception:  # it read two examples; what it makes of more is seen when it is measured
+        return False
+    if scores is None or bool((scores < 0).any() | (scores > 1).any()):
+        return False
+    step = scores.grad_fn
+    while step is not None and _operation(step) in _MOVES:
+        step = step.next_functions[0][0]
+    if step is not None and _operation(step) in _CHANCES:
+        return True
+    summing = scores.detach().reshape(len(inputs), -1).double().sum(1)
+    if not one:
+        return bool((summing - 1).abs().max() < 1e-4)
+    if step is not None and _operation(step) in _FREE:
+        return False
+    raise BadInput(
+        "the network returns one score for two classes, and all of them lie between 0 and 1: that "
+        "may be a probability (the second class above 0.5) or a logit (above 0). End it with the "
+        "last linear layer, or with a sigmoid"
+    )
+
+
+def _operation(step: Any) -> str:
+    return str(step.name()).partition("Backward")[0].lstrip("_")
 
 
 class _AsTokens:
@@ -77,15 +134,16 @@ class _AsTokens:
 
 
 class _AsScores:
-    def __init__(self, one_logit: bool) -> None:
-        self.one_logit = one_logit
+    def __init__(self, one: bool, chances: bool) -> None:
+        self.one, self.chances = one, chances
 
     def __call__(self, _network: nn.Module, _given: Any, outputs: Any) -> Tensor:
         scores = outputs if isinstance(outputs, Tensor) else _scores(outputs)
         assert scores is not None
-        if not self.one_logit:
+        if not self.one:
             return scores
-        return nn.functional.pad(scores.reshape(-1, 1), (1, 0))  # the first class scores 0
+        logits = torch.logit(scores, eps=_LEAST) if self.chances else scores
+        return nn.functional.pad(logits.reshape(-1, 1), (1, 0))  # the first class scores 0
 
 
 def _scores(outputs: Any) -> Tensor | None:

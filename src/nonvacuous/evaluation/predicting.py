@@ -62,6 +62,12 @@ def predicted(
                 f"the predictor gave {len(raw)} answers for {len(labels)} labels; one for each "
                 "input is needed."
             )
+        if not scores and raw.ndim == 2 and raw.shape[1] == 1:
+            raise BadInput(
+                "the predictor gave one score for each input, not a class nor one score for each "
+                "class: turn it into answers yourself, with 0 for a logit and 0.5 for a "
+                "probability, as in lambda inputs: (network(inputs)[:, 0] > 0).long()"
+            )
         if "invariant" not in notes and len(raw) > 1:
             notes["invariant"] = _tried_again(answer, inputs, raw)
         yield {

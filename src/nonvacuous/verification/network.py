@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from nonvacuous.audit.probing import WATCHED, Network, foreign_tensor
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.adapting import LOGITS, ONE_LOGIT, TOKENS, adapted
+from nonvacuous.certification.adapting import CONVERSIONS, adapted
 from nonvacuous.certification.folding import folded, has_batch_norm
 from nonvacuous.data import import_function
 from nonvacuous.distributions.copying import copied_network
@@ -127,7 +127,7 @@ def module_of(inquiry: Inquiry) -> nn.Module:
     network, conversions = adapted(copied_network(model).cpu().eval(), examples)
     recorded = certificate.model.conversions
     # Whoever verifies may hold the weights in float32 already.
-    for kind in (TOKENS, LOGITS, ONE_LOGIT):
+    for kind in CONVERSIONS:
         equal(kind in recorded, kind in conversions, "model.conversions")
     posterior = contents.posterior
     if posterior is not None and has_batch_norm(network):
