@@ -24,23 +24,10 @@ ONE_PROBABILITY = "one probability for two classes: the second class where it is
 PROBABILITIES = "probabilities for scores: the largest is the answer"
 #: All but those of the weights' precision: who verifies may hold them in float32 already.
 CONVERSIONS = (TOKENS, LOGITS, ONE_LOGIT, ONE_PROBABILITY, PROBABILITIES)
-#: Operations that only move numbers about, and those that end in probabilities or in free scores.
+#: Operations that only move numbers about, and those that end in probabilities, or in logits.
 _MOVES = ["View", "Reshape", "Squeeze", "Unsqueeze", "Select", "Slice", "Transpose", "T", "ToCopy"]
 _CHANCES = ["Sigmoid", "Softmax"]
-_FREE = [
-    "Addmm",
-    "Mm",
-    "Bmm",
-    "Mv",
-    "Add",
-    "Sub",
-    "Mul",
-    "Div",
-    "Neg",
-    "Convolution",
-    "Mean",
-    "Sum",
-]
+_LINEAR = ["Addmm", "Mm", "Bmm", "Mv", "Convolution"]
 #: Examples whose outputs are looked at, and the smallest probability that becomes a logit.
 _LOOKED_AT, _LEAST = 256, 1e-7
 
@@ -115,7 +102,7 @@ def _are_chances(network: nn.Module, examples: Examples, *, tokens: bool, one: b
     summing = scores.detach().reshape(len(inputs), -1).double().sum(1)
     if not one:
         return bool((summing - 1).abs().max() < 1e-4)
-    if step is not None and _operation(step) in _FREE:
+    if step is not None and _operation(step) in _LINEAR:
         return False
     raise BadInput(
         "the network returns one score for two classes, and all of them lie between 0 and 1: that "
