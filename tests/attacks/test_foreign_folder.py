@@ -18,6 +18,8 @@ from nonvacuous.cli import exits
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.files import write_atomically
 from nonvacuous.models import rebuild
+from nonvacuous.study.folder import SWEEP_FORMAT, SweepFolder, to_json
+from nonvacuous.study.sweep import Cell, Sweep
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.events import EventLog
 from nonvacuous.verification.reading import Unsealed
@@ -179,6 +181,23 @@ def test_a_cell_with_a_path_for_a_name_is_no_cell(tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "result.json").write_text(broken)
     assert read_runs(tmp_path) == ()
+
+
+@pytest.mark.parametrize("name", ["cells", "cells/{cell}", "sweep.json"])
+def test_a_sweep_computes_through_no_link(tmp_path: Path, name: str) -> None:
+    """Cells are run folders: whoever plants a link would have them written elsewhere."""
+    sweep = Sweep("s", "m:f", 0, (Cell.of("m:f", {"a": 1}, seed=0),))
+    folder, elsewhere = tmp_path / "sweep", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "sweep.json").write_bytes(to_json({"format": SWEEP_FORMAT}))
+    planted = folder / name.format(cell=sweep.cells[0].name)
+    planted.parent.mkdir(parents=True)
+    target = elsewhere / "sweep.json" if name == "sweep.json" else elsewhere
+    planted.symlink_to(target, target_is_directory=target is elsewhere)
+    before = target.read_bytes() if target.is_file() else sorted(os.listdir(target))
+    with pytest.raises(BadInput, match=r"a link that leads out of the folder|cannot be read"):
+        SweepFolder(folder, claimed=True).open(sweep)
+    assert before == (target.read_bytes() if target.is_file() else sorted(os.listdir(target)))
 
 
 def test_the_folder_itself_may_be_reached_by_a_link(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ class SweepFolder:
 
     def open(self, sweep: Sweep) -> None:
         """Begin the sweep here, or find it begun. A grid may grow or shrink between two calls."""
+        inside(self.path, CELLS)  # refused before anything is written
         # Looked at before the record: another driver may begin the same sweep in this moment.
         found = os.listdir(self.path) if self.path.is_dir() else []
         if (self.path / SWEEP).exists():
@@ -98,8 +99,8 @@ class SweepFolder:
         }
         content = to_json(record)
         # The record comes first: a folder with anything in it has one.
-        write_atomically(self.path / SWEEP, lambda stream: stream.write(content))
-        (self.path / CELLS).mkdir(exist_ok=True)
+        write_atomically(inside(self.path, SWEEP), lambda stream: stream.write(content))
+        inside(self.path, CELLS).mkdir(exist_ok=True)
 
     def states(self, cells: Sequence[Cell]) -> dict[str, State]:
         """The state of each cell, by digest; a sweep that was never begun has them all waiting."""
@@ -108,7 +109,7 @@ class SweepFolder:
 
     def of(self, cell: Cell) -> Path:
         """The run folder of a cell."""
-        return self.path / CELLS / self._names.get(cell.digest, cell.name)
+        return inside(self.path, CELLS, self._names.get(cell.digest, cell.name))
 
     def endings(self, cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
         """The records of those cells that have ended, by digest."""
