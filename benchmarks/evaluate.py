@@ -231,11 +231,11 @@ def loss_bounds(worlds: int, seed: int, examples: int = 400) -> list[dict[str, o
 
 
 REPORT = """
-import json, resource, sys, time
+import json, re, sys, time
 import nonvacuous as nv
 start = time.perf_counter()
 report = nv.evaluate(data=sys.argv[1], unseen=True, **json.loads(sys.argv[2]))
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+peak = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
 print(json.dumps({"seconds": time.perf_counter() - start, "megabytes": peak,
                   "risk_upper": report.risk_upper}))
 """

@@ -40,4 +40,21 @@ def test_a_telephone_does_not_scroll_sideways(browser, page_file) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 844})
     page.goto(page_file.as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("document.documentElement.scrollHeight") <= 3 * 844
+    top = page.evaluate("document.querySelector('main figure').getBoundingClientRect().top")
+    assert top < 844, "promise, confidence and picture are on the first screen"
+    page.close()
+
+
+def test_paper_shows_what_the_screen_folds(browser, page_file, tmp_path) -> None:
+    page = browser.new_page(viewport={"width": 794, "height": 1123})
+    page.goto(page_file.as_uri())
+    conditions = page.locator("details.folded td").first
+    assert not conditions.is_visible()
+    page.locator("details.folded summary").click()
+    assert conditions.is_visible()
+    page.reload()
+    page.emulate_media(media="print")
+    assert conditions.is_visible()
+    assert page.evaluate("document.documentElement.scrollHeight") <= 1123
     page.close()

@@ -37,7 +37,7 @@ MOST_BETS = 1 << 20
 #: Losses and their squares are summed as whole multiples of 1 / _GRID: exactly, in any batches.
 _GRID = float(1 << 30)
 #: Repeated ids are looked for among so many of them at most.
-MOST_IDS = 1 << 22
+MOST_IDS = 1 << 21
 
 
 class Sample(NamedTuple):
@@ -328,9 +328,10 @@ class _Distinct:
     """Counts repeated values in bounded memory: of too many, only those of some hashes are kept."""
 
     def __init__(self) -> None:
-        self._hashes, self._counts = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
+        self._hashes = np.zeros(0, dtype=np.uint64)
         self._waiting: list[np.ndarray] = []
         self._mask = np.uint64(0)
+        self._repeats = 0
 
     def add(self, column: Any) -> None:
         values = hashes_of(column)
@@ -340,20 +341,16 @@ class _Distinct:
 
     def _merge(self) -> None:
         values = np.concatenate([self._hashes, *self._waiting])
-        fresh = np.ones(len(values) - len(self._hashes), dtype=np.int64)
         self._waiting = []
-        counts = np.concatenate([self._counts, fresh])
-        self._hashes, where = np.unique(values, return_inverse=True)
-        self._counts = np.bincount(where, weights=counts).astype(np.int64)
+        self._hashes = np.unique(values)
+        self._repeats += len(values) - len(self._hashes)
         while len(self._hashes) > MOST_IDS:
             self._mask = self._mask * np.uint64(2) + np.uint64(1)
-            chosen = self._hashes & self._mask == 0
-            self._hashes, self._counts = self._hashes[chosen], self._counts[chosen]
+            self._hashes = self._hashes[self._hashes & self._mask == 0]
 
     def repeated(self) -> int:
-        if self._waiting:
-            self._merge()
-        return int(self._counts.sum() - len(self._hashes))
+        self._merge()
+        return self._repeats
 
 
 def counted(settings: Evaluation, batches: Iterable[dict[str, Any]], *, clusters: bool) -> Tally:

@@ -18,16 +18,19 @@ from nonvacuous.report.wording import (
     frequency,
     odds,
     percent,
+    percent_down,
     percent_up,
     shortened,
     whole,
 )
 
 #: Rows of a table of groups, and of classes, on the page; the certificate has them all.
-_MOST, _MOST_CLASSES = 12, 5
-_MEANING = {
-    "true class": " Errors among the examples of a class: 1 - recall.",
-    "predicted class": " Errors among the answers of a class: 1 - precision.",
+_MOST, _MOST_CLASSES = 8, 4
+_WORDS = {
+    "checked": "checked",
+    "asserted": "declared",
+    "not checkable": "cannot be checked",
+    "violated": "NOT met",
 }
 
 
@@ -36,35 +39,21 @@ def page_of(certificate: Certificate, *, where: str = ".") -> StudyPage:
     record = certificate.evaluation
     assert record is not None
     declared = {c: g for c, g in record.groups.items() if not c.endswith(" class")}
-    classes = {c: g for c, g in record.groups.items() if c.endswith(" class")}
     sections = [
-        Section(
-            "How sure?", (_confidence(certificate),), figures=(_picture(certificate, declared),)
-        )
+        Section("How sure?", _confidence(certificate), figures=(_picture(certificate, declared),))
     ]
     if declared:
-        worst = percent_up(record.worst_group_upper or 1.0)
+        worst = _up(certificate, record.worst_group_upper or 1.0)
         sections.append(
             Section(
                 "For whom?",
                 (f"No group is worse than {worst}, at the same confidence.",),
-                tables=tuple(_table(column, group) for column, group in declared.items()),
+                tables=tuple(_groups(certificate, c, group) for c, group in declared.items()),
             )
         )
-    if classes:
-        tables = tuple(_table(column, group) for column, group in classes.items())
-        sections.append(Section("Which classes?", tables=tables))
-    sections.append(
-        Section(
-            "Why believe it?",
-            tables=(
-                Table(
-                    ("It rests on", "What is known", "Detail"),
-                    tuple((capital(a.name), a.status, a.detail) for a in certificate.assumptions),
-                ),
-            ),
-        )
-    )
+    if record.scores:
+        sections.append(Section("Which classes?", tables=(_classes(certificate),)))
+    sections.append(_grounds(certificate))
     check = f"nonvacuous verify {clean(where)}"
     sections.append(
         Section(
@@ -85,6 +74,20 @@ def page_of(certificate: Certificate, *, where: str = ".") -> StudyPage:
         sections=tuple(sections),
         footer=(f"Certificate {certificate.digest}", f"Seed {certificate.seed}"),
     )
+
+
+def _rates(certificate: Certificate) -> bool:
+    """Whether the numbers are shares of examples, and not means of losses."""
+    record = certificate.evaluation
+    return record is not None and not record.beside
+
+
+def _up(certificate: Certificate, value: float) -> str:
+    return percent_up(value) if _rates(certificate) else shown_up(value)
+
+
+def _down(certificate: Certificate, value: float) -> str:
+    return percent_down(value) if _rates(certificate) else shown_down(value)
 
 
 def lead(certificate: Certificate) -> str:
@@ -109,12 +112,12 @@ def lead(certificate: Certificate) -> str:
 def _badges(certificate: Certificate) -> tuple[str, ...]:
     record = certificate.evaluation
     assert record is not None
-    unit = record.unit
+    measured = certificate.empirical.mean
     badges = [
         capital(certificate.status),
         f"{confidence_percent(certificate.budget.failure)} confidence",
-        f"{whole(certificate.data.bound.examples)} {unit}",
-        f"Measured: {percent(certificate.empirical.mean)}",
+        f"{whole(certificate.data.bound.examples)} {record.unit}",
+        f"In the test: {percent(measured) if _rates(certificate) else f'{measured:.4g}'}",
     ]
     if certificate.baseline is not None:
         constant = f"always answering “{clean(certificate.baseline.name)}”"
@@ -124,20 +127,27 @@ def _badges(certificate: Certificate) -> tuple[str, ...]:
             else f"Not shown to be better than {constant}"
         )
     if record.coverage_lower is not None:
-        badges.append(f"Answers at least {shown_down(record.coverage_lower)} of all")
+        badges.append(f"Answers at least {percent_down(record.coverage_lower)} of all")
     return tuple(badges)
 
 
-def _confidence(certificate: Certificate) -> str:
+def _confidence(certificate: Certificate) -> tuple[str, ...]:
     record = certificate.evaluation
     assert record is not None
     samples, false = odds(certificate.budget.failure)
-    low, high = record.interval
-    return (
+    low, high = _down(certificate, record.interval[0]), _up(certificate, record.interval[1])
+    paragraphs = [
         f"Of {samples} such tests, on average at most {false} would yield a false promise. Both "
-        f"ends at once: between {shown_down(low)} and {shown_up(high)}. The promise is about new "
-        "examples drawn like those of the test, and about nothing else."
-    )
+        f"ends at once: between {low} and {high}. The promise is about new examples drawn like "
+        "those of the test, and about nothing else."
+    ]
+    if record.beside:
+        others = ", ".join(f"{clean(n)} {shown_up(v)}" for n, v in record.beside.items())
+        paragraphs.append(
+            f"Other theorems say of the same losses: {others}. Each holds alone; the promise is "
+            "that of the one declared beforehand, for choosing the smallest is not free."
+        )
+    return tuple(paragraphs)
 
 
 def _picture(certificate: Certificate, declared: Mapping[str, Mapping[str, Slice]]) -> Figure:
@@ -152,38 +162,84 @@ def _picture(certificate: Certificate, declared: Mapping[str, Mapping[str, Slice
         names,
         {"measured": means},
         title="Measured, with the least and the most it can be",
-        x_label="share",
+        x_label="share that is wrong" if _rates(certificate) else "mean loss",
         low={"measured": lows},
         high={"measured": highs},
     )
-    return Figure(svg, "Each line alone holds at the confidence above; the worst groups are shown.")
+    said = "Each line alone holds at the confidence above; the worst groups are shown."
+    return Figure(svg, said if declared else "")
 
 
 def _ends(part: Slice) -> tuple[float, float, float]:
     return part.errors / part.examples, part.risk_lower, part.risk_upper
 
 
-def _table(column: str, group: Mapping[str, Slice]) -> Table:
+def _groups(certificate: Certificate, column: str, group: Mapping[str, Slice]) -> Table:
     worst = sorted(group.items(), key=lambda item: -item[1].risk_upper)
-    most = _MOST_CLASSES if column in _MEANING else _MOST
+    enough = all(part.sufficient for part in group.values())
     rows = tuple(
         (
             clean(value),
             whole(part.examples),
-            f"{part.errors:g}",
-            shown_down(part.risk_lower),
-            shown_up(part.risk_upper),
-            shown_up(part.risk_upper_together),
-            "" if part.sufficient else "insufficient evidence",
+            f"{part.errors:.4g}",
+            _up(certificate, part.risk_upper),
+            _up(certificate, part.risk_upper_together),
+            *(() if enough else ("" if part.sufficient else "insufficient evidence",)),
         )
-        for value, part in worst[:most]
+        for value, part in worst[:_MOST]
     )
-    more = f" The {most} worst of {len(worst)}." if len(worst) > most else ""
+    more = f" The {_MOST} worst of {len(worst)}." if len(worst) > _MOST else ""
+    headings = (capital(clean(column)), "Tested", "Wrong", "At most", "All at once")
     return Table(
-        (capital(clean(column)), "n", "Errors", "At least", "At most", "All at once", "Note"),
+        headings if enough else (*headings, "Note"),
         rows,
-        caption=f"“At most” holds for each line alone, “all at once” for all lines."
-        f"{_MEANING.get(column, '')}{more}",
+        caption=f"“At most” holds for each line alone, “all at once” for all lines.{more}",
+    )
+
+
+def _classes(certificate: Certificate) -> Table:
+    """Recall, precision and F1 of each class, at least; the worst first."""
+    record = certificate.evaluation
+    assert record is not None
+    found, named = record.groups.get("true class", {}), record.groups.get("predicted class", {})
+    worst = sorted(record.scores.items(), key=lambda item: item[1].f1_lower)
+
+    def least(part: Slice | None) -> str:
+        return "-" if part is None else percent_down(1.0 - part.risk_upper)
+
+    rows = tuple(
+        (
+            clean(value),
+            whole(found[value].examples if value in found else 0),
+            least(found.get(value)),
+            least(named.get(value)),
+            percent_down(score.f1_lower),
+        )
+        for value, score in worst[:_MOST_CLASSES]
+    )
+    more = f" The {len(rows)} worst of {len(worst)}." if len(worst) > len(rows) else ""
+    return Table(
+        ("Class", "Tested", "Recall", "Precision", "F1"),
+        rows,
+        caption="At least, each number alone. Recall: how many of the class are recognized. "
+        f"Precision: how many answers that name it are right.{more}",
+    )
+
+
+def _grounds(certificate: Certificate) -> Section:
+    """What the promise rests on: in numbers, what is not met in full, the rest for who asks."""
+    known = certificate.assumptions
+    counts = {word: sum(a.status == status for a in known) for status, word in _WORDS.items()}
+    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    broken = tuple(
+        f"Not met: {a.name}. {capital(a.detail)}" for a in known if a.status == "violated"
+    )
+    rows = tuple((capital(a.name), _WORDS[a.status], a.detail) for a in known)
+    return Section(
+        "Why believe it?",
+        (f"It rests on {len(known)} conditions: {said}.", *broken),
+        tables=(Table(("It rests on", "What is known", "Detail"), rows),),
+        folded="All conditions",
     )
 
 

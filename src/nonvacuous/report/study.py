@@ -76,6 +76,8 @@ class Section:
     paragraphs: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
+    #: What the tables are called where only whoever asks for them sees them; printed always.
+    folded: str = ""
 
 
 @dataclass(frozen=True)
