@@ -23,7 +23,7 @@ import torch
 from provenance import write_result
 
 from nonvacuous.data import Examples
-from nonvacuous.sparsity.certificate import certify_sparse
+from nonvacuous.sparsity import SparseSettings, certify_sparse
 from nonvacuous.sparsity.training import initial_chain, unit_norm
 from nonvacuous.sparsity.weights import Layers
 
@@ -88,10 +88,7 @@ def measure(
         layers,
         prior,
         points,
-        theorem=theorem,  # type: ignore[arg-type]
-        variant=variant,  # type: ignore[arg-type]
-        subset=subset,
-        passes=passes,
+        SparseSettings(theorem=theorem, variant=variant, subset=subset, passes=passes),
         seed=seed,
         device=device,
     )

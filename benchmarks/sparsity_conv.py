@@ -23,7 +23,7 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data import Examples, load
 from nonvacuous.data.splits import split_examples
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
+from nonvacuous.sparsity import SparseSettings, certify_sparse_conv
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.training import unit_norm
 
@@ -127,12 +127,14 @@ def measure(number: int, train: Examples, test: Examples, *, seed: int) -> list[
                 network,
                 prior,
                 bound,
-                variant=variant,
-                confidence=1.0 - FAILURE,
-                sampling_failure=SAMPLING_FAILURE,
-                choices=CHOICES,
-                passes=PASSES,
-                subset=SUBSET,
+                SparseSettings(
+                    variant=variant,
+                    confidence=1.0 - FAILURE,
+                    sampling_failure=SAMPLING_FAILURE,
+                    choices=CHOICES,
+                    passes=PASSES,
+                    subset=SUBSET,
+                ),
                 seed=derived_seed(seed, "certificate", name, pull, variant),
             )
             case[variant] = certificate.to_dict()

@@ -14,7 +14,6 @@ WORK = "a command loads what it computes with only when it is called: help and e
 DOCUMENTED = {
     ("data.examples", "data.load"): "a dataset is read into what examples.py defines",
     ("networks.scale_groups", "networks.solution"): "the solution builds the records of groups",
-    ("sparsity.certificate", "sparsity.conv_certificate"): "one call for both kinds of network",
     ("methods.sparsity.settings", "methods.sparsity.candidate"): "settings load without torch",
     ("methods.sparsity.settings", "methods.sparsity.making"): "settings load without torch",
     ("cli.interpolate", "cli.interpolate_run"): WORK,

@@ -16,9 +16,9 @@ from nonvacuous.distributions.priors import at_initialization, zero_mean
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.methods.sparsity.settings import prior_kind
 from nonvacuous.models import build
-from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
 from nonvacuous.verify import verify
 from tests.audit.sparse_conv_worlds import QUICK, examples, near, network, run
+from tests.sparsity.calls import certify_sparse_conv
 
 
 @pytest.mark.slow

@@ -17,12 +17,13 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, InvalidCertificate, NotYetSupported
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity import constants as rounding
-from nonvacuous.sparsity.certificate import SparsityCertificate, certify_sparse, final_estimate
+from nonvacuous.sparsity.certificate import SparsityCertificate, final_estimate
 from nonvacuous.sparsity.constants import constants, measured, reference
 from nonvacuous.sparsity.noise import fresh_passes, read_inputs
 from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import Setting, total_nats
 from nonvacuous.sparsity.weights import Layers
+from tests.sparsity.calls import certify_sparse
 from tests.sparsity.weight_noise import random_layers
 
 ALL = [(t, v) for t in ("A", "D", "E", "F") for v in ("dense", "sparse")]

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.sparsity.certificate import SparsityCertificate
-from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
 from nonvacuous.sparsity.conv_reading import conv_chain, is_convolutional, read_network
 from nonvacuous.sparsity.conv_search import ConvEvaluator
@@ -21,6 +20,7 @@ from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.setting import ESCAPES
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.training.failures import Diverged
+from tests.sparsity.calls import certify_sparse_conv
 
 
 class _Reshaping(nn.Module):

@@ -8,8 +8,8 @@ from torch import nn
 
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
 from nonvacuous.sparsity.conv_reading import conv_chain
+from tests.sparsity.calls import certify_sparse_conv
 
 
 def _always_wrong() -> nn.Module:

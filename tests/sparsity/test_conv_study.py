@@ -14,8 +14,6 @@ from nonvacuous.bounds import holdout
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.sparsity import read_network
-from nonvacuous.sparsity.certificate import certify_sparse
-from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_norms import unrolled, unrolled_layers
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv, without_biases
@@ -23,6 +21,7 @@ from nonvacuous.sparsity.measuring import StageNorms, measure_conv, movements
 from nonvacuous.sparsity.priors import make_conv_prior
 from nonvacuous.sparsity.study import study
 from nonvacuous.sparsity.weights import Layers
+from tests.sparsity.calls import certify_sparse, certify_sparse_conv
 from tests.sparsity.conv_worlds import WORLDS, moved, random_chain
 
 

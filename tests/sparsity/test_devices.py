@@ -12,13 +12,13 @@ import torch
 
 from nonvacuous.data import Examples
 from nonvacuous.sparsity import theorem_d, theorem_e, theorem_f
-from nonvacuous.sparsity.certificate import certify_sparse
 from nonvacuous.sparsity.constants import constants
 from nonvacuous.sparsity.noise import Inputs, clean_pass, noisy_pass, pair_margins
 from nonvacuous.sparsity.priors import make_prior
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.training import ChainTraining, limit_spectral_norms, train_chain
 from nonvacuous.sparsity.weights import Layers
+from tests.sparsity.calls import certify_sparse
 from tests.sparsity.weight_noise import random_layers
 
 

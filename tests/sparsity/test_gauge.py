@@ -13,9 +13,9 @@ from scipy.optimize import minimize
 
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.certificate import certify_sparse
 from nonvacuous.sparsity.gauge import gauged, rescaled
 from nonvacuous.sparsity.weights import Layers
+from tests.sparsity.calls import certify_sparse
 from tests.sparsity.weight_noise import random_layers
 
 

@@ -7,12 +7,11 @@ import torch
 from torch import nn
 
 from nonvacuous.data import Examples
-from nonvacuous.sparsity.certificate import certify_sparse
-from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
 from nonvacuous.sparsity.noise import noisy_pass, read_inputs, standard_noise
 from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.weights import Layers
+from tests.sparsity.calls import certify_sparse, certify_sparse_conv
 
 pytestmark = pytest.mark.gpu
 

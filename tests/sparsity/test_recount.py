@@ -9,7 +9,6 @@ import torch
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.certificate import certify_sparse
 from nonvacuous.sparsity.recount import (
     charges_of,
     evaluator_of,
@@ -20,6 +19,7 @@ from nonvacuous.sparsity.recount import (
 )
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity.weights import Layers
+from tests.sparsity.calls import certify_sparse
 from tests.sparsity.weight_noise import random_layers
 
 

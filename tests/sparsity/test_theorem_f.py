@@ -13,13 +13,13 @@ from scipy.stats import norm
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.sparsity import theorem_f
-from nonvacuous.sparsity.certificate import certify_sparse
 from nonvacuous.sparsity.constants import check_covering, constants, measured
 from nonvacuous.sparsity.noise import clean_pass, noisy_pass, read_inputs
 from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.training import initial_chain
 from nonvacuous.sparsity.weights import Layers
+from tests.sparsity.calls import certify_sparse
 from tests.sparsity.weight_noise import point_inputs, random_layers, tied, true_noise
 
 

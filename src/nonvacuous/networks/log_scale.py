@@ -204,7 +204,7 @@ def concatenate(scales: Sequence[LogScale], axis: int) -> LogScale:
 
 
 def _without(labels: np.ndarray, axis: int) -> np.ndarray:
-    return labels.take(0, axis)
+    return np.asarray(labels.take(0, axis))
 
 
 def _plain(power: Power) -> Power:

@@ -107,7 +107,7 @@ def _fetch(asked: Mapping[Key, Number]) -> dict[Key, float]:
     """All numbers on the processor, with one transfer for those that are elsewhere."""
     waiting = [key for key, value in asked.items() if isinstance(value, Tensor)]
     found = torch.stack([torch.as_tensor(asked[key]) for key in waiting]).tolist()
-    return {**asked, **dict(zip(waiting, found, strict=True))}  # type: ignore[dict-item]
+    return {**asked, **dict(zip(waiting, found, strict=True))}
 
 
 # The KL of every tensor out of the collapsed sums, never below the true value.

@@ -83,7 +83,8 @@ def _uniform(order: np.ndarray, x: np.ndarray) -> np.ndarray:
     series = np.zeros(order.shape)
     for number in range(_TERMS, -1, -1):
         series = series * (-1.0 / order) + debye_polynomial(number)(t)
-    return 0.5 * np.log(np.pi / (2 * order)) - order * eta - 0.5 * np.log(root) + np.log(series)
+    logs: np.ndarray = 0.5 * np.log(np.pi / (2 * order)) - order * eta - 0.5 * np.log(root)
+    return np.asarray(logs + np.log(series))
 
 
 @cache
@@ -131,23 +132,21 @@ class Fiber:
         """h(s)."""
         up, down = np.exp(s), np.exp(-s)
         # Factored so that an infinite exponential gives minus infinity, never NaN.
-        return (
-            up * (self.rising - 0.5 * self.rising_square * up)
-            + down * (self.falling - 0.5 * self.falling_square * down)
-            + self.count * s
-        )
+        rising = up * (self.rising - 0.5 * self.rising_square * up)
+        falling = down * (self.falling - 0.5 * self.falling_square * down)
+        return np.asarray(rising + falling + self.count * s)
 
     def curvature(self, s: np.ndarray) -> np.ndarray:
         """Minus the second derivative of h."""
         up, down = np.exp(s), np.exp(-s)
         rising = up * (2 * self.rising_square * up - self.rising)
-        return rising + down * (2 * self.falling_square * down - self.falling)
+        return np.asarray(rising + down * (2 * self.falling_square * down - self.falling))
 
     def slope(self, s: np.ndarray) -> np.ndarray:
         """The first derivative of h."""
         up, down = np.exp(s), np.exp(-s)
         rising = up * (self.rising - self.rising_square * up)
-        return rising + down * (self.falling_square * down - self.falling) + self.count
+        return np.asarray(rising + down * (self.falling_square * down - self.falling) + self.count)
 
 
 def highest_point(fiber: Fiber) -> np.ndarray:
@@ -157,7 +156,7 @@ def highest_point(fiber: Fiber) -> np.ndarray:
         points = _critical_points(balanced)
         heights = np.where(np.isnan(points), -np.inf, _spread(balanced).height(points))
     best = np.argmax(heights, axis=-1)
-    return shift + np.take_along_axis(points, best[..., None], axis=-1)[..., 0]
+    return np.asarray(shift + np.take_along_axis(points, best[..., None], axis=-1)[..., 0])
 
 
 def log_integral(fiber: Fiber) -> np.ndarray:
@@ -166,7 +165,7 @@ def log_integral(fiber: Fiber) -> np.ndarray:
         # With z^2 = rising_square * falling_square the integral is a Bessel function of z.
         roots = np.log(fiber.rising_square) / 2, np.log(fiber.falling_square) / 2
         bessel = log_bessel_k(fiber.count / 2, np.exp(roots[0] + roots[1]))
-        return bessel + fiber.count / 2 * (roots[1] - roots[0])
+        return np.asarray(bessel + fiber.count / 2 * (roots[1] - roots[0]))
     return log_integral_by_quadrature(fiber)
 
 
@@ -187,7 +186,7 @@ def log_integral_by_quadrature(fiber: Fiber) -> np.ndarray:
             last = np.where(twin, points[..., 2], first)
             second = _around(balanced, last, np.where(twin, points[..., 1], -np.inf), np.inf, top)
             total = np.where(twin, total + second, total)
-    return np.log(total) + top + fiber.count * shift
+    return np.asarray(np.log(total) + top + fiber.count * shift)
 
 
 def _balance(fiber: Fiber) -> tuple[np.ndarray, Fiber]:
@@ -290,4 +289,4 @@ def _fall(fiber: Fiber, peak: np.ndarray, direction: float) -> np.ndarray:
         middle = (near + far) / 2
         low = is_low(middle)
         far, near = np.where(low, middle, far), np.where(low, near, middle)
-    return far
+    return np.asarray(far)

@@ -161,7 +161,7 @@ def best_log_scales(Q: DiagonalGaussian, P: DiagonalGaussian, groups: ScaleGroup
     """
     check_covered(Q, P, groups)
     touches = _touches(groups)
-    return highest_point(_fiber(*_moments(Q, touches), P, touches, groups.size))[0]
+    return np.asarray(highest_point(_fiber(*_moments(Q, touches), P, touches, groups.size))[0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -196,7 +196,8 @@ def _sum_of_logs(values: Tensor) -> Tensor:
     """The sum of logarithms over the last axis: eight factors at a time, a logarithm being dear."""
     width = values.shape[-1] // 8 * 8
     head = values[..., :width].unflatten(-1, (-1, 8)).prod(-1).log().sum(-1)
-    return head + values[..., width:].log().sum(-1)
+    total: Tensor = head + values[..., width:].log().sum(-1)
+    return total
 
 
 def _column_log_overlaps(means: Tensor, variances: Tensor, rows: Tensor, a: Tensor) -> Tensor:

@@ -190,7 +190,9 @@ def rescale_with_prior_scales(
         found = choice, replace(end, sweeps=sweeps)
     choice, end = found
 
-    def measured(chosen: Choice, log_scales: np.ndarray) -> tuple[DiagonalGaussian, dict]:
+    def measured(
+        chosen: Choice, log_scales: np.ndarray
+    ) -> tuple[DiagonalGaussian, dict[str, float]]:
         prior = DiagonalGaussian.from_means(unit.means, chosen.scales)
         return prior, kl_along_orbit(Q, prior, groups, log_scales)
 

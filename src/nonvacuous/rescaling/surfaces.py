@@ -113,13 +113,12 @@ class Surface:
     def height(self, points: np.ndarray) -> np.ndarray:
         """h at each row of ``points``."""
         factor = np.exp(self._exponents(points))
-        return (factor * (self.cross - 0.5 * self.square * factor)).sum(-1) + (
-            points @ self.pairs.count
-        )
+        heights = (factor * (self.cross - 0.5 * self.square * factor)).sum(-1)
+        return np.asarray(heights + points @ self.pairs.count)
 
     def _exponents(self, points: np.ndarray) -> np.ndarray:
         padded = np.concatenate([points, np.zeros((*points.shape[:-1], 1))], axis=-1)
-        return padded[..., self.pairs.up] - padded[..., self.pairs.down]
+        return np.asarray(padded[..., self.pairs.up] - padded[..., self.pairs.down])
 
     def slope(self, point: np.ndarray) -> np.ndarray:
         factor = np.exp(self._exponents(point))
@@ -127,7 +126,7 @@ class Surface:
         size = len(point)
         up = np.bincount(self.pairs.up, flow, size + 1)
         down = np.bincount(self.pairs.down, flow, size + 1)
-        return (up - down)[:size] + self.pairs.count
+        return np.asarray((up - down)[:size] + self.pairs.count)
 
     def curvature(self, point: np.ndarray) -> np.ndarray:
         """Minus the second derivative of h, made positive definite where crosses spoil it."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nonvacuous.sparsity.certificate import SparsityCertificate, certify_sparse
+from nonvacuous.sparsity.certificate import SparseSettings, SparsityCertificate
+from nonvacuous.sparsity.certify import certify_sparse, certify_sparse_conv
 from nonvacuous.sparsity.constants import Charge
-from nonvacuous.sparsity.conv_certificate import certify_sparse_conv
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
@@ -32,6 +32,7 @@ __all__ = [
     "Layers",
     "LocalScales",
     "NormTables",
+    "SparseSettings",
     "SparsityCertificate",
     "SparsityStudy",
     "babel_norm",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
@@ -10,25 +10,74 @@ import torch
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.sampling import sampling
 from nonvacuous.bounds.sparsity import derandomized
-from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.constants import Charge, reference
-from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.gauge import Gauge, gauged
+from nonvacuous.sparsity.constants import Charge
+from nonvacuous.sparsity.gauge import Gauge
 from nonvacuous.sparsity.judging import InputsT, Judge, PassT, SettingT, median
-from nonvacuous.sparsity.noise import Inputs, clean_pass, network_errors, read_inputs
-from nonvacuous.sparsity.search import Evaluator, search
+from nonvacuous.sparsity.noise import Inputs, clean_pass, network_errors
 from nonvacuous.sparsity.setting import Scales, total_nats
-from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting, search_uniform
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
 
 Theorem = Literal["A", "D", "E", "F"]
 Variant = Literal["sparse", "dense"]
 #: What the Monte-Carlo estimate gets where one failure probability covers it too.
 _SAMPLING_SHARE = 0.2
 THEOREMS, VARIANTS = ("A", "D", "E", "F"), ("sparse", "dense")
+
+
+@dataclass(frozen=True)
+class SparseSettings:
+    """How a fixed network is certified.
+
+    theorem, variant   to be chosen before looking at results: each is its own claim
+    confidence         1 - failure of the PAC-Bayes bound alone; the Monte-Carlo estimate may fail
+                       with ``sampling_failure`` on top, so the claim holds with confidence
+                       ``confidence - sampling_failure``
+    choices            how many certificates the reported one is chosen from (theorems, variants,
+                       priors, seeds, all named in advance): each pays ln(choices) nats and gets
+                       an equal share of ``sampling_failure``
+    passes             noisy networks drawn for each example in the final estimate
+    subset             examples on which settings are compared; by default 3000 (2000 where there
+                       are convolutions)
+    gauge              which weights that compute the same function the noise is put on: those
+                       given, those "nearest" to the prior, or both networks "balanced"; to be
+                       chosen before looking at results. Squared distances are those of the gauge
+    """
+
+    theorem: Theorem = "E"
+    variant: Variant = "sparse"
+    confidence: float = 0.95
+    sampling_failure: float = 0.01
+    choices: int = 1
+    passes: int = 4
+    subset: int | None = None
+    gauge: Gauge = "given"
+
+    def __post_init__(self) -> None:
+        if self.theorem not in THEOREMS or self.variant not in VARIANTS:
+            raise BadInput(
+                f"theorem must be one of {', '.join(THEOREMS)} and variant one of "
+                f"{', '.join(VARIANTS)}, got {self.theorem!r} and {self.variant!r}"
+            )
+        checks.failure_of(self.confidence)
+        checks.failure_probability(self.sampling_failure, "sampling_failure")
+        checks.count("choices", self.choices, minimum=1)
+        checks.count("passes", self.passes, minimum=1)
+
+    @property
+    def failure(self) -> float:
+        return checks.failure_of(self.confidence)
+
+    @property
+    def sampling_share(self) -> float:
+        """What the Monte-Carlo estimate of each of the ``choices`` may fail with."""
+        return self.sampling_failure / self.choices
+
+    @property
+    def sparse(self) -> bool:
+        return self.variant == "sparse"
 
 
 @dataclass(frozen=True)
@@ -103,117 +152,6 @@ class SparsityCertificate:
             return cls(**values)
         except (KeyError, TypeError) as error:
             raise BadInput(f"this is not a sparsity certificate: {error}") from error
-
-
-def certify_sparse(
-    layers: Layers | ConvChain,
-    prior: Layers | ConvChain,
-    examples: Examples,
-    *,
-    theorem: Theorem = "E",
-    variant: Variant = "sparse",
-    confidence: float = 0.95,
-    sampling_failure: float = 0.01,
-    choices: int = 1,
-    passes: int = 4,
-    subset: int = 3000,
-    seed: int = 0,
-    device: torch.device | str | None = None,
-    gauge: Gauge = "given",
-    progress: Progress | None = None,
-) -> SparsityCertificate:
-    """Certify the fixed network ``layers`` with examples that ``prior`` has not seen.
-
-    A chain of convolutions has Theorem E and the gauge it is given in.
-
-    confidence         1 - failure of the PAC-Bayes bound alone; the Monte-Carlo estimate may fail
-                       with ``sampling_failure`` on top, so the claim holds with confidence
-                       ``confidence - sampling_failure``
-    theorem, variant   to be chosen before looking at results: each is its own claim
-    choices            how many certificates the reported one is chosen from (theorems, variants,
-                       priors, seeds, all named in advance): each pays ln(choices) nats and gets
-                       an equal share of ``sampling_failure``
-    passes             noisy networks drawn for each example in the final estimate
-    subset             examples on which settings are compared
-    device             where noise is drawn and losses are counted, in float64; without it, where
-                       the examples lie. Constants of the network are measured on the processor.
-                       Each kind of device has random numbers of its own: the same seed gives
-                       another certificate there, which is as valid
-    gauge              which weights that compute the same function the noise is put on: those
-                       given, those "nearest" to the prior, or both networks "balanced"; to be
-                       chosen before looking at results. Squared distances are those of the gauge
-    """
-    if theorem not in THEOREMS or variant not in VARIANTS:
-        raise BadInput(
-            f"theorem must be one of {', '.join(THEOREMS)} and variant one of "
-            f"{', '.join(VARIANTS)}, got {theorem!r} and {variant!r}"
-        )
-    if isinstance(layers, ConvChain) or isinstance(prior, ConvChain):
-        # Imported here because it builds on this module.
-        from nonvacuous.sparsity.conv_certificate import certify_sparse_conv, check_covered
-
-        one, two = check_covered(layers, prior, theorem=theorem, gauge=gauge)
-        return certify_sparse_conv(
-            one, two, examples, variant=variant, confidence=confidence,
-            sampling_failure=sampling_failure, choices=choices, passes=passes, subset=subset,
-            seed=seed, device=device, progress=progress,
-        )  # fmt: skip
-    failure = checks.failure_of(confidence)
-    checks.failure_probability(sampling_failure, "sampling_failure")
-    shares = checks.count("choices", choices, minimum=1)
-    layers.check_alive()
-    layers.check_same_shape(prior)
-    if gauge != "given":
-        chosen_gauge = gauged(layers, prior, gauge)
-        found = certify_sparse(
-            chosen_gauge.layers,
-            chosen_gauge.prior,
-            examples,
-            theorem=theorem,
-            variant=variant,
-            confidence=confidence,
-            sampling_failure=sampling_failure,
-            choices=choices,
-            passes=passes,
-            subset=subset,
-            seed=seed,
-            device=device,
-            progress=progress,
-        )
-        return replace(found, details={**found.details, "gauge": gauge})
-    place = torch.device(device) if device is not None else examples.inputs.device
-    inputs = read_inputs(layers.to(place), reference(prior).to(place), examples)
-    if theorem == "A":
-        uniform = UniformEvaluator(
-            layers, prior, sparse=variant == "sparse", choices=shares, device=place
-        )
-        chosen = search_uniform(
-            uniform, inputs, failure=failure, subset=subset, seed=seed, progress=progress
-        )
-        return uniform_certificate(uniform, chosen, inputs, failure=failure, seed=seed)
-    evaluator = Evaluator(
-        layers, prior, theorem=theorem, sparse=variant == "sparse", choices=shares, device=place
-    )
-    setting = search(
-        evaluator,
-        inputs,
-        failure=failure,
-        sampling_failure=sampling_failure / shares,
-        trials=passes * len(inputs),
-        subset=min(subset, len(inputs)),
-        seed=seed,
-        progress=progress,
-    )
-    return final_estimate(
-        evaluator,
-        setting,
-        inputs,
-        failure=failure,
-        sampling_failure=sampling_failure / shares,
-        passes=passes,
-        seed=seed,
-        progress=progress,
-    )
 
 
 def divided(failure: float, theorem: str) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from nonvacuous.sparsity.conv_chain import ConvChain, Pool, Stage
 from nonvacuous.sparsity.conv_noise import window_positions
+from nonvacuous.sparsity.theorem_e import kinks
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,13 +191,6 @@ def _backward(stage: Stage, gradient: Tensor) -> Tensor:
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
 KINK = 1.0 / _ROOT_TWO_PI * (1.0 + 1e-12)
 _TINY = 1e-280
-
-
-def kinks(distance: Tensor) -> Tensor:
-    """psi of every entry, rounded up as in bounds.sparsity.kink."""
-    density = torch.exp(-0.5 * distance.square()) / _ROOT_TWO_PI
-    tail = 0.5 * torch.special.erfc(distance / math.sqrt(2.0))
-    return (density - distance * tail).clamp(min=0) + 1e-12 * density
 
 
 @lru_cache(maxsize=64)

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nonvacuous.bounds.binary_kl import kl_inverse_upper
 from nonvacuous.data.examples import Examples
-from nonvacuous.progress import Progress, Reporter
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.constants import Charge, chosen_among
 from nonvacuous.sparsity.conv_chain import ConvChain
@@ -38,14 +37,12 @@ from nonvacuous.sparsity.judging import (
     Judge,
     Move,
     all_scales,
-    descend,
     escape,
     first_scale,
     later_scale,
-    vacuous,
+    searched,
 )
 from nonvacuous.sparsity.noise import check_examples, pair_margins
-from nonvacuous.sparsity.setting import kl_nats
 
 # What is foretold of the noise at an example before the network is known.
 
@@ -173,31 +170,25 @@ def search(
     generator = torch.Generator(device).manual_seed(derived_seed(seed, "search noise"))
     parts = [part.part(piece) for piece in pieces(chain, len(part))]
     noise = [standard_noise(chain, len(piece), generator) for piece in parts]
-    slack = -math.log(sampling_failure) / trials
 
-    def objective(setting: ConvSetting) -> float:
-        complexity = kl_nats(evaluator.distances, setting.sigmas) / len(inputs)
-        if complexity > 3.0:
-            return vacuous(1.0, complexity)
+    def share_lost(setting: ConvSetting) -> float:
         lost = 0
         for piece, draws in zip(parts, noise, strict=True):
             noisy = noisy_pass(chain, piece, setting.sigmas, draws)
             lost += int(evaluator.losses(setting, piece, noisy).sum())
-        share = lost / len(part)
-        upper = float(kl_inverse_upper(share, slack))
-        bound = evaluator.bound(setting, upper, examples=len(inputs), failure=failure)
-        return bound if bound < 1.0 else vacuous(share, complexity)
+        return lost / len(part)
 
-    reporter = Reporter(progress, "search")
-    best = descend(
+    return searched(
+        evaluator,
+        share_lost,
         _starts(evaluator),
-        objective,
         _moves(len(evaluator.distances), sparse=evaluator.sparse),
         rounds=_ROUNDS,
-        reporter=reporter,
+        examples=len(inputs),
+        failure=failure,
+        slack=-math.log(sampling_failure) / trials,
+        progress=progress,
     )
-    reporter.report(1, 1, "setting found", always=True)
-    return best
 
 
 def _starts(evaluator: ConvEvaluator) -> list[ConvSetting]:

@@ -12,8 +12,9 @@ from nonvacuous.errors import InvalidCertificate
 from nonvacuous.sparsity.constants import Charge, scalar
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Stage
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
-from nonvacuous.sparsity.conv_theorem import TAILS, Anchor, ConvBounds, ConvTail
+from nonvacuous.sparsity.conv_theorem import Anchor, ConvBounds, ConvTail
 from nonvacuous.sparsity.setting import Scales
+from nonvacuous.sparsity.theorem_e import TAILS
 
 #: Steps per factor of two of the cap, and of the rate of the exponential tail.
 _TAIL_FINENESS = {"cap": 8, "exponential": 4}

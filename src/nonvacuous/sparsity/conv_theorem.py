@@ -7,21 +7,17 @@ the Lipschitz constant of a whole layer, the spectral norm of the matrix of patc
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from nonvacuous.bounds.sparsity import expected_shortfall, lipschitz_quantile
+from nonvacuous.bounds.sparsity import lipschitz_quantile
 from nonvacuous.sparsity.conv_chain import ConvChain, receptive_field
 from nonvacuous.sparsity.conv_jacobian import Growth, mean_shifts, pattern, slopes_of_margins
 from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass
-
-TAILS = ("cap", "exponential")
-#: Which part of the escape probability goes to the events about pre-activations.
-_EVENT_SHARE = 0.1
+from nonvacuous.sparsity.theorem_e import EVENT_SHARE, Tail, tail_threshold
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,15 +58,13 @@ class ConvBounds:
 
 
 @dataclass(frozen=True)
-class ConvTail:
-    """How the spread is turned into a threshold: as in Theorem E, "cap" or "exponential".
+class ConvTail(Tail):
+    """How the spread is turned into a threshold, as in Theorem E.
 
     blend   how much of the product of norms is added to the prior's gradients where the spread is
-            foretold; only with sparsity
+            expected; only with sparsity
     """
 
-    way: str
-    factor: float
     blend: float
 
 
@@ -93,7 +87,7 @@ def event_quantile(chain: ConvChain, escape: float) -> float:
     """T of the events: every pre-activation of every hybrid network stays near its mean."""
     stages = chain.stages[:-1]
     events = sum(number * stage.units for number, stage in enumerate(stages, start=1))
-    return lipschitz_quantile(failure=escape * _EVENT_SHARE, events=events)
+    return lipschitz_quantile(failure=escape * EVENT_SHARE, events=events)
 
 
 def thresholds(
@@ -134,8 +128,8 @@ def thresholds(
         foretold = foretold.scatter(1, places, near)
     variance = spreads.square().sum(2) + 2.0 * noisy.whole[-1][:, None].square()
     guess = foretold.square().sum(2) + 2.0 * (sigmas[-1] * inputs.known[:, -1:]).square()
-    output = escape * (1.0 - _EVENT_SHARE) if sparse else escape
-    spare = _tail(variance, guess.clamp(min=1e-280), output, tail)
+    output = escape * (1.0 - EVENT_SHARE) if sparse else escape
+    spare = tail_threshold(variance, guess.clamp(min=1e-280), output, tail)
     return means + norms * carried[:, None] + spare
 
 
@@ -221,13 +215,3 @@ def unit_reach(chain: ConvChain, noisy: ConvPass, bounds: ConvBounds, k: int, j:
     local = receptive_field(chain, k, j).sums(squares).clamp(min=0).sqrt() * (1.0 + 1e-9)
     growth = bounds.row(j) * bounds.onward(k, j - 1)
     return growth * torch.minimum(local, noisy.whole[k][:, None])
-
-
-def _tail(variance: Tensor, guess: Tensor, failure: float, tail: ConvTail) -> Tensor:
-    if tail.way == "cap":
-        cap = tail.factor * guess
-        reached = expected_shortfall(failure) * cap.sqrt()
-        return torch.where(variance * (1.0 + 1e-9) <= cap, reached, torch.inf)
-    nats = -math.log(failure)
-    rate = tail.factor * (2.0 * nats / guess).sqrt()
-    return 0.5 * rate * variance + nats / rate

@@ -11,8 +11,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from nonvacuous.bounds.binary_kl import kl_inverse_upper
 from nonvacuous.bounds.sparsity import derandomized
-from nonvacuous.progress import Reporter
+from nonvacuous.progress import Progress, Reporter
 from nonvacuous.sparsity.grids import Charge
 from nonvacuous.sparsity.noise import pair_margins
 from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, Scales, kl_nats, total_nats
@@ -221,3 +222,37 @@ def escape(setting: SettingT, stride: int) -> SettingT | None:
     """The escape probability, always to the next on the list."""
     place = setting.escape + (1 if stride > 0 else -1)
     return replace(setting, escape=place) if 0 <= place < len(ESCAPES) else None
+
+
+def searched(
+    judge: Judge[SettingT, Any, Any],
+    share_lost: Callable[[SettingT], float],
+    starts: Sequence[SettingT],
+    moves: Sequence[Move[SettingT]],
+    *,
+    rounds: int,
+    examples: int,
+    failure: float,
+    slack: float,
+    progress: Progress | None,
+) -> SettingT:
+    """The setting with the smallest estimated bound, by descent along single coordinates.
+
+    share_lost   the part of some examples on which a setting's noisy loss is 1
+    slack        nats by which the noise of the final estimate may raise that part
+    """
+
+    def objective(setting: SettingT) -> float:
+        # Far too large noise cannot win, and the KL alone may rule a setting out.
+        complexity = judge.kl(setting) / examples
+        if complexity > 3.0:
+            return vacuous(1.0, complexity)
+        share = share_lost(setting)
+        upper = float(kl_inverse_upper(share, slack))
+        bound = judge.bound(setting, upper, examples=examples, failure=failure)
+        return bound if bound < 1.0 else vacuous(share, complexity)
+
+    reporter = Reporter(progress, "search")
+    best = descend(starts, objective, moves, rounds=rounds, reporter=reporter)
+    reporter.report(1, 1, "setting found", always=True)
+    return best

@@ -18,8 +18,8 @@ from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity import conv_search, conv_setting
 from nonvacuous.sparsity.certificate import THEOREMS
+from nonvacuous.sparsity.certify import check_covered
 from nonvacuous.sparsity.constants import Charge, reference
-from nonvacuous.sparsity.conv_certificate import check_covered
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_search import CONV_THEOREM, ConvEvaluator
 from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting

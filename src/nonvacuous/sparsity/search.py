@@ -14,9 +14,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from nonvacuous.bounds.binary_kl import kl_inverse_upper
 from nonvacuous.errors import BadInput
-from nonvacuous.progress import Progress, Reporter
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity import theorem_d, theorem_e, theorem_f
 from nonvacuous.sparsity.constants import (
@@ -31,11 +30,10 @@ from nonvacuous.sparsity.judging import (
     Judge,
     Move,
     all_scales,
-    descend,
     escape,
     first_scale,
     later_scale,
-    vacuous,
+    searched,
 )
 from nonvacuous.sparsity.noise import (
     Inputs,
@@ -45,7 +43,7 @@ from nonvacuous.sparsity.noise import (
     noisy_pass,
     standard_noise,
 )
-from nonvacuous.sparsity.setting import Setting, kl_nats
+from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.theorem_f import SIZES
 from nonvacuous.sparsity.weights import Layers
 
@@ -182,29 +180,22 @@ def search(
     chosen = torch.randperm(len(inputs), generator=generator, device=device)[:subset]
     part = inputs.part(chosen)
     noise = standard_noise(evaluator.placed, len(part), generator)
-    slack = -math.log(sampling_failure) / trials
 
-    def objective(setting: Setting) -> float:
-        # Far too large noise cannot win, and the KL alone may rule a setting out.
-        complexity = kl_nats(evaluator.distances, setting.sigmas) / len(inputs)
-        if complexity > 3.0:
-            return vacuous(1.0, complexity)
+    def share_lost(setting: Setting) -> float:
         noisy = noisy_pass(evaluator.placed, part, setting.sigmas, noise)
-        share = float(evaluator.losses(setting, part, noisy).double().mean())
-        upper = float(kl_inverse_upper(share, slack))
-        bound = evaluator.bound(setting, upper, examples=len(inputs), failure=failure)
-        return bound if bound < 1.0 else vacuous(share, complexity)
+        return float(evaluator.losses(setting, part, noisy).double().mean())
 
-    reporter = Reporter(progress, "search")
-    best = descend(
+    return searched(
+        evaluator,
+        share_lost,
         _starts(evaluator),
-        objective,
         _moves(len(evaluator.distances)),
         rounds=_ROUNDS,
-        reporter=reporter,
+        examples=len(inputs),
+        failure=failure,
+        slack=-math.log(sampling_failure) / trials,
+        progress=progress,
     )
-    reporter.report(1, 1, "setting found", always=True)
-    return best
 
 
 def _starts(evaluator: Evaluator) -> list[Setting]:

@@ -87,7 +87,7 @@ class Setting(Scales):
     def tail_factor(self) -> float:
         """The tail's factor as a number."""
         assert self.tail is not None
-        return 2.0 ** (self.factor / _TAIL_FINENESS[self.tail])
+        return float(2.0 ** (self.factor / _TAIL_FINENESS[self.tail]))
 
     def charges(self, *, sparse: bool) -> tuple[Charge, ...]:
         """What naming these choices costs; constants of the network are charged elsewhere."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,20 +14,36 @@ from torch import Tensor, nn
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data.examples import Examples
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.progress import Progress
-from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse, divided
+from nonvacuous.sparsity.certificate import (
+    SparseSettings,
+    SparsityCertificate,
+    Theorem,
+    Variant,
+    divided,
+)
+from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.comparisons import PlainChain, norm_bounds
 from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_norms import unrolled_layers
 from nonvacuous.sparsity.conv_reading import read_faithfully
-from nonvacuous.sparsity.conv_study import study_conv
-from nonvacuous.sparsity.findings import SHARES, HeldOut, LayerRadii, Shown, SparsityStudy
+from nonvacuous.sparsity.findings import (
+    SHARES,
+    HeldOut,
+    LayerRadii,
+    NormBound,
+    Shown,
+    SparsityStudy,
+)
 from nonvacuous.sparsity.measuring import (
     Measured,
     activity,
     at_epsilon,
     check_alive,
+    has_bias,
     measure,
+    measure_conv,
     measure_radii,
     quantiles,
 )
@@ -34,12 +51,19 @@ from nonvacuous.sparsity.norms import sparse_norm
 from nonvacuous.sparsity.radii import LEVEL, LocalScales, local_scales
 from nonvacuous.sparsity.weights import Layers
 
-_Network = TypeVar("_Network", Layers, ConvChain)
 EPSILONS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 #: Fewer examples say nothing about a distribution, and no bound is of use on them.
 FEWEST = 100
 #: Examples whose values are kept for the pictures.
 _SHOWN = 2000
+#: With convolutions every noisy pass draws kernels for every example: fewer of them there.
+_SUBSET, _PASSES = 400, 1
+_NOT_DEFINED = (
+    "Sparse local radii and the activity ratio are not defined for convolutions: they count the "
+    "weights between active units, and a kernel is shared by all positions. Which units surely "
+    "keep their sign is counted instead, when every kernel moves by at most epsilon times the "
+    "longest one and every layer by at most epsilon times its norm."
+)
 #: Products of the babel function beyond which it is not worth its time.
 _BABEL = 2 * 10**8
 
@@ -84,83 +108,160 @@ def study(
     checks.positive("level", level)
     network = _network(model, sample)
     _check(network, sample)
-    other = None if prior is None else _network(prior, sample)
+    base = None if prior is None else _alike(network, _network(prior, sample))
+    measured: Measured
     if isinstance(network, ConvChain):
-        return study_conv(
-            network,
-            sample,
-            epsilons=sizes,
-            base=_alike(network, other),
-            held_out=held_out,
-            longest=_longest(sample.inputs.flatten(1).double().norm(dim=1), False, input_norm),
-            seen_norm=input_norm is None,
-            level=level,
-            failure=failure,
-            theorem=theorem,
-            variants=variants,
-            seed=seed,
-            shown=_SHOWN,
-            progress=progress,
-        )
-    layers = network
-    layers.check_alive()
-    base = _alike(layers, other)
-    if base is not None:
-        layers.check_same_shape(base)
-    chain = PlainChain.of(layers)
-    inputs, labels = sample.inputs, sample.labels.cpu()
-    measured = measure(chain, inputs, labels, epsilons=sizes, level=level, progress=progress)
-    check_alive(measured, layers.names)
-    longest = _longest(measured.norms, chain.constant, input_norm)
-    scales, ways, asked = _asked(chain, measured, longest)
-    found = measure_radii(chain, inputs, scales, progress=progress)
-    names = layers.names[:-1]
+        measured = _measured(network, sample, sizes, level, progress)
+        own = _of_convolutions(network, base, measured, input_norm, failure)
+    else:
+        network.check_alive()
+        if base is not None:
+            network.check_same_shape(base)
+        measured = _measured(network, sample, sizes, level, progress)
+        own = _of_layers(network, base, measured, sample, input_norm, failure, progress)
+    names = network.names[:-1]
     middle = measured.choices[len(measured.choices) // 2]
     picked = torch.from_numpy(
         np.linspace(0, len(sample) - 1, min(_SHOWN, len(sample))).round().astype(np.int64)
     )
-    reference = None if base is None else PlainChain.of(base)
     return SparsityStudy(
         data=sample.name,
         examples=len(sample),
         errors=measured.errors,
-        sizes=(layers.inputs, *layers.widths, layers.classes),
-        biases=chain.constant,
-        input_norm=longest,
+        sizes=own.sizes,
+        biases=own.biases,
+        input_norm=own.input_norm,
         seen_norm=input_norm is None,
         level=float(level),
         failure=failure,
         seed=seed,
         activity=activity(names, measured),
-        radii=tuple(
+        radii=own.layers,
+        epsilons=tuple(at_epsilon(names, choice) for choice in measured.choices),
+        norm_bounds=own.norm_bounds,
+        held_out=_held_out(network, base, sample, held_out, failure),
+        certificates=()
+        if base is None
+        else _certificates(network, base, sample, theorem, variants, failure, seed, progress),
+        shown=Shown(
+            radii=tuple(tuple(layer[picked].tolist()) for layer in own.radii),
+            sparsity=tuple(tuple(layer[picked].tolist()) for layer in middle.sparsity),
+            epsilon=middle.epsilon,
+        ),
+        notes=own.notes,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Own:
+    """What is computed in another way for convolutions, or is not defined there."""
+
+    sizes: tuple[int, ...]
+    biases: bool
+    input_norm: float
+    norm_bounds: tuple[NormBound, ...]
+    layers: tuple[LayerRadii, ...] = ()
+    radii: tuple[Tensor, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _measured(
+    network: Layers | ConvChain,
+    sample: Examples,
+    sizes: Sequence[float],
+    level: float,
+    progress: Progress | None = None,
+) -> Measured:
+    labels = sample.labels.cpu()
+    if isinstance(network, ConvChain):
+        measured = measure_conv(
+            network, sample.inputs, labels, epsilons=sizes, level=level, progress=progress
+        )
+    else:
+        chain = PlainChain.of(network)
+        measured = measure(
+            chain, sample.inputs, labels, epsilons=sizes, level=level, progress=progress
+        )
+    if sizes:
+        check_alive(measured, network.names)
+    return measured
+
+
+def _of_layers(
+    layers: Layers,
+    base: Layers | ConvChain | None,
+    measured: Measured,
+    sample: Examples,
+    input_norm: float | None,
+    failure: float,
+    progress: Progress | None,
+) -> _Own:
+    chain = PlainChain.of(layers)
+    longest = _longest(measured.norms, chain.constant, input_norm)
+    scales, ways, asked = _asked(chain, measured, longest)
+    radii = measure_radii(chain, sample.inputs, scales, progress=progress)
+    return _Own(
+        sizes=(layers.inputs, *layers.widths, layers.classes),
+        biases=chain.constant,
+        input_norm=longest,
+        norm_bounds=norm_bounds(
+            chain,
+            PlainChain.of(base) if isinstance(base, Layers) else None,
+            margins=measured.margins,
+            input_norms=measured.norms,
+            input_norm=longest,
+            failure=failure,
+        ),
+        layers=tuple(
             LayerRadii(
                 name=name,
                 sparsity=asked[k],
-                zero=float((found[k] == 0).double().mean()),
-                radius=quantiles(found[k]),
+                zero=float((radii[k] == 0).double().mean()),
+                radius=quantiles(radii[k]),
                 row=scales.row[k],
                 joint=scales.joint[k],
                 way=ways[k],
                 reach=scales.reach[k],
             )
-            for k, name in enumerate(names)
+            for k, name in enumerate(layers.names[:-1])
         ),
-        epsilons=tuple(at_epsilon(names, choice) for choice in measured.choices),
-        norm_bounds=norm_bounds(
-            chain, reference, margins=measured.margins, input_norms=measured.norms,
-            input_norm=longest, failure=failure,
-        ),
-        held_out=_held_out(layers, base, sample, held_out, failure),
-        certificates=_certificates(
-            layers, base, sample, theorem=theorem, variants=variants, failure=failure,
-            seed=seed, progress=progress,
-        ),
-        shown=Shown(
-            radii=tuple(tuple(layer[picked].tolist()) for layer in found),
-            sparsity=tuple(tuple(layer[picked].tolist()) for layer in middle.sparsity),
-            epsilon=middle.epsilon,
-        ),
-    )  # fmt: skip
+        radii=radii,
+    )
+
+
+def _of_convolutions(
+    chain: ConvChain,
+    base: Layers | ConvChain | None,
+    measured: Measured,
+    input_norm: float | None,
+    failure: float,
+) -> _Own:
+    longest = _longest(measured.norms, False, input_norm)
+    bounds: tuple[NormBound, ...] = ()
+    try:
+        plain = PlainChain.of(unrolled_layers(chain))
+        reference = PlainChain.of(unrolled_layers(base)) if isinstance(base, ConvChain) else None
+    except NotYetSupported as error:
+        note = f"No bounds from norms: {error}."
+    else:
+        note = "The bounds from norms see the convolutions written out as matrices."
+        constant = float(plain.constant)
+        bounds = norm_bounds(
+            plain,
+            reference,
+            margins=measured.margins,
+            input_norms=measured.norms.square().add(constant).sqrt(),
+            input_norm=math.hypot(longest, constant),
+            failure=failure,
+        )
+    hidden = (stage.units for stage in chain.stages[:-1])
+    return _Own(
+        sizes=(math.prod(chain.input_shape), *hidden, chain.classes),
+        biases=any(has_bias(stage) for stage in chain.stages),
+        input_norm=longest,
+        norm_bounds=bounds,
+        notes=(_NOT_DEFINED, note),
+    )
 
 
 def _network(model: nn.Module | Layers | ConvChain, examples: Examples) -> Layers | ConvChain:
@@ -174,9 +275,9 @@ def _network(model: nn.Module | Layers | ConvChain, examples: Examples) -> Layer
     return read_faithfully(model, examples)
 
 
-def _alike(network: _Network, other: Layers | ConvChain | None) -> _Network | None:
-    """The prior as the same kind of network."""
-    if other is None or isinstance(other, type(network)):
+def _alike(network: Layers | ConvChain, other: Layers | ConvChain) -> Layers | ConvChain:
+    """The prior, if it is the same kind of network."""
+    if isinstance(other, type(network)):
         return other
     raise BadInput(
         "of the network and its prior, one has convolutions and the other has none; a prior has "
@@ -253,43 +354,57 @@ def _asked(
 
 
 def _held_out(
-    layers: Layers, base: Layers | None, sample: Examples, held_out: Any, failure: float
+    network: Layers | ConvChain,
+    base: Layers | ConvChain | None,
+    sample: Examples,
+    held_out: Any,
+    failure: float,
 ) -> tuple[HeldOut, ...]:
     """The plain tests that a certificate must stand beside."""
-    found = []
+    tests = []
     if held_out is not None:
         others = Examples.of(held_out)
-        found.append(_tested("the network on held-out examples", layers, others, failure))
-    if base is not None and any(bool((w != 0).any()) for w in base.weights):
-        found.append(_tested("the prior itself on the same examples", base, sample, failure))
-    return tuple(found)
+        tests.append(("the network on held-out examples", network, others))
+    if base is not None and any(bool((w != 0).any()) for w in _weights(base)):
+        tests.append(("the prior itself on the same examples", base, sample))
+    results = []
+    for what, tested, examples in tests:
+        errors = _measured(tested, examples, (), 1.0).errors
+        risk = holdout(errors=errors, examples=len(examples), failure=failure)
+        results.append(HeldOut(what, errors, len(examples), risk))
+    return tuple(results)
 
 
-def _tested(what: str, layers: Layers, examples: Examples, failure: float) -> HeldOut:
-    chain = PlainChain.of(layers)
-    errors = measure(chain, examples.inputs, examples.labels.cpu(), epsilons=(), level=1.0).errors
-    risk = holdout(errors=errors, examples=len(examples), failure=failure)
-    return HeldOut(what, errors, len(examples), risk)
+def _weights(network: Layers | ConvChain) -> Sequence[Tensor]:
+    if isinstance(network, Layers):
+        return network.weights
+    return [stage.layer.weight for stage in network.stages]
 
 
 def _certificates(
-    layers: Layers,
-    base: Layers | None,
+    network: Layers | ConvChain,
+    base: Layers | ConvChain,
     examples: Examples,
-    *,
     theorem: Theorem,
     variants: Sequence[Variant],
     failure: float,
     seed: int,
     progress: Progress | None,
-) -> tuple[Any, ...]:
-    if base is None:
-        return ()
+) -> tuple[SparsityCertificate, ...]:
     confidence, sampling_failure = divided(failure, theorem)
+    settings = SparseSettings(
+        theorem=theorem, confidence=confidence, sampling_failure=sampling_failure
+    )
+    if isinstance(network, ConvChain):
+        settings = replace(settings, subset=_SUBSET, passes=_PASSES)
     return tuple(
         certify_sparse(
-            layers, base, examples, theorem=theorem, variant=variant, confidence=confidence,
-            sampling_failure=sampling_failure, seed=seed, progress=progress,
+            network,
+            base,
+            examples,
+            replace(settings, variant=variant),
+            seed=seed,
+            progress=progress,
         )
         for variant in variants
-    )  # fmt: skip
+    )

@@ -20,7 +20,7 @@ from nonvacuous.sparsity.noise import Inputs, NoisyPass
 
 TAILS = ("cap", "exponential")
 #: Which part of the escape probability goes to the events about pre-activations.
-_EVENT_SHARE = 0.1
+EVENT_SHARE = 0.1
 #: Beyond this many scales from its kink a unit counts as stable in the table of sums.
 _STABLE = 2.5
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
@@ -54,10 +54,10 @@ def levels(widths: Sequence[int], escape: float, *, sparse: bool) -> Levels:
     """Split the escape probability; without sparsity there are no events to pay for."""
     if not sparse:
         return Levels(0.0, escape, 0.0)
-    event = escape * _EVENT_SHARE
+    event = escape * EVENT_SHARE
     count = sum(layer * width for layer, width in enumerate(widths, start=1))
     return Levels(
-        event, escape * (1.0 - _EVENT_SHARE), lipschitz_quantile(failure=event, events=count)
+        event, escape * (1.0 - EVENT_SHARE), lipschitz_quantile(failure=event, events=count)
     )
 
 
@@ -95,10 +95,11 @@ def thresholds(
     variance = norms.square() * spread[:, None] + 2.0 * noisy.scales[-1][:, None].square()
     guess = norms.square() * expected[:, None]
     guess = guess + 2.0 * (sigmas[-1] * inputs.known[:, -1][:, None]).square()
-    return total + _tail(variance, guess.clamp(min=1e-280), found.output, tail)
+    return total + tail_threshold(variance, guess.clamp(min=1e-280), found.output, tail)
 
 
-def _tail(variance: Tensor, guess: Tensor, failure: float, tail: Tail) -> Tensor:
+def tail_threshold(variance: Tensor, guess: Tensor, failure: float, tail: Tail) -> Tensor:
+    """How far the noise of all layers can carry a margin, up to the failure probability."""
     if tail.way == "cap":
         cap = tail.factor * guess
         reached = expected_shortfall(failure) * cap.sqrt()
@@ -206,7 +207,8 @@ def kinks(distance: Tensor) -> Tensor:
     """psi of every entry, rounded up as in bounds.sparsity.kink."""
     density = torch.exp(-0.5 * distance.square()) / _ROOT_TWO_PI
     tail = 0.5 * torch.special.erfc(distance / math.sqrt(2.0))
-    return (density - distance * tail).clamp(min=0) + 1e-12 * density
+    rounded: Tensor = (density - distance * tail).clamp(min=0) + 1e-12 * density
+    return rounded
 
 
 def _reach(constants: Constants, k: int, j: int) -> float:

@@ -178,6 +178,7 @@ class _Learner:
     ) -> None:
         self._settings, self._seed = settings, seed
         self._device = device
+        self._bound_examples = settings.bound_examples or max(1, len(examples))
         module = copied_network(model).to(device).eval().requires_grad_(False)
         self._inputs, self._labels = checks.resident(examples, module, device)
         self._inputs = behind_fixed_front(module, self._inputs)
@@ -196,7 +197,7 @@ class _Learner:
             settings.optimizer,
             [
                 ([self._means], settings.learning_rate),
-                ([self._log_ratios], settings.scale_learning_rate),
+                ([self._log_ratios], settings.scale_learning_rate or 0.0),
             ],
             momentum=settings.momentum,
         )
@@ -272,7 +273,7 @@ class _Learner:
         value = self._objective(
             risk,
             penalized,
-            examples=settings.bound_examples,
+            examples=self._bound_examples,
             failure=settings.failure,
             free_parameter=self.facts["free_parameter"],
         )
@@ -303,7 +304,7 @@ class _Learner:
             self.facts["free_parameter"] = self._objective.best_parameter(
                 empirical_risk=min(1.0, max(0.0, risk)),
                 kl_nats=max(0.0, penalized),
-                examples=self._settings.bound_examples,
+                examples=self._bound_examples,
                 failure=self._settings.failure,
             )
             self._recorded = None  # It holds the old value as a constant.

@@ -39,7 +39,8 @@ from nonvacuous.rules.derandomization import (
     norm_range,
     setting_of,
 )
-from nonvacuous.sparsity.certificate import SparsityCertificate, certify_sparse
+from nonvacuous.sparsity.certificate import SparseSettings, SparsityCertificate
+from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.recount import Network, final_seed
@@ -86,12 +87,14 @@ def measure_sparse(method: Sparsity, job: Job, candidate: SparseCandidate) -> Sp
         layers,
         prior_layers,
         bound_part,
-        theorem=method.theorem,
-        variant=method.variant,
-        confidence=1.0 - failure,
-        sampling_failure=sampling_failure or failure,
-        passes=method.passes,
-        subset=method.search_examples,
+        SparseSettings(
+            theorem=method.theorem,
+            variant=method.variant,
+            confidence=1.0 - failure,
+            sampling_failure=sampling_failure or failure,
+            passes=method.passes,
+            subset=method.search_examples,
+        ),
         seed=job.seed,
         device=job.device,
         progress=job.progress,

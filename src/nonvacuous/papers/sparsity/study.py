@@ -29,7 +29,8 @@ from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.certificate import Theorem, Variant, certify_sparse
+from nonvacuous.sparsity.certificate import SparseSettings, Theorem, Variant
+from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.priors import ChainPrior, make_prior
 from nonvacuous.sparsity.radii import NormTables, forward, greedy_sparsity
 from nonvacuous.sparsity.training import (
@@ -86,12 +87,14 @@ def certificates(
                 layers,
                 center,
                 examples,
-                theorem=theorem,
-                variant=variant,
-                confidence=1.0 - settings.failure,
-                sampling_failure=settings.sampling_failure,
-                choices=claims,
-                subset=_searched(layers.hidden),
+                SparseSettings(
+                    theorem=theorem,
+                    variant=variant,
+                    confidence=1.0 - settings.failure,
+                    sampling_failure=settings.sampling_failure,
+                    choices=claims,
+                    subset=_searched(layers.hidden),
+                ),
                 seed=derived_seed(seed, theorem, variant),
                 progress=progress,
             )
