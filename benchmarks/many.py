@@ -28,7 +28,7 @@ from nonvacuous import models
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.training.loop import shuffled
 from nonvacuous.training.many import fast_arithmetic
-from nonvacuous.training.many_jobs import Job, ManySettings
+from nonvacuous.training.many_jobs import Job, ManyExamples, ManySettings
 from nonvacuous.training.many_material import Material
 from nonvacuous.training.many_trainer import build_trainer
 
@@ -84,13 +84,12 @@ class Bench:
         """Seconds per epoch and network, scaled to the size of CIFAR-10."""
         jobs = [Job(seed=self.seed + place) for place in range(number)]
         material = Material(
-            [self.inputs],
-            self.labels,
+            ManyExamples(
+                [self.inputs],
+                self.labels,
+                test=[(self.inputs[: self.tests], self.labels[0, : self.tests])],
+            ),
             jobs,
-            test=[(self.inputs[: self.tests], self.labels[0, : self.tests])],
-            marked=None,
-            crop_size=None,
-            prepare=None,
             device=self.device,
         )
         modules = [models.build(network, SHAPE, CLASSES, seed=job.seed) for job in jobs]

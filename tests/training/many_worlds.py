@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from nonvacuous import models
+from nonvacuous import models, training
+from nonvacuous.training import ManyExamples, ManyResult
 
 SHAPE = (3, 8, 8)
 CLASSES = 4
+
+
+def train_many(
+    build: Any, inputs: Any, labels: Tensor, jobs: Sequence[Any], **options: Any
+) -> ManyResult:
+    """With everything as arguments of its own, as tests like to vary it."""
+    names = {field.name for field in fields(ManyExamples)}
+    own = {name: options.pop(name) for name in list(options) if name in names}
+    return training.train_many(build, ManyExamples(inputs, labels, **own), jobs, **options)
 
 
 def images(count: int = 90, *, seed: int = 0, size: int = 8) -> Tensor:

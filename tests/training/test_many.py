@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous import models
-from nonvacuous.training import Job, ManySettings, train_many
+from nonvacuous.training import Job, ManySettings
 from nonvacuous.training.loop import batch_edges, shuffled
 from tests.training.many_worlds import (
     CLASSES,
@@ -20,6 +20,7 @@ from tests.training.many_worlds import (
     labelings,
     largest_difference,
     perceptron,
+    train_many,
 )
 
 SETTINGS = ManySettings(epochs=3, batch_size=32)

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from nonvacuous import models
 from nonvacuous.data.preprocessing import center_crop, whiten_each_image
-from nonvacuous.training import Job, ManySettings, train_many
+from nonvacuous.training import Job, ManyExamples, ManySettings
 from nonvacuous.training.many_dropout import BandedResponseNorm, Chance, dropped
 from nonvacuous.training.many_material import PADDING, Material, draw_seed, uniforms
-from tests.training.many_worlds import CLASSES, images, labelings, largest_difference
+from tests.training.many_worlds import CLASSES, images, labelings, largest_difference, train_many
 
 
 def whole(value: int) -> Tensor:
@@ -21,9 +21,8 @@ def whole(value: int) -> Tensor:
 
 
 def material(inputs: Tensor, job: Job, **options: object) -> Material:
-    arguments = {"test": None, "marked": None, "crop_size": None, "prepare": None, **options}
     return Material(
-        [inputs], labelings(len(inputs)), [job], device=torch.device("cpu"), **arguments
+        ManyExamples([inputs], labelings(len(inputs)), **options), [job], device=torch.device("cpu")
     )
 
 

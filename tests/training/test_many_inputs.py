@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from nonvacuous.errors import BadInput
-from nonvacuous.training import Job, ManySettings, train_many
-from tests.training.many_worlds import convolutional, images, labelings, perceptron
+from nonvacuous.training import Job, ManySettings
+from tests.training.many_worlds import convolutional, images, labelings, perceptron, train_many
 
 
 def attempt(**changes: Any) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.errors import Unsupported
-from nonvacuous.training import Job, ManySettings, many, train_many
+from nonvacuous.training import Job, ManySettings, many
 from nonvacuous.training import many_modules as modules
 from nonvacuous.training import many_stacked as stacked
 from nonvacuous.training.many_jobs import ManyResult
@@ -24,6 +24,7 @@ from tests.training.many_worlds import (
     labelings,
     largest_difference,
     perceptron,
+    train_many,
 )
 
 JOBS = (

@@ -10,13 +10,14 @@ import torch
 from torch import nn
 
 from nonvacuous.progress import Reporter
-from nonvacuous.training import Job, ManySettings, OtherConfiguration, train_many
+from nonvacuous.training import Job, ManySettings, OtherConfiguration
 from tests.training.many_worlds import (
     convolutional,
     images,
     labelings,
     largest_difference,
     perceptron,
+    train_many,
 )
 
 JOBS = (

@@ -8,13 +8,14 @@ from collections.abc import Callable
 import pytest
 from torch import nn
 
-from nonvacuous.training import Job, ManySettings, train_many
+from nonvacuous.training import Job, ManySettings
 from tests.training.many_worlds import (
     convolutional,
     images,
     labelings,
     largest_difference,
     perceptron,
+    train_many,
 )
 
 INPUTS, LABELS = [images()], labelings()

@@ -35,7 +35,7 @@ from nonvacuous.rules.outcomes import Shown, ledger_of
 from nonvacuous.seeds import derived_seed
 from nonvacuous.studies.measures_page import write_page
 from nonvacuous.studies.measures_text import FIT_LOSS
-from nonvacuous.training.many import Job, ManySettings, train_many
+from nonvacuous.training.many import Job, ManyExamples, ManySettings, train_many
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +177,7 @@ def _trained(request: Request, parts: Sequence[Examples], narration: Narration) 
 
     done = train_many(
         build,
-        [part.inputs for part in parts],
-        torch.stack([part.labels for part in parts]),
+        ManyExamples([part.inputs for part in parts], torch.stack([part.labels for part in parts])),
         [
             Job(labels=k, inputs=k, seed=request.seed, learning_rate=request.learning_rate)
             for k in range(len(parts))

@@ -21,7 +21,7 @@ from nonvacuous.progress import Progress
 from nonvacuous.randomization.conditions import Condition, input_sets
 from nonvacuous.randomization.outcomes import CurvePoint, count_errors
 from nonvacuous.randomization.settings import StudySettings
-from nonvacuous.training.many import Job, ManySettings, train_many
+from nonvacuous.training.many import Job, ManyExamples, ManySettings, train_many
 from nonvacuous.training.user_training import (
     TrainingFunction,
     call,
@@ -164,12 +164,14 @@ class BuiltInLearner:
         )
         result = train_many(
             self._build,
-            [first.train.inputs for first in firsts],
-            torch.stack([task.condition.train.labels for task in tasks]),
+            ManyExamples(
+                [first.train.inputs for first in firsts],
+                torch.stack([task.condition.train.labels for task in tasks]),
+                test=[(first.test.inputs, first.test.labels) for first in firsts],
+                marked=torch.stack([_marks(task.condition) for task in tasks]),
+            ),
             jobs,
             settings=many,
-            test=[(first.test.inputs, first.test.labels) for first in firsts],
-            marked=torch.stack([_marks(task.condition) for task in tasks]),
             device=self._device,
             progress=progress,
             checkpoint=checkpoint,

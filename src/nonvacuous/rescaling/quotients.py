@@ -101,7 +101,6 @@ def quotients(
     output_scale: bool = True,
     translation: bool = True,
     permutation: bool = True,
-    charge_nats: float = 0.0,
 ) -> Quotients:
     """The KL of ``Q`` to ``P`` after rescaling by ``log_scales`` and all further symmetries.
 
@@ -111,7 +110,6 @@ def quotients(
     layers        layers of interchangeable units, from ``unit_layers(graph).layers``
     output_scale, translation, permutation
                   each symmetry can be switched off
-    charge_nats   what choosing this prior from a grid costs; it goes into the columns only
 
     Every column has the prior ``P``, so the least of them may be quoted.
     """
@@ -127,7 +125,7 @@ def quotients(
         )
 
     def column(name: str, kl_nats: float) -> None:
-        columns.append(Column(name, kl_nats, charge_nats))
+        columns.append(Column(name, kl_nats))
 
     terms = kl_along_orbit(Q, P, groups, moves)
     column("rescaled", total_nats(terms))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import Unsupported
@@ -22,34 +22,37 @@ from nonvacuous.training.many_jobs import (
     EpochRecord,
     Job,
     JobResult,
+    ManyExamples,
     ManyResult,
     ManySettings,
     built,
-    check_examples,
     check_jobs,
     check_outputs,
     check_settings,
 )
-from nonvacuous.training.many_material import Material, Prepare, as_measured, shown
+from nonvacuous.training.many_material import Material, as_measured, shown
 from nonvacuous.training.many_run import Run
 from nonvacuous.training.many_trainer import build_trainer, resolved
 
-__all__ = ["EpochRecord", "Job", "JobResult", "ManyResult", "ManySettings", "train_many"]
+__all__ = [
+    "EpochRecord",
+    "Job",
+    "JobResult",
+    "ManyExamples",
+    "ManyResult",
+    "ManySettings",
+    "train_many",
+]
 
 PHASE = "networks"
 
 
 def train_many(
     build: Callable[[int], nn.Module],
-    inputs: Sequence[Tensor],
-    labels: Tensor,
+    examples: ManyExamples,
     jobs: Sequence[Job],
     *,
     settings: ManySettings,
-    test: Sequence[tuple[Tensor, Tensor]] | None = None,
-    marked: Tensor | None = None,
-    crop_size: int | None = None,
-    prepare: Prepare | None = None,
     method: str = "auto",
     device: torch.device | str | None = None,
     progress: Progress | None = None,
@@ -60,18 +63,6 @@ def train_many(
 
     build       makes the network of a seed, always of the same architecture, such as
                 `lambda seed: models.build("mlp:512", (3, 28, 28), 10, seed=seed)`
-    inputs      input sets, each (n, ...); jobs say which one they see. Sets may differ in shape
-                as long as networks see the same shape after cropping
-    labels      (rows, n): one labeling per row, int64; jobs say which one they learn
-    test        one pair (inputs, labels) per input set
-    marked      (rows, n): training examples whose errors are counted apart, such as those whose
-                label was corrupted
-    crop_size   networks see windows of this many pixels squared: the central one of each image,
-                or, where a job says "crop" or "full", one at a random place. Without it such jobs
-                see images of the full size, moved by up to 4 pixels with black margins
-    prepare     applied to every batch of inputs after cropping and augmentation, in training and
-                measuring alike, such as `data.whiten_each_image`. It must treat each input by
-                itself; images come as (batch, channels, height, width)
     method      "matrices": plain perceptrons, all weights in one tensor per layer
                 "vmap": any network, all weights in one tensor per layer
                 "streams": one recorded CUDA graph per network, side by side on the GPU
@@ -91,39 +82,22 @@ def train_many(
     begun = time.monotonic()
     jobs = tuple(jobs)
     check_settings(settings, method)
-    check_examples(inputs, labels, test, marked)
-    check_jobs(jobs, inputs, labels, crop_size)
+    check_jobs(jobs, examples)
     real_number("checkpoint_seconds", checkpoint_seconds, least=0.0)
     modules = built(build, jobs)
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if place.type == "cuda" and place.index is None:
-        place = torch.device("cuda", torch.cuda.current_device())
-    chosen = resolved(method, modules[0], place)
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if where.type == "cuda" and where.index is None:
+        where = torch.device("cuda", torch.cuda.current_device())
+    chosen = resolved(method, modules[0], where)
     path = None if checkpoint is None else Path(checkpoint)
     # Before training changes the networks: their initial weights are part of what it tells.
-    configuration = (
-        None
-        if path is None
-        else _configuration(
-            modules, inputs, labels, jobs, settings, test, marked, crop_size, prepare
-        )
-    )
+    configuration = None if path is None else _configuration(modules, examples, jobs, settings)
     dtype = next(p.dtype for p in modules[0].parameters())
-    material = Material(
-        inputs,
-        labels,
-        jobs,
-        test=test,
-        marked=marked,
-        crop_size=crop_size,
-        prepare=prepare,
-        device=place,
-        dtype=dtype,
-    )
-    wanted = [labels, *(wanted for _, wanted in test or ())]
+    material = Material(examples, jobs, device=where, dtype=dtype)
+    wanted = [examples.labels, *(labels for _, labels in examples.test or ())]
     for seen in material.train.values():
-        check_outputs(modules[0].to(place), shown(seen[:2]), wanted)
-    with fast_arithmetic(place):
+        check_outputs(modules[0].to(where), shown(seen[:2]), wanted)
+    with fast_arithmetic(where):
         trainer = build_trainer(chosen, modules, jobs, material, settings)
         try:
             trainer.ready()
@@ -135,7 +109,7 @@ def train_many(
         run = Run(jobs, settings, trainer, begun=begun)
         if configuration is not None:
             # Methods and devices round differently: a resumed run keeps to one of each.
-            configuration |= {"method": chosen, "device": place.type}
+            configuration |= {"method": chosen, "device": where.type}
         if path is not None and configuration is not None and path.exists():
             run.resume(path, configuration)
         steps = len(batch_edges(material.examples, settings.batch_size)) - 1
@@ -144,7 +118,7 @@ def train_many(
             seated = [jobs[number] for number in run.seated]
             rates = [job.learning_rate * settings.decay**run.epoch for job in seated]
             orders = [
-                shuffled(material.examples, seed=job.seed, epoch=run.epoch).to(place)
+                shuffled(material.examples, seed=job.seed, epoch=run.epoch).to(where)
                 for job in seated
             ]
             reporter.begin_epoch(steps)
@@ -159,8 +133,8 @@ def train_many(
         run.result(
             number,
             examples=material.examples,
-            marked=None if marked is None else int(marked[job.labels].sum()),
-            test_examples=None if test is None else len(test[job.inputs][1]),
+            marked=None if examples.marked is None else int(examples.marked[job.labels].sum()),
+            test_examples=None if examples.test is None else len(examples.test[job.inputs][1]),
         )
         for number, job in enumerate(jobs)
     )
@@ -218,39 +192,34 @@ def fast_arithmetic(device: torch.device) -> Iterator[None]:
 
 def _configuration(
     modules: Sequence[nn.Module],
-    inputs: Sequence[Tensor],
-    labels: Tensor,
+    examples: ManyExamples,
     jobs: Sequence[Job],
     settings: ManySettings,
-    test: Sequence[tuple[Tensor, Tensor]] | None,
-    marked: Tensor | None,
-    crop_size: int | None,
-    prepare: Prepare | None,
 ) -> dict[str, Any]:
     """What a checkpoint belongs to."""
-    examples = {f"inputs.{place}": tensor for place, tensor in enumerate(inputs)}
-    examples["labels"] = labels
-    if marked is not None:
-        examples["marked"] = marked
-    for place, (tensor, wanted) in enumerate(test or ()):
-        examples |= {f"test.{place}.inputs": tensor, f"test.{place}.labels": wanted}
+    tensors = {f"inputs.{k}": inputs for k, inputs in enumerate(examples.inputs)}
+    tensors["labels"] = examples.labels
+    if examples.marked is not None:
+        tensors["marked"] = examples.marked
+    for k, (inputs, wanted) in enumerate(examples.test or ()):
+        tensors |= {f"test.{k}.inputs": inputs, f"test.{k}.labels": wanted}
     # A function has no digest, but what it makes of a few inputs has.
     prepared = {
-        f"{place}": as_measured(tensor[:4].cpu(), crop_size, prepare)
-        for place, tensor in enumerate(inputs)
+        f"{k}": as_measured(inputs[:4].cpu(), examples.crop_size, examples.prepare)
+        for k, inputs in enumerate(examples.inputs)
     }
     initial = {
-        f"{place}.{name}": tensor
-        for place, module in enumerate(modules)
+        f"{k}.{name}": tensor
+        for k, module in enumerate(modules)
         for name, tensor in module.state_dict().items()
     }
     return {
         "kind": "many networks",
         "jobs": [dataclasses.asdict(job) for job in jobs],
         **dataclasses.asdict(settings),
-        "crop_size": crop_size,
+        "crop_size": examples.crop_size,
         "architecture": str(modules[0]),
         "initial_weights": tensors_digest(initial),
-        "examples": tensors_digest(examples),
+        "examples": tensors_digest(tensors),
         "prepared": tensors_digest(prepared),
     }

@@ -15,6 +15,38 @@ AUGMENTATIONS = ("none", "crop", "full")
 PRECISIONS = ("float32", "bfloat16")
 METHODS = ("auto", "matrices", "vmap", "streams", "one at a time")
 
+Prepare = Callable[[Tensor], Tensor]
+"""A function of a batch of inputs, such as whitening; each input must be changed by itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class ManyExamples:
+    """What networks that are trained together learn from and are measured on.
+
+    inputs      input sets, each (n, ...); jobs say which one they see. Sets may differ in shape
+                as long as networks see the same shape after cropping
+    labels      (rows, n): one labeling per row, int64; jobs say which one they learn
+    test        one pair (inputs, labels) per input set
+    marked      (rows, n): training examples whose errors are counted apart, such as those whose
+                label was corrupted
+    crop_size   networks see windows of this many pixels squared: the central one of each image,
+                or, where a job says "crop" or "full", one at random. Without it such jobs see
+                images of the full size, moved by up to 4 pixels with black margins
+    prepare     applied to every batch of inputs after cropping and augmentation, in training and
+                measuring alike, such as `data.whiten_each_image`. It must treat each input by
+                itself; images come as (batch, channels, height, width)
+    """
+
+    inputs: Sequence[Tensor]
+    labels: Tensor
+    test: Sequence[tuple[Tensor, Tensor]] | None = None
+    marked: Tensor | None = None
+    crop_size: int | None = None
+    prepare: Prepare | None = None
+
+    def __post_init__(self) -> None:
+        _check_examples(self.inputs, self.labels, self.test, self.marked)
+
 
 @dataclass(frozen=True)
 class Job:
@@ -149,7 +181,7 @@ def check_settings(settings: ManySettings, method: str) -> None:
     one_of("method", method, METHODS)
 
 
-def check_examples(
+def _check_examples(
     inputs: Sequence[Tensor],
     labels: Tensor,
     test: Sequence[tuple[Tensor, Tensor]] | None,
@@ -197,10 +229,9 @@ def _check_inputs(name: str, tensor: Tensor, count: int, per: str) -> None:
         raise BadInput(f"{name}: {len(tensor)} inputs, but {count} are needed, one per {per}.")
 
 
-def check_jobs(
-    jobs: Sequence[Job], inputs: Sequence[Tensor], labels: Tensor, crop_size: int | None
-) -> None:
+def check_jobs(jobs: Sequence[Job], examples: ManyExamples) -> None:
     """Jobs that ask for what there is."""
+    inputs, labels, crop_size = examples.inputs, examples.labels, examples.crop_size
     if not jobs:
         raise BadInput("jobs is empty: give at least one Job.")
     for place, job in enumerate(jobs):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training.many_jobs import Job
+from nonvacuous.training.many_jobs import Job, ManyExamples, Prepare
 
 # Random numbers as a function of (seed, step, purpose, place), computed on any device.
 #
@@ -115,9 +115,6 @@ def _varied_colors(images: Tensor, seed: Tensor, step: Tensor) -> Tensor:
     return images
 
 
-Prepare = Callable[[Tensor], Tensor]
-"""A function of a batch of inputs, such as whitening; each input must be changed by itself."""
-
 _CHUNK = 4096
 
 
@@ -131,39 +128,28 @@ class Material:
 
     def __init__(
         self,
-        inputs: Sequence[Tensor],
-        labels: Tensor,
+        examples: ManyExamples,
         jobs: Sequence[Job],
         *,
-        test: Sequence[tuple[Tensor, Tensor]] | None,
-        marked: Tensor | None,
-        crop_size: int | None,
-        prepare: Prepare | None,
         device: torch.device,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self.device, self.dtype = device, dtype
-        self.examples = labels.shape[1]
-        self.labels = labels.to(device)
-        self.marked = None if marked is None else marked.to(device)
-        self._prepare = prepare
-        self._crop_size = crop_size
+        self.examples = examples.labels.shape[1]
+        self.labels = examples.labels.to(device)
+        self.marked = None if examples.marked is None else examples.marked.to(device)
+        self._prepare, self._crop_size = examples.prepare, examples.crop_size
         used = sorted({job.inputs for job in jobs})
-        moved = {place: stored(inputs[place].to(device, dtype)) for place in used}
-        self.train = {place: self._seen(tensor) for place, tensor in moved.items()}
+        moved = {k: stored(examples.inputs[k].to(device, dtype)) for k in used}
+        self.train = {k: self._seen(tensor) for k, tensor in moved.items()}
         self._raw = {
-            place: with_margin(moved[place], crop_size)
-            for place in sorted({job.inputs for job in jobs if job.augmentation != "none"})
+            k: with_margin(moved[k], examples.crop_size)
+            for k in sorted({job.inputs for job in jobs if job.augmentation != "none"})
         }
         self.test: dict[int, tuple[Tensor, Tensor]] = {}
-        if test is not None:
-            self.test = {
-                place: (
-                    self._seen(stored(test[place][0].to(device, dtype))),
-                    test[place][1].to(device),
-                )
-                for place in used
-            }
+        for k in used if examples.test is not None else ():
+            inputs, labels = examples.test[k]
+            self.test[k] = self._seen(stored(inputs.to(device, dtype))), labels.to(device)
 
     def _seen(self, tensor: Tensor) -> Tensor:
         """Stored inputs as networks are measured on them."""

@@ -28,7 +28,7 @@ from nonvacuous.papers.measures.training import StudyMaterial
 from nonvacuous.study.local import LocalEngine
 from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
 from nonvacuous.study.study import Context
-from nonvacuous.training.many import Job, ManySettings, train_many
+from nonvacuous.training.many import Job, ManyExamples, ManySettings, train_many
 
 TINY = MeasuresSettings(
     width=(6, 16), depth=(1,), learning_rate=(0.1,), batch_size=(20,), weight_decay=(0.0,),
@@ -138,8 +138,7 @@ def test_a_record_is_what_a_network_trained_alone_comes_to(
 
         alone = train_many(
             fresh,
-            [inputs],
-            labels.unsqueeze(0),
+            ManyExamples([inputs], labels.unsqueeze(0)),
             [Job(seed=seed, learning_rate=0.1, dropout=cell.dropout)],
             settings=ManySettings(
                 epochs=60, batch_size=20, decay=1.0, stop_loss=0.3, measure_every=2

@@ -58,7 +58,7 @@ def test_finished_cells_are_not_trained_again(tmp_path, images, monkeypatch):
     original = training.train_many
 
     def watched(*arguments, **options):
-        trained.append(len(arguments[3]))
+        trained.append(len(arguments[2]))
         return original(*arguments, **options)
 
     monkeypatch.setattr(training, "train_many", watched)

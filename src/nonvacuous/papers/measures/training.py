@@ -23,7 +23,14 @@ from nonvacuous.papers.measures.settings import Cell, MeasuresCell, NetworkRecor
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.study import Context
-from nonvacuous.training.many import Job, JobResult, ManyResult, ManySettings, train_many
+from nonvacuous.training.many import (
+    Job,
+    JobResult,
+    ManyExamples,
+    ManyResult,
+    ManySettings,
+    train_many,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,8 +179,10 @@ class Training:
 
         return train_many(
             lambda seed: build(first.model, material.shape, material.classes, seed=seed),
-            [material.inputs[: first.examples]],
-            material.labels[:, : first.examples].contiguous(),
+            ManyExamples(
+                [material.inputs[: first.examples]],
+                material.labels[:, : first.examples].contiguous(),
+            ),
             jobs,
             settings=ManySettings(
                 epochs=cell_.epochs,

@@ -26,7 +26,14 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.study.running import finished_cells
 from nonvacuous.study.settings import Frozen
 from nonvacuous.study.study import Context, Finished, Study
-from nonvacuous.training.many import Job, JobResult, ManyResult, ManySettings, train_many
+from nonvacuous.training.many import (
+    Job,
+    JobResult,
+    ManyExamples,
+    ManyResult,
+    ManySettings,
+    train_many,
+)
 
 
 class Material:
@@ -244,8 +251,14 @@ class _Training:
         group, material = self.group, self.material
         return train_many(
             self._build,
-            material.inputs,
-            material.labels,
+            ManyExamples(
+                material.inputs,
+                material.labels,
+                test=material.test,
+                marked=material.marked,
+                crop_size=group.crop,
+                prepare=whiten_each_image,
+            ),
             jobs,
             settings=ManySettings(
                 epochs=epochs,
@@ -256,10 +269,6 @@ class _Training:
                 measure_every=self.recipe.measure_every,
                 precision=self.recipe.precision,
             ),
-            test=material.test,
-            marked=material.marked,
-            crop_size=group.crop,
-            prepare=whiten_each_image,
             method=method,
             device=self.device,
             progress=progress,
