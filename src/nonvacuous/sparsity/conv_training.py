@@ -100,7 +100,7 @@ def train_conv(
             distance = sum((w - a).square().sum() for w, a in zip(weights, anchors, strict=True))
             total = total + settings.pull * distance
         optimizer.zero_grad()
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         optimizer.step()
         if step % 50 == 0 or step + 1 == settings.steps:
             value = float(loss.detach())

@@ -115,7 +115,7 @@ def study(
         own = _of_convolutions(network, base, measured, input_norm, failure)
     else:
         network.check_alive()
-        if base is not None:
+        if isinstance(base, Layers):
             network.check_same_shape(base)
         measured = _measured(network, sample, sizes, level, progress)
         own = _of_layers(network, base, measured, sample, input_norm, failure, progress)

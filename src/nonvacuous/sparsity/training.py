@@ -262,7 +262,7 @@ def train_chain(
         set_rate(optimizer, settings.schedule, step / settings.steps)
         optimizer.zero_grad()
         total, fit = objective(weights, inputs[batch], labels[batch])
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         optimizer.step()
         if settings.spectral_limit is not None and step % _PROJECT_EVERY == 0:
             limit_spectral_norms(weights, settings.spectral_limit)

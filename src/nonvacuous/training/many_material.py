@@ -147,8 +147,9 @@ class Material:
             for k in sorted({job.inputs for job in jobs if job.augmentation != "none"})
         }
         self.test: dict[int, tuple[Tensor, Tensor]] = {}
-        for k in used if examples.test is not None else ():
-            inputs, labels = examples.test[k]
+        tests = dict(enumerate(examples.test or ()))
+        for k in used if tests else ():
+            inputs, labels = tests[k]
             self.test[k] = self._seen(stored(inputs.to(device, dtype))), labels.to(device)
 
     def _seen(self, tensor: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -43,7 +43,7 @@ def build_optimizer(
 
 
 @cache
-def _plain(kind: type[Optimizer]) -> Any:
+def _plain(kind: type[Optimizer]) -> Callable[..., Optimizer]:
     """The optimizer as it is written, without the wrappers that tell torch's compiler to keep out.
 
     At their first call they import that compiler, which takes nearly as long as torch itself.
