@@ -21,6 +21,7 @@ REALISTIC = [name for name in samples.SAMPLES if name != "hostile"]
 OUTSIDE = """() => [...document.querySelectorAll('body *')]
   .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
   .map(e => e.tagName + ' ' + e.textContent.slice(0, 40))"""
+UNFOLD = "() => document.querySelectorAll('details').forEach(e => { e.open = true; })"
 # What a reader could see cut off or on top of another text: every text of the visible scale.
 OVERLAPS = """(where) => {
   const figure = [...document.querySelectorAll(where + ' svg')].find(e => e.checkVisibility());
@@ -88,6 +89,18 @@ def test_bad_news_is_as_large_as_good_news(visit: Open) -> None:
     assert visit("refused").page.get_by_text("was found false: 40 bound examples").is_visible()
 
 
+@pytest.mark.parametrize("name", REALISTIC)
+def test_it_is_short_and_the_rest_is_folded(visit: Open, name: str) -> None:
+    page = visit(name).page
+    assert len(page.locator("body").inner_text().split()) <= 500
+    assert page.evaluate("document.documentElement.scrollHeight") <= 3 * 800
+    folded = page.locator("details > summary").all_inner_texts()
+    assert {"Every check, with what it found", "Words on this page"} <= set(folded)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.locator("details").first.get_attribute("open") is not None
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", REALISTIC)
 def test_labels_on_the_scale_keep_apart(visit: Open, name: str, width: int) -> None:
@@ -108,6 +121,7 @@ def test_a_telephone_sees_the_list_and_no_sideways_scrolling(visit: Open) -> Non
 @pytest.mark.parametrize("name", ["vacuous", "hopeless", "post_hoc"])
 def test_labels_of_the_rescaling_columns_keep_apart(visit: Open, name: str, width: int) -> None:
     page = visit(name, width=width).page
+    page.evaluate(UNFOLD)
     count, found = page.evaluate(OVERLAPS, "figure.columns")
     assert count >= 16
     assert found == []
@@ -117,6 +131,7 @@ def test_labels_of_the_rescaling_columns_keep_apart(visit: Open, name: str, widt
 
 def test_the_certified_column_is_marked_in_picture_and_table(visit: Open) -> None:
     page = visit("post_hoc").page
+    page.evaluate(UNFOLD)
     marked = page.locator("table.numbers tr.marked")
     assert marked.count() == 1
     assert "this is the certificate" in marked.inner_text()

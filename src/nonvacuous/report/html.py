@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from nonvacuous.report import figures
 from nonvacuous.report.view import View
+from nonvacuous.report.wording import WORDS
 
 _ICONS = {
     "checked": "check",
@@ -44,6 +45,7 @@ def render(view: View, *, scale: Markup | None = None, more_css: str = "") -> st
             if drawn
         ],
         icons=_ICONS,
+        words=WORDS,
     )
 
 

@@ -134,7 +134,8 @@ def _step_words(certificate: Certificate) -> dict[str, str]:
         share = kl_nats / certificate.data.bound.examples
         each = f"{share:.2g}" if share >= 0.001 else "less than 0.001"
         less = ", symmetries forgotten" if certificate.complexity.symmetries else ""
-        nats_paid = f"KL from posterior to prior{less}: {nats(kl_nats)} nats, {each} an example"
+        distance = "Distance from what was fixed before, in KL"
+        nats_paid = f"{distance}{less}: {nats(kl_nats)} nats, {each} an example"
         if "log_density_ratio" in inputs:
             ratio = nats(float(inputs["log_density_ratio"]))
             nats_paid = f"Log density ratio, posterior to prior, at the drawn weights: {ratio} nats"
