@@ -195,9 +195,9 @@ def test_clusters_keep_one_line_each_however_the_rows_are_cut(monkeypatch) -> No
 
 
 def test_repeated_ids_are_found_in_bounded_memory(monkeypatch) -> None:
-    from nonvacuous.evaluation import tables, tally
+    from nonvacuous.evaluation import likeness, tables
 
-    monkeypatch.setattr(tally, "MOST_IDS", 500)
+    monkeypatch.setattr(likeness, "MOST_HASHES", 500)
     monkeypatch.setattr(tables, "BATCH", 300)
     answers = {"predictions": np.arange(6000) % 2, "labels": np.arange(6000) % 2, "unseen": True}
     for ids in (np.arange(6000), np.arange(6000).astype(str)):
@@ -340,6 +340,40 @@ def test_repeated_examples_are_noticed() -> None:
         predictions=predictions[double], labels=labels[double], ids=double, unseen=True
     )
     assert named(report, "conditional") == ["the examples are independent draws"]
+
+
+def test_repeated_inputs_are_noticed_and_near_ones_named() -> None:
+    generator = np.random.default_rng(7)
+    images = generator.random((300, 8, 8)).astype(np.float32)
+    labels = np.arange(300) % 2
+
+    def tested(inputs, answers=lambda x: np.zeros(len(x), dtype=int), **rest):
+        report = nv.evaluate(answers, (inputs, labels[: len(inputs)]), unseen=True, **rest)
+        return report.status, {a.name: a.detail for a in report.assumptions}[
+            "the examples are independent draws"
+        ]
+
+    status, detail = tested(images)
+    assert status == "valid" and "0 of 300 inputs are the same as another one." in detail
+    status, detail = tested(np.concatenate([images[:290], images[:10]]))
+    assert status == "conditional" and "10 of 300 inputs are the same" in detail
+    copies = 0.5 * images[:20] + 0.1 + generator.normal(scale=1e-4, size=(20, 8, 8))
+    status, detail = tested(np.concatenate([images[:280], copies.astype(np.float32)]))
+    assert status == "valid" and "20 more hardly differ from one" in detail
+    double = np.concatenate([images[:150]] * 2)
+    assert tested(double, clusters=np.r_[np.arange(150), np.arange(150)])[0] == "valid"
+    # Four yes-or-no answers come twice by chance: that is no mistake.
+    status, detail = tested(generator.integers(0, 2, (300, 4)))
+    assert status == "valid" and "inputs are the same" in detail
+    from nonvacuous.evaluation.likeness import Likeness
+
+    likeness = Likeness()
+    likeness.add(generator.integers(0, 4, (5000, 32)))  # doubles whose last bits are all zero
+    assert likeness.repeated() == 0
+    texts = [f"What is the capital of the country with the number {i}?" for i in range(300)]
+    assert "0 of 300" in tested(texts)[1]
+    assert tested([*texts[:299], texts[0]])[0] == "conditional"
+    assert "1 more hardly differ" in tested([*texts[:299], texts[0].upper() + "  ?"])[1]
 
 
 def test_classes_in_another_order_are_noticed() -> None:

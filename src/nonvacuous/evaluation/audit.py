@@ -50,18 +50,26 @@ def _unseen(unseen: bool) -> Assumption:
 
 
 def _independent(tally: Tally) -> Assumption:
-    repeats = tally.repeated()
-    if repeats and not tally.clustered:
-        return Assumption(
-            name=INDEPENDENT,
-            status="violated",
-            effect="conditional",
-            detail=f"at least {repeats} of {tally.rows} rows repeat the id of another; say what "
-            "belongs together with clusters, each of which counts once.",
-        )
+    repeats, likeness = tally.repeated(), tally.likeness
+    seen = [] if repeats is None else [f"at least {repeats} of {tally.rows} rows repeat an id"]
+    broken = bool(repeats)
+    if likeness is not None:
+        same, near = likeness.repeated(), likeness.nearly()
+        broken = broken or (same > 0 and likeness.rich)
+        seen.append(f"{same} of {likeness.rows} inputs are the same as another one")
+        if near:
+            seen[-1] += f", {near} more hardly differ from one"
     unit = "clusters are the draws" if tally.clustered else "one row is one draw"
-    seen = "" if repeats is None else f"; {repeats} ids are repeated"
-    return Assumption(name=INDEPENDENT, status="not checkable", detail=f"{unit}{seen}.")
+    if not broken or tally.clustered:
+        detail = "; ".join([unit, *seen])
+        return Assumption(name=INDEPENDENT, status="not checkable", detail=f"{detail}.")
+    return Assumption(
+        name=INDEPENDENT,
+        status="violated",
+        effect="conditional",
+        detail=f"{'; '.join(seen)}. Say what belongs together with clusters, each of which counts "
+        "once.",
+    )
 
 
 def _function(invariant: str | None) -> Assumption:

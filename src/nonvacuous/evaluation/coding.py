@@ -142,19 +142,6 @@ class Coder:
         return np.array([self._codes[value] for value in values], dtype=np.int64)
 
 
-def hashes_of(column: Any) -> np.ndarray:
-    """A number of 64 bits for each value of a plain column: two that differ hardly share one."""
-    if hasattr(column, "to_pylist") or column.dtype.kind == "U":
-        items = column.to_pylist() if hasattr(column, "to_pylist") else column.tolist()
-        bits = np.fromiter((hash(text) for text in items), dtype=np.int64, count=len(items))
-    else:
-        bits = np.ascontiguousarray(column).view(np.int64)
-    mixed = bits.astype(np.uint64)  # the finalizer of SplitMix64
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed
-
-
 class ColumnDigest:
     """SHA-256 of a column, the same however it is cut into batches and wherever it is stored."""
 

@@ -84,7 +84,7 @@ def evaluate(
     roles |= {"clusters": clusters, "ids": ids}
     roles |= {f"group:{name}": column for name, column in _group_columns(groups).items()}
     given = {role: column for role, column in roles.items() if column is not None}
-    notes: dict[str, str] = {}
+    notes: dict[str, Any] = {}
     names: dict[str, str] = {}
     if predictor is not None:
         if predictions is not None or losses is not None or data is None:
@@ -102,6 +102,7 @@ def evaluate(
     kept: list[Batch] = []
     stream = _kept(batches, kept) if folder is not None else batches
     tally = counted(chosen, stream, clusters=clusters is not None)
+    tally.likeness = notes.get("likeness")
     _check_names(tally)
     standing, target = None, None
     if folder is not None:

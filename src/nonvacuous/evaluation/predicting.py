@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.errors import BadInput, WrongMode
+from nonvacuous.evaluation.likeness import Likeness
 
 #: Inputs given as one array are answered so many at a time.
 AT_ONCE = 1024
@@ -46,15 +47,17 @@ def answers_of(predictor: Any) -> Answers:
 
 
 def predicted(
-    predictor: Any, data: Any, *, scores: bool, notes: dict[str, str]
+    predictor: Any, data: Any, *, scores: bool, notes: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Batches of predictions and labels. ``scores`` keeps the scores of classes as they are.
 
     ``data`` is a pair (inputs, labels) or an iterable of such pairs (a DataLoader, a generator),
-    which is read once and never kept. What was tried again is written into ``notes``.
+    which is read once and never kept. What was tried again, and which inputs resemble others, is
+    written into ``notes``.
     """
     answer = answers_of(predictor)
     at_once = getattr(predictor, "at_once", AT_ONCE)
+    likeness: Likeness | None = Likeness()
     for inputs, labels in _pairs(data, at_once):
         raw = as_answers(answer(inputs))
         if len(raw) != len(labels):
@@ -68,6 +71,8 @@ def predicted(
                 "class: turn it into answers yourself, with 0 for a logit and 0.5 for a "
                 "probability, as in lambda inputs: (network(inputs)[:, 0] > 0).long()"
             )
+        if likeness is not None:
+            likeness = notes["likeness"] = likeness if likeness.add(inputs) else None
         if "invariant" not in notes and len(raw) > 1:
             notes["invariant"] = _tried_again(answer, inputs, raw)
         yield {

@@ -23,7 +23,8 @@ from nonvacuous.bounds import (
 )
 from nonvacuous.bounds.rounding import as_risk, down
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.coding import Coder, ColumnDigest, hashes_of
+from nonvacuous.evaluation.coding import Coder, ColumnDigest
+from nonvacuous.evaluation.likeness import Distinct, Likeness, hashes_of
 from nonvacuous.evaluation.outcomes import outcomes, prepared, roles_of
 from nonvacuous.evaluation_records import OF_CLASSES, Evaluation
 from nonvacuous.seeds import derived_seed
@@ -36,8 +37,6 @@ MOST_CONFUSED = 256
 MOST_BETS = 1 << 20
 #: Losses and their squares are summed as whole multiples of 1 / _GRID: exactly, in any batches.
 _GRID = float(1 << 30)
-#: Repeated ids are looked for among so many of them at most.
-MOST_IDS = 1 << 21
 
 
 class Sample(NamedTuple):
@@ -120,7 +119,9 @@ class Tally:
         self._units: dict[str, _Clusters] = {}
         #: The losses and their groups, row by row, while they are few enough to be bet on.
         self._kept: dict[str, list[np.ndarray]] | None = {}
-        self._ids: _Distinct | None = None
+        self._ids: Distinct | None = None
+        #: Which inputs resemble others, where a predictor was given them.
+        self.likeness: Likeness | None = None
 
     @property
     def has_losses(self) -> bool:
@@ -146,8 +147,8 @@ class Tally:
             for name in (r.removeprefix("group:") for r in columns if r.startswith("group:"))
         }
         if "ids" in columns:
-            self._ids = self._ids or _Distinct()
-            self._ids.add(columns["ids"])
+            self._ids = self._ids or Distinct()
+            self._ids.add(hashes_of(columns["ids"]))
         if self.has_losses:
             units = self._clusters(columns["clusters"])[keep] if self.clustered else None
             self._add_losses(losses, units, groups)
@@ -322,35 +323,6 @@ class _Clusters:
         own = self._keys % _GROUPS == code
         sizes = self._counts[own]
         return self._keys[own] // _GROUPS, self._totals[own] / sizes, sizes
-
-
-class _Distinct:
-    """Counts repeated values in bounded memory: of too many, only those of some hashes are kept."""
-
-    def __init__(self) -> None:
-        self._hashes = np.zeros(0, dtype=np.uint64)
-        self._waiting: list[np.ndarray] = []
-        self._mask = np.uint64(0)
-        self._repeats = 0
-
-    def add(self, column: Any) -> None:
-        values = hashes_of(column)
-        self._waiting.append(values[values & self._mask == 0])
-        if sum(map(len, self._waiting)) > MOST_IDS // 2:
-            self._merge()
-
-    def _merge(self) -> None:
-        values = np.concatenate([self._hashes, *self._waiting])
-        self._waiting = []
-        self._hashes = np.unique(values)
-        self._repeats += len(values) - len(self._hashes)
-        while len(self._hashes) > MOST_IDS:
-            self._mask = self._mask * np.uint64(2) + np.uint64(1)
-            self._hashes = self._hashes[self._hashes & self._mask == 0]
-
-    def repeated(self) -> int:
-        self._merge()
-        return self._repeats
 
 
 def counted(settings: Evaluation, batches: Iterable[dict[str, Any]], *, clusters: bool) -> Tally:
