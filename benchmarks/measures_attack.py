@@ -11,11 +11,12 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from provenance import write_result
 
-from nonvacuous.cli.measures_request import Request
-from nonvacuous.cli.measures_run import run
+from nonvacuous.studies.measures import STUDY, MeasuresSettings
+from nonvacuous.study.running import Surroundings, run_study
 
 NETWORKS = ("mlp:256,256", "cnn:6,12")
 
@@ -32,16 +33,13 @@ def main() -> None:
     networks = []
     for model in NETWORKS:
         start = time.process_time()
-        done = run(
-            Request(
-                data=flags.data, model=model, weights=None, initial=None, data_dir=flags.data_dir,
-                examples=flags.examples, only=None, without=None, attack=True, gauges=flags.gauges,
-                spread=1.0, against=None, epochs=300, learning_rate=0.05, seed=flags.seed, out=None,
-            )
+        settings = MeasuresSettings(
+            data=flags.data, model=model, examples=flags.examples, attack=True,
+            gauges=flags.gauges, seed=flags.seed,
         )  # fmt: skip
-        if isinstance(done, int):
-            raise SystemExit(done)
-        record, _ = done
+        with TemporaryDirectory() as folder:
+            around = Surroundings(data_dir=flags.data_dir)
+            record = run_study(STUDY, settings, folder, surroundings=around).record
         seconds = time.process_time() - start
         networks.append(
             {

@@ -16,14 +16,10 @@ DOCUMENTED = {
     ("networks.scale_groups", "networks.solution"): "the solution builds the records of groups",
     ("methods.sparsity.settings", "methods.sparsity.candidate"): "settings load without torch",
     ("methods.sparsity.settings", "methods.sparsity.making"): "settings load without torch",
-    ("cli.interpolate", "cli.interpolate_run"): WORK,
-    ("cli.measures", "cli.measures_request"): WORK,
-    ("cli.measures", "cli.measures_run"): WORK,
-    ("cli.memorize", "cli.memorize_run"): WORK,
     ("cli.randomize", "cli.randomize_certified"): WORK,
+    ("studies.measures", "studies.measures_networks"): WORK,
+    ("studies.sparsity", "studies.sparsity_networks"): WORK,
     ("cli.randomize", "cli.randomize_run"): WORK,
-    ("cli.sparsity", "cli.sparsity_request"): WORK,
-    ("cli.sparsity", "cli.sparsity_run"): WORK,
 }
 
 

@@ -5,13 +5,29 @@ A message says what is wrong, where, why it matters and what to do next.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False  # spares the import of typing
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Instead = Mapping[str, str | None] | str | None
+
 
 class NonvacuousError(Exception):
     """The root: catch this to catch everything the library raises on purpose."""
 
 
 class BadInput(NonvacuousError, ValueError):
-    """An argument, a file or a data set is not what it must be."""
+    """An argument, a file or a data set is not what it must be.
+
+    instead   flags with which the command might do: a value for each, or None for a switch; or
+              another command to try
+    """
+
+    def __init__(
+        self, *message: object, instead: Mapping[str, str | None] | str | None = None
+    ) -> None:
+        super().__init__(*message)
+        self.instead = instead if isinstance(instead, str) else dict(instead or {})
 
 
 class Unrecognized(BadInput):

@@ -36,7 +36,7 @@ def test_all_labelings_fit_and_only_true_ones_generalize(place, invoke):
     assert record["residual"] <= 1e-6
     assert record["parameters"] == {"gamma": 0.05}
     folder = place / record["folder"]
-    assert json.loads((folder / "interpolation.json").read_text())["labelings"][0] == true
+    assert json.loads((folder / "results.json").read_text())["labelings"][0] == true
     kept = np.load(folder / "coefficients.npz", allow_pickle=False)
     assert kept["labels 0"].shape == (160, 3)
     page = (folder / "report.html").read_text()
@@ -116,7 +116,7 @@ def test_a_run_without_test_data(place, invoke):
         (["--labels", "true,true"], exits.USAGE, "each once"),
         (["--memory", "much"], exits.USAGE, "8GB"),
         (["--kernel", "cubic"], exits.USAGE, "cubic"),
-        (["--examples", "0"], exits.USAGE, "at least 1"),
+        (["--examples", "0"], exits.USAGE, "greater than or equal to 1"),
         (["--resume", "--force"], exits.USAGE, "give one of them"),
         (["--examples", "1000"], exits.FAILED, "has 160 training examples"),
         (["--gamma", "wide"], exits.USAGE, "median:FACTOR"),

@@ -35,7 +35,7 @@ def test_attack_and_random_labels_with_a_page(place, invoke):
     done = invoke(*words, "--out", "m", "--json")
     assert done.code == exits.DONE, done.err
     record = json.loads(done.out)
-    assert record == json.loads((place / "m/record.json").read_text())
+    assert record == json.loads((place / "m/results.json").read_text())
     verdicts = {e["name"]: e["verdict"] for e in record["attack"]["measures"]}
     assert verdicts["path-norm-1"] == verdicts["margin-median"] == "gauge-free"
     assert verdicts["spectral-product"] == verdicts["two-one-sum"] == "moves"
@@ -43,7 +43,7 @@ def test_attack_and_random_labels_with_a_page(place, invoke):
     assert decades["spectral-product"] > 0.1 and abs(decades["path-norm-2"]) < 1e-9
     assert record["against"]["spec"] == "random-labels"
     assert record["trained"]["errors"] == 0 <= record["against"]["trained"]["errors"]
-    page = (place / "m/measures.html").read_text()
+    page = (place / "m/report.html").read_text()
     assert page.count("<svg") == 1 and "<script" not in page
     assert "The same function in 4 gauges" in page and "spectral-product" in page
     text = invoke(*words)
@@ -53,7 +53,7 @@ def test_attack_and_random_labels_with_a_page(place, invoke):
     assert given["against"]["panel"]["training_errors"] == record["against"]["trained"]["errors"]
     assert given["against"]["panel"]["measures"] == record["against"]["panel"]["measures"]
     refused = invoke(*words, "--out", "m")
-    assert refused.code == exits.USAGE and "holds network.safetensors" in refused.error
+    assert refused.code == exits.USAGE and "holds a study already" in refused.error
     assert "--force" in refused.error and refused.next.endswith("--resume")
     shown = invoke(*words, "--out", "m", "--resume", "--json")
     assert shown.code == exits.DONE and json.loads(shown.out) == record
@@ -76,13 +76,13 @@ def test_a_stopped_run_goes_on_where_it_was(place, invoke, monkeypatch):
 
     monkeypatch.setattr(module, "measured", interrupted)
     stopped = invoke(*words, "--force")
-    assert stopped.code == exits.INTERRUPTED and "kept in m" in stopped.error
+    assert stopped.code == exits.INTERRUPTED and "m keeps" in stopped.error
     assert stopped.next.endswith("--resume")
-    assert not json.loads((place / "m/unfinished/gauges.json").read_text())["gauges"][3:]
+    (stored,) = (place / "m/cells").glob("*/gauges.json")
+    assert not json.loads(stored.read_text())["gauges"][3:]
     done = invoke(*words, "--resume")
     assert done.code == exits.DONE and json.loads(done.out) == undisturbed
     assert len(calls) == 4 + 3  # three of the six were there
-    assert not (place / "m/unfinished").exists()
 
 
 def test_the_users_own_weights_and_where_they_began(place, invoke):

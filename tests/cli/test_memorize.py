@@ -30,7 +30,7 @@ def test_the_files_hold_the_network(place, invoke):
     done = invoke(*WORDS, "--labels", "true", "--depth", "5", "--out", "m", "--json")
     assert done.code == exits.DONE, done.err
     record = json.loads(done.out)
-    assert record == json.loads((place / "m/record.json").read_text())
+    assert record == json.loads((place / "m/results.json").read_text())
     assert record["certificate"]["mismatches"] == 0
     assert record["true_labels"]["train_right"] == 240
     assert record["float64"]["forward"]["wrong"] == 0
@@ -38,12 +38,15 @@ def test_the_files_hold_the_network(place, invoke):
     network = load(place / "m/network.safetensors")
     found = network(torch.from_numpy(stored["inputs"])).argmax(1).numpy()
     assert (found == stored["labels"]).all()
-    page = (place / "m/memorize.html").read_text()
+    page = (place / "m/report.html").read_text()
     assert "0 mismatches in exact arithmetic" in page and page.count("<svg") == 3
     assert "<script" not in page
     refused = invoke(*WORDS, "--out", "m")
-    assert refused.code == exits.USAGE and "holds network.safetensors" in refused.error
-    assert invoke(*refused.next.split()[1:]).code == exits.DONE
+    assert refused.code == exits.USAGE and "holds a study already" in refused.error
+    other = invoke(*refused.next.split()[1:])
+    assert other.code == exits.FAILED and "other settings (depth, labels)" in other.error
+    again = invoke(*WORDS, "--labels", "true", "--depth", "5", "--out", "m", "--json", "--resume")
+    assert json.loads(again.out) == record
 
 
 def test_a_part_of_the_examples_without_the_slow_test(place, invoke):

@@ -125,14 +125,14 @@ def test_after_a_stop_the_same_command_comes_next(place, invoke, monkeypatch, co
     def stop(*_arguments, **_settings):
         raise KeyboardInterrupt
 
-    work = "sparsity_run.study" if command == "sparsity" else "memorize_run.memorize"
+    work = "sparsity.study" if command == "sparsity" else "memorization.memorize"
     words = [command, "--data", "x.npz", "--out", "my folder"]
     words += ["--steps", "20"] if command == "sparsity" else []
     with monkeypatch.context() as patch:
-        patch.setattr(f"nonvacuous.cli.{work}", stop)
+        patch.setattr(f"nonvacuous.{work}", stop)
         done = invoke(*words)
     assert done.code == exits.INTERRUPTED
-    assert done.next == "nonvacuous " + shlex.join(words)
+    assert done.next == "nonvacuous " + shlex.join([*words, "--resume"])
     assert invoke(*words_after(done.next)).code == exits.DONE
 
 

@@ -35,16 +35,16 @@ def test_the_files_and_the_network_studied_again(place, invoke):
     done = invoke(*QUICK, "--out", "s", "--json", "--prior", "learned:0.3", "--theorem", "F")
     assert done.code == exits.DONE, done.err
     record = json.loads(done.out)
-    assert record == json.loads((place / "s/record.json").read_text())
+    assert record == json.loads((place / "s/results.json").read_text())
     assert record["prior"] == "learned:0.3" and record["trained"]["steps"] == 60
     assert {entry["theorem"] for entry in record["certificates"]} == {"F"}
     assert record["examples"] < 240 and not record["seen_norm"] and not record["biases"]
-    page = (place / "s/sparsity.html").read_text()
+    page = (place / "s/report.html").read_text()
     assert page.count("<svg") == 6 and "<script" not in page
     assert "How firmly are units off?" in page and "noise of layer 2" in page
     refused = invoke(*QUICK, "--out", "s")
-    assert refused.code == exits.USAGE and "holds network.safetensors" in refused.error
-    assert refused.next.endswith("--force")
+    assert refused.code == exits.USAGE and "holds a study already" in refused.error
+    assert refused.next.endswith("--resume")
     words = ["sparsity", "--data", "x.npz", "--model", "mlp:20", "--unit-norm", "--prior", "none",
              "--weights", "s/network.safetensors", "--json"]  # fmt: skip
     again = json.loads(invoke(*words).out)
@@ -187,10 +187,10 @@ def test_a_convolutional_network_trained_here(pictures, invoke):
     ):  # fmt: skip
         assert expected in text, expected
     assert "asked" not in text and "activity ratio 1" not in text
-    page = (pictures / "s/sparsity.html").read_text()
+    page = (pictures / "s/report.html").read_text()
     assert page.count("<svg") == 5 and "How firmly are units off?" not in page
     assert "not defined for convolutions" in page and "noise of layer 2" in page
-    record = json.loads((pictures / "s/record.json").read_text())
+    record = json.loads((pictures / "s/results.json").read_text())
     assert record["radii"] == [] and record["sizes"] == [64, 192, 3] and not record["biases"]
     assert record["examples"] == 210 and record["trained"]["pull"] == 10.0
     again = invoke(

@@ -52,7 +52,7 @@ def test_a_stop_before_anything_was_done(monkeypatch, invoke):
     def stop(*_arguments, **_settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nonvacuous.cli.networks.load", stop)
+    monkeypatch.setattr("nonvacuous.data.load", stop)
     done = invoke("data", "digits")
     assert done.code == exits.INTERRUPTED
     assert done.next == "nonvacuous data digits"

@@ -189,6 +189,8 @@ def __getattr__(name: str) -> App:
 def _parser() -> App:
     from cyclopts import App
 
+    from nonvacuous.studies import STUDIES
+
     parser = App(
         name="nonvacuous",
         help=SUMMARY,
@@ -201,7 +203,8 @@ def _parser() -> App:
     )
     for group, commands in COMMANDS.items():
         for name, (words, example) in commands.items():
-            path = f"nonvacuous.cli.{name}:{name}"
+            module = "study_command" if name in STUDIES else name
+            path = f"nonvacuous.cli.{module}:{name}"
             more: dict[str, Any] = {"help_epilogue": f"Example:\n\n{example}"}
             if name == "reproduce":  # a parser of its own, with a command for each figure
                 more = {}
@@ -271,21 +274,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(tokens: list[str]) -> int:
+    from nonvacuous.cli.exits import started_with
+
+    parser = sys.modules[__name__].app
+    known = any(tokens[0] in commands for commands in COMMANDS.values())
+    command = tokens[0] if known else None
+    with started_with(tokens):
+        return _outcome(parser, tokens, command)
+
+
+def _outcome(parser: App, tokens: list[str], command: str | None) -> int:
+    """The exit code, with errors turned into messages while it is known how all began."""
     import shlex
 
     from cyclopts import CycloptsError
 
     from nonvacuous.cli import exits
-    from nonvacuous.cli.exits import exit_code_of, started_with
     from nonvacuous.errors import NonvacuousError
 
-    parser = sys.modules[__name__].app
-    known = any(tokens[0] in commands for commands in COMMANDS.values())
-    command = tokens[0] if known else None
     try:
-        with started_with(tokens):
-            code = parser(tokens, exit_on_error=False, print_error=False)
-            sys.stdout.flush()
+        code = parser(tokens, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
     except CycloptsError as error:
         return _fail(_usage_message(error, command), exits.help_of(command), exits.USAGE)
     except NonvacuousError as error:
@@ -297,7 +306,7 @@ def _run(tokens: list[str]) -> int:
         return _fail(exits.trouble_of(error), exits.help_of(command), exits.FAILED)
     except KeyboardInterrupt as stop:
         # What can be resumed says so itself; here nothing was kept, or all that is needed was.
-        return _fail("interrupted.", shlex.join(["nonvacuous", *tokens]), exit_code_of(stop))
+        return _fail("interrupted.", shlex.join(["nonvacuous", *tokens]), exits.exit_code_of(stop))
     return code if isinstance(code, int) else exits.DONE
 
 

@@ -28,14 +28,6 @@ from nonvacuous.cli.exits import (
 )
 from nonvacuous.cli.folders import check_writable, default_folder, holds_run, instead_of
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.networks import (
-    build_network,
-    check_readable,
-    default_model,
-    is_built_in,
-    load_data,
-    load_weights,
-)
 from nonvacuous.cli.output import narration_console, write_certificate, write_error, write_next
 from nonvacuous.cli.report import write_page
 from nonvacuous.data import NAMES, Dataset, Examples
@@ -47,6 +39,14 @@ from nonvacuous.report import rescaling
 from nonvacuous.report.terminal import printable
 from nonvacuous.risk.estimate import is_out_of_memory
 from nonvacuous.settings import Run
+from nonvacuous.studies.networks import (
+    build_network,
+    check_readable,
+    default_model,
+    is_built_in,
+    load_weights,
+)
+from nonvacuous.study.study import named_data
 
 if TYPE_CHECKING:
     from nonvacuous.cli.certify import Call
@@ -57,7 +57,7 @@ def run(call: Call, method: Method) -> int:
     if call.threads is not None:
         torch.set_num_threads(call.threads)
     device = _device(call.device)
-    dataset = load_data(call.data, call.data_dir, call.classes)
+    dataset = named_data(call.data, call.data_dir, call.classes)
     examples, test = _parts(call, method, dataset)
     spec = call.model or method.usual_network or default_model(examples)
     folder = call.out or default_folder(call.data, spec, call.seed)

@@ -25,10 +25,10 @@ def data(source: str, /, *, data_dir: Path | None = None, json: Json = False) ->
     data_dir
         Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
     """
-    from nonvacuous.cli.networks import load_data
     from nonvacuous.data import describe
+    from nonvacuous.study.study import named_data
 
-    record = describe(load_data(source, data_dir))
+    record = describe(named_data(source, data_dir))
     if json:
         write_json(record)
         return DONE

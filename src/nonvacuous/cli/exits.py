@@ -98,7 +98,17 @@ def help_of(command: str | None) -> str:
 
 def next_step(error: NonvacuousError, command: str | None) -> str:
     """The command to try after ``error``; one that knows better carries its own."""
-    return getattr(error, "next_command", None) or help_of(command)
+    return getattr(error, "next_command", None) or with_flags(error) or help_of(command)
+
+
+def with_flags(error: NonvacuousError) -> str | None:
+    """The same command with the flags that the error suggests, if it does."""
+    instead: Mapping[str, str | None] | str = getattr(error, "instead", {})
+    if isinstance(instead, str):
+        return instead
+    switches = [flag for flag, value in instead.items() if value is None]
+    values = {flag: value for flag, value in instead.items() if value is not None}
+    return again(*switches, replacing=values) if instead else None
 
 
 def trouble_of(error: OSError) -> str:

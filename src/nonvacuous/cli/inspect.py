@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from nonvacuous.cli.networks import Subject
+    from nonvacuous.cli.subject import Subject
     from nonvacuous.networks import Group
 
 
@@ -63,7 +63,7 @@ def inspect(
             f"--svg: {svg} exists already. Add --force to overwrite it.",
             next_command=again("--force"),
         )
-    from nonvacuous.cli.networks import find_subject
+    from nonvacuous.cli.subject import find_subject
     from nonvacuous.networks import preservation_error
 
     subject = find_subject(

@@ -25,7 +25,6 @@ from nonvacuous.cli.exits import (
 )
 from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.networks import build_network, is_built_in, load_data
 from nonvacuous.cli.output import result_console, write_error, write_json, write_next
 from nonvacuous.cli.randomize_run import device_of
 from nonvacuous.cli.report import LABELS
@@ -43,6 +42,8 @@ from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.rules.outcomes import ledger_of
 from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Run
+from nonvacuous.studies.networks import build_network, is_built_in
+from nonvacuous.study.study import named_data
 
 
 def randomize_run(
@@ -75,7 +76,7 @@ def randomize_run(
             f"{path} exists already. Add --force to compute it again.",
             next_command=again("--force"),
         )
-    dataset = load_data(source, data_dir)
+    dataset = named_data(source, data_dir)
     if dataset.train.content_hash() != settings.examples:
         raise CommandError(
             f"--run: {folder} was computed on other examples than --data {source} has, so nothing "

@@ -20,7 +20,6 @@ from nonvacuous.cli.exits import (
 )
 from nonvacuous.cli.folders import default_folder
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.networks import build_network, check_fits, is_built_in, load_data
 from nonvacuous.cli.output import (
     narration_console,
     result_console,
@@ -38,8 +37,10 @@ from nonvacuous.randomization.study import study
 from nonvacuous.randomization.workshop import SETTINGS, planned_networks
 from nonvacuous.report.terminal import printable
 from nonvacuous.rules.outcomes import Shown, ledger_of
+from nonvacuous.studies.networks import build_network, check_fits, is_built_in
 from nonvacuous.studies.randomization_page import write_files
 from nonvacuous.studies.randomization_text import write_text
+from nonvacuous.study.study import named_data
 
 #: The flags that are settings of the study under the same names.
 _OWN = (
@@ -72,7 +73,7 @@ def run_study(flags: Flags) -> int:
     device = device_of(request.device)
     folder = request.out or _default_folder(request)
     _check_folder(folder, resume=request.resume, force=request.force)
-    dataset = load_data(request.data, request.data_dir)
+    dataset = named_data(request.data, request.data_dir)
     network = build_network(request.model, dataset.train, seed=settings.seed)
     check_fits(network, dataset.train, spec=request.model)
     model = request.model if is_built_in(request.model) else import_function(request.model)

@@ -89,8 +89,8 @@ def rescale(
             f"--out: {out} exists already. Add --force to overwrite it, or name another file.",
             next_command=again("--force"),
         )
-    from nonvacuous.cli.networks import find_subject
     from nonvacuous.cli.rescale_run import run
+    from nonvacuous.cli.subject import find_subject
 
     subject = find_subject(
         model=model,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from nonvacuous.bounds import sampling, seeger
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.cli.exits import CommandError, again
-from nonvacuous.cli.networks import Subject, random_inputs
+from nonvacuous.cli.subject import Subject, random_inputs
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.storage import save_tensors, tensors_digest

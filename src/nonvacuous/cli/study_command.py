@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 from joblib import cpu_count
+from pydantic.fields import FieldInfo
 
-from nonvacuous.cli.exits import DONE, CommandError, UsageError, again, exit_code_of, stoppable
+from nonvacuous import papers, studies
+from nonvacuous.cli.exits import (
+    DONE,
+    FAILED,
+    CommandError,
+    UsageError,
+    again,
+    exit_code_of,
+    stoppable,
+    with_flags,
+)
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, OptionalWholeNumber, whole_number
+from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import (
     narration_console,
@@ -25,23 +39,24 @@ from nonvacuous.cli.output import (
     write_next,
 )
 from nonvacuous.cli.sweep import Where
-from nonvacuous.errors import BadInput
-from nonvacuous.papers import REPRODUCTIONS, study_of
-from nonvacuous.report.study import Table
-from nonvacuous.study.running import SETTINGS, Surroundings, run_study, write_pages
+from nonvacuous.errors import BadInput, FolderBusy, FolderTaken
+from nonvacuous.papers import REPRODUCTIONS
+from nonvacuous.rules.attempts import FILE_NAME
+from nonvacuous.study.running import PAGE, SETTINGS, Surroundings, run_study, write_pages
 from nonvacuous.study.settings import StudySettings
-from nonvacuous.study.study import Study
+from nonvacuous.study.study import NOTE, Context, Study
 
 if TYPE_CHECKING:
     from nonvacuous.progress import Progress
 
 
 def __getattr__(name: str) -> Callable[..., int]:
-    """The command of a reproduction by its name, with underscores."""
+    """The command of a study or a reproduction by its name, with underscores."""
     known = name.replace("_", "-")
-    if known not in REPRODUCTIONS:
-        raise AttributeError(name)
-    return command_of(study_of(known))
+    for table, study_of in ((studies.STUDIES, studies.study_of), (REPRODUCTIONS, papers.study_of)):
+        if known in table:
+            return command_of(study_of(known))
+    raise AttributeError(name)
 
 
 _PLAIN = (bool, int, float, str, Path)
@@ -51,9 +66,10 @@ def command_of(study: Study[Any, Any]) -> Callable[..., int]:
     """A function whose parameters are the study's settings and what every study takes besides."""
 
     known = _flags(study)
+    defaults = {name: default for name, (_, default) in known.items()}
 
     def command(**given: Any) -> int:
-        return _run(study, {name: default for name, (_, default) in known.items()} | given)
+        return _run(study, {"device": study.devices[0], **defaults, **given})
 
     kind = inspect.Parameter.KEYWORD_ONLY
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -67,54 +83,46 @@ def command_of(study: Study[Any, Any]) -> Callable[..., int]:
 
 
 def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
-    def flag(kind: Any, text: str, *more: Any) -> Any:
-        return Annotated[(kind, *more, Parameter(help=text))]
-
-    found: dict[str, tuple[Any, Any]] = {
-        "out": (
-            flag(Path | None, f"The folder for what is written; runs/{study.name} by default."),
-            None,
-        )
-    }
-    for name, text in study.settings.presets.items():
-        found[name] = (flag(bool, text, SWITCH), False)
-    found["config"] = (
-        flag(
-            Path | None,
-            "TOML file with other settings. The files in experiments/ hold the default ones.",
-        ),
-        None,
-    )
-    for name, field in study.settings.model_fields.items():
-        kind = _kind(field.annotation)
+    """The settings first, as their model groups them, then what every study takes."""
+    flags: dict[str, tuple[Any, Any]] = {}
+    fields = study.settings.model_fields
+    for name in (*(name for name in fields if name != "seed"), "seed"):
+        kind = _kind(fields[name].annotation)
         if kind is not None:
-            text = field.description or ""
-            found[name] = (Annotated[kind, _parameter(kind, text, field.default)], None)
-    devices: Any = Literal[study.devices]  # type: ignore[name-defined]
-    shared = {
-        "data_dir": (Path | None, "Folder of the data sets; else the variable NONVACUOUS_DATA."),
-        "device": (devices, "Where to compute."),
-        "threads": (
-            OptionalWholeNumber,
-            "Processor threads for torch: its own choice by default, 1 for cells in processes of "
-            "their own.",
-        ),
-        "engine": (
-            Literal["local", "ray"],
-            "Where cells are computed. local: on this machine. ray: on a Ray cluster.",
-        ),
-        "address": (str | None, "With --engine ray: the cluster to use, such as 10.0.0.1:6379."),
-        "jobs": (OptionalWholeNumber, "Cells at the same time; one process for each."),
-    }
-    defaults = {"device": study.devices[0], "engine": "local"}
-    for name, (kind, text) in shared.items():
-        found[name] = (flag(kind, text), defaults.get(name))
-    again_ = f"Go on with a run that was stopped: a {study.keeps} that is finished is kept."
-    found["resume"] = (flag(bool, again_, SWITCH), False)
-    found["force"] = (flag(bool, "Overwrite the results in the folder.", SWITCH), False)
-    found["ledger"] = (Ledger, None)
-    found["json"] = (Json, False)
-    return found
+            flags[name] = (Annotated[kind, _parameter(kind, fields[name])], None)
+    group = Group.create_ordered("The run")
+
+    def add(name: str, kind: Any, text: str, default: Any = None) -> None:
+        switch = [SWITCH] if kind is bool else []
+        flags[name] = (Annotated[(kind, *switch, Parameter(help=text, group=group))], default)
+
+    usual = study.usual_folder or f"runs/{study.name}"
+    add("out", Path | None, f"The folder for what is written; {usual} by default.")
+    for name, text in study.settings.presets.items():
+        add(name, bool, text, False)
+    known = " The files in experiments/ hold the default ones." if study.settings.presets else ""
+    add("config", Path | None, f"TOML file with settings.{known}")
+    add("data_dir", Path | None, "Folder of the data sets; else the variable NONVACUOUS_DATA.")
+    if len(study.devices) > 1:
+        devices: Any = Literal[study.devices]  # type: ignore[name-defined]
+        add("device", devices, "Where to compute.", study.devices[0])
+    add(
+        "threads",
+        OptionalWholeNumber,
+        "Processor threads for torch: its own choice by default, 1 for cells in processes of "
+        "their own.",
+    )
+    engines: Any = Literal["local", "ray"]
+    on = "Where cells are computed. local: on this machine. ray: on a Ray cluster."
+    add("engine", engines, on, "local")
+    add("address", str | None, "With --engine ray: the cluster to use, such as 10.0.0.1:6379.")
+    add("jobs", OptionalWholeNumber, "Cells at the same time; one process for each.")
+    kept = f"Go on with a run that was stopped: a {study.keeps} that is finished is kept."
+    add("resume", bool, kept, False)
+    add("force", bool, "Overwrite the results in the folder.", False)
+    flags["ledger"] = (Annotated[Ledger, Parameter(group=group)], None)
+    flags["json"] = (Annotated[Json, Parameter(group=group)], False)
+    return flags
 
 
 def _kind(annotation: Any) -> Any:
@@ -130,9 +138,14 @@ def _kind(annotation: Any) -> Any:
     return None
 
 
-def _parameter(kind: Any, text: str, default: Any) -> Parameter:
+def _parameter(kind: Any, field: FieldInfo) -> Parameter:
+    default = None if field.is_required() else field.default
     shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-    options: dict[str, Any] = {"help": text, "negative": None if kind == bool | None else ()}
+    options: dict[str, Any] = {"help": field.description or "", "negative": ()}
+    if kind == bool | None and default is not False:
+        options["negative"] = None
+    if isinstance(field.json_schema_extra, dict):
+        options["group"] = Group.create_ordered(str(field.json_schema_extra["group"]))
     if get_origin(get_args(kind)[0]) is tuple:
         options["consume_multiple"] = True
     if kind == int | None:
@@ -150,14 +163,16 @@ def _settings(kind: type[StudySettings], flags: dict[str, Any]) -> tuple[StudySe
         raise UsageError(
             f"--{chosen[0]} has settings of its own: leave out --{chosen[1]} or --{chosen[0]}."
         )
-    with _named("--config: " if flags["config"] is not None else ""):
+    asked = {name: flags.get(name) for name in kind.model_fields}
+    given = {name: value for name, value in asked.items() if value is not None}
+    needed = {name: given[name] for name in given if kind.model_fields[name].is_required()}
+    with _named("--" if flags["config"] is None else "--config: "):
         if flags["config"] is not None:
-            settings = kind.from_toml(flags["config"])
+            settings = kind.from_toml(flags["config"], **needed)
         else:
-            settings = getattr(kind, chosen[0])() if chosen else kind()
-    given = {name: flags.get(name) for name in kind.model_fields}
+            settings = getattr(kind, chosen[0])() if chosen else kind.of(needed)
     with _named("--"):
-        settings = settings.changed(**{n: value for n, value in given.items() if value is not None})
+        settings = settings.changed(**given)
     return settings, chosen[0] if chosen and chosen[0] != "config" else ""
 
 
@@ -167,7 +182,8 @@ def _named(prefix: str) -> Iterator[None]:
     try:
         yield
     except BadInput as error:
-        raise UsageError(f"{prefix}{str(error).removesuffix('.')}.") from error
+        text = f"{'' if str(error).startswith('--') else prefix}{str(error).removesuffix('.')}."
+        raise UsageError(text, next_command=with_flags(error)) from error
 
 
 def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
@@ -175,49 +191,87 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
     with _named("--"):
         title = study.title(settings)
         study.cells(settings, ())
-    folder = _folder(study, preset, flags)
+    folder: Path | None = flags["out"] or study.folder(settings, preset)
+    here = Context(folder or Path(), flags["data_dir"], flags["device"])
+    answer = study.answer(settings, here)
+    if answer is not None:
+        if flags["json"]:
+            write_json(dict(answer.record))
+        else:
+            answer.show(result_console())
+        write_next(_next(answer.next))
+        return DONE
+    _check_folder(study, folder, flags)
     around = _surroundings(study, flags)
     try:
-        with stoppable(), Narration() as narration:
-            narration.say(f"{title}, device {around.device}, folder {folder}")
+        with ExitStack() as stack:
+            stack.enter_context(stoppable())
+            narration = stack.enter_context(Narration())
+            place = f", folder {folder}" if folder else ""
+            narration.say(f"{title}, device {around.device}{place}")
+            if folder is None:
+                used = Path(stack.enter_context(TemporaryDirectory()))
+                around = replace(around, ledger=around.ledger or Path("runs") / FILE_NAME)
+            else:
+                used = folder
             result = run_study(
-                study,
-                settings,
-                folder,
-                surroundings=around,
-                progress=_progress(narration),
+                study, settings, used, surroundings=around, progress=_progress(narration)
             )
+            paths = {}
+            if folder is not None:
+                command = again(without=["--force", "--resume", "--json"])
+                paths = write_pages(study, result, folder, command=command)
     except KeyboardInterrupt as stop:
+        kept = f" {folder} keeps every {study.keeps} that is finished." if folder else ""
         write_error(
-            f"stopped. {folder} keeps every {study.keeps} that is finished.",
-            next_command=again("--resume", without=["--force"]),
+            f"stopped.{kept}",
+            next_command=again("--resume", without=["--force"]) if folder else again(),
         )
         return exit_code_of(stop)
-    command = again(without=["--force", "--resume", "--json"])
-    paths = write_pages(study, result, folder, command=command)
+    except FolderTaken as error:
+        other = flags["resume"] and folder is not None and not isinstance(error, FolderBusy)
+        raise CommandError(
+            str(error), next_command=instead_of(folder) if other and folder else None
+        ) from error
     if flags["json"]:
         write_json(dict(study.record(result)))
     else:
-        for table in study.tables(result):
-            print_table(table)
+        study.show(result, result_console())
     sys.stdout.flush()
     for path in paths.values():
         narration_console().print(f"Written: {path}", soft_wrap=True)
-    write_next(study.next_command(result, folder))
+    problem = study.problem(result)
+    if problem:
+        page = str(paths.get(PAGE, folder))
+        write_error(problem, next_command=shlex.join(["python", "-m", "webbrowser", page]))
+        return FAILED
+    write_next(_next(study.next_command(result, folder)))
     return DONE
 
 
-def _folder(study: Study[Any, Any], preset: str, flags: Mapping[str, Any]) -> Path:
+def _next(step: str | Mapping[str, str | None]) -> str:
+    """A command as it stands, or this one with other flags; an empty value takes a flag away."""
+    if isinstance(step, str):
+        return step
+    gone = [flag for flag, value in step.items() if value == ""]
+    switches = [flag for flag, value in step.items() if value is None]
+    values = {flag: value for flag, value in step.items() if value}
+    return again(*switches, without=["--force", "--resume", *gone], replacing=values)
+
+
+def _check_folder(study: Study[Any, Any], folder: Path | None, flags: Mapping[str, Any]) -> None:
     if flags["resume"] and flags["force"]:
-        raise UsageError("--resume goes on with a run and --force overwrites it: give one of them.")
-    folder: Path = flags["out"] or Path("runs") / "-".join(filter(None, (study.name, preset)))
-    if (folder / SETTINGS).is_file() and not (flags["resume"] or flags["force"]):
         raise UsageError(
-            f"{folder} holds a reproduction already. Add --resume to go on with it, --force to "
-            "overwrite it, or --out to name another folder.",
+            f"--resume goes on with a {study.kind} and --force overwrites it: give one of them."
+        )
+    if folder is None and flags["resume"]:
+        raise UsageError(f"--resume needs --out: the folder of the {study.kind} that was stopped.")
+    if folder and (folder / SETTINGS).is_file() and not (flags["resume"] or flags["force"]):
+        raise UsageError(
+            f"{folder} holds a {study.kind} already. Add --resume to go on with it or to see it "
+            "again, --force to overwrite it, or --out to name another folder.",
             next_command=again("--resume"),
         )
-    return folder
 
 
 def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundings:
@@ -256,32 +310,13 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
     )
 
 
-def print_table(shown: Table) -> None:
-    """A table on stdout, its caption below."""
-    from rich.table import Table as Grid
-
-    console = result_console()
-    grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    for column, heading in enumerate(shown.headings):
-        if not shown.is_numeric(column):
-            grid.add_column(heading)
-            continue
-        # A heading may be broken into lines, a number may not.
-        longest = max((len(row[column]) for row in shown.rows), default=0)
-        grid.add_column(heading, justify="right", min_width=longest)
-    for row in shown.rows:
-        grid.add_row(*row)
-    console.print(grid)
-    if shown.caption:
-        console.print(shown.caption, soft_wrap=True)
-
-
 def _progress(narration: Narration) -> Progress:
-    """Bars as usual, and a line that stays for each cell that is finished."""
+    """Bars as usual, and a line that stays for notes and for each cell that is finished."""
 
     def progress(phase: str, done: int, total: int, message: str) -> None:
-        narration(phase, done, total, message)
-        if phase == "cells":
+        if phase != NOTE:
+            narration(phase, done, total, message)
+        if phase in (NOTE, "cells"):
             narration.say(message)
 
     return progress

@@ -179,22 +179,22 @@ def _examples(
     classes: str | None,
 ) -> Dataset | str | None:
     """The data named by --data, or a built-in set that the certificate names and that is here."""
-    from nonvacuous.cli.networks import load_data
     from nonvacuous.data import Dataset
     from nonvacuous.errors import BadInput
+    from nonvacuous.study.study import named_data
 
     if certificate is not None and certificate.evaluation is not None:
         return source  # a file of columns, which the certificate names
     say = narration_console()
     name = None if certificate is None else certificate.data.name
     if source is not None:
-        dataset = load_data(source, data_dir, classes)
+        dataset = named_data(source, data_dir, classes)
     else:
         known = _built_in(name, folder)
         if known is None:
             return None
         try:
-            dataset = load_data(known, data_dir)
+            dataset = named_data(known, data_dir)
         except BadInput as error:
             say.print(printable(f"The data are not compared: {error}."), soft_wrap=True)
             return None
@@ -218,7 +218,7 @@ def _built_in(name: str | None, folder: Path | None) -> str | None:
 
 def _advise(verification: Verification, certificate: Certificate) -> None:
     """Which flags would let more checks be made."""
-    from nonvacuous.cli.networks import is_built_in
+    from nonvacuous.studies.networks import is_built_in
 
     fields = {finding.field for finding in verification.unchecked}
     missing = ["RUN_FOLDER"] if "artifacts" in fields else []
@@ -231,7 +231,7 @@ def _advise(verification: Verification, certificate: Certificate) -> None:
 
 
 def _network(spec: str, data: Dataset | str | None, seed: int) -> Any:
-    from nonvacuous.cli.networks import build_network, check_readable
+    from nonvacuous.studies.networks import build_network, check_readable
 
     examples = data if data is None or isinstance(data, str) else data.train
     if examples is None or isinstance(examples, str):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from nonvacuous import __version__
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: Entries with more letters than this are sentences; on a narrow screen, entries with no more
 #: than this, heading included, stand two by two.
@@ -41,6 +45,24 @@ class Table:
             return self.numeric[column]
         entries = [row[column] for row in self.rows if row[column] not in ("", "-")]
         return column > 0 and all(entry.lstrip("+-<>≤≥~± ")[:1].isdigit() for entry in entries)
+
+    def print(self, console: Console) -> None:
+        """Write it on a terminal, the caption below."""
+        from rich.table import Table as Grid
+
+        grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+        for column, heading in enumerate(self.headings):
+            if not self.is_numeric(column):
+                grid.add_column(heading, overflow="fold")
+                continue
+            # A heading may be broken into lines, a number may not.
+            longest = max((len(row[column]) for row in self.rows), default=0)
+            grid.add_column(heading, justify="right", min_width=longest)
+        for row in self.rows:
+            grid.add_row(*row)
+        console.print(grid)
+        if self.caption:
+            console.print(self.caption, soft_wrap=True)
 
     def is_long(self, column: int) -> bool:
         """Whether a column holds sentences, which need room."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 from nonvacuous.report.plots import bars
-from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
+from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.studies.measures_text import (
     answer,
     attack_rows,
@@ -19,13 +18,13 @@ from nonvacuous.studies.measures_text import (
 )
 
 
-def write_page(record: dict[str, Any], path: Path, *, command: str) -> Path:
-    """Write the page from the record."""
+def page_of(record: dict[str, Any], command: str) -> StudyPage:
+    """The page from the record."""
     sections = []
     if record["attack"] is not None:
         sections.append(_attack(record))
     sections += [_values(record), _formulas(record), _not_said()]
-    page = StudyPage(
+    return StudyPage(
         title="Measures",
         question=f"Which measures of {record['model']} on {record['data']} mean anything?",
         lead=answer(record),
@@ -33,7 +32,6 @@ def write_page(record: dict[str, Any], path: Path, *, command: str) -> Path:
         sections=tuple(sections),
         footer=(command, f"seed {record['seed']}; Python {sys.version.split()[0]}"),
     )
-    return write_study(page, path)
 
 
 def _badges(record: dict[str, Any]) -> tuple[str, ...]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
-from pathlib import Path
 from typing import Any
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.report.plots import Series, bars, histogram, lines
-from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
+from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.sparsity.findings import Shown
 from nonvacuous.studies.sparsity_text import (
     activity_rows,
@@ -20,8 +19,9 @@ from nonvacuous.studies.sparsity_text import (
 )
 
 
-def write_page(record: dict[str, Any], shown: Shown, path: Path, *, command: str) -> Path:
-    """Write the page from the record and the values behind the pictures."""
+def page_of(record: dict[str, Any], drawn: dict[str, Any], command: str) -> StudyPage:
+    """The page from the record and the values behind the pictures."""
+    shown = Shown(**drawn)
     network = f"{record['model']} on {record['data']}"
     sections = [
         _activity(record),
@@ -33,7 +33,7 @@ def write_page(record: dict[str, Any], shown: Shown, path: Path, *, command: str
     ]
     if record["certificates"]:
         sections.append(_terms(record))
-    page = StudyPage(
+    return StudyPage(
         title="Sparsity",
         question=f"How sparse is {network}, and does it help?",
         lead=" ".join(
@@ -43,7 +43,6 @@ def write_page(record: dict[str, Any], shown: Shown, path: Path, *, command: str
         sections=(*sections, _not_said()),
         footer=(command, f"seed {record['seed']}; Python {sys.version.split()[0]}"),
     )
-    return write_study(page, path)
 
 
 def _badges(record: dict[str, Any]) -> tuple[str, ...]:

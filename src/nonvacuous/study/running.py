@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nonvacuous import errors
-from nonvacuous.claims import claim_folder, own_folder, write_record
+from nonvacuous.claims import SETTINGS as RECORD
+from nonvacuous.claims import Record, claim_folder, own_folder, write_record
 from nonvacuous.errors import BadInput, FolderTaken, NonvacuousError
 from nonvacuous.files import write_atomically
 from nonvacuous.progress import Progress
@@ -61,8 +63,9 @@ def run_study(
     parent_was_there = place.parent.is_dir()
     around = surroundings or Surroundings()
     try:
-        with own_folder(place):
-            return _Run(study, settings, place, around, progress).result()
+        run = _Run(study, settings, place, around, progress)
+        with own_folder(place, run.record):
+            return run.result()
     except NonvacuousError:
         if not parent_was_there:
             with contextlib.suppress(OSError):  # not empty: something was kept
@@ -115,6 +118,10 @@ class _Run:
     around: Surroundings
     progress: Progress | None
 
+    @property
+    def record(self) -> Record:
+        return replace(RECORD, kind=self.study.kind)
+
     def result(self) -> Any:
         self._claim()
         try:
@@ -126,6 +133,10 @@ class _Run:
             raise
         around = self.around
         at = Context(self.folder, around.data_dir, around.device, self.progress, around.jobs)
+        for entry in finished_cells(self.study, self.folder):
+            for name in self.study.kept:
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(entry.folder / name, self.folder / name)
         return self.study.result(self.settings, finished_cells(self.study, self.folder), at)
 
     def _claim(self) -> None:
@@ -133,16 +144,17 @@ class _Run:
         known, begun = ((folder / name).is_file() for name in (SETTINGS, SWEEP))
         if known and around.resume and not begun and any(folder.glob("*/*")):
             raise FolderTaken(
-                f"{folder} holds a reproduction of an earlier version of nonvacuous, which this "
-                "one cannot go on with; overwrite it (force), or name another folder"
+                f"{folder} holds a {self.study.kind} of an earlier version of nonvacuous, which "
+                "this one cannot go on with; overwrite it (force), or name another folder"
             )
         claim_folder(
             folder,
             self.study.claimed(self.settings),
-            results=(RESULTS,),
+            results=(RESULTS, PAGE, *self.study.kept),
             may_change=self.study.may_change,
             resume=around.resume,
             force=around.force,
+            record=self.record,
         )
         if around.force and begun:
             self._clear()
@@ -176,7 +188,7 @@ class _Run:
                 raise _trouble(record["error"], store.of(cell))
             if self.progress is not None and record:
                 own = self.study.cell_of(cell.settings, cell.seed)
-                for line in self.study.told(own, record["result"]) or (cell.name,):
+                for line in self.study.cell_lines(own, record["result"]):
                     self.progress("cells", ended, len(cells), line)
 
         run_sweep(
@@ -197,6 +209,8 @@ class _Run:
 def _trouble(error: Mapping[str, Any], folder: Path) -> NonvacuousError:
     """What a cell raised: as the error that it was, if it was one of ours."""
     kind = getattr(errors, error["type"], None)
+    if isinstance(kind, type) and issubclass(kind, BadInput):
+        return kind(error["message"], instead=error.get("instead"))
     if isinstance(kind, type) and issubclass(kind, NonvacuousError):
         return kind(error["message"])
     return BadInput(f"{error['type']}: {error['message']} The whole story is in {folder / ERROR}.")

@@ -33,9 +33,9 @@ class StudySettings(Frozen):
     seed: int = Field(default=0, ge=0, description="Everything random follows from it.")
 
     @classmethod
-    def from_toml(cls, path: str | Path) -> Self:
-        """Read a file such as those in experiments/."""
-        return cls.of(read_toml(Path(path)), where=f"{path}: ")
+    def from_toml(cls, path: str | Path, **more: Any) -> Self:
+        """Read a file such as those in experiments/, with settings that it may leave out."""
+        return cls.of({**more, **read_toml(Path(path))}, where=f"{path}: ")
 
     @classmethod
     def of(cls, record: Mapping[str, Any], *, where: str = "") -> Self:
@@ -47,7 +47,7 @@ class StudySettings(Frozen):
         try:
             return cls.model_validate(dict(record))
         except ValidationError as error:
-            raise BadInput(where + _told(error)) from error
+            raise BadInput(where + _described(error)) from error
 
     def changed(self, **given: Any) -> Self:
         """The same with some settings replaced, checked again."""
@@ -58,9 +58,11 @@ class StudySettings(Frozen):
         return self.model_dump(mode="json")
 
 
-def _told(error: ValidationError) -> str:
+def _described(error: ValidationError) -> str:
     first = error.errors()[0]
-    name = ".".join(map(str, first["loc"]))
+    name = ".".join(map(str, first["loc"])).replace("_", "-")
+    if first["type"] == "missing":
+        return f"{name} is needed"
     if first["type"] == "value_error":
         text = str(first["ctx"]["error"])
         return text if not name or text.startswith(name) else f"{name}: {text}"

@@ -6,22 +6,31 @@ To write one, subclass :class:`Study`; the engine adds the folder, the claim, re
 
 from __future__ import annotations
 
+import difflib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from nonvacuous.data import Dataset, load
+from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rules.attempts import ledger_beside
 from nonvacuous.study.settings import Frozen, StudySettings
 from nonvacuous.study.sweep import Cell
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nonvacuous.data import Dataset
+
+#: The phase of progress that is a sentence of its own.
+NOTE = "note"
 
 
 def markdown(table: Table) -> str:
@@ -77,10 +86,30 @@ class Context:
         if self.progress is not None:
             self.progress(phase, done, total, message)
 
+    def say(self, sentence: str) -> None:
+        """Tell whoever listens something worth a line of its own."""
+        self.tell(NOTE, 0, 0, sentence)
+
+
+def named_data(source: str, data_dir: Path | None, classes: str | None = None) -> Dataset:
+    """The data set behind --data; an error says which command shows more."""
+    from nonvacuous.data import NAMES, load
+
+    names = None if classes is None else [name.strip() for name in classes.split(",")]
+    try:
+        return load(source, data_dir=data_dir, class_names=names)
+    except BadInput as error:
+        close = difflib.get_close_matches(source.lower().replace("_", "-"), NAMES, n=1)
+        error.instead = "nonvacuous data --help"
+        if close and source != "digits":
+            # A known name without its files, or a slip of the finger.
+            error.instead = f"nonvacuous data {'digits' if source in NAMES else close[0]}"
+        raise
+
 
 @lru_cache(maxsize=1)
 def _loaded(name: str, data_dir: Path | None, *_seen: object) -> Dataset:
-    return load(name, data_dir=data_dir)
+    return named_data(name, data_dir)
 
 
 @dataclass(frozen=True)
@@ -92,10 +121,21 @@ class Finished:
     folder: Path
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a command says without computing anything."""
+
+    record: Mapping[str, Any]
+    show: Callable[[Console], None]
+    next: str | Mapping[str, str | None]
+
+
 class Study(ABC, Generic[Settings, Result]):
     """One study. Its module holds the only instance, as STUDY."""
 
     name: ClassVar[str]
+    #: What it is called where a folder holds one.
+    kind: ClassVar[str] = "reproduction"
     #: One kind of settings, one kind of cell.
     settings: type[Settings]
     cell: ClassVar[type[Frozen]]
@@ -106,6 +146,10 @@ class Study(ABC, Generic[Settings, Result]):
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     #: Cells at once on one machine unless the user says otherwise; None: one for each processor.
     jobs: ClassVar[int | None] = 1
+    #: Where it goes by default, for the help, if not to runs/NAME.
+    usual_folder: ClassVar[str] = ""
+    #: Files that cells leave and that belong beside the results.
+    kept: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def cells(self, settings: Settings, finished: Sequence[Finished]) -> Sequence[Frozen]:
@@ -116,7 +160,7 @@ class Study(ABC, Generic[Settings, Result]):
         """
 
     @abstractmethod
-    def compute(self, cell: Any, at: Context) -> Mapping[str, Any] | BaseModel:
+    def compute(self, cell: Any, at: Context) -> Any:
         """One cell, from nothing but itself: plain values, or a model or dataclass of them."""
 
     @abstractmethod
@@ -131,13 +175,30 @@ class Study(ABC, Generic[Settings, Result]):
     def tables(self, result: Result) -> Sequence[Table]:
         """What a terminal shows."""
 
+    def folder(self, settings: Settings, preset: str) -> Path | None:
+        """Where it goes unless the user says otherwise; None: nothing is kept unasked."""
+        return Path("runs") / "-".join(filter(None, (self.name, preset)))
+
+    def answer(self, settings: Settings, at: Context) -> Answer | None:
+        """What is asked for instead of the study; ``at.folder`` is where the study would go."""
+        return None
+
+    def show(self, result: Result, console: Console) -> None:
+        """Print the result; its tables where a study has no better way."""
+        for table in self.tables(result):
+            table.print(console)
+
+    def problem(self, result: Result) -> str:
+        """Why the command must fail though the study is done, if it must."""
+        return ""
+
     def title(self, settings: Settings) -> str:
         """What is about to be computed."""
         return f"{len(self.cells(settings, ()))} cells, seed {settings.seed}"
 
-    def told(self, cell: Any, found: Mapping[str, Any]) -> Sequence[str]:
+    def cell_lines(self, cell: Any, found: Mapping[str, Any]) -> Sequence[str]:
         """What a finished cell gave, a line for each thing worth one."""
-        return ()
+        return (str(getattr(cell, "key", self.name)),)
 
     def claimed(self, settings: Settings) -> Mapping[str, Any]:
         """The settings that decide about the folder."""
@@ -153,8 +214,11 @@ class Study(ABC, Generic[Settings, Result]):
         head = "" if page is None else f"# {page.title}\n\n{page.lead}\n\n"
         return {"table.md": head + tables}
 
-    def next_command(self, result: Result, folder: Path) -> str:
-        """What makes sense after this."""
+    def next_command(self, result: Result, folder: Path | None) -> str | Mapping[str, str | None]:
+        """What makes sense after this: a command, or other flags for the same one.
+
+        A flag has a value, None where it is a switch, or "" where it goes.
+        """
         return f"nonvacuous reproduce {self.name} --help"
 
     @property
@@ -189,3 +253,45 @@ class Study(ABC, Generic[Settings, Result]):
         if isinstance(found, BaseModel):
             return found.model_dump(mode="json")
         return found if isinstance(found, Mapping) else asdict(found)
+
+
+@dataclass(frozen=True)
+class Single:
+    """The result of a study of one cell.
+
+    record   what it amounts to, as it is written and printed with --json
+    drawn    what only the page needs
+    """
+
+    record: Mapping[str, Any]
+    drawn: Mapping[str, Any]
+
+
+class SingleStudy(Study[Settings, Single]):
+    """A study of one cell, which has all of its settings: ``compute`` gives a :class:`Single`."""
+
+    kind = "study"
+    keeps = "part"
+
+    usual_folder = "nothing is kept"
+
+    def cells(self, settings: Settings, finished: Sequence[Finished]) -> Sequence[Frozen]:
+        return (settings,)
+
+    def cell_lines(self, cell: Any, found: Mapping[str, Any]) -> Sequence[str]:
+        return ()
+
+    def result(self, settings: Settings, finished: Sequence[Finished], at: Context) -> Single:
+        return Single(**finished[-1].found)
+
+    def folder(self, settings: Settings, preset: str) -> Path | None:
+        return None
+
+    def record(self, result: Single) -> Mapping[str, Any]:
+        return result.record
+
+    def tables(self, result: Single) -> Sequence[Table]:
+        return ()
+
+    def files(self, result: Single, page: StudyPage | None) -> Mapping[str, str]:
+        return {}

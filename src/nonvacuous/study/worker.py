@@ -188,7 +188,7 @@ def _compute(task: Task, folder: Path, lock: Lock) -> Outcome:
             given = {**task.given, "progress": task.progress}
             result = call(task.function, task.cell, folder.absolute(), given)
         except (Exception, SystemExit) as error:
-            trouble = _told(error)
+            trouble = _described(error)
     record["seconds"] = round(time.monotonic() - begun, 6)
     _show_log(folder)
     if trouble is not None:
@@ -199,18 +199,19 @@ def _compute(task: Task, folder: Path, lock: Lock) -> Outcome:
     return Outcome(task.cell.digest, "done")
 
 
-def publish_failure(folder: Path, record: Mapping[str, Any], error: Mapping[str, str]) -> None:
+def publish_failure(folder: Path, record: Mapping[str, Any], error: Mapping[str, Any]) -> None:
     """Write error.json."""
     content = to_json({**record, "state": "failed", "error": error})
     write_atomically(folder / ERROR, lambda stream: stream.write(content))
 
 
-def _told(error: BaseException) -> dict[str, str]:
+def _described(error: BaseException) -> dict[str, Any]:
     trace = traceback.format_exception(error)
     message = str(error).strip() or type(error).__name__
     return {
         "type": type(error).__name__,
         "message": " ".join(message.split()),
+        "instead": getattr(error, "instead", {}),
         "traceback": "".join(trace),
     }
 

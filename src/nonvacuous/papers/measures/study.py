@@ -273,7 +273,7 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
         count = len(settings.networks())
         return f"{count:,} networks on {settings.data}, seed {settings.seed}"
 
-    def told(self, cell: MeasuresCell, found: Mapping[str, Any]) -> Sequence[str]:
+    def cell_lines(self, cell: MeasuresCell, found: Mapping[str, Any]) -> Sequence[str]:
         if cell.alone:
             return (f"{len(cell.networks)} networks one at a time",)
         reached = sum(record["stopped"] == "loss" for record in found["records"])
@@ -303,7 +303,7 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
             "networks.jsonl": "".join(f"{line}\n" for line in lines),
         }
 
-    def next_command(self, result: StudyResult, folder: Path) -> str:
+    def next_command(self, result: StudyResult, folder: Path | None) -> str:
         return "nonvacuous measures --help"
 
 

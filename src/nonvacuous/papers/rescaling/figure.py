@@ -334,7 +334,7 @@ class Figure1(Study[RescalingSettings, FigureResult]):
     def title(self, settings: RescalingSettings) -> str:
         return f"{len(settings.networks)} networks on {settings.data}, seed {settings.seed}"
 
-    def told(self, cell: RescalingCell, found: Mapping[str, Any]) -> Sequence[str]:
+    def cell_lines(self, cell: RescalingCell, found: Mapping[str, Any]) -> Sequence[str]:
         return (cell.key,) if cell.cnn else (NetworkResult(**found).told(),)
 
     def page(self, result: FigureResult, command: str) -> StudyPage | None:
@@ -351,7 +351,8 @@ class Figure1(Study[RescalingSettings, FigureResult]):
 
         return {"table.md": table(result), "figure.svg": figure(result)}
 
-    def next_command(self, result: FigureResult, folder: Path) -> str:
+    def next_command(self, result: FigureResult, folder: Path | None) -> str:
+        assert folder is not None
         return f"nonvacuous verify {folder / result.networks[0].ours.certificate}"
 
 

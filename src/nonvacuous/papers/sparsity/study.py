@@ -190,7 +190,7 @@ class SparsityMnist(Study[SparsitySettings, SparsityResult]):
     def title(self, settings: SparsitySettings) -> str:
         return f"{settings.data}, {len(settings.asked())} networks, seed {settings.seed}"
 
-    def told(self, cell: SparsityCell, found: Mapping[str, Any]) -> Sequence[str]:
+    def cell_lines(self, cell: SparsityCell, found: Mapping[str, Any]) -> Sequence[str]:
         return [CaseResult(**record).told() for record in found["cases"]]
 
     def page(self, result: SparsityResult, command: str) -> StudyPage:
@@ -208,7 +208,7 @@ class SparsityMnist(Study[SparsitySettings, SparsityResult]):
 
         return {"table.md": table_text(result)}
 
-    def next_command(self, result: SparsityResult, folder: Path) -> str:
+    def next_command(self, result: SparsityResult, folder: Path | None) -> str:
         return f"nonvacuous sparsity --data {result.settings.data}"
 
 

@@ -393,7 +393,7 @@ class Figure1(NetworksStudy[FigureSettings, FigureResult]):
         shown = [figure.svg for section in page.sections for figure in section.figures]
         return {**super().files(result, page), **dict(zip(PANELS, shown, strict=True))}
 
-    def next_command(self, result: FigureResult, folder: Path) -> str:
+    def next_command(self, result: FigureResult, folder: Path | None) -> str:
         return "nonvacuous reproduce zhang-regularization --quick"
 
 

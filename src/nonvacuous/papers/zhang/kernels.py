@@ -25,13 +25,13 @@ from nonvacuous.papers.zhang.bad import (
     first,
 )
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.studies.interpolate import percent
 from nonvacuous.studies.interpolation import (
     InterpolationStudy,
     Task,
     distinct_examples,
     run_study,
 )
-from nonvacuous.studies.interpolation_page import percent
 from nonvacuous.study.settings import Frozen
 from nonvacuous.study.study import Context, Finished, Study
 
@@ -206,7 +206,7 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
     def title(self, settings: KernelsSettings) -> str:
         return f"{', '.join(case.name for case in settings.cases)}; seed {settings.seed}"
 
-    def told(self, cell: KernelsCell, found: Mapping[str, Any]) -> Sequence[str]:
+    def cell_lines(self, cell: KernelsCell, found: Mapping[str, Any]) -> Sequence[str]:
         if cell.case is None:
             return ("functions that fit and fail",)
         return (told(cell.case, InterpolationStudy.from_dict(dict(found))),)
@@ -217,7 +217,7 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
     def tables(self, result: KernelsResult) -> Sequence[Table]:
         return cases_table(result), replace(bad_table(result.bad), caption=verdict(result))
 
-    def next_command(self, result: KernelsResult, folder: Path) -> str:
+    def next_command(self, result: KernelsResult, folder: Path | None) -> str:
         return "nonvacuous reproduce zhang-linear --quick"
 
 

@@ -158,7 +158,7 @@ class Linear(Study[LinearSettings, LinearResult]):
             bad_table(result.bad),
         )
 
-    def next_command(self, result: LinearResult, folder: Path) -> str:
+    def next_command(self, result: LinearResult, folder: Path | None) -> str:
         return "nonvacuous interpolate --data digits --labels true,random"
 
 

@@ -387,7 +387,7 @@ class Regularization(NetworksStudy[ReusingSettings, RegularizationResult]):
     def tables(self, result: RegularizationResult) -> Sequence[Table]:
         return table(result), early_stopping_table(result)
 
-    def next_command(self, result: RegularizationResult, folder: Path) -> str:
+    def next_command(self, result: RegularizationResult, folder: Path | None) -> str:
         return "nonvacuous reproduce zhang-figure-1 --quick"
 
 

@@ -328,7 +328,7 @@ class Table1(NetworksStudy[TableSettings, TableResult]):
 
         return table(result), time_table(result.timings)
 
-    def next_command(self, result: TableResult, folder: Path) -> str:
+    def next_command(self, result: TableResult, folder: Path | None) -> str:
         quick = " --quick" if result.settings.data == "digits" else ""
         return f"nonvacuous reproduce zhang-regularization --table {folder}{quick}"
 

@@ -246,7 +246,7 @@ class Theorem(Study[TheoremSettings, TheoremResult]):
         depths = ", ".join(map(str, settings.depths))
         return f"{settings.data}, depths {depths}, seed {settings.seed}"
 
-    def told(self, cell: TheoremCell, found: Mapping[str, Any]) -> Sequence[str]:
+    def cell_lines(self, cell: TheoremCell, found: Mapping[str, Any]) -> Sequence[str]:
         return (DepthResult(**found).told() if cell.depth else SizeResult(**found).told(),)
 
     def page(self, result: TheoremResult, command: str) -> StudyPage:
@@ -264,7 +264,7 @@ class Theorem(Study[TheoremSettings, TheoremResult]):
 
         return {"table.md": table_text(result)}
 
-    def next_command(self, result: TheoremResult, folder: Path) -> str:
+    def next_command(self, result: TheoremResult, folder: Path | None) -> str:
         return f"nonvacuous memorize --data {result.settings.data} --labels true"
 
 

@@ -172,7 +172,7 @@ class NetworksStudy(Study[Settings, Result]):
         count = len(set(self.networks(settings)))
         return f"{count} networks on {settings.data}, seed {settings.seed}"
 
-    def told(self, cell: Group, found: Mapping[str, Any]) -> Sequence[str]:
+    def cell_lines(self, cell: Group, found: Mapping[str, Any]) -> Sequence[str]:
         return [CellResult(**entry).told() for entry in found["results"]]
 
 

@@ -1,0 +1,116 @@
+"""The network that ``inspect`` and ``rescale`` are about: built, loaded, its free scales found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from nonvacuous.cli.exits import UsageError
+from nonvacuous.data import Examples
+from nonvacuous.networks import LayerGraph, ScaleGroups, capture, fold_batch_norm, scale_groups
+from nonvacuous.studies.networks import build_network, check_fits, load_weights
+from nonvacuous.study.study import named_data
+
+_WHOLE = "int:"
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A network in evaluation mode, what it computes, and along which scales it can move.
+
+    examples   those of --data; None where only the shape of an input was given
+    example    a batch of two inputs, by which the network was written down
+    """
+
+    spec: str
+    module: nn.Module
+    examples: Examples | None
+    example: Tensor
+    graph: LayerGraph
+    groups: ScaleGroups
+
+    @property
+    def shape(self) -> str:
+        """The shape of one input, for a person."""
+        return " x ".join(map(str, self.example.shape[1:])) or "one number"
+
+    @property
+    def takes_floats(self) -> bool:
+        """Whether inputs are real numbers; word numbers are not."""
+        return self.example.is_floating_point()
+
+    @property
+    def weights(self) -> int:
+        """How many single weights the network has."""
+        return sum(parameter.numel() for parameter in self.module.parameters())
+
+
+def find_subject(
+    *,
+    model: str,
+    data: str | None,
+    data_dir: Path | None,
+    example: str | None,
+    classes: int,
+    weights: Path | None,
+    seed: int,
+    fold: bool = False,
+) -> Subject:
+    """Build the network of --model for the inputs of --data or --example, and capture it."""
+    if (data is None) == (example is None):
+        raise UsageError(
+            "give the shape of an input once: --data NAME, or --example with the sizes of one "
+            "input, such as --example 1,28,28."
+        )
+    examples = None if data is None else named_data(data, data_dir).train
+    inputs = _inputs(example, seed) if examples is None else examples.inputs[:2]
+    module = build_network(model, examples or _stand_in(inputs, classes), seed=seed)
+    if examples is not None:
+        check_fits(module, examples, spec=model)
+    if weights is not None:
+        load_weights(module, weights, flag="--weights", spec=model)
+    module = module.eval().requires_grad_(False)
+    if fold:
+        module = fold_batch_norm(module, inputs)
+    graph = capture(module, inputs)
+    return Subject(model, module, examples, inputs, graph, scale_groups(graph))
+
+
+def random_inputs(subject: Subject, count: int, *, seed: int) -> Tensor:
+    """Inputs on which to compare functions: those of --data, else random ones of the same shape."""
+    if subject.examples is not None:
+        return subject.examples.inputs[:count]
+    shape = (count, *subject.example.shape[1:])
+    generator = torch.Generator().manual_seed(seed)
+    if not subject.takes_floats:
+        return torch.randint(0, 2, shape, generator=generator)
+    return torch.randn(shape, generator=generator)
+
+
+def _inputs(text: str | None, seed: int) -> Tensor:
+    """A batch of two inputs of the shape that --example gives."""
+    assert text is not None
+    whole = text.startswith(_WHOLE)
+    sizes = [part.strip() for part in text.removeprefix(_WHOLE).split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in sizes):
+        raise UsageError(
+            f"--example: {text!r} is not the shape of an input; write whole numbers separated by "
+            "commas, such as 1,28,28 for an image or 20 for a vector (int:20 for a network that "
+            "takes whole numbers, such as word numbers)."
+        )
+    shape = (2, *(int(part) for part in sizes))
+    if whole:
+        return torch.zeros(shape, dtype=torch.int64)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _stand_in(inputs: Tensor, classes: int) -> Examples:
+    """Examples of which only the shape and the number of classes are looked at."""
+    if classes < 2:
+        raise UsageError(f"--classes must be at least 2, got --classes = {classes}.")
+    names = tuple(map(str, range(classes)))
+    labels = torch.zeros(len(inputs), dtype=torch.int64)
+    return Examples(inputs.float(), labels, names, name="--example")

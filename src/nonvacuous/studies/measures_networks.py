@@ -1,0 +1,190 @@
+"""The networks that ``nonvacuous measures`` measures: trained here, or the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from nonvacuous.data import Dataset, Examples
+from nonvacuous.distributions.storage import save_tensors, tensors_digest
+from nonvacuous.errors import BadInput
+from nonvacuous.measures.attack import attack
+from nonvacuous.measures.panel import Panel, panel
+from nonvacuous.randomization.corruptions import corrupt
+from nonvacuous.rules.outcomes import Shown
+from nonvacuous.seeds import derived_seed
+from nonvacuous.studies.measures import MeasuresSettings, words_of
+from nonvacuous.studies.measures_text import FIT_LOSS
+from nonvacuous.studies.networks import build_network, check_fits, load_weights
+from nonvacuous.study.study import Context
+from nonvacuous.training.many import Job, ManyExamples, ManySettings, train_many
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network to measure, with the examples that trained it and what is known of its training."""
+
+    module: nn.Module
+    initial: nn.Module | None
+    examples: Examples
+    trained: dict[str, Any] | None
+
+
+def measured(settings: MeasuresSettings, at: Context, files: Sequence[str]) -> dict[str, Any]:
+    """Train or load, measure, write the weights; the record."""
+    assert settings.data is not None
+    given = at.dataset(settings.data).train
+    train = given.subset(np.arange(min(settings.examples, len(given))))
+    other = None if settings.against is None else _corrupted(train, settings)
+    network, rival = _networks(settings, train, other, at)
+    found = _panel(settings, network, at)
+    if any(entry.measure.is_bound for entry in found.entries):
+        weights = tensors_digest(dict(network.module.state_dict()))
+        shown = Shown(at.ledger_file, given, command="measures")
+        shown.record({"asked": settings.asked(), "network": weights})
+    attacked = None
+    if settings.attack:
+        attacked = attack(
+            network.module,
+            network.examples,
+            initial=network.initial,
+            gauges=settings.gauges,
+            spread=settings.spread,
+            seed=settings.seed,
+            only=words_of(settings.only),
+            without=words_of(settings.without),
+            checkpoint=at.folder / "gauges.json",
+            progress=at.progress,
+        ).to_dict()
+    compared = None if rival is None else _panel(settings, rival, at)
+    for name, one in zip(files, (network, rival), strict=True):
+        if one is not None and one.trained is not None:
+            save_tensors(at.folder / name, dict(one.module.state_dict()), kind="weights")
+    against = None
+    if compared is not None and rival is not None:
+        against = {
+            "spec": settings.against,
+            "trained": rival.trained,
+            "panel": compared.to_dict(),
+        }
+    return {
+        "asked": settings.asked(),
+        "model": settings.model,
+        "data": train.name,
+        "data_source": settings.data,
+        "weights": None if settings.weights is None else str(settings.weights),
+        "examples": len(train),
+        "seed": settings.seed,
+        "trained": network.trained,
+        "panel": found.to_dict(),
+        "attack": attacked,
+        "against": against,
+    }
+
+
+def _panel(settings: MeasuresSettings, network: Network, at: Context) -> Panel:
+    return panel(
+        network.module,
+        network.examples,
+        initial=network.initial,
+        seed=settings.seed,
+        only=words_of(settings.only),
+        without=words_of(settings.without),
+        progress=at.progress,
+    )
+
+
+def _corrupted(train: Examples, settings: MeasuresSettings) -> Examples:
+    assert settings.against is not None
+    try:
+        return corrupt(
+            Dataset(train), settings.against, seed=derived_seed(settings.seed, "against")
+        ).train
+    except BadInput as error:
+        raise BadInput(f"--against: {error}", instead={"--against": "random-labels"}) from error
+
+
+def _networks(
+    settings: MeasuresSettings, train: Examples, other: Examples | None, at: Context
+) -> tuple[Network, Network | None]:
+    """The network under study and, for --against, the same one trained on corrupted data."""
+    own = rival = None
+    if settings.weights is not None:
+        own = _loaded(settings, train, settings.weights, "--weights")
+    if other is not None and settings.against_weights is not None:
+        rival = _loaded(settings, other, settings.against_weights, "--against-weights")
+    missing = [
+        part for part, given in ((train, own), (other, rival)) if part is not None and given is None
+    ]
+    trained = _trained(settings, missing, at) if missing else []
+    if own is None:
+        own = trained.pop(0)
+    return own, trained.pop() if trained else rival
+
+
+def _loaded(settings: MeasuresSettings, part: Examples, weights: Path, flag: str) -> Network:
+    """A network that somebody trained before."""
+    module = build_network(settings.model, part, seed=settings.seed)
+    check_fits(module, part, spec=settings.model)
+    load_weights(module, weights, flag=flag, spec=settings.model)
+    start = None
+    if settings.initial is not None:
+        start = build_network(settings.model, part, seed=settings.seed)
+        load_weights(start, settings.initial, flag="--initial", spec=settings.model)
+    return Network(module, start, part, None)
+
+
+def _trained(settings: MeasuresSettings, parts: Sequence[Examples], at: Context) -> list[Network]:
+    """One network for each part of data, all from the same initial weights."""
+    check_fits(
+        build_network(settings.model, parts[0], seed=settings.seed), parts[0], spec=settings.model
+    )
+
+    def build(seed: int) -> nn.Module:
+        return build_network(settings.model, parts[0], seed=seed)
+
+    done = train_many(
+        build,
+        ManyExamples([part.inputs for part in parts], torch.stack([part.labels for part in parts])),
+        [
+            Job(labels=k, inputs=k, seed=settings.seed, learning_rate=settings.learning_rate)
+            for k in range(len(parts))
+        ],
+        settings=ManySettings(
+            epochs=settings.epochs, batch_size=64, decay=1.0, stop_when_fit=True, fit_loss=FIT_LOSS
+        ),
+        device="cpu",
+        progress=at.progress,
+        checkpoint=at.folder / "training.safetensors",
+    )
+    networks = []
+    for part, job in zip(parts, done.jobs, strict=True):
+        if job.stopped == "diverged":
+            rate = f"{settings.learning_rate / 4:g}"
+            raise BadInput(
+                f"training diverged with --learning-rate {settings.learning_rate:g}.",
+                instead={"--learning-rate": rate},
+            )
+        module = build(settings.seed)
+        module.load_state_dict(job.state)
+        last = job.history[-1]
+        networks.append(
+            Network(
+                module.eval(),
+                build(settings.seed).eval(),
+                part,
+                {
+                    "epochs": last.epoch,
+                    "loss": last.train_loss,
+                    "errors": last.train_errors,
+                    "stopped": job.stopped,
+                },
+            )
+        )
+    return networks
