@@ -18,7 +18,7 @@ from tests.rescaling.problems import kl_by_definition, posterior, prior
 def gradient_of(descent: Descent) -> torch.Tensor:
     found = torch.zeros(descent.terms.size, dtype=torch.float64)
     for number, block in enumerate(descent.terms.blocks):
-        found[block.places] = descent._channel_sums(number)[0].gradient()
+        found[block.positions] = descent._channel_sums(number)[0].gradient()
     return found
 
 
@@ -95,7 +95,7 @@ def test_groups_that_share_no_weight_move_together() -> None:
             for term in terms.terms:
                 met = [side.group for side in term.sides if side.group in block.groups]
                 assert len(met) <= 1 or block.coupled
-        channels = torch.cat([block.places for block in terms.blocks])
+        channels = torch.cat([block.positions for block in terms.blocks])
         assert sorted(channels.tolist()) == list(range(terms.size))
 
 

@@ -268,15 +268,15 @@ def _aligned(
     scale: LogScale, own: Sequence[str], names: Sequence[str], sizes: dict[str, int]
 ) -> list[Term]:
     """The terms of one operand, laid out over all the axes of the product."""
-    places = [names.index(name) for name in own]
+    columns = [names.index(name) for name in own]
     stretched = {k for k, name in enumerate(own) if scale.shape[k] != sizes[name]}
     terms = []
     for term in scale.terms:
         shape = [1] * len(names)
-        for k, place in enumerate(places):
-            shape[place] = term.labels.shape[k]
-        order = sorted(range(len(own)), key=lambda k: places[k])
+        for k, column in enumerate(columns):
+            shape[column] = term.labels.shape[k]
+        order = sorted(range(len(own)), key=lambda k: columns[k])
         labels = term.labels.transpose(order).reshape(shape)
-        axes = frozenset(places[k] for k in term.axes - stretched)
+        axes = frozenset(columns[k] for k in term.axes - stretched)
         terms.append(Term(term.power, labels, axes))
     return terms

@@ -110,8 +110,8 @@ def _second_attempt(module: nn.Module, arguments: tuple[Any, ...], error: Except
         with _quietly():
             return torch.export.export(module, arguments, strict=True)
     except Exception as second:
-        place = _place(error) or _place(second)
-        where = f" at {place}" if place else ""
+        line = _where(error) or _where(second)
+        where = f" at {line}" if line else ""
         if _is_data_dependent(error) or _is_data_dependent(second):
             raise NotYetSupported(
                 f"{type(module).__name__} takes a decision that depends on the values of "
@@ -140,7 +140,7 @@ def _is_data_dependent(error: BaseException) -> bool:
     return "data-dependent" in text or "datadependent" in text
 
 
-def _place(error: BaseException) -> str:
+def _where(error: BaseException) -> str:
     """The last line of the user's own code in a traceback: file, line and what stands there."""
     frames = traceback.extract_tb(error.__traceback__)
     here = str(Path(__file__).parent)

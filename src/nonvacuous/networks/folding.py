@@ -98,8 +98,10 @@ def _pairs(module: nn.Module, graph: LayerGraph, names: set[str]) -> list[_Pair]
     pairs = []
     for name in [n for n, _ in module.named_modules() if n in names]:
         layer = ""
-        found = calls.get(name, [])
-        before = nodes.get(found[0].inputs[0]) if len(found) == 1 and found[0].inputs else None
+        modules = calls.get(name, [])
+        before = (
+            nodes.get(modules[0].inputs[0]) if len(modules) == 1 and modules[0].inputs else None
+        )
         if before is not None and uses[before.name] == 1 and before.parameters:
             owner = before.parameters[0].rpartition(".")[0]
             if _foldable(module, owner, before, uses):

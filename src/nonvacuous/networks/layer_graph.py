@@ -65,6 +65,12 @@ class Node:
     floating: tuple[bool, ...]
 
     @property
+    def kind(self) -> str:
+        """The operator without its library and overload, as "conv2d"; a foreign one in full."""
+        parts = self.op.split(".")
+        return parts[1] if parts[0] == "aten" and len(parts) > 1 else self.op
+
+    @property
     def shape(self) -> Shape:
         """The shape of the first tensor that it returns."""
         return self.shapes[0] if self.shapes else ()

@@ -90,9 +90,9 @@ class LogScale:
     def permute(self, order: Sequence[int]) -> LogScale:
         """Axes in another order."""
         order = [self.axis(axis) for axis in order]
-        places = {old: new for new, old in enumerate(order)}
+        moved = {old: new for new, old in enumerate(order)}
         terms = tuple(
-            Term(t.power, t.labels.transpose(order), frozenset(places[a] for a in t.axes))
+            Term(t.power, t.labels.transpose(order), frozenset(moved[a] for a in t.axes))
             for t in self.terms
         )
         return LogScale(tuple(self.shape[a] for a in order), terms, self.weight)

@@ -234,8 +234,8 @@ def preservation_error(
         worst = 0.0
         for _ in range(draws):
             log_scales = generator.normal(scale=spread, size=groups.size)
-            found = _outputs(rescaled(module, groups, log_scales)(*arguments))
-            for one, other in zip(expected, found, strict=True):
+            moved = _outputs(rescaled(module, groups, log_scales)(*arguments))
+            for one, other in zip(expected, moved, strict=True):
                 largest = float(one.abs().max()) or 1.0
                 worst = max(worst, float((one - other).abs().max()) / largest)
     return worst

@@ -217,12 +217,12 @@ def _pinned(propagation: Propagation) -> tuple[Pinned, ...]:
             continue
         # The first unknowns of a weight are those of the channels that it writes.
         first.add(birth.parameter)
-        found: dict[str, int] = {}
+        reasons: dict[str, int] = {}
         for label in birth.labels.tolist():
             if not equations.resolve(label):
                 reason = equations.reason(label)
-                found[reason] = found.get(reason, 0) + 1
-        for reason, count in found.items():
+                reasons[reason] = reasons.get(reason, 0) + 1
+        for reason, count in reasons.items():
             key = (_owner_layer(birth.parameter), reason)
             if reason:
                 counts[key] = max(count, counts.get(key, 0))

@@ -58,17 +58,17 @@ class Layout:
     @classmethod
     def of(cls, groups: ScaleGroups, device: torch.device) -> Layout:
         """The layout of some groups, which must cover all log-scales."""
-        found = np.full(groups.size + 1, -1, dtype=np.int64)
+        owners = np.full(groups.size + 1, -1, dtype=np.int64)
         for number, group in enumerate(groups.groups):
-            found[group.start : group.start + group.size] = number
-        if (found[:-1] < 0).any():
-            place = int(np.flatnonzero(found[:-1] < 0)[0])
+            owners[group.start : group.start + group.size] = number
+        if (owners[:-1] < 0).any():
+            missing = int(np.flatnonzero(owners[:-1] < 0)[0])
             raise BadInput(
-                f"log-scale {place} belongs to no group; the groups must cover all {groups.size} "
+                f"log-scale {missing} belongs to no group; the groups must cover all {groups.size} "
                 "of them: take the groups from scale_groups(graph)"
             )
         return cls(
-            group_of=found,
+            group_of=owners,
             starts=np.array([group.start for group in groups.groups], dtype=np.int64),
             sizes=tuple(group.size for group in groups.groups),
             device=device,
@@ -139,12 +139,12 @@ class Builder:
         order = [axes.index(axis) for axis in scale.axes]
         index = np.asarray(scale.index).reshape(-1)
         column = sums.map(lambda t: t.permute(order).reshape(-1, 1))
-        for group, places in self._split(index):
-            part = column.map(partial(_select, rows=places))
+        for group, positions in self._split(index):
+            part = column.map(partial(_select, rows=positions))
             if group < 0:
                 self._keep(part)
                 continue
-            part, channels = self._merge(part, index[places] - self.starts[group], 0)
+            part, channels = self._merge(part, index[positions] - self.starts[group], 0)
             line = part.map(lambda t: t.reshape(-1))
             side = self._side(group, scale.power, channels)
             self.terms.append(Bundle(self.name, (side,), line.squares, line.products))
@@ -220,14 +220,14 @@ class Builder:
     def _run_side(self, run: slice, power: float) -> Side:
         group = int(self.group_of[run.start])
         if run.stop - run.start == self.sizes[group]:
-            return Side(group=group, power=power, places=None)
-        places = np.arange(run.start, run.stop) - self.starts[group]
-        return Side(group=group, power=power, places=torch.from_numpy(places).to(self.device))
+            return Side(group=group, power=power, positions=None)
+        positions = np.arange(run.start, run.stop) - self.starts[group]
+        return Side(group=group, power=power, positions=torch.from_numpy(positions).to(self.device))
 
     def _side(self, group: int, power: float, channels: np.ndarray) -> Side:
         whole = len(channels) == self.sizes[group]
-        places = None if whole else torch.from_numpy(channels).to(self.device)
-        return Side(group=group, power=power, places=places)
+        positions = None if whole else torch.from_numpy(channels).to(self.device)
+        return Side(group=group, power=power, positions=positions)
 
     def _add_entries(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
         """Any number of scales on any axes: one entry for each element of the summed tensor."""
@@ -249,14 +249,14 @@ class Builder:
             return
         index = np.stack([where for where, _ in pairs])
         powers = np.array([power for _, power in pairs])
-        for pattern, places in _patterns(index, self.group_of):
-            chosen = torch.from_numpy(places).to(self.device)
+        for pattern, positions in _patterns(index, self.group_of):
+            chosen = torch.from_numpy(positions).to(self.device)
             part = sums.map(partial(torch.index_select, dim=0, index=chosen))
             channels: dict[int, np.ndarray] = {}
             total: dict[int, float] = {}
             for row, label in enumerate(pattern):
                 if label >= 0:
-                    channels[label] = index[row, places]
+                    channels[label] = index[row, positions]
                     total[label] = total.get(label, 0.0) + float(powers[row])
             live = [label for label in channels if total[label] != 0]
             if not live:
@@ -276,12 +276,12 @@ class Builder:
         group = int(self.group_of[index[0]])
         channels = index - self.starts[group]
         if np.array_equal(channels, np.arange(self.sizes[group])):
-            return Side(group=group, power=power, places=None)
+            return Side(group=group, power=power, positions=None)
         unique = len(np.unique(channels)) == len(channels)
         return Side(
             group=group,
             power=power,
-            places=torch.from_numpy(channels).to(self.device),
+            positions=torch.from_numpy(channels).to(self.device),
             collector=None if unique else Collector.of(channels, self.device),
         )
 
@@ -312,8 +312,8 @@ def _patterns(index: np.ndarray, group_of: np.ndarray) -> list[tuple[tuple[int, 
     labels[index < 0] = -1
     first, inverse = _distinct(np.concatenate([labels, group_of[index]]))
     return [
-        (tuple(int(label) for label in labels[:, place]), np.flatnonzero(inverse == kind))
-        for kind, place in enumerate(first)
+        (tuple(int(label) for label in labels[:, column]), np.flatnonzero(inverse == kind))
+        for kind, column in enumerate(first)
     ]
 
 

@@ -35,16 +35,16 @@ def bias_depths(graph: LayerGraph) -> dict[str, int]:
     several places takes its deepest one.
     """
     depth: dict[str, int] = {}
-    found: dict[str, int] = {}
+    depths: dict[str, int] = {}
     for node in graph.nodes:
         before = max((depth.get(name, 0) for name in node.inputs), default=0)
         has_weight = node.op.rpartition(".")[0] in _WITH_BIAS
         if has_weight:
             bias = node.arguments.get("bias")
             if isinstance(bias, Reference) and bias.kind == "parameter":
-                found[bias.name] = max(found.get(bias.name, 0), before)
+                depths[bias.name] = max(depths.get(bias.name, 0), before)
         depth[node.name] = before + int(has_weight)
-    return found
+    return depths
 
 
 def geometric_bias_prior(

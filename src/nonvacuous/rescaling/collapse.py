@@ -40,19 +40,19 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
         for scale in scales:
             _count(scale, layout, math.prod(reading.shapes[name]), counts, touched)
         axes = sorted({axis for scale in scales for axis in scale.axes})
-        found = summer.sum(name, axes)
+        read = summer.sum(name, axes)
         builder = Builder(name, layout)
-        builder.add(found.sums, axes, scales)
+        builder.add(read.sums, axes, scales)
         terms += builder.terms
-        asked[name, "low"], asked[name, "high"] = torch.aminmax(found.sums.squares)
+        asked[name, "low"], asked[name, "high"] = torch.aminmax(read.sums.squares)
         asked[name, "pinned"] = builder.constant
         asked[name, "pinned size"] = builder.constant_size
-        asked[name, "prior squares"] = found.prior_squares
-        asked[name, "log variances"] = found.log_variances
-        asked[name, "log sizes"] = found.log_sizes
-    told = _fetch(asked)
+        asked[name, "prior squares"] = read.prior_squares
+        asked[name, "log variances"] = read.log_variances
+        asked[name, "log sizes"] = read.log_sizes
+    fetched = _fetch(asked)
     for name in reading.tensors:
-        low, high = told[name, "low"], told[name, "high"]
+        low, high = fetched[name, "low"], fetched[name, "high"]
         if not (low > 0 and math.isfinite(high)):
             raise BadInput(
                 f"tensor {name!r}: (scale^2 + mean^2) / prior_scale^2 leaves the range of float64 "
@@ -61,7 +61,7 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
             )
 
     def each(*kinds: str) -> dict[str, float]:
-        return {n: sum(told.get((n, kind), 0.0) for kind in kinds) for n in reading.shapes}
+        return {n: sum(fetched.get((n, kind), 0.0) for kind in kinds) for n in reading.shapes}
 
     return Terms(
         starts=tuple(group.start for group in groups.groups),
@@ -74,8 +74,8 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
         log_variances=each("log variances"),
         constant_sizes=each("pinned size", "prior squares", "log sizes"),
         squares_range=(
-            min(told[name, "low"] for name in reading.tensors),
-            max(told[name, "high"] for name in reading.tensors),
+            min(fetched[name, "low"] for name in reading.tensors),
+            max(fetched[name, "high"] for name in reading.tensors),
         ),
     )
 
@@ -98,16 +98,16 @@ def _count(
         touched[run] += abs(scale.power) * repeats
         return
     index = np.asarray(scale.index).reshape(-1)
-    found = np.bincount(index[index >= 0], minlength=len(counts)) * repeats
-    counts += scale.power * found
-    touched += abs(scale.power) * found
+    times = np.bincount(index[index >= 0], minlength=len(counts)) * repeats
+    counts += scale.power * times
+    touched += abs(scale.power) * times
 
 
 def _fetch(asked: Mapping[Key, Number]) -> dict[Key, float]:
     """All numbers on the processor, with one transfer for those that are elsewhere."""
     waiting = [key for key, value in asked.items() if isinstance(value, Tensor)]
-    found = torch.stack([torch.as_tensor(asked[key]) for key in waiting]).tolist()
-    return {**asked, **dict(zip(waiting, found, strict=True))}
+    fetched = torch.stack([torch.as_tensor(asked[key]) for key in waiting]).tolist()
+    return {**asked, **dict(zip(waiting, fetched, strict=True))}
 
 
 # The KL of every tensor out of the collapsed sums, never below the true value.
@@ -193,21 +193,21 @@ def _term_sums(
             known[whole] = torch.exp(whole * log_scales)
         start = terms.starts[side.group]
         here = known[whole][start : start + terms.sizes[side.group]]
-        return here if side.places is None else here[side.places]
+        return here if side.positions is None else here[side.positions]
 
     sums: list[Tensor] = []
     for term in terms.terms:
         sums.append(_sum(term, term.squares, [factor(side, 2.0) for side in term.sides]))
         if term.products is not None:
             sums.append(_sum(term, term.products, [factor(side, 1.0) for side in term.sides]))
-    found = iter(torch.stack(sums).tolist() if sums else ())
+    values = iter(torch.stack(sums).tolist() if sums else ())
     squares: dict[str, float] = {}
     products: dict[str, float] = {}
     units: dict[str, int] = {}
     for term in terms.terms:
-        squares[term.tensor] = squares.get(term.tensor, 0.0) + next(found)
+        squares[term.tensor] = squares.get(term.tensor, 0.0) + next(values)
         if term.products is not None:
-            products[term.tensor] = products.get(term.tensor, 0.0) + next(found)
+            products[term.tensor] = products.get(term.tensor, 0.0) + next(values)
         length = sum(term.squares.shape) if isinstance(term, Matrix) else 0
         units[term.tensor] = max(units.get(term.tensor, 0), length)
     return squares, products, units

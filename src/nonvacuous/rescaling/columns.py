@@ -99,11 +99,11 @@ def fixed_scale_columns(
     Q: DiagonalGaussian, P: DiagonalGaussian, groups: ScaleGroups, *, center: Center, scale: float
 ) -> tuple[Accounted, ...]:
     """A prior ``P`` whose scale was fixed beforehand: the network as given, and rescaled."""
-    found = rescale(Q, P, groups)
+    quotient = rescale(Q, P, groups)
     name = f"around {_CENTERS[center]}, prior scale {scale:g}"
     return (
-        Accounted(name, center, "fixed scale", found.kl_before),
-        Accounted(f"{name}, rescaled", center, "fixed scale, rescaled", found.kl_after),
+        Accounted(name, center, "fixed scale", quotient.kl_before),
+        Accounted(f"{name}, rescaled", center, "fixed scale, rescaled", quotient.kl_after),
     )
 
 
@@ -167,13 +167,15 @@ def symmetry_columns(
 
     Symmetries that the loss sees, or that the prior does not have, add no column.
     """
-    found = quotients(
+    quotient = quotients(
         Q, P, groups, log_scales, loss=loss, output=symmetries.output, layers=symmetries.layers
     )
-    refused = {refusal.layer for refusal in found.refused}
+    refused = {refusal.layer for refusal in quotient.refused}
     ordered = all(layer.name in refused for layer in symmetries.layers)
     steps = [
-        (_STEPS[column.name], column.kl_nats) for column in found.columns if column.name in _STEPS
+        (_STEPS[column.name], column.kl_nats)
+        for column in quotient.columns
+        if column.name in _STEPS
     ]
     return tuple(
         Accounted(named_step(center, way), center, way, kl_nats, charge_nats)

@@ -182,9 +182,9 @@ def _jump(
     if guess is None:
         return descent, totals, nats
     there = descent.at(guess)
-    found = there.totals()
-    if there.nats(found) < nats:
-        return there, found, there.nats(found)
+    there_totals = there.totals()
+    if there.nats(there_totals) < nats:
+        return there, there_totals, there.nats(there_totals)
     extrapolation.forget()
     return descent, totals, nats
 

@@ -229,14 +229,14 @@ def _critical_points(fiber: Fiber) -> np.ndarray:
     real = (np.abs(roots.imag) <= 1e-7 * np.abs(roots)) & (roots.real > 0)
     points = np.log(np.where(real, roots.real, np.nan))
     points = np.sort(_polished(_spread(fiber), points), axis=-1)  # NaN goes to the end
-    found = (~np.isnan(points)).sum(axis=-1)
+    peaks = (~np.isnan(points)).sum(axis=-1)
     # Two roots beside one another may be lost or doubled by rounding: then there is one peak,
     # and the highest of the points is it (or is so close that the integral does not see it).
     heights = np.where(np.isnan(points), -np.inf, _spread(fiber).height(points))
     best = np.take_along_axis(points, np.argmax(heights, axis=-1)[..., None], axis=-1)
     missing = np.full_like(best, np.nan)
     alone = np.concatenate([best, missing, missing], axis=-1)
-    return np.where((found == 3)[..., None], points[..., :3], alone)
+    return np.where((peaks == 3)[..., None], points[..., :3], alone)
 
 
 def _polished(fiber: Fiber, points: np.ndarray) -> np.ndarray:
@@ -264,8 +264,8 @@ def _around(
     for start, stop in ((low, peak), (peak, high)):
         edges = np.linspace(0.0, 1.0, _PANELS // 2 + 1)
         for a, b in pairwise(edges):
-            places = a + (b - a) * (_NODES + 1) / 2
-            nodes = start[..., None] + (stop - start)[..., None] * places
+            abscissas = a + (b - a) * (_NODES + 1) / 2
+            nodes = start[..., None] + (stop - start)[..., None] * abscissas
             values = np.exp(rows.height(nodes) - top[..., None])
             total = total + (stop - start) * ((b - a) / 2) * (values @ _WEIGHTS)
     return total

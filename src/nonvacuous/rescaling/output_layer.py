@@ -125,7 +125,7 @@ def _last(graph: LayerGraph) -> Node:
             "last layer need a network that returns one tensor of class scores"
         )
     node = graph.node(graph.outputs[0].name)
-    while node.op.split(".")[1:2] and node.op.split(".")[1] in _HARMLESS:
+    while node.kind in _HARMLESS:
         if "dim" in node.arguments and node.arguments["dim"] not in (-1, len(node.shape) - 1):
             break
         (source,) = (r for r in node.references if r.kind == "node")
@@ -142,7 +142,7 @@ def _last(graph: LayerGraph) -> Node:
 OUTPUT_SCALE = "scale of the scores"
 
 
-def output_scale_place(groups: ScaleGroups) -> int | None:
+def output_scale_index(groups: ScaleGroups) -> int | None:
     """Where the scale of the scores stands in log_scales, None if it is not among these groups."""
     return next((group.start for group in groups.groups if group.name == OUTPUT_SCALE), None)
 
@@ -154,23 +154,23 @@ def with_output_scale(groups: ScaleGroups, output: OutputLayer) -> ScaleGroups:
     that matters would change. ``rescale`` searches it together with the hidden scales, which is
     better than one after the other. Groups that have it already come back as they are.
     """
-    if output_scale_place(groups) is not None:
+    if output_scale_index(groups) is not None:
         return groups
-    place = groups.size
+    number = groups.size
     exponents = dict(groups.exponents)
     for name in output.tensors:
-        index = np.full(groups.shapes[name][0], place, dtype=np.int64)
+        index = np.full(groups.shapes[name][0], number, dtype=np.int64)
         exponents[name] = (*exponents[name], AxisScale((0,), index, 1.0))
     added = Group(
         name=OUTPUT_SCALE,
-        start=place,
+        start=number,
         size=1,
         tensors=tuple((name, (0,), 1.0) for name in output.tensors),
         layer=output.weight.rpartition(".")[0],
         independent=True,
     )
     return dataclasses.replace(
-        groups, size=place + 1, groups=(*groups.groups, added), exponents=exponents
+        groups, size=number + 1, groups=(*groups.groups, added), exponents=exponents
     )
 
 

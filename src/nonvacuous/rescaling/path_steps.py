@@ -71,14 +71,14 @@ class Visit:
 
     def axes(self, *arguments: str, dimensions: int) -> list[int]:
         """Axes counted from the front, out of one argument with several or several with one."""
-        found: list[int] = []
+        numbers: list[int] = []
         for argument in arguments:
             value = self.attribute(argument)
             for axis in value if isinstance(value, tuple) else (value,):
                 if not isinstance(axis, int):
                     raise refused(self.node, f"its {argument} does not name the axes")
-                found.append(axis % dimensions)
-        return found
+                numbers.append(axis % dimensions)
+        return numbers
 
 
 def refused(node: Node, why: str) -> NotYetSupported:
@@ -145,8 +145,8 @@ def _pooling(visit: Visit) -> Step:
             _adaptive_windows(before, after) if adaptive else _windows(visit, k, before, after)
         )
         matrix = torch.zeros(after, before, dtype=torch.float64)
-        for place, (positions, divisor) in enumerate(windows):
-            matrix[place, positions] = visit.constant(1 / divisor) if mean else 1.0
+        for output, (positions, divisor) in enumerate(windows):
+            matrix[output, positions] = visit.constant(1 / divisor) if mean else 1.0
         matrices.append((axis, matrix))
     override = visit.attribute("divisor_override")
     factor = visit.constant(1 / override) if isinstance(override, int) else 1.0
@@ -173,21 +173,21 @@ def _windows(visit: Visit, k: int, before: int, after: int) -> list[tuple[list[i
     dilation = number("dilation", 1)
     whole = visit.attribute("count_include_pad", True)
     overridden = visit.attribute("divisor_override") is not None
-    found = []
-    for place in range(after):
-        start = place * stride - padding
+    windows = []
+    for output in range(after):
+        start = output * stride - padding
         every = [start + dilation * step for step in range(size)]
         # Beyond the padding there is nothing at all, not even zeros to divide by.
         counted = [p for p in every if p < before + padding]
         inside = [p for p in counted if 0 <= p < before]
         divisor = 1 if overridden else (len(counted) if whole else max(1, len(inside)))
-        found.append((inside, divisor))
-    return found
+        windows.append((inside, divisor))
+    return windows
 
 
 def _adaptive_windows(before: int, after: int) -> list[tuple[list[int], int]]:
-    found = []
-    for place in range(after):
-        start, stop = place * before // after, -((-(place + 1) * before) // after)
-        found.append((list(range(start, stop)), stop - start))
-    return found
+    windows = []
+    for output in range(after):
+        start, stop = output * before // after, -((-(output + 1) * before) // after)
+        windows.append((list(range(start, stop)), stop - start))
+    return windows

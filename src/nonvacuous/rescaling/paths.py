@@ -181,7 +181,7 @@ def _values(graph: LayerGraph, weights: Weights | None) -> dict[str, Tensor]:
         given = dict(weights.named_parameters())
     else:
         given = graph.weights if weights is None else weights
-    found = {}
+    read = {}
     for name, shape in graph.parameters.items():
         if name not in given:
             raise BadInput(
@@ -193,8 +193,8 @@ def _values(graph: LayerGraph, weights: Weights | None) -> dict[str, Tensor]:
             raise BadInput(
                 f"weights[{name!r}] has shape {tuple(value.shape)}, the graph has {tuple(shape)}"
             )
-        found[name] = value
-    return found
+        read[name] = value
+    return read
 
 
 def _total(graph: LayerGraph, values: Mapping[str, Tensor], lift: Lift) -> float:

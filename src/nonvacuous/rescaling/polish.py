@@ -39,11 +39,11 @@ def polished(
     size = float(slope.at(best).norm())
     for _ in range(_NEWTON_STEPS):
         step = _solve(slope, best)
-        found = best - step
-        new = float(slope.at(found).norm())
+        moved = best - step
+        new = float(slope.at(moved).norm())
         if not new < size:
             break
-        best, size = found, new
+        best, size = moved, new
     return best.cpu().numpy()
 
 
@@ -66,7 +66,7 @@ class _Slope:
             if alike:
                 squares, products = (t.sum(alike, keepdim=True) for t in (squares, products))
             indices = [
-                (entry.power, _placed(entry.axes, entry.index, mean.ndim, self.device))
+                (entry.power, _broadcast_index(entry.axes, entry.index, mean.ndim, self.device))
                 for entry in groups.exponents[name]
             ]
             self.tensors.append((mean.numel(), squares, products, indices))
@@ -98,13 +98,15 @@ class _Slope:
                 axes = tuple(a for a in range(bend.ndim) if index.shape[a] == 1)
                 shared = bend.sum(axes, keepdim=True) if axes else bend
                 # A pinned position (-1) adds to the last place, which is dropped below.
-                places = index.flatten().remainder(len(total))
-                total.index_add_(0, places, power**2 * shared.flatten())
-        found = total[:-1]
-        return found.clamp_min(1e-6 * float(found.abs().max()) + 1e-300)
+                positions = index.flatten().remainder(len(total))
+                total.index_add_(0, positions, power**2 * shared.flatten())
+        bends = total[:-1]
+        return bends.clamp_min(1e-6 * float(bends.abs().max()) + 1e-300)
 
 
-def _placed(axes: tuple[int, ...], index: np.ndarray, ndim: int, device: torch.device) -> Tensor:
+def _broadcast_index(
+    axes: tuple[int, ...], index: np.ndarray, ndim: int, device: torch.device
+) -> Tensor:
     """The positions of an exponent's scales, shaped so that they broadcast over the tensor."""
     ordered = np.transpose(np.asarray(index), np.argsort(axes))
     shape = [1] * ndim

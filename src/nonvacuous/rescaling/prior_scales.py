@@ -180,15 +180,15 @@ def rescale_with_prior_scales(
     )
     start = torch.zeros(groups.size, dtype=torch.float64, device=search.terms.device)
     unmoved = search.choose(start)
-    found = search.run(start)
+    outcome = search.run(start)
     if groups.size and not search.terms.centered:
         precisions = search.precisions(unmoved)
         middle = zero_mean_start(search.terms, limits, precisions=precisions)
         second = search.run(middle.log_scales)
-        sweeps = found[1].sweeps + middle.sweeps + second[1].sweeps
-        choice, end = min(found, second, key=lambda pair: pair[0].charge_nats + pair[1].nats)
-        found = choice, replace(end, sweeps=sweeps)
-    choice, end = found
+        sweeps = outcome[1].sweeps + middle.sweeps + second[1].sweeps
+        choice, end = min(outcome, second, key=lambda pair: pair[0].charge_nats + pair[1].nats)
+        outcome = choice, replace(end, sweeps=sweeps)
+    choice, end = outcome
 
     def measured(
         chosen: Choice, log_scales: np.ndarray
@@ -308,7 +308,7 @@ class _Search:
     ) -> dict[str, float]:
         """One scalar for each group of channels and one for each prior scale, all at once."""
         names = list(self.terms.weights)
-        owner = {name: place for place, shared in enumerate(self.sharing) for name in shared}
+        owner = {name: number for number, shared in enumerate(self.sharing) for name in shared}
         powers = self.terms.exponents
         choices = len(self.sharing)
         in_term = np.zeros((len(powers), choices))

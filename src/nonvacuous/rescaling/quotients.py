@@ -31,7 +31,7 @@ from nonvacuous.rescaling.output_layer import (
     best_output_log_scale,
     invariance_of,
     output_layer,
-    output_scale_place,
+    output_scale_index,
     with_output_scale,
 )
 from nonvacuous.rescaling.overlap import translation_savings
@@ -117,7 +117,7 @@ def quotients(
     refused: list[NotInterchangeable] = []
     columns: list[Column] = []
     moves = np.asarray(log_scales, dtype=np.float64)
-    if not sees.scale and output_scale_place(groups) is not None:
+    if not sees.scale and output_scale_index(groups) is not None:
         raise BadInput(
             f"these groups scale the scores, and the loss {loss!r} is not known to ignore that: "
             "the KL would belong to another predictor; use the groups of scale_groups(graph) as "
@@ -143,7 +143,7 @@ def quotients(
             terms = kl_along_orbit(Q, P, groups, moves)
         else:
             refused.append(_blind("the scale of the scores", loss))
-    found = forgotten(
+    rest = forgotten(
         push(Q, groups, moves, dtype=torch.float64),
         P,
         loss=loss,
@@ -152,23 +152,23 @@ def quotients(
         # The factors that moved the posterior are exponentials of rounded sums.
         relative_error=4 * _EPSILON * (1 + float(np.abs(moves).max(initial=0.0))),
     )
-    refused += found.refused
+    refused += rest.refused
     terms = {
-        name: remaining_nats(nats, found.translation[name]) if name in found.translation else nats
+        name: remaining_nats(nats, rest.translation[name]) if name in rest.translation else nats
         for name, nats in terms.items()
     }
     kl_nats = total_nats(terms)
     if use_shift:
         column("+ shift of the scores", kl_nats)
     if permutation and layers:
-        kl_nats = remaining_nats(kl_nats, *(saving.saved_nats for saving in found.permutations))
+        kl_nats = remaining_nats(kl_nats, *(saving.saved_nats for saving in rest.permutations))
         column("+ order of the units", kl_nats)
     return Quotients(
         kl_nats=kl_nats,
         terms=MappingProxyType(terms),
         output_log_scale=factor,
-        translation=found.translation,
-        permutations=found.permutations,
+        translation=rest.translation,
+        permutations=rest.permutations,
         refused=tuple(refused),
         columns=tuple(columns),
     )
@@ -218,9 +218,9 @@ def _scaled(
     """The groups with the scale of the scores, and the log-scales moved by it."""
     extended = with_output_scale(groups, output)
     moves = np.append(log_scales, np.zeros(extended.size - len(log_scales)))
-    place = output_scale_place(extended)
-    assert place is not None
-    moves[place] += log_factor
+    index = output_scale_index(extended)
+    assert index is not None
+    moves[index] += log_factor
     return extended, moves
 
 
@@ -234,7 +234,7 @@ def _permutation_savings(
     layers: Sequence[UnitLayer],
     translation: OutputLayer | None,
 ) -> tuple[list[tuple[UnitLayer, PermutationSaving]], list[NotInterchangeable]]:
-    found, refused = [], []
+    savings, refused = [], []
     for layer in layers:
         try:
             saving = permutation_saving(Q, P, layer, translation=translation)
@@ -242,19 +242,19 @@ def _permutation_savings(
             refused.append(NotInterchangeable(layer.name, str(reason)))
         else:
             if saving.saved_nats > 0:
-                found.append((layer, saving))
-    return found, refused
+                savings.append((layer, saving))
+    return savings, refused
 
 
 def _best_together(
-    found: Sequence[tuple[UnitLayer, PermutationSaving]],
+    savings: Sequence[tuple[UnitLayer, PermutationSaving]],
 ) -> tuple[PermutationSaving, ...]:
     """The layers that save most among those of which no two share a tensor.
 
     Averaging over the orders of one layer makes the posterior a mixture, no longer a product over
     the units of a neighbor: the two savings may not be added.
     """
-    remaining = sorted(found, key=lambda pair: pair[1].saved_nats, reverse=True)
+    remaining = sorted(savings, key=lambda pair: pair[1].saved_nats, reverse=True)
     budget = [20_000]
 
     def search(

@@ -147,9 +147,9 @@ def check_log_scales(groups: ScaleGroups, log_scales: np.ndarray) -> np.ndarray:
             f"scales; pass a vector of shape ({groups.size},)"
         )
     if not np.isfinite(vector).all():
-        place = int(np.flatnonzero(~np.isfinite(vector))[0])
+        index = int(np.flatnonzero(~np.isfinite(vector))[0])
         raise BadInput(
-            f"log_scales[{place}] is {vector[place]}; a log-scale must be finite (0 leaves a "
+            f"log_scales[{index}] is {vector[index]}; a log-scale must be finite (0 leaves a "
             "channel as it is)"
         )
     return vector

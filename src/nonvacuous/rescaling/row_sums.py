@@ -117,8 +117,8 @@ class RowSummer:
             summed, lead = [1], True
         else:
             summed, lead = [axis for axis in range(len(shape)) if axis not in axes], 0 in axes
-        places = [size for axis, size in enumerate(shape) if axis not in summed]
-        squares = torch.zeros(places, dtype=torch.float64, device=self._device)
+        sizes = [size for axis, size in enumerate(shape) if axis not in summed]
+        squares = torch.zeros(sizes, dtype=torch.float64, device=self._device)
         products = None if reading.centered[name] else torch.zeros_like(squares)
         prior_squares, logs, log_sizes = torch.zeros(
             3, dtype=torch.float64, device=self._device
@@ -139,8 +139,8 @@ class RowSummer:
             logs = logs + logarithm.sum() * repeats
             log_sizes = log_sizes + logarithm.abs_().sum() * repeats
             squares[target] += _sum_over(mean.square_().add_(variance), summed)
-        found = Sums(squares, products).map(lambda t: t.view(kept))
-        return RowSums(found, prior_squares, logs, log_sizes)
+        sums = Sums(squares, products).map(lambda t: t.view(kept))
+        return RowSums(sums, prior_squares, logs, log_sizes)
 
 
 def _sum_over(values: Tensor, axes: list[int]) -> Tensor:

@@ -218,8 +218,8 @@ def rescale(
         )
     terms = collapse_reading(reading, groups)
     merged = terms.merged()
-    found = best_descent(merged, limits)
-    log_scales = found.log_scales.cpu().numpy()
+    descent = best_descent(merged, limits)
+    log_scales = descent.log_scales.cpu().numpy()
     before, after = _before_and_after(terms, reading, groups, log_scales)
     if not total_nats(after) < total_nats(before):
         # Already at the best point up to rounding: stay.
@@ -230,8 +230,8 @@ def rescale(
         kl_after=total_nats(after),
         kl_terms=MappingProxyType(after),
         balance_residual=Descent(merged, torch.from_numpy(log_scales)).balance_residual(),
-        sweeps=found.sweeps,
-        converged=found.converged,
+        sweeps=descent.sweeps,
+        converged=descent.converged,
     )
 
 

@@ -70,7 +70,7 @@ def structure_of(graph: LayerGraph) -> Structure:
     """Count; raises NotYetSupported where a path cannot be followed or a maximum not be counted."""
     path_count(graph)  # refuses operators that are not piecewise linear, and says which
     start = _Next.to_finished(0)
-    found: dict[Reference, _Next] = {Reference("input", name): start for name in graph.inputs}
+    following: dict[Reference, _Next] = {Reference("input", name): start for name in graph.inputs}
     layers: list[tuple[int, int]] = []
     pools: set[int] = set()
     seen: set[str] = set()
@@ -78,8 +78,8 @@ def structure_of(graph: LayerGraph) -> Structure:
         pooled = _pooled(node, graph)
         if pooled > 1:
             pools.add(pooled)
-        read = [found[source] for source in node.references if source in found] or [start]
-        found[Reference("node", node.name)] = _after(node, pooled, read)
+        read = [following[source] for source in node.references if source in following] or [start]
+        following[Reference("node", node.name)] = _after(node, pooled, read)
         if again := [name for name in node.parameters if name in seen]:
             raise NotYetSupported(
                 f"{again[0]} is used more than once, and a polynomial of higher degree is not "
@@ -91,7 +91,7 @@ def structure_of(graph: LayerGraph) -> Structure:
         if weights or comparisons:
             layers.append((weights, comparisons))
     # The scores are neurons themselves: their depth is that of what would read them, less one.
-    depth = max(found.get(output, start).weighted - 1 for output in graph.outputs)
+    depth = max(following.get(output, start).weighted - 1 for output in graph.outputs)
     return Structure(tuple(layers), depth, frozenset(pools))
 
 

@@ -121,7 +121,7 @@ class Descent:
     ) -> None:
         self.terms = terms
         start = log_scales.detach().to(terms.device, torch.float64)
-        self._points = [start[block.places] for block in terms.blocks]
+        self._points = [start[block.positions] for block in terms.blocks]
         self._where = {
             group: (number, channels)
             for number, block in enumerate(terms.blocks)
@@ -151,16 +151,16 @@ class Descent:
     @property
     def log_scales(self) -> Tensor:
         """The current point, as a new vector."""
-        found = torch.empty_like(self.terms.counts)
+        vector = torch.empty_like(self.terms.counts)
         for block, point in zip(self.terms.blocks, self._points, strict=True):
-            found[block.places] = point
-        return found
+            vector[block.positions] = point
+        return vector
 
     def totals(self) -> Totals:
         """The sums of every term at the current point."""
         sums = [value for values in self._sums.values() for value in values]
-        found = torch.stack(sums).cpu().numpy() if sums else np.zeros(0)
-        squares, products = found[: self._count], found[self._count :]
+        numbers = torch.stack(sums).cpu().numpy() if sums else np.zeros(0)
+        squares, products = numbers[: self._count], numbers[self._count :]
         return Totals(squares, products if len(products) else np.zeros(self._count))
 
     def nats(self, totals: Totals) -> float:
@@ -245,7 +245,7 @@ class Descent:
     def _channel_sums(self, number: int) -> tuple[ChannelSums, list[tuple[int, int, str, Tensor]]]:
         """Per-channel sums of one block, and those contributions that no later block changes."""
         block = self.terms.blocks[number]
-        found: dict[str, dict[float, Tensor]] = {kind: {} for kind in _EXPONENT}
+        gathered: dict[str, dict[float, Tensor]] = {kind: {} for kind in _EXPONENT}
         seen = []
         for contact in block.contacts:
             term, side = contact.term, contact.side
@@ -254,21 +254,23 @@ class Descent:
                 if kind == "magnitudes" and not block.coupled:
                     continue
                 values = self._seen_from(term, side, kind)
-                sums = found[kind]
+                sums = gathered[kind]
                 if where.power not in sums:
                     sums[where.power] = torch.zeros_like(block.counts)
                 where.add_to(sums[where.power][contact.channels], values)
                 if contact.is_last and kind != "magnitudes":
                     seen.append((term, side, kind, values))
-        for kind, sums in found.items():
+        for kind, sums in gathered.items():
             for power, values in sums.items():
                 values *= self._block_factor(number, _EXPONENT[kind] * power)
-        products = found["products"]
+        products = gathered["products"]
         # Two channels of one weight: signs are told apart weight by weight.
-        negative = {p: (found["magnitudes"][p] - products[p]) / 2 for p in found["magnitudes"]}
+        negative = {
+            p: (gathered["magnitudes"][p] - products[p]) / 2 for p in gathered["magnitudes"]
+        }
         return (
             ChannelSums(
-                squares=found["squares"],
+                squares=gathered["squares"],
                 products=products,
                 counts=block.counts,
                 reach=block.reach,
@@ -298,7 +300,7 @@ class Descent:
         key = (side.group, exponent)
         if key not in known:
             known[key] = self._block_factor(number, exponent)[channels]
-        return known[key] if side.places is None else known[key][side.places]
+        return known[key] if side.positions is None else known[key][side.positions]
 
     def _block_factor(self, number: int, exponent: float) -> Tensor:
         known = self._factors[number]

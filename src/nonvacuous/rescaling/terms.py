@@ -50,7 +50,7 @@ class Block:
 
     groups: tuple[int, ...]
     slices: tuple[slice, ...]
-    places: Tensor
+    positions: Tensor
     owners: Tensor
     counts: Tensor
     touched: Tensor
@@ -87,7 +87,7 @@ def _block(terms: Terms, groups: tuple[int, ...], turn: dict[int, int]) -> Block
         slice(int(end) - terms.sizes[group], int(end))
         for group, end in zip(groups, ends, strict=True)
     )
-    places = np.concatenate(
+    positions = np.concatenate(
         [np.arange(terms.starts[g], terms.starts[g] + terms.sizes[g]) for g in groups]
     )
     owners = np.repeat(np.array(groups), [terms.sizes[group] for group in groups])
@@ -97,11 +97,11 @@ def _block(terms: Terms, groups: tuple[int, ...], turn: dict[int, int]) -> Block
             turns = [turn[other.group] for other in terms.terms[number].sides]
             is_last = turns.index(max(turns)) == side
             contacts.append(Contact(number, side, channels, is_last))
-    where = torch.from_numpy(places).to(terms.device)
+    where = torch.from_numpy(positions).to(terms.device)
     return Block(
         groups=groups,
         slices=slices,
-        places=where,
+        positions=where,
         owners=torch.from_numpy(owners).to(terms.device),
         counts=terms.counts[where],
         touched=terms.touched[where],
@@ -157,17 +157,17 @@ class Side:
 
     group: int
     power: float
-    places: Tensor | None
+    positions: Tensor | None
     collector: Collector | None = None
 
     def add_to(self, target: Tensor, rows: Tensor) -> None:
         """Add one value for each row of the term to the per-channel vector of the group."""
         if self.collector is not None:
             target[self.collector.channels] += self.collector.collect(rows)
-        elif self.places is None:
+        elif self.positions is None:
             target += rows
         else:
-            target[self.places] += rows
+            target[self.positions] += rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,11 +257,11 @@ class Terms:
     @cached_property
     def incident(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """For each group, the terms it touches: pairs of a term's number and its side."""
-        found: list[list[tuple[int, int]]] = [[] for _ in self.sizes]
+        touching: list[list[tuple[int, int]]] = [[] for _ in self.sizes]
         for number, term in enumerate(self.terms):
             for side, where in enumerate(term.sides):
-                found[where.group].append((number, side))
-        return tuple(tuple(pairs) for pairs in found)
+                touching[where.group].append((number, side))
+        return tuple(tuple(pairs) for pairs in touching)
 
     @cached_property
     def reach(self) -> tuple[float, ...]:
@@ -318,7 +318,7 @@ class Terms:
         joined: dict[tuple[int, float], Bundle] = {}
         for term in self.terms:
             side = term.sides[0]
-            if len(term.sides) > 1 or side.places is not None:
+            if len(term.sides) > 1 or side.positions is not None:
                 kept.append(term)
                 continue
             key = (side.group, side.power)

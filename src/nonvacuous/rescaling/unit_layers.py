@@ -70,7 +70,7 @@ class UnitLayers:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Layout:
     """Where the units are in a tensor: along which axis, and how many neighbors each has."""
 
     axis: int
@@ -83,7 +83,7 @@ def unit_layers(graph: LayerGraph) -> UnitLayers:
     layers: list[UnitLayer] = []
     refused: list[NotInterchangeable] = []
     for node in graph.nodes:
-        kind = _kind(node)
+        kind = node.kind
         if kind != "linear" and kind not in _CONVOLUTIONS:
             continue
         try:
@@ -103,7 +103,7 @@ class _Search:
                 self.readers.setdefault(name, []).append(node)
 
     def follow(self, writer: Node) -> UnitLayer:
-        linear = _kind(writer) == "linear"
+        linear = writer.kind == "linear"
         if not linear and writer.arguments["groups"] != 1:
             raise NotYetSupported("its channels are computed in groups and cannot all be exchanged")
         tensors = [(self._weight(writer, "weight"), 0, 1)]
@@ -111,17 +111,17 @@ class _Search:
             tensors.append((self._weight(writer, "bias"), 0, 1))
         axis = len(writer.shape) - 1 if linear else 1
         units = writer.shape[axis]
-        pending = [(writer, _Place(axis, 1))]
+        pending = [(writer, _Layout(axis, 1))]
         while pending:
-            node, place = pending.pop()
+            node, layout = pending.pop()
             if node.name in self.outputs:
                 raise NotYetSupported("its units are what the network returns, in a fixed order")
             for reader in self.readers.get(node.name, ()):
-                read = self._reads(reader, node, place)
+                read = self._reads(reader, node, layout)
                 if read is not None:
                     tensors.append(read)
                 else:
-                    pending.append((reader, _after(reader, node, place, units)))
+                    pending.append((reader, _after(reader, node, layout, units)))
         if not any(axis == 1 for _, axis, _ in tensors):
             raise NotYetSupported("nothing reads its units")
         return UnitLayer(writer.layer or writer.name, units, tuple(tensors))
@@ -139,9 +139,9 @@ class _Search:
             )
         return value.name
 
-    def _reads(self, reader: Node, node: Node, place: _Place) -> tuple[str, int, int] | None:
+    def _reads(self, reader: Node, node: Node, layout: _Layout) -> tuple[str, int, int] | None:
         """The tensor through which a layer reads the units, None if it is no such layer."""
-        kind = _kind(reader)
+        kind = reader.kind
         if kind != "linear" and kind not in _CONVOLUTIONS:
             return None
         where = reader.layer or reader.name
@@ -149,37 +149,32 @@ class _Search:
         if reader.arguments["input"] != source or reader.references.count(source) != 1:
             raise NotYetSupported(f"{where!r} uses its units as weights")
         last = len(node.shape) - 1
-        if kind == "linear" and place.axis != last:
+        if kind == "linear" and layout.axis != last:
             raise NotYetSupported(f"{where!r} mixes positions of each channel, not channels")
-        if kind != "linear" and (reader.arguments["groups"] != 1 or place != _Place(1, 1)):
+        if kind != "linear" and (reader.arguments["groups"] != 1 or layout != _Layout(1, 1)):
             raise NotYetSupported(
                 f"{where!r} reads its channels in groups or in another layout, so they cannot all "
                 "be exchanged"
             )
-        return self._weight(reader, "weight"), 1, place.entries
+        return self._weight(reader, "weight"), 1, layout.entries
 
 
-def _kind(node: Node) -> str:
-    parts = node.op.split(".")
-    return parts[1] if parts[0] == "aten" and len(parts) > 1 else node.op
-
-
-def _after(reader: Node, node: Node, place: _Place, units: int) -> _Place:
+def _after(reader: Node, node: Node, layout: _Layout, units: int) -> _Layout:
     """Where the units are behind an operator that treats them all alike."""
-    kind, where = _kind(reader), reader.layer or reader.name
+    kind, where = reader.kind, reader.layer or reader.name
     alone = reader.references == (Reference("node", node.name),)
     if alone and kind in _ELEMENTWISE:
-        return place
-    if alone and kind in _PER_CHANNEL and place == _Place(1, 1):
-        return place
-    if alone and kind == "mean" and place == _Place(1, 1) and _over_positions(reader, node):
-        return place
-    if alone and kind in _RESHAPES and place.axis == 1 and reader.shape[:1] == node.shape[:1]:
+        return layout
+    if alone and kind in _PER_CHANNEL and layout == _Layout(1, 1):
+        return layout
+    if alone and kind == "mean" and layout == _Layout(1, 1) and _over_positions(reader, node):
+        return layout
+    if alone and kind in _RESHAPES and layout.axis == 1 and reader.shape[:1] == node.shape[:1]:
         rest = math.prod(node.shape[2:])
-        if place.entries == 1 and reader.shape[1:] == (units * rest,):
-            return _Place(1, rest)
+        if layout.entries == 1 and reader.shape[1:] == (units * rest,):
+            return _Layout(1, rest)
         if reader.shape[:2] == node.shape[:2]:
-            return place
+            return layout
     raise NotYetSupported(
         f"its units meet {where!r} ({reader.op}), which is not known to treat all units alike"
     )

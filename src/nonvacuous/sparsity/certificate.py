@@ -230,7 +230,7 @@ def uniform_certificate(
     seed: int,
 ) -> SparsityCertificate:
     """Theorem A for a setting: nothing random is left, so nothing is spent on sampling."""
-    before, scores = clean_pass(evaluator.placed, inputs)
+    before, scores = clean_pass(evaluator.on_device, inputs)
     failed, level, margin = evaluator.judged(setting, inputs, before, scores)
     errors = int(failed.sum())
     escape = setting.escape_probability
@@ -263,7 +263,7 @@ def uniform_certificate(
         charges=charges,
         threshold=median([level]),
         margin=median([margin]),
-        network_errors=network_errors(evaluator.placed, inputs),
+        network_errors=network_errors(evaluator.on_device, inputs),
         seed=seed,
         details={
             "setting": _plain(setting),

@@ -130,13 +130,15 @@ def _best(name: str, gap: Callable[[float], float], margins: Tensor) -> NormBoun
     tried = [grid_point(max(largest, 1e-12), downward=True) * 2.0 ** (-j / 4) for j in range(41)]
     # 2 ** (j / 4) again, so that the margins are the very points of the grid.
     points = sorted({grid_point(value * (1 - 1e-9)) for value in tried})
-    found = []
+    candidates = []
     for margin in points:
         errors = int((margins <= margin).sum())
         value = gap(margin)
         risk = margin_risk(margin_errors=errors, examples=len(margins), gap=value)
-        found.append((errors / len(margins) + value, NormBound(name, margin, errors, value, risk)))
-    return min(found, key=lambda pair: pair[0])[1]
+        candidates.append(
+            (errors / len(margins) + value, NormBound(name, margin, errors, value, risk))
+        )
+    return min(candidates, key=lambda pair: pair[0])[1]
 
 
 def _row_sums(chain: PlainChain, reference: PlainChain | None) -> list[float]:

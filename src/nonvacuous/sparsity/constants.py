@@ -223,19 +223,19 @@ def constants(
     )
 
 
-def check_covering(found: Constants, truth: Measured) -> None:
+def check_covering(rounded: Constants, truth: Measured) -> None:
     """Refuse constants of which one is below the network's: the loss would miss its errors."""
     short = []
-    if bool((found.pair_norms[..., 1:] < truth.pair_norms[..., 1:]).any()):
+    if bool((rounded.pair_norms[..., 1:] < truth.pair_norms[..., 1:]).any()):
         short.append("norms of output weights")
-    if found.pair_sums is not None and bool(
-        (found.pair_sums[..., 1:] < truth.pair_sums[..., 1:]).any()
+    if rounded.pair_sums is not None and bool(
+        (rounded.pair_sums[..., 1:] < truth.pair_sums[..., 1:]).any()
     ):
         short.append("sums of output weights")
     for layer, (rows, spectral) in enumerate(zip(truth.rows, truth.spectral, strict=True), 1):
-        table, norm = found.rows[layer], found.spectral[layer]
-        if found.units:
-            table, rows = found.units[layer], truth.units[layer - 1]
+        table, norm = rounded.rows[layer], rounded.spectral[layer]
+        if rounded.units:
+            table, rows = rounded.units[layer], truth.units[layer - 1]
         if table is None or bool((table < rows).any()):
             short.append(f"row norms of hidden layer {layer + 1}")
         if norm is None or norm < spectral:

@@ -332,8 +332,8 @@ class Field:
     def sums(self, values: Tensor) -> Tensor:
         """Sums over the boxes of (examples, height, width); (examples, boxes)."""
         ones = torch.ones(1, 1, *self.size, dtype=values.dtype, device=values.device)
-        found = functional.conv2d(values[:, None], ones, None, self.stride, self.padding)
-        return found.flatten(1)
+        counts = functional.conv2d(values[:, None], ones, None, self.stride, self.padding)
+        return counts.flatten(1)
 
 
 def receptive_field(chain: ConvChain, earlier: int, later: int) -> Field:

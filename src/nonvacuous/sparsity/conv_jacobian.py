@@ -68,8 +68,8 @@ def pattern(stage: Stage, values: Tensor, away: Tensor) -> Pattern:
     rest = high.scatter(2, best, -torch.inf).amax(2)
     unsure = ~(low.gather(2, best)[:, :, 0] >= rest)
     past = torch.full_like(windows[:1], stage.positions)
-    places = torch.cat([windows, past]).expand(*best.shape[:2], -1, -1)
-    return Pattern(None, places.gather(2, best)[:, :, 0], unsure)
+    spots = torch.cat([windows, past]).expand(*best.shape[:2], -1, -1)
+    return Pattern(None, spots.gather(2, best)[:, :, 0], unsure)
 
 
 def slopes_of_margins(
@@ -126,8 +126,8 @@ def _through(stage: Stage, known: Pattern, gradient: Tensor) -> tuple[Tensor, Te
         slots = torch.zeros(
             *values.shape[:3], stage.positions + 1, dtype=values.dtype, device=values.device
         )
-        places = known.winners[:, None].expand_as(values)
-        slots.scatter_add_(3, places, values.masked_fill(unsure, 0.0))
+        targets = known.winners[:, None].expand_as(values)
+        slots.scatter_add_(3, targets, values.masked_fill(unsure, 0.0))
         return slots[..., :-1], lost
     if stage.pool.kind == "average":
         values = values @ pool_matrix(stage.pool, stage).to(values.device)
@@ -160,8 +160,8 @@ def _backward(stage: Stage, gradient: Tensor) -> Tensor:
     images = gradient.reshape(-1, *stage.middle)
     # A kernel as large as the image is a matrix, unless padding shifts the image under it.
     if stage.before == tuple(layer.weight.shape[1:]) and layer.padding == (0, 0):
-        found = images.flatten(1) @ layer.matrix
-        return found.reshape(*gradient.shape[:2], -1)
+        gradients = images.flatten(1) @ layer.matrix
+        return gradients.reshape(*gradient.shape[:2], -1)
     missing = [
         stage.before[1 + i]
         - (stage.middle[1 + i] - 1) * layer.stride[i]
@@ -169,7 +169,7 @@ def _backward(stage: Stage, gradient: Tensor) -> Tensor:
         - layer.reach[i]
         for i in (0, 1)
     ]
-    found = functional.conv_transpose2d(
+    gradients = functional.conv_transpose2d(
         images,
         layer.weight,
         None,
@@ -179,7 +179,7 @@ def _backward(stage: Stage, gradient: Tensor) -> Tensor:
         1,
         layer.dilation,
     )
-    return found.reshape(*gradient.shape[:2], -1)
+    return gradients.reshape(*gradient.shape[:2], -1)
 
 
 # How far noise moves the mean of what a ReLU and the pooling after it compute.
@@ -254,7 +254,7 @@ def _maximum(
     around = functional.pad(values[:, :, windows], (0, 0, 0, 1))
     low, high = around - room, around + room
     least = low.amax(2)
-    found = torch.zeros_like(least)
+    largest = torch.zeros_like(least)
     for best in range(size + 1):
         # If this is the largest mean, every other must overtake it.
         total = torch.zeros_like(least)
@@ -263,5 +263,5 @@ def _maximum(
                 span = spans[:, best, other][:, None]
                 gap = (low[:, :, best] - high[:, :, other]).clamp(min=0)
                 total = total + span * kinks(gap / span)
-        found = torch.where(high[:, :, best] >= least, torch.maximum(found, total), found)
-    return torch.minimum(found, most)
+        largest = torch.where(high[:, :, best] >= least, torch.maximum(largest, total), largest)
+    return torch.minimum(largest, most)

@@ -25,7 +25,7 @@ _SQUARINGS = 3
 
 @dataclass(frozen=True, eq=False)
 class ConvInputs:
-    """The examples as images, their labels, and the prior's foretold sizes.
+    """The examples as images, their labels, and the sizes that the prior expects.
 
     known    spectral norms of the reference network's patches, (examples, layers); the first layer
              of every network reads the same patches
@@ -169,8 +169,8 @@ def patch_norm(patches: Tensor) -> Tensor:
     # One squaring more, of which only the trace is needed: it is the squared Frobenius norm.
     last = gram.square().sum((1, 2)).clamp(min=1e-280)
     logarithm = logarithm + last.log() / (2.0 * power)
-    found = (scale * logarithm.exp()).sqrt() * (1.0 + 1e-9)
-    return torch.where(size > 0, torch.minimum(found, size.sqrt() * (1.0 + 1e-9)), 0.0)
+    norm = (scale * logarithm.exp()).sqrt() * (1.0 + 1e-9)
+    return torch.where(size > 0, torch.minimum(norm, size.sqrt() * (1.0 + 1e-9)), 0.0)
 
 
 def window_positions(stage: Stage) -> Tensor:

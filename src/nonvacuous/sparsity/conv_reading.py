@@ -75,7 +75,7 @@ class _Reader:
         return ConvChain.of(self._first, self._parts)
 
     def _step(self, node: Node, shape: tuple[int, ...]) -> None:
-        kind = _kind(node)
+        kind = node.kind
         if kind in ("conv2d", "linear"):
             if not self._rectified:
                 raise _refusal(node, "there is no ReLU between it and the layer before")
@@ -194,11 +194,6 @@ def _pair(node: Node, argument: str) -> Pair:
     return (int(numbers[0]), int(numbers[-1]))
 
 
-def _kind(node: Node) -> str:
-    parts = node.op.split(".")
-    return parts[1] if parts[0] == "aten" and len(parts) > 1 else node.op
-
-
 def _refusal(node: Node, reason: str) -> NotYetSupported:
     return NotYetSupported(
         f"{node.layer or node.name} ({node.op}): {reason}. A sparsity certificate needs a plain "
@@ -225,9 +220,9 @@ _TIE = 1e-12
 def read_faithfully(module: nn.Module, examples: Examples) -> Layers | ConvChain:
     """The layers of a module that predicts these examples as they do; other modules are refused."""
     network = read_network(module, examples.inputs[:2])
-    found = misread(module, network, examples)
-    if found is not None:
-        raise BadInput(f"{type(module).__name__}: {found}")
+    difference = misread(module, network, examples)
+    if difference is not None:
+        raise BadInput(f"{type(module).__name__}: {difference}")
     return network
 
 

@@ -44,7 +44,7 @@ from nonvacuous.sparsity.judging import (
 )
 from nonvacuous.sparsity.noise import check_examples, pair_margins
 
-# What is foretold of the noise at an example before the network is known.
+# What is expected of the noise at an example before the network is known.
 
 #: Classes near the label, for which the spread is computed from gradients.
 _RIVALS = 3
@@ -62,15 +62,17 @@ def read_inputs(chain: ConvChain, reference: ConvChain, examples: Examples) -> C
     images = chain.images(examples.inputs)
     labels = examples.labels.to(images.device, torch.int64)
     with torch.no_grad():
-        found = [
-            foretold(reference, images[part], labels[part])
+        columns = [
+            expected_sizes(reference, images[part], labels[part])
             for part in pieces(chain, len(labels), copies=_RIVALS + 1)
         ]
-    known, rivals, slopes = (torch.cat(column) for column in zip(*found, strict=True))
+    known, rivals, slopes = (torch.cat(column) for column in zip(*columns, strict=True))
     return ConvInputs(images, labels, known, rivals, slopes)
 
 
-def foretold(chain: ConvChain, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def expected_sizes(
+    chain: ConvChain, images: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Norms of patches, the nearest rivals, and norms of the gradients of margins to them."""
     columns, patches, patterns = [], [], []
     for stage in chain.stages:
@@ -195,9 +197,9 @@ def _starts(evaluator: ConvEvaluator) -> list[ConvSetting]:
     steps = (2,) + (0,) * (len(evaluator.distances) - 2)
     forms = (("cap", 1, 5), ("exponential", 0, 8))
     return [
-        ConvSetting(first, steps, place, tail, factor)
+        ConvSetting(first, steps, position, tail, factor)
         for first in _COARSE
-        for tail, factor, place in forms
+        for tail, factor, position in forms
     ]
 
 

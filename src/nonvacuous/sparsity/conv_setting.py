@@ -58,7 +58,7 @@ class ConvSetting(Scales):
 def reference(prior: ConvChain) -> ConvChain:
     """The prior itself; a layer whose kernels are all equal gives way to fixed Gaussian weights.
 
-    It fixes the grids and the foretold spread, so it must not depend on the bound examples;
+    It fixes the grids and the expected spread, so it must not depend on the bound examples;
     nothing else is asked of it.
     """
     generator = torch.Generator().manual_seed(2307)
@@ -112,8 +112,8 @@ def network_bounds(
             charges.append(line)
     drift, line = _drift(chain, prior, float(Anchor.of(known).norms.max()))
     charges.append(line)
-    found = ConvBounds(tuple(spectral), tuple(rows), tuple(distance), tuple(pools), drift)
-    return found, tuple(charges)
+    bounds = ConvBounds(tuple(spectral), tuple(rows), tuple(distance), tuple(pools), drift)
+    return bounds, tuple(charges)
 
 
 def _distance(mine: Stage, theirs: Stage, known: float) -> tuple[float, Charge]:

@@ -118,16 +118,16 @@ def thresholds(
     spreads = norms[:, :, None] * whole[:, None]
     noises = torch.tensor(sigmas[:-1], dtype=whole.dtype, device=whole.device)
     scale = noises * inputs.known[:, :-1]
-    foretold = (
+    expected = (
         norms[:, :, None] * (scale * torch.tensor(growth, dtype=scale.dtype).to(scale))[:, None]
     )
     if sparse:
         spreads = _sharpened(chain, noisy, inputs, bounds, anchor, away, spreads, sigmas)
-        places = inputs.rivals[:, :, None].expand_as(inputs.slopes)
-        near = noises * inputs.slopes + tail.blend * foretold.gather(1, places)
-        foretold = foretold.scatter(1, places, near)
+        columns = inputs.rivals[:, :, None].expand_as(inputs.slopes)
+        near = noises * inputs.slopes + tail.blend * expected.gather(1, columns)
+        expected = expected.scatter(1, columns, near)
     variance = spreads.square().sum(2) + 2.0 * noisy.whole[-1][:, None].square()
-    guess = foretold.square().sum(2) + 2.0 * (sigmas[-1] * inputs.known[:, -1:]).square()
+    guess = expected.square().sum(2) + 2.0 * (sigmas[-1] * inputs.known[:, -1:]).square()
     output = escape * (1.0 - EVENT_SHARE) if sparse else escape
     spare = tail_threshold(variance, guess.clamp(min=1e-280), output, tail)
     return means + norms * carried[:, None] + spare
@@ -151,12 +151,12 @@ def _sharpened(
     starts = anchor.differences[inputs.labels[:, None], inputs.rivals]
     growth = Growth(bounds.spectral, bounds.distance, bounds.pools, bounds.drift)
     sizes, radii = slopes_of_margins(anchor.prior, patterns, noisy.patches, starts, growth)
-    found = torch.stack(
+    sharper = torch.stack(
         [sigmas[k] * sizes[k] + noisy.whole[k][:, None] * radii[k] for k in range(chain.hidden)],
         dim=2,
     )
-    places = inputs.rivals[:, :, None].expand_as(found)
-    return spreads.scatter(1, places, torch.minimum(spreads.gather(1, places), found))
+    columns = inputs.rivals[:, :, None].expand_as(sharper)
+    return spreads.scatter(1, columns, torch.minimum(spreads.gather(1, columns), sharper))
 
 
 def _shifts(
@@ -181,7 +181,7 @@ def _shifts(
             gaps = torch.zeros_like(carried)[:, None]
         moved = torch.zeros_like(noisy.units[j])
         farthest = moved
-        found: dict[int, Tensor] = {}
+        shifted: dict[int, Tensor] = {}
         # From the latest noise to the earliest: each adds to how far the pre-activation can be
         # from the mean of the hybrid network with k noisy layers.
         for k in range(j, -1, -1):
@@ -190,7 +190,7 @@ def _shifts(
             apart = noisy.apart[j] if k == j else None
             shifts = mean_shifts(stage, values, reach, moved, apart)
             own = shifts.square().sum(1).sqrt()
-            found[k] = grown[k] + own if k < j else own
+            shifted[k] = grown[k] + own if k < j else own
             own_step = quantile * reach
             if k < j:
                 carried_here = (bounds.row(j) * lengths[k])[:, None]
@@ -198,7 +198,7 @@ def _shifts(
             farthest = torch.maximum(farthest, moved + own_step)
             if j == hidden - 1:
                 gaps = gaps + shifts
-        lengths = found
+        lengths = shifted
         away.append(farthest)
     return gaps, carried, away
 

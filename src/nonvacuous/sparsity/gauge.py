@@ -61,12 +61,12 @@ def gauged(layers: Layers, prior: Layers, gauge: Gauge) -> Gauged:
         joint = _descend(prior, prior.zero(), still)
         layers, prior = rescaled(layers, joint), rescaled(prior, joint)
     start = _forward(layers, prior)
-    found = min(
+    nearest = min(
         (_descend(layers, prior, at) for at in (start, still)),
         key=lambda at: sum(rescaled(layers, at).squared_distances(prior)),
     )
-    both = tuple(one + other for one, other in zip(joint, found, strict=True))
-    return Gauged(rescaled(layers, found), prior, both)
+    both = tuple(one + other for one, other in zip(joint, nearest, strict=True))
+    return Gauged(rescaled(layers, nearest), prior, both)
 
 
 def rescaled(layers: Layers, log_scales: tuple[Tensor, ...]) -> Layers:
@@ -83,15 +83,15 @@ def rescaled(layers: Layers, log_scales: tuple[Tensor, ...]) -> Layers:
 
 def _forward(layers: Layers, prior: Layers) -> tuple[Tensor, ...]:
     """Match the rows from the first layer on: exact where the network is the prior in disguise."""
-    found: list[Tensor] = []
+    matched: list[Tensor] = []
     for k, width in enumerate(layers.widths):
-        moved = rescaled(layers, (*found, torch.zeros(width, dtype=torch.float64, device="cpu")))
+        moved = rescaled(layers, (*matched, torch.zeros(width, dtype=torch.float64, device="cpu")))
         mine, theirs = _incoming(moved, k), _incoming(prior, k)
         overlap, size = (mine * theirs).sum(1), mine.square().sum(1)
         usable = (overlap > 0) & (size > 0)
         ratio = torch.where(usable, overlap / size.clamp(min=1e-300), 1.0)
-        found.append(ratio.log().clamp(-4 * _REACH, 4 * _REACH))
-    return tuple(found)
+        matched.append(ratio.log().clamp(-4 * _REACH, 4 * _REACH))
+    return tuple(matched)
 
 
 def _descend(layers: Layers, prior: Layers, start: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -220,8 +220,8 @@ def first_scale(setting: SettingT, stride: int) -> SettingT | None:
 
 def escape(setting: SettingT, stride: int) -> SettingT | None:
     """The escape probability, always to the next on the list."""
-    place = setting.escape + (1 if stride > 0 else -1)
-    return replace(setting, escape=place) if 0 <= place < len(ESCAPES) else None
+    position = setting.escape + (1 if stride > 0 else -1)
+    return replace(setting, escape=position) if 0 <= position < len(ESCAPES) else None
 
 
 def searched(

@@ -88,11 +88,11 @@ def measure(
             part[f"active {k}"] = (own[k] > 0).sum(1)
             part[f"lit {k}"] = (own[k] > 0).sum(0)[None]
         for number, epsilon in enumerate(epsilons):
-            found = greedy_sparsity(tables, hidden, part["norms"], epsilon=epsilon, level=level)
-            counts[number].add(own, found.thresholds)
-            part[f"ratio {number}"] = found.ratio
+            greedy = greedy_sparsity(tables, hidden, part["norms"], epsilon=epsilon, level=level)
+            counts[number].add(own, greedy.thresholds)
+            part[f"ratio {number}"] = greedy.ratio
             for k in hidden_layers:
-                part[f"sparsity {number} {k}"] = found.sparsity[k]
+                part[f"sparsity {number} {k}"] = greedy.sparsity[k]
         parts.append(part)
     whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     return Measured(
@@ -116,11 +116,11 @@ def measure_radii(
     chain: PlainChain, inputs: Tensor, scales: LocalScales, *, progress: Progress | None = None
 ) -> tuple[Tensor, ...]:
     """The radii of every example at the sparsity that ``scales`` was made for."""
-    found: list[tuple[Tensor, ...]] = []
+    parts: list[tuple[Tensor, ...]] = []
     for _, values in _chunks(chain, inputs, "radii", progress):
         hidden, _ = forward(chain.weights, values)
-        found.append(local_radii(hidden, scales))
-    return tuple(torch.cat(layer) for layer in zip(*found, strict=True))
+        parts.append(local_radii(hidden, scales))
+    return tuple(torch.cat(layer) for layer in zip(*parts, strict=True))
 
 
 def check_alive(measured: Measured, names: Sequence[str]) -> None:
@@ -147,9 +147,9 @@ def _chunks(
 
 
 def _margins(outputs: Tensor, labels: Tensor) -> Tensor:
-    places = labels.to(outputs.device)[:, None]
-    own = outputs.gather(1, places)[:, 0]
-    return own - outputs.scatter(1, places, -torch.inf).amax(1)
+    columns = labels.to(outputs.device)[:, None]
+    own = outputs.gather(1, columns)[:, 0]
+    return own - outputs.scatter(1, columns, -torch.inf).amax(1)
 
 
 # One pass over the examples: what every unit of a convolutional chain does, and how firmly.

@@ -153,30 +153,30 @@ def make_prior(
                ``train`` lies. The start is the same on every device, training is not
     learned    weights that an earlier call with the same arguments learned, to be used again
     """
-    place = torch.device(device) if device is not None else train.inputs.device
+    where = torch.device(device) if device is not None else train.inputs.device
     kind, fraction = parse_prior(prior)
     sizes = (train.inputs[:1].numel(), *widths, train.classes)
     drawn = initial_chain(sizes, seed=derived_seed(seed, "start"), start=start)
-    initial = tuple(matrix.to(place) for matrix in drawn)
+    initial = tuple(matrix.to(where) for matrix in drawn)
     if kind != "learned":
         everything = np.arange(len(train))
         none = everything[:0]
         center = initial if kind == "initialization" else tuple(0.0 * matrix for matrix in initial)
         split = Split(none, everything, none)
-        return ChainPrior(kind, 0.0, center, initial, train.to(place), split, None)
+        return ChainPrior(kind, 0.0, center, initial, train.to(where), split, None)
     # Copies of an input stay on one side, so that the bound is not computed on what was learned.
     split = split_examples(train, prior_fraction=fraction, seed=derived_seed(seed, "split"))
     if learned is None:
         learned = train_chain(
             initial,
-            shifted_copies(train.subset(split.prior).to(place), shifts),
+            shifted_copies(train.subset(split.prior).to(where), shifts),
             settings=settings,
             seed=derived_seed(seed, "prior"),
             phase="prior",
             progress=progress,
         ).weights
-    learned = tuple(matrix.to(place) for matrix in learned)
-    bound = train.subset(split.bound).to(place)
+    learned = tuple(matrix.to(where) for matrix in learned)
+    bound = train.subset(split.bound).to(where)
     errors = chain_errors(learned, bound)
     return ChainPrior(kind, fraction, learned, learned, bound, split, errors)
 

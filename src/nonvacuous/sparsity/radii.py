@@ -86,12 +86,12 @@ def growth(epsilons: Sequence[float]) -> tuple[float, ...]:
     [0.1, 0.21]
     """
     total = 0.0
-    found: list[float] = []
+    growths: list[float] = []
     for epsilon in epsilons:
         # At zero the theorem's condition would be empty, and the theorem false.
         total += math.log1p(checks.positive("epsilon", epsilon))
-        found.append(up(math.expm1(up(total, terms=len(found) + 1)), terms=4))
-    return tuple(found)
+        growths.append(up(math.expm1(up(total, terms=len(growths) + 1)), terms=4))
+    return tuple(growths)
 
 
 def output_shift(scales: LocalScales, epsilons: Sequence[float]) -> float:
@@ -111,12 +111,12 @@ def forward(weights: Weights, inputs: Tensor) -> tuple[tuple[Tensor, ...], Tenso
 
 def inactive_sets(preactivations: Sequence[Tensor], active: Sequence[int]) -> tuple[Tensor, ...]:
     """For each hidden layer, which units are the (width - active) smallest: (examples, units)."""
-    found = []
+    sets = []
     for values, count in zip(preactivations, active, strict=True):
         mask = torch.zeros_like(values, dtype=torch.bool)
         smallest = values.topk(values.shape[1] - count, dim=1, largest=False, sorted=False).indices
-        found.append(mask.scatter_(1, smallest, True))
-    return tuple(found)
+        sets.append(mask.scatter_(1, smallest, True))
+    return tuple(sets)
 
 
 def local_radii(preactivations: Sequence[Tensor], scales: LocalScales) -> tuple[Tensor, ...]:
@@ -124,15 +124,15 @@ def local_radii(preactivations: Sequence[Tensor], scales: LocalScales) -> tuple[
 
     It is 0 where fewer than (width - active) units are inactive, and infinite where none has to be.
     """
-    found = []
+    radii = []
     layers = zip(preactivations, scales.active[1:], scales.units[:-1], strict=True)
     for values, count, unit in layers:
         inactive = values.shape[1] - count
         if inactive == 0:
-            found.append(values.new_full((len(values),), math.inf))
+            radii.append(values.new_full((len(values),), math.inf))
         else:
-            found.append((-values.kthvalue(inactive, dim=1).values).relu() / unit)
-    return tuple(found)
+            radii.append((-values.kthvalue(inactive, dim=1).values).relu() / unit)
+    return tuple(radii)
 
 
 # Greedy sparsity: for one input, how many units of each layer surely stay inactive.

@@ -143,18 +143,18 @@ def recount(
             evaluator, prior, setting, examples, passes=passes, seed=seed, progress=progress
         )
     assert isinstance(prior, Layers)
-    place = evaluator.placed.weights[0].device
-    inputs = read_inputs(evaluator.layers.to(place), reference(prior).to(place), examples)
+    where = evaluator.on_device.weights[0].device
+    inputs = read_inputs(evaluator.layers.to(where), reference(prior).to(where), examples)
     if isinstance(evaluator, UniformEvaluator):
         assert isinstance(setting, UniformSetting)
-        before, scores = clean_pass(evaluator.placed, inputs)
+        before, scores = clean_pass(evaluator.on_device, inputs)
         failed, level, margin = evaluator.judged(setting, inputs, before, scores)
         return Recount(int(failed.sum()), len(inputs), _close(level, margin))
     assert isinstance(setting, Setting)
     trials, errors, close, done = passes * len(inputs), 0, 0, 0
     reporter = Reporter(progress, "counting again")
     for part, noisy in fresh_passes(
-        evaluator.placed, inputs, setting.sigmas, passes=passes, seed=seed
+        evaluator.on_device, inputs, setting.sigmas, passes=passes, seed=seed
     ):
         losses, level, margin = evaluator.judged(setting, part, noisy)
         errors += int(losses.sum())

@@ -71,11 +71,11 @@ class Evaluator(Judge[Setting, Inputs, NoisyPass]):
         if theorem not in ("D", "E", "F"):
             raise BadInput(f"theorem must be D, E or F here, got {theorem!r}")
         self.layers, self.theorem, self.sparse = layers, theorem, sparse
-        self.placed, self.device = layers.to(device), torch.device(device)
+        self.on_device, self.device = layers.to(device), torch.device(device)
         self._shared = chosen_among(choices)
         self.distances = layers.squared_distances(prior)
         self._prior, self._actual = prior, measured(layers)
-        self._found: dict[tuple[bool, bool], Constants] = {}
+        self._rounded: dict[tuple[bool, bool], Constants] = {}
         output = prior.weights[-1]
         hidden = prior.weights[1:-1] if theorem == "F" else ()
         self._grams = (None, *(theorem_f.positive_gram(w).to(device) for w in hidden))
@@ -84,8 +84,8 @@ class Evaluator(Judge[Setting, Inputs, NoisyPass]):
     def constants(self, setting: Setting) -> Constants:
         """The constants that the loss of this setting uses, rounded up on their grids."""
         key = (setting.anchored, setting.named)
-        if key not in self._found:
-            found = constants(
+        if key not in self._rounded:
+            rounded = constants(
                 self.layers,
                 self._prior,
                 norms="each" if self.sparse and self.theorem == "D" else "all",
@@ -95,9 +95,9 @@ class Evaluator(Judge[Setting, Inputs, NoisyPass]):
                 units=self.theorem == "F",
                 actual=self._actual,
             )
-            check_covering(found, self._actual)
-            self._found[key] = found.to(self.device)
-        return self._found[key]
+            check_covering(rounded, self._actual)
+            self._rounded[key] = rounded.to(self.device)
+        return self._rounded[key]
 
     def charges(self, setting: Setting) -> tuple[Charge, ...]:
         """Every choice inside the loss, by name."""
@@ -109,8 +109,8 @@ class Evaluator(Judge[Setting, Inputs, NoisyPass]):
         widths, escape = self.layers.widths, setting.escape_probability
         used = self.constants(setting)
         if self.theorem == "D":
-            found = _quantiles(widths, escape, self.sparse, self.device)
-            return theorem_d.thresholds(noisy, inputs.labels, used, found, sparse=self.sparse)
+            quantiles = _quantiles(widths, escape, self.sparse, self.device)
+            return theorem_d.thresholds(noisy, inputs.labels, used, quantiles, sparse=self.sparse)
         if self.theorem == "F":
             return theorem_f.thresholds(
                 noisy,
@@ -140,10 +140,10 @@ class Evaluator(Judge[Setting, Inputs, NoisyPass]):
     def fresh_passes(
         self, setting: Setting, inputs: Inputs, *, passes: int, seed: int
     ) -> Iterator[tuple[Inputs, NoisyPass]]:
-        return fresh_passes(self.placed, inputs, setting.sigmas, passes=passes, seed=seed)
+        return fresh_passes(self.on_device, inputs, setting.sigmas, passes=passes, seed=seed)
 
     def network_errors(self, inputs: Inputs) -> int:
-        return network_errors(self.placed, inputs)
+        return network_errors(self.on_device, inputs)
 
 
 @lru_cache(maxsize=256)
@@ -179,10 +179,10 @@ def search(
         subset = min(subset, max(_FEWEST, 3 * subset // pairs))
     chosen = torch.randperm(len(inputs), generator=generator, device=device)[:subset]
     part = inputs.part(chosen)
-    noise = standard_noise(evaluator.placed, len(part), generator)
+    noise = standard_noise(evaluator.on_device, len(part), generator)
 
     def share_lost(setting: Setting) -> float:
-        noisy = noisy_pass(evaluator.placed, part, setting.sigmas, noise)
+        noisy = noisy_pass(evaluator.on_device, part, setting.sigmas, noise)
         return float(evaluator.losses(setting, part, noisy).double().mean())
 
     return searched(
@@ -201,14 +201,14 @@ def search(
 def _starts(evaluator: Evaluator) -> list[Setting]:
     steps = (2,) + (0,) * (len(evaluator.distances) - 2)
     if evaluator.theorem == "D":
-        return [Setting(first, steps, place) for first in _COARSE for place in (5, 9)]
+        return [Setting(first, steps, position) for first in _COARSE for position in (5, 9)]
     if evaluator.theorem == "F":
         return [
-            Setting(first, steps, place, SIZES, 4, evaluator.sparse)
+            Setting(first, steps, position, SIZES, 4, evaluator.sparse)
             for first in _COARSE
-            for place in (5, 8)
+            for position in (5, 8)
         ]
-    # A cap suits networks near their prior, whose activations the prior foretells; otherwise every
+    # A cap suits networks near their prior, whose activations the prior predicts; otherwise every
     # example may break it, and the descent would see nothing but ones.
     forms = [("cap", 1, evaluator.sparse), ("exponential", 0, False)]
     return [

@@ -87,7 +87,7 @@ class UniformEvaluator:
         device: torch.device | str = "cpu",
     ) -> None:
         self.layers, self.sparse = layers, sparse
-        self.placed, self.device = layers.to(device), torch.device(device)
+        self.on_device, self.device = layers.to(device), torch.device(device)
         self._shared = chosen_among(choices)
         self.distances = layers.squared_distances(prior)
         self._matrices = _augmented(layers)
@@ -158,7 +158,7 @@ class UniformEvaluator:
 
     def failures(self, setting: UniformSetting, inputs: Inputs) -> Tensor:
         """True where the network itself fails level (3, 4), so that noise may fail level (2, 2)."""
-        before, scores = clean_pass(self.placed, inputs)
+        before, scores = clean_pass(self.on_device, inputs)
         return self.judged(setting, inputs, before, scores)[0]
 
     def judged(
@@ -255,7 +255,7 @@ def search_uniform(
     generator = torch.Generator(device).manual_seed(derived_seed(seed, "search"))
     order = torch.randperm(len(inputs), generator=generator, device=device)
     part = inputs.part(order[:subset])
-    before, scores = clean_pass(evaluator.placed, part)
+    before, scores = clean_pass(evaluator.on_device, part)
     seen: dict[UniformSetting, float] = {}
     reporter = Reporter(progress, "search")
 

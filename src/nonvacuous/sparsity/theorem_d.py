@@ -53,7 +53,7 @@ def quantiles(widths: Sequence[int], escape: float, *, sparse: bool) -> Quantile
 
 
 def thresholds(
-    noisy: NoisyPass, labels: Tensor, constants: Constants, found: Quantiles, *, sparse: bool
+    noisy: NoisyPass, labels: Tensor, constants: Constants, quantiles: Quantiles, *, sparse: bool
 ) -> Tensor:
     """D(W', x) for every example and every class that may have beaten the label."""
     scales, hidden = noisy.scales, len(noisy.before)
@@ -64,7 +64,7 @@ def thresholds(
         units = torch.full_like(labels, widths[k])
         row_table, spectral = constants.rows[k], constants.spectral[k]
         if sparse:
-            reach = scales[k] * found.coordinates[k]
+            reach = scales[k] * quantiles.coordinates[k]
             if row_table is not None:
                 reach = reach + row_table[before] * error
             units = (noisy.before[k] > -2.0 * _safe(reach)[:, None]).sum(1)
@@ -76,16 +76,16 @@ def thresholds(
                 stretch = torch.minimum(stretch, units.double().sqrt() * row_table[before])
             carried = stretch * error
         # The noise of the last hidden layer is dealt with by concentration, not by its length.
-        error = carried + scales[k] * found.chi[k][units] if k < hidden - 1 else carried
+        error = carried + scales[k] * quantiles.chi[k][units] if k < hidden - 1 else carried
         before = units
-    return _output(noisy, labels, constants, found, error, before, sparse=sparse)
+    return _output(noisy, labels, constants, quantiles, error, before, sparse=sparse)
 
 
 def _output(
     noisy: NoisyPass,
     labels: Tensor,
     constants: Constants,
-    found: Quantiles,
+    quantiles: Quantiles,
     carried: Tensor,
     units: Tensor,
     *,
@@ -97,14 +97,14 @@ def _output(
     norms = _of_pairs(constants.pair_norms, labels, units)
     whole = _of_pairs(constants.pair_sums, labels, torch.full_like(units, width))
     if sparse:
-        level = found.coordinates[-1]
+        level = quantiles.coordinates[-1]
         near = (last.abs() < 2.0 * level * _safe(noise)).sum(1)
         rest = kink(level)
         means = (_C - rest) * _of_pairs(constants.pair_sums, labels, near) + rest * whole
     else:
         means = _C * whole
     spread = (noise.square() * norms.square() + 2.0 * noisy.scales[-1][:, None].square()).sqrt()
-    return norms * carried[:, None] + noise * (means + _C * norms) + found.output * spread
+    return norms * carried[:, None] + noise * (means + _C * norms) + quantiles.output * spread
 
 
 def _of_pairs(table: Tensor, labels: Tensor, units: Tensor) -> Tensor:

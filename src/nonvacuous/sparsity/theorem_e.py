@@ -65,7 +65,7 @@ def thresholds(
     noisy: NoisyPass,
     inputs: Inputs,
     constants: Constants,
-    found: Levels,
+    split: Levels,
     tail: Tail,
     sigmas: Sequence[float],
     *,
@@ -80,7 +80,7 @@ def thresholds(
     """
     hidden = len(noisy.before)
     if sparse:
-        shifts = _Shifts(noisy, constants, found.deviation)
+        shifts = _Shifts(noisy, constants, split.deviation)
         carried = shifts.carried
         means = MeanShifts(shifts.last).output(inputs.labels, constants, anchor)
     else:
@@ -95,7 +95,7 @@ def thresholds(
     variance = norms.square() * spread[:, None] + 2.0 * noisy.scales[-1][:, None].square()
     guess = norms.square() * expected[:, None]
     guess = guess + 2.0 * (sigmas[-1] * inputs.known[:, -1][:, None]).square()
-    return total + tail_threshold(variance, guess.clamp(min=1e-280), found.output, tail)
+    return total + tail_threshold(variance, guess.clamp(min=1e-280), split.output, tail)
 
 
 def tail_threshold(variance: Tensor, guess: Tensor, failure: float, tail: Tail) -> Tensor:
@@ -144,7 +144,7 @@ class _Shifts:
             if j == hidden - 1:
                 self.carried = self.carried + sum(grown.values())
             moved = torch.zeros_like(self.carried)
-            found: dict[int, Tensor] = {}
+            shifted: dict[int, Tensor] = {}
             # From the latest noise to the earliest: each adds to how far the pre-activation can
             # be from the mean of the hybrid network with k noisy layers.
             for k in range(j, -1, -1):
@@ -153,12 +153,12 @@ class _Shifts:
                 excess = (distance - (moved * (1.0 + 1e-9))[:, None]).clamp(min=0)
                 gaps = reach[:, None] * kinks(excess / reach[:, None])
                 own = gaps.square().sum(1).sqrt()
-                found[k] = grown[k] + own if k < j else own
+                shifted[k] = grown[k] + own if k < j else own
                 if k < j:
                     moved = moved + constants.longest[j] * lengths[k]
                 if j == hidden - 1:
                     self.last.append((gaps, reach, excess))
-            lengths = found
+            lengths = shifted
 
 
 @dataclass(frozen=True, eq=False)

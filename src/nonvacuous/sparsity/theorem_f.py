@@ -40,7 +40,7 @@ def thresholds(
     noisy: NoisyPass,
     inputs: Inputs,
     constants: Constants,
-    found: Levels,
+    split: Levels,
     factor: float,
     sigmas: Sequence[float],
     *,
@@ -77,7 +77,7 @@ def thresholds(
             squares = squares + grown[:, None] * rows.square()
         spread = squares.sqrt().clamp(min=1e-280)
         if sparse:
-            away = found.deviation * spread * (1.0 + 1e-9)
+            away = split.deviation * spread * (1.0 + 1e-9)
             excess = (before.abs() - away).clamp(min=0)
             gaps = spread * kinks(excess / spread)
         else:
@@ -95,7 +95,7 @@ def thresholds(
             _C * spread.amax(1, keepdim=True) * (sums[inputs.labels] if sums.shape[0] > 1 else sums)
         )
     variance = norms.square() * grown[:, None] + 2.0 * caps[-1][:, None].square()
-    total = means + norms * carried[:, None] + expected_shortfall(found.output) * variance.sqrt()
+    total = means + norms * carried[:, None] + expected_shortfall(split.output) * variance.sqrt()
     return torch.where(kept[:, None], total, torch.inf)
 
 

@@ -221,7 +221,7 @@ def _read(graph: LayerGraph) -> Layers:
     shape = graph.inputs[current.name]
     rectified = True
     for node in graph.nodes:
-        kind, where = _kind(node), node.layer or node.name
+        kind, where = node.kind, node.layer or node.name
         sources = [r for r in node.references if r.kind in ("node", "input")]
         if sources != [current]:
             raise _refusal(where, node.op, "it does not follow the layer before it in one line")
@@ -246,11 +246,6 @@ def _read(graph: LayerGraph) -> Layers:
         where = names[-1] if names else "the network"
         raise _refusal(where, "output", "the network must end in a linear layer")
     return Layers(tuple(weights), tuple(biases), tuple(names))
-
-
-def _kind(node: Node) -> str:
-    parts = node.op.split(".")
-    return parts[1] if parts[0] == "aten" and len(parts) > 1 else node.op
 
 
 def _keeps_examples(node: Node, before: tuple[int, ...]) -> bool:

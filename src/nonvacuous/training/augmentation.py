@@ -72,12 +72,12 @@ def _transformed(images: Tensor) -> Tensor:
     wide, tall, slant = 1 + _ZOOM * zoom_x, 1 + _ZOOM * zoom_y, _SHEAR * shear
     first = torch.stack([wide * cosine, tall * (slant * cosine - sine), 2 * _SHIFT * right], dim=1)
     second = torch.stack([wide * sine, tall * (slant * sine + cosine), 2 * _SHIFT * down], dim=1)
-    places = affine_grid(
+    grid = affine_grid(
         torch.stack([first, second], dim=1).to(images.dtype),
         list(images.shape),
         align_corners=False,
     )
-    return grid_sample(images, places, align_corners=False)
+    return grid_sample(images, grid, align_corners=False)
 
 
 def _cut_out(images: Tensor) -> Tensor:
@@ -88,8 +88,8 @@ def _cut_out(images: Tensor) -> Tensor:
 
     def hit(length: int, center: Tensor) -> Tensor:
         start = (center[:, None] * length).long() - side // 2
-        places = torch.arange(length, device=images.device)
-        return (places >= start) & (places < start + side)
+        positions = torch.arange(length, device=images.device)
+        return (positions >= start) & (positions < start + side)
 
     covered = (
         hit(height, centers[:, 0])[:, None, :, None] & hit(width, centers[:, 1])[:, None, None]

@@ -39,8 +39,8 @@ class BandedResponseNorm(nn.Module):
         """A square matrix of zeros and ones: column c adds up the channels around c."""
         band = self._band
         if band is None or band.device != inputs.device or band.dtype != inputs.dtype:
-            places = torch.arange(inputs.shape[1], device=inputs.device)
-            distance = places[:, None] - places
+            channels = torch.arange(inputs.shape[1], device=inputs.device)
+            distance = channels[:, None] - channels
             near = (distance >= -(self._size // 2)) & (distance <= (self._size - 1) // 2)
             self._band = band = near.to(inputs.dtype)
         return band
@@ -150,10 +150,10 @@ def _drop_before_linear_layers(module: nn.Module, chance: Chance) -> None:
             "A job asks for dropout, but the network has no linear layer after its first layer, so "
             "there is nothing to drop. Set dropout to 0, or put nn.Dropout into the network."
         )
-    for place, layer in enumerate(layers):
+    for number, layer in enumerate(layers):
 
         def drop(
-            layer: nn.Module, arguments: tuple[Tensor, ...], purpose: int = -1 - place
+            layer: nn.Module, arguments: tuple[Tensor, ...], purpose: int = -1 - number
         ) -> tuple[Tensor, ...]:
             if not layer.training:
                 return arguments

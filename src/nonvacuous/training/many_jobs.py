@@ -196,8 +196,8 @@ def _check_examples(
             "row of int64 class numbers per labeling. For a single one give labels.unsqueeze(0)."
         )
     count = labels.shape[1]
-    for place, tensor in enumerate(inputs):
-        _check_inputs(f"inputs[{place}]", tensor, count, "column of labels")
+    for number, tensor in enumerate(inputs):
+        _check_inputs(f"inputs[{number}]", tensor, count, "column of labels")
     if marked is not None and (marked.dtype != torch.bool or marked.shape != labels.shape):
         raise BadInput(
             f"marked has shape {tuple(marked.shape)} and dtype {marked.dtype}; it must be a "
@@ -210,13 +210,13 @@ def _check_examples(
             f"There are {len(inputs)} input sets but {len(test)} test sets; give one pair (inputs, "
             "labels) per input set, the same pair several times if need be."
         )
-    for place, (tensor, wanted) in enumerate(test):
+    for number, (tensor, wanted) in enumerate(test):
         if wanted.ndim != 1 or wanted.dtype != torch.int64 or len(wanted) == 0:
             raise BadInput(
-                f"The labels of test[{place}] have shape {tuple(wanted.shape)} and dtype "
+                f"The labels of test[{number}] have shape {tuple(wanted.shape)} and dtype "
                 f"{wanted.dtype}; give one int64 class number per test example."
             )
-        _check_inputs(f"The inputs of test[{place}]", tensor, len(wanted), "test label")
+        _check_inputs(f"The inputs of test[{number}]", tensor, len(wanted), "test label")
 
 
 def _check_inputs(name: str, tensor: Tensor, count: int, per: str) -> None:
@@ -234,8 +234,8 @@ def check_jobs(jobs: Sequence[Job], examples: ManyExamples) -> None:
     inputs, labels, crop_size = examples.inputs, examples.labels, examples.crop_size
     if not jobs:
         raise BadInput("jobs is empty: give at least one Job.")
-    for place, job in enumerate(jobs):
-        where = f"jobs[{place}]"
+    for number, job in enumerate(jobs):
+        where = f"jobs[{number}]"
         whole_number(f"{where}.labels", job.labels, least=0)
         whole_number(f"{where}.inputs", job.inputs, least=0)
         whole_number(f"{where}.seed", job.seed, least=0)
@@ -256,10 +256,10 @@ def check_jobs(jobs: Sequence[Job], examples: ManyExamples) -> None:
             )
     if crop_size is not None:
         whole_number("crop_size", crop_size, least=1)
-        for place, tensor in enumerate(inputs):
+        for number, tensor in enumerate(inputs):
             if tensor.ndim != 4 or crop_size > min(tensor.shape[2:]):
                 raise BadInput(
-                    f"crop_size is {crop_size}, but inputs[{place}] has the shape "
+                    f"crop_size is {crop_size}, but inputs[{number}] has the shape "
                     f"{tuple(tensor.shape)}: windows of that size need images (examples, channels, "
                     "height, width) at least as large."
                 )

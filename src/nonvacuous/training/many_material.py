@@ -32,9 +32,9 @@ def uniforms(seeds: Tensor, step: Tensor, purpose: int, shape: tuple[int, ...]) 
 
     `step` is a single whole number in a tensor, as are the seeds.
     """
-    places = torch.arange(math.prod(shape), device=seeds.device)
+    positions = torch.arange(math.prod(shape), device=seeds.device)
     start = _mixed(_mixed(seeds + purpose * 0x9E3779B1) + step * 0x85EBCA77)
-    mixed = _mixed(start.unsqueeze(-1) ^ (places * 0xC2B2AE3D))
+    mixed = _mixed(start.unsqueeze(-1) ^ (positions * 0xC2B2AE3D))
     # 24 bits: as many as a float32 holds exactly.
     return ((mixed >> 8) * 2.0**-24).view(seeds.shape + shape)
 
@@ -56,7 +56,7 @@ PADDING = 4
 STRENGTH = 0.3
 """Brightness, contrast and saturation are multiplied by 1 - STRENGTH to 1 + STRENGTH."""
 
-_PLACE, _MIRROR, _COLOR = 101, 102, 103
+_CORNER, _MIRROR, _COLOR = 101, 102, 103
 
 
 def center_windows(images: Tensor, size: int | None) -> Tensor:
@@ -90,9 +90,9 @@ def augmented(
     """
     count, (height, width) = len(chosen), window
     device = images.device
-    places = uniforms(seed, step, _PLACE, (2, count))
-    tops = (places[0] * (images.shape[1] - height + 1)).long()
-    lefts = (places[1] * (images.shape[2] - width + 1)).long()
+    corners = uniforms(seed, step, _CORNER, (2, count))
+    tops = (corners[0] * (images.shape[1] - height + 1)).long()
+    lefts = (corners[1] * (images.shape[2] - width + 1)).long()
     columns = torch.arange(width, device=device).expand(count, width)
     if kind == "full":
         mirrored = uniforms(seed, step, _MIRROR, (count, 1)) < 0.5

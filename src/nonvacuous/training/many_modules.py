@@ -204,11 +204,11 @@ class ModulesTrainer:
 
     def _measured(self) -> dict[str, int]:
         """How many examples of which sets are measured."""
-        found = {"train": self._material.examples}
+        measured = {"train": self._material.examples}
         if self._material.test:
             # Input sets have test sets of their own, whose sizes may differ.
-            found["test"] = max(len(labels) for _, labels in self._material.test.values())
-        return found
+            measured["test"] = max(len(labels) for _, labels in self._material.test.values())
+        return measured
 
     def epoch(
         self, orders: Sequence[Tensor], rates: Sequence[float], first_step: int, tick: Tick
@@ -264,13 +264,13 @@ class ModulesTrainer:
         for recordings in self._recordings:
             recordings.end()
 
-    def keep(self, places: Sequence[int]) -> None:
-        self._networks = [self._networks[place] for place in places]
+    def keep(self, kept: Sequence[int]) -> None:
+        self._networks = [self._networks[number] for number in kept]
         if self._recordings is not None:
-            self._recordings = [self._recordings[place] for place in places]
+            self._recordings = [self._recordings[number] for number in kept]
 
-    def tensors(self, place: int) -> dict[str, Tensor]:
-        return self._networks[place].tensors()
+    def tensors(self, number: int) -> dict[str, Tensor]:
+        return self._networks[number].tensors()
 
 
 def precision(settings: ManySettings, device: torch.device) -> torch.autocast:

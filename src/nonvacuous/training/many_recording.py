@@ -150,12 +150,12 @@ def read(
     networks = len(sums) // (2 if test else 1)
     return [
         Measured(
-            train_loss=sums[place][0] / examples,
-            train_errors=round(sums[place][1]),
-            marked_errors=round(sums[place][2]) if marked else None,
-            test_errors=round(sums[networks + place][1]) if test else None,
+            train_loss=sums[number][0] / examples,
+            train_errors=round(sums[number][1]),
+            marked_errors=round(sums[number][2]) if marked else None,
+            test_errors=round(sums[networks + number][1]) if test else None,
         )
-        for place in range(networks)
+        for number in range(networks)
     ]
 
 
@@ -174,5 +174,5 @@ def following(start: Tensor, size: int, examples: int) -> Tensor:
 
 def window(start: Tensor, size: int, examples: int) -> tuple[Tensor, Tensor]:
     """The places start, start + 1, ... and which of them exist; the others repeat the last one."""
-    places = start + torch.arange(size, device=start.device)
-    return places.clamp(max=examples - 1), places < examples
+    positions = start + torch.arange(size, device=start.device)
+    return positions.clamp(max=examples - 1), positions < examples

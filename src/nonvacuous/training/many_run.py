@@ -54,7 +54,7 @@ class Run:
 
     def take(self, measured: Sequence[Measured], rates: Sequence[float], steps: int) -> None:
         """Write down measurements of the jobs in training and end those that are done."""
-        for place, (job, facts) in enumerate(zip(self.seated, measured, strict=True)):
+        for seat, (job, facts) in enumerate(zip(self.seated, measured, strict=True)):
             if job in self._ended:
                 continue
             marked = facts.marked_errors
@@ -67,18 +67,18 @@ class Run:
                     marked_errors=marked,
                     unmarked_errors=None if marked is None else facts.train_errors - marked,
                     test_errors=facts.test_errors,
-                    rate=rates[place],
+                    rate=rates[seat],
                 )
             )
             why = self._ending(job)
             if why is not None:
                 self._ended[job] = why
-                self._final[job] = _on_cpu(self._trainer.tensors(place), "state.")
-        places = [p for p, job in enumerate(self.seated) if job not in self._ended]
-        self.active = [self.seated[place] for place in places]
+                self._final[job] = _on_cpu(self._trainer.tensors(seat), "state.")
+        staying = [p for p, job in enumerate(self.seated) if job not in self._ended]
+        self.active = [self.seated[seat] for seat in staying]
         stay = LEFT_BEFORE_LEAVING * len(self.seated) if self._trainer.leaving_is_dear else 0.0
-        if 0 < len(places) < len(self.seated) and (not stay or len(places) <= stay):
-            self._trainer.keep(places)
+        if 0 < len(staying) < len(self.seated) and (not stay or len(staying) <= stay):
+            self._trainer.keep(staying)
             self.seated = list(self.active)
 
     def _ending(self, job: int) -> str | None:
@@ -142,8 +142,8 @@ class Run:
         if 0 < len(self.active) < len(self._jobs):
             self._trainer.keep(self.active)
         self.seated = list(self.active)
-        for place, job in enumerate(self.active):
-            for name, tensor in self._trainer.tensors(place).items():
+        for seat, job in enumerate(self.active):
+            for name, tensor in self._trainer.tensors(seat).items():
                 tensor.copy_(own[job][name])
 
     # -- results ----------------------------------------------------------------------------------

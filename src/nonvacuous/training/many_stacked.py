@@ -74,7 +74,7 @@ class StackedTrainer(ABC):
         self._sets = [job.inputs for job in jobs]
         used = sorted(set(self._sets))
         # One lookup serves all jobs: several input sets are one long one.
-        self._train = _joined([material.train[place] for place in used])
+        self._train = _joined([material.train[number] for number in used])
         self._offsets = whole([used.index(s) for s in self._sets]).unsqueeze(1) * material.examples
         self._train_tally = Tally.of(count, device)
         self._test_tallies = [Tally.of(1, device) for _ in jobs]
@@ -195,8 +195,8 @@ class StackedTrainer(ABC):
 
     def _measure_test(self, size: int) -> None:
         parts = []
-        for place in self._sets:
-            inputs, labels = self._material.test[place]
+        for number in self._sets:
+            inputs, labels = self._material.test[number]
             chosen, valid = window(self._start, size, len(labels))
             parts.append((inputs[chosen], labels[chosen], valid))
         stacked = torch.stack([inputs for inputs, _, _ in parts])
@@ -243,21 +243,21 @@ class StackedTrainer(ABC):
         self.buffers = buffers
         self._momenta = {name: torch.zeros_like(tensor) for name, tensor in trained.items()}
 
-    def keep(self, places: Sequence[int]) -> None:
+    def keep(self, kept: Sequence[int]) -> None:
         def chosen(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-            return {name: tensor.detach()[list(places)] for name, tensor in tensors.items()}
+            return {name: tensor.detach()[list(kept)] for name, tensor in tensors.items()}
 
         momenta = chosen(self._momenta)
         self.take(chosen(self.trained), chosen(self.buffers))
         self._momenta = momenta
-        self._seat([self.jobs[place] for place in places])
+        self._seat([self.jobs[number] for number in kept])
         if self._recordings is not None:
             self._recordings.forget()
 
-    def tensors(self, place: int) -> dict[str, Tensor]:
-        momenta = {name: tensor[place] for name, tensor in self._momenta.items()}
+    def tensors(self, number: int) -> dict[str, Tensor]:
+        momenta = {name: tensor[number] for name, tensor in self._momenta.items()}
         both = {**self.trained, **self.buffers}
-        state = {name: tensor.detach()[place] for name, tensor in both.items()}
+        state = {name: tensor.detach()[number] for name, tensor in both.items()}
         return {
             **{f"state.{name}": tensor for name, tensor in self.named(state).items()},
             **{f"momentum.{name}": tensor for name, tensor in self.named(momenta).items()},

@@ -39,7 +39,7 @@ def linear_stack(module: nn.Module) -> list[tuple[str, nn.Linear]] | None:
     layers = [(name, layer) for name, layer in named if isinstance(layer, nn.Linear | nn.ReLU)]
     linear = [(name, layer) for name, layer in layers if isinstance(layer, nn.Linear)]
     alternates = len(layers) == 2 * len(linear) - 1 and all(
-        isinstance(layer, nn.ReLU) == (place % 2 == 1) for place, (_, layer) in enumerate(layers)
+        isinstance(layer, nn.ReLU) == (number % 2 == 1) for number, (_, layer) in enumerate(layers)
     )
     whole = all(
         layer.bias is not None and layer.weight.requires_grad and layer.bias.requires_grad
@@ -66,8 +66,8 @@ class MatricesTrainer(StackedTrainer):
         stacks = [linear_stack(module) or [] for module in modules]
         self._names = [name for name, _ in stacks[0]]
         trained = {}
-        for place, name in enumerate(self._names):
-            layers = [stack[place][1] for stack in stacks]
+        for number, name in enumerate(self._names):
+            layers = [stack[number][1] for stack in stacks]
             weights = [layer.weight.detach().T.to(material.device) for layer in layers]
             biases = [layer.bias.detach().to(material.device) for layer in layers]
             trained[f"{name}.weight"] = torch.stack(weights)
@@ -77,18 +77,18 @@ class MatricesTrainer(StackedTrainer):
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         values = inputs.flatten(2)
         with precision(self._settings, values.device):
-            for place, name in enumerate(self._names):
-                if place > 0:
+            for number, name in enumerate(self._names):
+                if number > 0:
                     values = values.relu()
                     if training and self.drops:
-                        values = self._dropped(values, place)
+                        values = self._dropped(values, number)
                 bias = self.trained[f"{name}.bias"].unsqueeze(1)
                 values = torch.baddbmm(bias, values, self.trained[f"{name}.weight"])
         return values
 
-    def _dropped(self, values: Tensor, place: int) -> Tensor:
+    def _dropped(self, values: Tensor, number: int) -> Tensor:
         rate = self.chance.rate.view(-1, 1, 1)
-        return dropped(values, self.chance, -place, rate)
+        return dropped(values, self.chance, -number, rate)
 
     def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         return {
@@ -174,10 +174,10 @@ class Trainer(Protocol):
     def measure(self) -> list[Measured]:
         """All networks in evaluation mode, on the training and the test set."""
 
-    def keep(self, places: Sequence[int]) -> None:
+    def keep(self, kept: Sequence[int]) -> None:
         """Go on with these networks only; they get the places 0, 1, ... in this order."""
 
-    def tensors(self, place: int) -> dict[str, Tensor]:
+    def tensors(self, number: int) -> dict[str, Tensor]:
         """The network as state.NAME and its momentum as momentum.NAME.
 
         They share the network's memory: writing into them changes the network.

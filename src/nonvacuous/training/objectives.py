@@ -3,8 +3,8 @@
 An objective steers training and certifies nothing. The certificate is computed afterwards, by
 `nonvacuous.bounds`, from the frozen posterior.
 
-To add one, write a function of (empirical_risk, kl_nats, examples, failure, free_parameter) that
-returns a scalar tensor, wrap it in an `Objective` and add it to `OBJECTIVES`:
+To add one, write a function of (empirical_risk, kl_nats, plan) that returns a scalar tensor, wrap
+it in an `Objective` and add it to `OBJECTIVES`:
 
 >>> sorted(OBJECTIVES)
 ['catoni', 'mcallester', 'quadratic', 'seeger', 'thiemann']
@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -123,19 +123,17 @@ def power_loss(outputs: Tensor, labels: Tensor, *, power: float) -> Tensor:
     return -torch.expm1(real_number("power", power, above=0.0) * logs)
 
 
-class ObjectiveFunction(Protocol):
-    """The signature of an objective; `free_parameter` is None for objectives that have none."""
+@dataclass(frozen=True)
+class Plan:
+    """What the certificate will count on; `free_parameter` is None for objectives without one."""
 
-    def __call__(
-        self,
-        empirical_risk: Tensor,
-        kl_nats: Tensor,
-        *,
-        examples: int,
-        failure: float,
-        free_parameter: float | None,
-    ) -> Tensor:
-        """A scalar float64 tensor to be minimized."""
+    examples: int
+    failure: float
+    free_parameter: float | None
+
+
+#: A scalar float64 tensor to be minimized, out of the empirical risk and the KL in nats.
+ObjectiveFunction = Callable[[Tensor, Tensor, Plan], Tensor]
 
 
 @dataclass(frozen=True)
@@ -170,13 +168,8 @@ class Objective:
                 examples=examples,
                 failure=failure,
             )
-        return self.function(
-            empirical_risk.double(),
-            kl_nats.double(),
-            examples=examples,
-            failure=failure,
-            free_parameter=free_parameter,
-        )
+        plan = Plan(examples, failure, free_parameter)
+        return self.function(empirical_risk.double(), kl_nats.double(), plan)
 
     def checked_parameter(self, value: float | None) -> float | None:
         """`value` if this objective has such a parameter and it lies in its range."""
@@ -191,68 +184,34 @@ class Objective:
         return real_number(label, value, above=0.0, below=self.parameter_below)
 
 
-def _complexity(kl_nats: Tensor, examples: int, failure: float) -> Tensor:
-    return (kl_nats + math.log(2.0 * math.sqrt(examples) / failure)) / examples
+def _complexity(kl_nats: Tensor, plan: Plan) -> Tensor:
+    return (kl_nats + math.log(2.0 * math.sqrt(plan.examples) / plan.failure)) / plan.examples
 
 
-def _seeger(
-    empirical_risk: Tensor,
-    kl_nats: Tensor,
-    *,
-    examples: int,
-    failure: float,
-    free_parameter: float | None,
-) -> Tensor:
-    return kl_inverse(empirical_risk, _complexity(kl_nats, examples, failure))
+def _seeger(empirical_risk: Tensor, kl_nats: Tensor, plan: Plan) -> Tensor:
+    return kl_inverse(empirical_risk, _complexity(kl_nats, plan))
 
 
-def _mcallester(
-    empirical_risk: Tensor,
-    kl_nats: Tensor,
-    *,
-    examples: int,
-    failure: float,
-    free_parameter: float | None,
-) -> Tensor:
-    return empirical_risk + torch.sqrt(_complexity(kl_nats, examples, failure) / 2.0)
+def _mcallester(empirical_risk: Tensor, kl_nats: Tensor, plan: Plan) -> Tensor:
+    return empirical_risk + torch.sqrt(_complexity(kl_nats, plan) / 2.0)
 
 
-def _quadratic(
-    empirical_risk: Tensor,
-    kl_nats: Tensor,
-    *,
-    examples: int,
-    failure: float,
-    free_parameter: float | None,
-) -> Tensor:
-    half = _complexity(kl_nats, examples, failure) / 2.0
+def _quadratic(empirical_risk: Tensor, kl_nats: Tensor, plan: Plan) -> Tensor:
+    half = _complexity(kl_nats, plan) / 2.0
     return (torch.sqrt(empirical_risk + half) + torch.sqrt(half)).square()
 
 
-def _thiemann(
-    empirical_risk: Tensor,
-    kl_nats: Tensor,
-    *,
-    examples: int,
-    failure: float,
-    free_parameter: float | None,
-) -> Tensor:
-    assert free_parameter is not None
-    shrink = 1.0 - free_parameter / 2.0
-    return (empirical_risk + _complexity(kl_nats, examples, failure) / free_parameter) / shrink
+def _thiemann(empirical_risk: Tensor, kl_nats: Tensor, plan: Plan) -> Tensor:
+    trade_off = plan.free_parameter
+    assert trade_off is not None
+    return (empirical_risk + _complexity(kl_nats, plan) / trade_off) / (1.0 - trade_off / 2.0)
 
 
-def _catoni(
-    empirical_risk: Tensor,
-    kl_nats: Tensor,
-    *,
-    examples: int,
-    failure: float,
-    free_parameter: float | None,
-) -> Tensor:
-    assert free_parameter is not None
-    exponent = free_parameter * empirical_risk + (kl_nats - math.log(failure)) / examples
-    return torch.expm1(-exponent) / math.expm1(-free_parameter)
+def _catoni(empirical_risk: Tensor, kl_nats: Tensor, plan: Plan) -> Tensor:
+    temperature = plan.free_parameter
+    assert temperature is not None
+    exponent = temperature * empirical_risk + (kl_nats - math.log(plan.failure)) / plan.examples
+    return torch.expm1(-exponent) / math.expm1(-temperature)
 
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(

@@ -131,12 +131,12 @@ def _what(result: Any) -> str:
 def _line_of(error: BaseException, train: TrainingFunction) -> str:
     """Where in the user's own file it happened."""
     file = getattr(getattr(train, "__code__", None), "co_filename", None)
-    place, trace = None, error.__traceback__
+    line, trace = None, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == file:
-            place = trace.tb_lineno
+            line = trace.tb_lineno
         trace = trace.tb_next
-    return "" if file is None or place is None else f" ({Path(file).name}, line {place})"
+    return "" if file is None or line is None else f" ({Path(file).name}, line {line})"
 
 
 @contextmanager

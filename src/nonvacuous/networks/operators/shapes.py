@@ -186,10 +186,10 @@ def pad(passage: Passage) -> LogScale:
             continue
         kept = scale.take(axis, np.arange(max(0, -before), size - max(0, -after)))
         pieces = [kept]
-        for count, place in ((before, 0), (after, 1)):
+        for count, side in ((before, 0), (after, 1)):
             if count > 0:
                 shape = (*scale.shape[:axis], count, *scale.shape[axis + 1 :])
-                pieces.insert(len(pieces) * place, passage.fresh(shape, axis))
+                pieces.insert(len(pieces) * side, passage.fresh(shape, axis))
         scale = concatenate(pieces, axis)
     return scale
 
@@ -227,9 +227,9 @@ def index(passage: Passage) -> LogScale:
     for axis in reversed(picked):
         scale = scale.take(axis, [0]).squeeze(axis)
     neighbors = picked == list(range(picked[0], picked[-1] + 1))
-    place = picked[0] if neighbors else 0
+    side = picked[0] if neighbors else 0
     for _ in range(len(passage.shape) - scale.dimensions):
-        scale = scale.unsqueeze(place)
+        scale = scale.unsqueeze(side)
     return LogScale(passage.shape, scale.broadcast_to(passage.shape).terms)
 
 
