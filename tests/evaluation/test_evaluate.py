@@ -250,6 +250,36 @@ def test_a_cluster_is_one_draw() -> None:
         )
 
 
+def test_classes_and_the_constant_answer_count_clusters_too() -> None:
+    """Copies of a row show nothing more, neither about a class nor about the constant answer."""
+    predictions, labels, _ = classes(120, errors=0.1, count=3)
+    copies = np.repeat(np.arange(120), 30)
+    call = {"unseen": True, "settings": {"classes": (0, 1, 2)}}
+    one = nv.evaluate(predictions=predictions, labels=labels, **call)
+    many = nv.evaluate(
+        predictions=predictions[copies], labels=labels[copies], clusters=copies, **call
+    )
+    for column in ("true class", "predicted class"):
+        for value, part in many.groups[column].items():
+            exact = one.groups[column][value]
+            assert part.examples == exact.examples and part.errors == pytest.approx(exact.errors)
+            assert part.risk_upper > exact.risk_upper - 0.03, "rows are not draws"
+    assert many.evaluation.scores == {}
+    assert 0.0 < many.baseline.margin_lower < one.baseline.margin_lower + 0.02
+    assert many.baseline.shown_better and not many.is_vacuous
+    table = {"predictions": predictions[copies], "labels": labels[copies], "clusters": copies}
+    assert nv.verify(many, data=table).passed
+    constant = nv.evaluate(
+        predictions=np.zeros(3600, dtype=int), labels=labels[copies], clusters=copies, **call
+    )
+    assert not constant.baseline.shown_better and constant.is_vacuous
+    with pytest.raises(BadInput, match="clusters"):
+        nv.evaluate(
+            predictions=predictions, labels=labels, clusters=np.arange(120),
+            settings={"metric": "selective error", "abstain": 0},
+        )  # fmt: skip
+
+
 def test_the_baseline_is_not_beaten_by_a_constant() -> None:
     labels = np.array(["no"] * 950 + ["yes"] * 50)
     report = nv.evaluate(predictions=np.array(["no"] * 1000), labels=labels, unseen=True)

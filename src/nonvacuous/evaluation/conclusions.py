@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from nonvacuous.bounds import (
     balanced,
     balanced_tilt,
@@ -20,7 +22,7 @@ from nonvacuous.bounds import (
 )
 from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.tally import Sample, Tally
+from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Sample, Tally
 from nonvacuous.evaluation_records import (
     ClassScore,
     Evaluation,
@@ -29,8 +31,6 @@ from nonvacuous.evaluation_records import (
     TestedBaseline,
 )
 
-#: Groups that come with the classes: errors among them are 1 - recall and 1 - precision.
-TRUE_CLASS, PREDICTED_CLASS = "true class", "predicted class"
 TAIL = "Clopper and Pearson (1934): the exact binomial tail"
 THEOREMS = {
     "held-out tail": TAIL,
@@ -211,28 +211,32 @@ def conclude(tally: Tally, failure: float) -> tuple[Promise, EvaluationRecord]:
         else None,
         groups=slices,
         worst_group_upper=worst,
-        scores=_scores(tally, failure) if len(tally.answers) and not selective else {},
+        scores={} if selective or tally.clustered else _scores(tally, failure),
         digests={role: digest.hexdigest() for role, digest in tally.digests.items()},
     )
     return promise, record
 
 
 def baseline_of(tally: Tally, failure: float) -> TestedBaseline | None:
-    """The comparison with the best constant answer, where there are classes and no clusters."""
-    if tally.clustered or not len(tally.truths) or tally.settings.metric == "selective error":
+    """The comparison with the best constant answer, where there are classes."""
+    if not len(tally.truths) or tally.settings.metric == "selective error":
         return None
     totals = tally.truths.tolist()
-    margin, largest = constant_margin(hits=tally.hits.tolist(), totals=totals, failure=failure)
+    if tally.clustered:
+        ends = [(c.lower(failure), gain.lower(failure)) for c, gain in tally.constants()]
+        margin, largest = down(2.0 * min(gain for _, gain in ends) - 1.0), int(np.argmax(totals))
+        least = min(end for end, _ in ends)
+    else:
+        margin, largest = constant_margin(hits=tally.hits.tolist(), totals=totals, failure=failure)
+        least = constant_lower(most_frequent=totals[largest], examples=sum(totals), failure=failure)
     return TestedBaseline(
         answer=largest,
         name=str(tally.classes.values[largest]),
         errors=sum(totals) - totals[largest],
         examples=sum(totals),
         failure=failure,
-        risk_lower=constant_lower(
-            most_frequent=totals[largest], examples=sum(totals), failure=failure
-        ),
-        margin_lower=margin,
+        risk_lower=least,
+        margin_lower=max(-1.0, margin),
     )
 
 
@@ -262,8 +266,10 @@ def _class_slices(tally: Tally, failure: float, guess: float) -> dict[str, dict[
     result = {}
     for column, totals in ((TRUE_CLASS, tally.truths), (PREDICTED_CLASS, tally.answers)):
         samples = {
-            name: Sample(int(total - hit), int(total))
-            for name, total, hit in zip(names, totals, tally.hits, strict=True)
+            name: tally.class_sample(column, code)
+            if tally.clustered
+            else Sample(int(total - tally.hits[code]), int(total))
+            for code, (name, total) in enumerate(zip(names, totals, strict=True))
             if total
         }
         result[column] = _slices(samples, failure, guess)
@@ -271,6 +277,8 @@ def _class_slices(tally: Tally, failure: float, guess: float) -> dict[str, dict[
 
 
 def _scores(tally: Tally, failure: float) -> dict[str, ClassScore]:
+    if not len(tally.answers):
+        return {}
     relevant = tally.truths + tally.answers - tally.hits
     scores = {}
     for value, hit, total in zip(tally.classes.values, tally.hits, relevant, strict=True):

@@ -7,7 +7,7 @@ the number alone). Clusters have one line each: one is one draw, however far apa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -29,6 +29,8 @@ from nonvacuous.evaluation.outcomes import outcomes, prepared, roles_of
 from nonvacuous.evaluation_records import OF_CLASSES, Evaluation
 from nonvacuous.seeds import derived_seed
 
+#: Groups that come with the classes: errors among them are 1 - recall and 1 - precision.
+TRUE_CLASS, PREDICTED_CLASS = "true class", "predicted class"
 #: With more classes than this the table of confusions is not kept, only its margins.
 MOST_CONFUSED = 256
 
@@ -99,13 +101,15 @@ class Tally:
     """Counts of everything, filled by :meth:`add`."""
 
     def __init__(self, settings: Evaluation, *, clusters: bool = False) -> None:
-        if clusters and settings.metric in OF_CLASSES:
+        if clusters and settings.metric in (*OF_CLASSES, "selective error"):
             raise BadInput(
                 f"no exact bound is known for metric {settings.metric!r} on clusters; use 'error' "
                 "or a loss, or take one example from each cluster."
             )
         self.settings = settings
         self.clustered = clusters
+        #: Codes of the classes while rows were counted, in their present order.
+        self._counted_as: list[int] | None = None
         self.rows = self.counted = 0
         self.errors = 0.0
         self.classes = Coder(settings.classes or ())
@@ -151,6 +155,10 @@ class Tally:
             self._ids.add(hashes_of(columns["ids"]))
         if self.has_losses:
             units = self._clusters(columns["clusters"])[keep] if self.clustered else None
+            if units is not None and found.labels is not None:
+                groups = {**groups, TRUE_CLASS: found.labels[keep]}
+                if found.predictions is not None:
+                    groups[PREDICTED_CLASS] = found.predictions[keep]
             self._add_losses(losses, units, groups)
 
     def _add_losses(
@@ -202,7 +210,7 @@ class Tally:
         """Classes in the order of their names, whatever the order in which they came."""
         if self.settings.classes is not None or not len(self.truths):
             return
-        order = self.classes.sorted_codes()
+        order = self._counted_as = self.classes.sorted_codes()
         size = len(order)
         self.classes = Coder([self.classes.values[code] for code in order])
         self.truths, self.hits = _grown(self.truths, size)[order], _grown(self.hits, size)[order]
@@ -229,6 +237,31 @@ class Tally:
             pairs = {code: Sample(float(errors[code]), int(examples[code])) for code in present}
         return {str(coder.values[code]): pairs[code] for code in present}
 
+    def class_sample(self, column: str, code: int) -> Sample:
+        """The clusters of one class, true or predicted: each counts by its own mean."""
+        return self._cluster_means(column, self._code(code))
+
+    def _code(self, code: int) -> int:
+        return code if self._counted_as is None else self._counted_as[code]
+
+    def constants(self) -> Iterator[tuple[Sample, Sample]]:
+        """For each class, over clusters: the error of always answering it, and (1 + gain) / 2.
+
+        The gain is that error less the predictor's, between -1 and 1.
+        """
+        clusters, wrong, sizes = self._units[""].of_group(0)
+        place = np.empty(len(self._clusters.values), dtype=np.int64)
+        place[clusters] = np.arange(len(clusters))
+        for code in range(len(self.classes.values)):
+            where, _, own = self._units[TRUE_CLASS].of_group(self._code(code))
+            missed = np.ones(len(clusters))
+            missed[place[where]] -= own / sizes[place[where]]
+            ranked = np.argsort(self._ranks[clusters])
+            yield (
+                self._means(missed[ranked]),
+                self._means(np.clip(0.5 * (1.0 + missed - wrong), 0.0, 1.0)[ranked]),
+            )
+
     def _losses(self, name: str, code: int) -> Sample:
         """The losses of one group, or the means of its clusters."""
         if self.clustered:
@@ -248,6 +281,10 @@ class Tally:
         # Clusters of one example each are examples; this looks at the sizes alone.
         if self.settings.counts_events and (sizes == 1).all():
             return Sample(float(means.sum()), len(means))
+        return self._means(means)
+
+    def _means(self, means: np.ndarray) -> Sample:
+        """Means of clusters in the order of their names, to be bet on while they are few."""
         few = len(self._clusters.values) <= MOST_BETS
         ordered = means[self._order(len(means))] if few else None
         return Sample(float(means.sum()), len(means), ordered, float((means**2).sum()))

@@ -97,7 +97,8 @@ def _groups(record: EvaluationRecord, failure: float) -> str:
         share = down(failure / max(1, len(slices)))
         for name, part in slices.items():
             where = f"evaluation.groups.{column}.{name}"
-            if not exact and column not in (TRUE_CLASS, PREDICTED_CLASS):
+            of_classes = column in (TRUE_CLASS, PREDICTED_CLASS) and record.unit == "examples"
+            if not exact and not of_classes:
                 continue
             call = {"errors": int(part.errors), "examples": part.examples}
             equal(part.risk_upper, holdout(**call, failure=failure), where)
@@ -126,8 +127,8 @@ def _baseline(certificate: Certificate) -> str:
     record, margin = certificate.evaluation, certificate.baseline
     assert record is not None
     classes = record.groups.get(TRUE_CLASS)
-    if margin is None or classes is None:
-        return "there are no classes to compare with, or no counts of them."
+    if margin is None or classes is None or record.unit == "clusters":
+        return "there are no counts of classes to compare with; the columns decide."
     totals = [part.examples for part in classes.values()]
     hits = [part.examples - int(part.errors) for part in classes.values()]
     # A class that only predictions name has no examples, and is never the best constant.

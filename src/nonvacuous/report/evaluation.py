@@ -8,7 +8,7 @@ from typing import Any
 
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.evaluation_records import Slice
+from nonvacuous.evaluation_records import ClassScore, Slice
 from nonvacuous.report.plots import Series, bars, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.report.wording import (
@@ -51,7 +51,7 @@ def page_of(certificate: Certificate, *, where: str = ".") -> StudyPage:
                 tables=tuple(_groups(certificate, c, group) for c, group in declared.items()),
             )
         )
-    if record.scores:
+    if record.groups.get("true class"):
         sections.append(Section("Which classes?", tables=(_classes(certificate),)))
     sections.append(_grounds(certificate))
     check = f"nonvacuous verify {clean(where)}"
@@ -202,24 +202,29 @@ def _classes(certificate: Certificate) -> Table:
     record = certificate.evaluation
     assert record is not None
     found, named = record.groups.get("true class", {}), record.groups.get("predicted class", {})
-    worst = sorted(record.scores.items(), key=lambda item: item[1].f1_lower)
+    nothing = ClassScore(hits=0, relevant=0, f1_lower=0.0, jaccard_lower=0.0)
 
     def least(part: Slice | None) -> str:
         return "-" if part is None else percent_down(1.0 - part.risk_upper)
 
+    def rank(value: str) -> float:
+        score, part = record.scores.get(value, nothing), found.get(value)
+        return score.f1_lower if record.scores else 1.0 - (part.risk_upper if part else 1.0)
+
+    worst = sorted({**found, **named}, key=rank)
     rows = tuple(
         (
             clean(value),
             whole(found[value].examples if value in found else 0),
             least(found.get(value)),
             least(named.get(value)),
-            percent_down(score.f1_lower),
+            *((percent_down(rank(value)),) if record.scores else ()),
         )
-        for value, score in worst[:_MOST_CLASSES]
+        for value in worst[:_MOST_CLASSES]
     )
     more = f" The {len(rows)} worst of {len(worst)}." if len(worst) > len(rows) else ""
     return Table(
-        ("Class", "Tested", "Recall", "Precision", "F1"),
+        ("Class", "Tested", "Recall", "Precision", *(("F1",) if record.scores else ())),
         rows,
         caption="At least, each number alone. Recall: how many of the class are recognized. "
         f"Precision: how many answers that name it are right.{more}",
