@@ -167,19 +167,23 @@ def _described(arguments: tuple[Any, ...]) -> str:
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
     """What torch.export prints and warns about is said again, more clearly, in our own errors."""
-    logger = logging.getLogger("torch")
-    children = [
-        logging.getLogger(name)
-        for name in list(logging.root.manager.loggerDict)
-        if name.startswith("torch.")
+    loggers = [
+        logger
+        for name, logger in list(logging.root.manager.loggerDict.items())
+        if name.startswith("torch.") and isinstance(logger, logging.Logger)
     ]
-    levels = [(each, each.level) for each in (logger, *children)]
+    before = [logger.disabled for logger in loggers]
+    top = logging.getLogger("torch")  # whose level those that are made meanwhile inherit
+    level = top.level
     try:
-        for each, _ in levels:
-            each.setLevel(logging.CRITICAL)
+        top.setLevel(logging.CRITICAL)
+        for logger in loggers:
+            # Not by its level: setting one empties the caches of all loggers, and there are 250.
+            logger.disabled = True
         with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        for each, level in levels:
-            each.setLevel(level)
+        top.setLevel(level)
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
