@@ -7,11 +7,14 @@ ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+# Modules are compiled once, even where the surroundings ask for no bytecode: a process starts in half
+# the time, and pytest rewrites each assertion once.
+export PYTHONDONTWRITEBYTECODE =
 # One thread a process: the tests run side by side, and sums do not depend on the machine.
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick lint format goldens house examples docs wheel-check release-check clean
+.PHONY: help install demo test quick nightly lint format goldens house examples docs wheel-check release-check clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -25,12 +28,15 @@ demo: install ## test a classifier and certify a network, check both, write thei
 	$(BIN)/nonvacuous verify runs/demo/network
 	@echo "The pages: $(CURDIR)/runs/demo/test/report.html and $(CURDIR)/runs/demo/network/report.html"
 
-test: install ## run every test, the slow ones too (ARGS="-k word" selects)
+test: install ## run the tests, the slow ones too (ARGS="-k word" selects)
 	scripts/install-chromium.sh
 	$(TEST) $(ARGS)
 
 quick: install ## run the tests that are not marked slow
 	$(TEST) -m "not slow" $(ARGS)
+
+nightly: install ## run the long forms of simulations whose short forms are in `make test`
+	$(TEST) --nightly -m nightly $(ARGS)
 
 lint: install ## check style, types and the walls between the rooms
 	$(BIN)/ruff check .

@@ -15,15 +15,23 @@ from tests.rescaling.problems import minimize_slowly, posterior, prior
 QUICK = {"lenet", "densenet", "mobilenet relu", "grouped convolutions", "recurrent", "llama"}
 
 
-@pytest.mark.parametrize("centered", [True, False], ids=["zero means", "other means"])
-@pytest.mark.parametrize(
-    "architecture",
-    [
-        pytest.param(a, id=a.name, marks=[] if a.name in QUICK else [pytest.mark.slow])
-        for a in ARCHITECTURES + ATTENTION
-        if a.free > 0
-    ],
-)
+CASES = [
+    pytest.param(
+        architecture,
+        centered,
+        id=f"{architecture.name}-{'zero' if centered else 'other'} means",
+        # Every architecture once; a few both ways at once, all of them at night.
+        marks=[]
+        if architecture.name in QUICK
+        else [pytest.mark.slow, *([pytest.mark.nightly] if centered else [])],
+    )
+    for architecture in ARCHITECTURES + ATTENTION
+    if architecture.free > 0
+    for centered in (True, False)
+]
+
+
+@pytest.mark.parametrize(("architecture", "centered"), CASES)
 def test_finds_what_a_slow_optimizer_finds(architecture, centered: bool) -> None:
     module, example = architecture.made()
     groups = scale_groups(capture(module, example))

@@ -51,7 +51,7 @@ def test_error_counts_have_the_right_law_for_every_kind_of_network(case: Case) -
     examples, trials = (inputs, labels), 600
     result = estimate_risk(network, posterior, examples, trials=trials, generator=seeded(4))
     assert result.method == case.method
-    truth, error = exact_risk(network, posterior, examples, 800)
+    truth, error = exact_risk(network, posterior, examples, 400)
     tolerance = 4.5 * math.hypot(error, math.sqrt(truth * (1 - truth) / trials))
     assert abs(result.risk - truth) < tolerance
 
