@@ -16,7 +16,8 @@ from nonvacuous.certification.adapting import PROBABILITIES, adapted
 from nonvacuous.certification.assemble import refuse_beforehand
 from nonvacuous.certification.job import Job, charging
 from nonvacuous.certification.method import Method
-from nonvacuous.certification.run_folder import FORMAT, RunFolder, in_own_folder, to_toml
+from nonvacuous.certification.run_folder import CONFIG, FORMAT, RunFolder, to_toml
+from nonvacuous.claims import in_own_folder
 from nonvacuous.data import Dataset, Examples, check_examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput
@@ -35,7 +36,7 @@ from nonvacuous.verification.run_folder import check_before_sealing
 _TRAINED_HERE = Posterior()
 
 
-@in_own_folder
+@in_own_folder(CONFIG)
 def certify(
     model: nn.Module | Callable[[], nn.Module],
     train: Any,

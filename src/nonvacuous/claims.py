@@ -7,17 +7,21 @@ else out while a run computes; :func:`claim_folder` writes down what is computed
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from nonvacuous.errors import FolderBusy, FolderTaken, NonvacuousError
 from nonvacuous.files import inside, remove_leftovers, write_atomically
 from nonvacuous.locks import Claim, Lock, is_mine, owner
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,24 @@ def own_folder(folder: Path, record: Record = SETTINGS) -> Iterator[None]:
         if not was_there:
             with contextlib.suppress(OSError):  # not empty: it was used
                 folder.rmdir()
+
+
+def in_own_folder(record: Record = SETTINGS) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """A function with a ``folder`` owns it while it computes, and claims none that it refuses."""
+
+    def guard(function: Callable[_P, _T]) -> Callable[_P, _T]:
+        @functools.wraps(function)
+        def guarded(*arguments: _P.args, **settings: _P.kwargs) -> _T:
+            given: Any = settings.get("folder")
+            folder = getattr(given, "folder", given)
+            if not isinstance(folder, str | Path):
+                return function(*arguments, **settings)
+            with own_folder(Path(folder), record):
+                return function(*arguments, **settings)
+
+        return guarded
+
+    return guard
 
 
 def claim_folder(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-from nonvacuous.claims import Record, claim_folder, own_folder
+from nonvacuous.claims import Record, claim_folder
 from nonvacuous.data.files import sha256_of_file
 from nonvacuous.errors import BadInput, FolderTaken
 from nonvacuous.files import inside
@@ -32,24 +31,6 @@ EVIDENCE = (
 
 #: Of config.toml: a run that was begun with other keys cannot be gone on with.
 FORMAT = 2
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
-def in_own_folder(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """A function with a ``folder`` owns it while it computes, and claims none that it refuses."""
-
-    @functools.wraps(function)
-    def guarded(*arguments: _P.args, **settings: _P.kwargs) -> _T:
-        given: Any = settings.get("folder")
-        folder = getattr(given, "folder", given)
-        if not isinstance(folder, str | Path):
-            return function(*arguments, **settings)
-        with own_folder(Path(folder), CONFIG):
-            return function(*arguments, **settings)
-
-    return guarded
 
 
 class RunFolder:

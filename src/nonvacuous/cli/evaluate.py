@@ -11,6 +11,7 @@ from cyclopts import Group, Parameter
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, Repeated
+from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.output import (
     narration_console,
     result_console,
@@ -160,7 +161,11 @@ def evaluate(
     from nonvacuous.evaluation.evaluate import evaluate as test
 
     if out is not None and (out / "certificate.json").exists() and not force:
-        raise UsageError(f"{out} holds a certificate already: choose another --out, or --force.")
+        raise UsageError(
+            f"{out} holds a certificate already. Name another folder with --out, or add --force to "
+            "overwrite it.",
+            next_command=instead_of(out),
+        )
     wanted: dict[str, Any] = {"predictions": columns.predictions, "labels": columns.labels}
     if columns.loss is not None or columns.score is not None:
         wanted = {"losses": columns.loss or columns.score}

@@ -57,14 +57,12 @@ def check_writable(
         )
 
 
-def instead_of(folder: Path) -> str:
-    """The same command in a folder of its own, where another run is in the way: nothing is lost."""
-    free = next(
-        name
-        for name in (folder.with_name(f"{folder.name}-{number}") for number in range(2, 1_000))
-        if not name.exists()
-    )
-    return again(without=["--resume"], replacing={"--out": str(free)})
+def instead_of(path: Path, flag: str = "--out") -> str:
+    """The same command with an output of its own where one is in the way: nothing is lost."""
+    stem, suffix = (path.stem, path.suffix) if path.is_file() else (path.name, "")
+    names = (path.with_name(f"{stem}-{number}{suffix}") for number in range(2, 1_000))
+    free = next(name for name in names if not name.exists())
+    return again(without=["--resume"], replacing={flag: str(free)})
 
 
 def default_folder(data: str, model: str, seed: int) -> Path:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from nonvacuous.cli.exits import DONE, UsageError, again, help_of
 from nonvacuous.cli.flags import SWITCH, Json, WholeNumber
+from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def inspect(
     """
     if svg is not None and svg.exists() and not force:
         raise UsageError(
-            f"--svg: {svg} exists already. Add --force to overwrite it.",
-            next_command=again("--force"),
+            f"--svg: {svg} exists already. Name another file, or add --force to overwrite it.",
+            next_command=instead_of(svg, "--svg"),
         )
     from nonvacuous.cli.subject import find_subject
     from nonvacuous.networks import preservation_error

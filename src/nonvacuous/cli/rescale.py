@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.cli.exits import DONE, UsageError, again
+from nonvacuous.cli.exits import DONE, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, WholeNumber
+from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.output import result_console, write_json, write_next
 from nonvacuous.errors import BadInput
 
@@ -87,7 +88,7 @@ def rescale(
     if out.exists() and not force:
         raise UsageError(
             f"--out: {out} exists already. Add --force to overwrite it, or name another file.",
-            next_command=again("--force"),
+            next_command=instead_of(out),
         )
     from nonvacuous.cli.rescale_run import run
     from nonvacuous.cli.subject import find_subject

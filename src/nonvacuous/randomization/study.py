@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from nonvacuous.claims import in_own_folder
 from nonvacuous.data import Dataset, load
 from nonvacuous.data.functions import as_dataset
 from nonvacuous.errors import BadInput
@@ -37,6 +38,7 @@ from nonvacuous.randomization.settings import StudySettings
 from nonvacuous.randomization.workshop import Stages, Workshop
 
 
+@in_own_folder()
 def study(
     model: str | Callable[[], nn.Module],
     data: Any,
