@@ -92,10 +92,9 @@ def test_it_opens_from_a_file_and_sorts_in_silence(visit_file: Open, tmp_path: P
     seen.page.get_by_role("button", name="Run").click()
     assert heading.get_attribute("aria-sort") is None
     assert column(seen, 1)[0] == "broken"
-    # What does not decide lies behind the table, and sorts by itself.
-    seen.page.get_by_text("Everything else about these runs").click()
+    # Settings that differ are what is compared.
     seen.page.get_by_role("button", name="width").click()
-    assert column(seen, 1, REST) == ["run0", "run1", "broken", "run2", "run3", "run4"]
+    assert column(seen, 1) == ["run0", "run1", "broken", "run2", "run3", "run4"]
     assert seen.console == []
     assert seen.requests == [site.index.as_uri()]
 
@@ -156,7 +155,7 @@ def test_it_can_be_read_without_scripts(visit_file: Open, tmp_path: Path) -> Non
 
 # What a reader could not see: everything that ends beyond the edge of the page.
 OUTSIDE = """() => [...document.querySelectorAll('main *')]
-  .filter(e => e.checkVisibility() && !e.closest('.behind')
+  .filter(e => e.checkVisibility() && !e.closest('.behind') && !e.closest('.first table')
     && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .map(e => e.tagName + ' ' + e.textContent.slice(0, 40))"""
 
@@ -188,6 +187,9 @@ def test_nothing_that_decides_lies_off_the_screen(
     for text, count in (("≤ 25.0%", 1), ("valid", 5), ("≤ 5.01%", 5), ("2.50%", 5), ("failed", 1)):
         found = page.locator(MAIN).get_by_text(text, exact=True).locator("visible=true")
         assert found.count() == count, text
+        # Nobody has to scroll the table to see them.
+        ends = [box["x"] + box["width"] for box in (e.bounding_box() for e in found.all()) if box]
+        assert max(ends) <= width, text
 
 
 def test_a_telephone_shows_cards_with_numbers_and_whole_strips(
@@ -213,12 +215,12 @@ def test_paper_has_every_column(visit_file: Open, tmp_path: Path) -> None:
     """As wide as what an A4 page leaves between its margins."""
     site = write_site(long_runs(), tmp_path, title="a sweep")
     page = visit_file(site.index, width=695).page
-    page.get_by_text("Everything else about these runs").click()
     page.emulate_media(media="print")
-    outside = OUTSIDE.replace("&& !e.closest('.behind')", "")
+    outside = OUTSIDE.replace("&& !e.closest('.behind') && !e.closest('.first table')", "")
     assert page.evaluate(outside) == []
-    headings = page.locator(f"{MAIN} thead th").locator("visible=true").all_inner_texts()
-    assert headings == ["Run", "Certificate", "Status", "Held-out twin", "Test error"]
+    first = page.locator(f"{MAIN} tbody tr").first.locator("td").locator("visible=true")
+    labels = {cell.get_attribute("data-label") for cell in first.all()}
+    assert labels >= {"Certificate", "Status", "Held-out twin", "Test error", "setting_number_11"}
 
 
 def test_hostile_names_are_only_text(visit_file: Open, tmp_path: Path) -> None:
@@ -291,9 +293,36 @@ def test_five_hundred_runs(visit_file: Open, tmp_path: Path) -> None:
     site = write_site(runs, tmp_path, title="many")
     seen = visit_file(site.index)
     assert seen.page.locator(f"{MAIN} tbody tr").count() == 500
-    seen.page.get_by_text("Everything else about these runs").click()
     seen.page.get_by_role("button", name="width").click()
-    headings = seen.page.locator(f"{REST} thead th").all_inner_texts()
-    widths = [int(text) for text in column(seen, 1 + headings.index("width"), REST)]
+    headings = [text.strip() for text in seen.page.locator(f"{MAIN} thead th").all_inner_texts()]
+    widths = [int(text) for text in column(seen, 1 + headings.index("width"))]
     assert widths == list(range(500))
     assert seen.console == []
+
+
+def test_every_varied_setting_is_a_column_and_scrolls_in_its_own_box(
+    visit_file: Open, tmp_path: Path
+) -> None:
+    names = [f"setting_{number}" for number in range(9)]
+    runs = [
+        certified(f"run{row}", risk, **{name: row * 1_000 + 7 for name in names})
+        for row, risk in enumerate(RISKS)
+    ]
+    index = write_site(runs, tmp_path, title="a wide sweep").index
+    page = visit_file(index).page
+    heads = page.locator("table.runs:not(.flow) thead th").all_inner_texts()
+    assert set(names) <= {head.strip() for head in heads}
+    overflow = "e => e.scrollWidth > e.clientWidth"
+    assert not page.locator("html").evaluate(overflow)
+    box = page.locator("div.first")
+    assert box.evaluate(overflow)
+    box.evaluate("e => { e.scrollLeft = e.scrollWidth }")
+    name, last = page.get_by_role("link", name="run4").first, page.get_by_text("4007").last
+    assert name.is_visible() or page.locator("tbody th").first.is_visible()
+    right = last.bounding_box()
+    assert right is not None and right["x"] + right["width"] <= 1280
+    small = visit_file(index, width=390).page
+    assert not small.locator("html").evaluate(overflow)
+    few = visit_file(write_site(some_runs(), tmp_path / "few", title="a sweep").index).page
+    assert few.locator("div.first").count() == 0
+    assert "width" in {head.strip() for head in few.locator("thead th").all_inner_texts()}

@@ -39,6 +39,8 @@ _FURTHER = {
 _TOLD = ("name", "state", "error", "tested", "vacuous", "empirical_risk", "architecture")
 #: Without certificates the table shows at most so many results and, with them, settings.
 _RESULTS, _COLUMNS = 4, 6
+#: Settings that differ, with certificates; with more columns the table scrolls in its own box.
+_VARIED, _WIDE = 16, 8
 #: Behind the table: at most so many columns, of however many there may be.
 _BEHIND = 24
 
@@ -95,9 +97,11 @@ def columns(runs: Sequence[Run], rows: Sequence[Mapping[str, Any]]) -> Columns:
         column = Column(name, title, _kind(name, rows))
         own = certified if name in _FURTHER else rows
         (same if _constant(name, own) else rest).append(column)
-    if not certified:
+    settings = [column for column in rest if column.name in asked]
+    if certified:  # what was varied is what is compared
+        shown += [column for column in settings if _varied(column.name, rows)][:_VARIED]
+    else:
         results = [column for column in rest if column.name not in (*asked, "seconds")][:_RESULTS]
-        settings = [column for column in rest if column.name in asked]
         shown += [*results, *settings][:_COLUMNS]
     behind = [column for column in rest if column not in shown]
     left_out = len(behind[_BEHIND:])
@@ -108,6 +112,10 @@ def _constant(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether all of several rows have it, and have the same."""
     values = [row.get(name) for row in rows]
     return len(values) > 1 and None not in values and len({repr(value) for value in values}) == 1
+
+
+def _varied(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    return len({repr(row[name]) for row in rows if row.get(name) is not None}) > 1
 
 
 def _kind(name: str, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -196,6 +204,11 @@ class Table:
     behind: tuple[Column, ...]
     left_out: str
     rows: tuple[Row, ...]
+
+    @property
+    def scrolls(self) -> bool:
+        """Whether the table is wider than a screen."""
+        return len(self.columns) > _WIDE
 
 
 def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table:
