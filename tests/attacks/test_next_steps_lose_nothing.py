@@ -55,6 +55,10 @@ TAKEN: dict[str, tuple[Callable[[Path], None], str, tuple[str, ...], str]] = {
         _file, "o.safetensors", (*OWN, "--weights", "w.safetensors"), "--out",
     ),
     "randomize": (_study, "o", DATA, "--out"),
+    "memorize": (_study, "o", DATA, "--out"),
+    "interpolate": (_study, "o", DATA, "--out"),
+    "measures": (_study, "o", (*OWN, "--weights", "w.safetensors"), "--out"),
+    "sparsity": (_study, "o", DATA, "--out"),
     "reproduce": (_study, "o", ("zhang-kernels",), "--out"),
 }  # fmt: skip
 
@@ -145,3 +149,9 @@ def test_two_studies_do_not_compute_in_one_folder(
     assert done.code == exits.FAILED and "is computing in o" in done.error
     assert not (weights / "o").exists() or not _contents(weights / "o")
     assert "--force" not in done.next
+
+
+def test_the_table_has_every_command_that_overwrites() -> None:
+    helps = Path(__file__).parents[1].joinpath("golden", "commands").glob("help-*.txt")
+    force = {path.stem.removeprefix("help-") for path in helps if "--force" in path.read_text()}
+    assert force <= TAKEN.keys()
