@@ -12,6 +12,7 @@ import nonvacuous as nv
 from tests.test_house import script
 
 ROOT = Path(__file__).parents[1]
+FIRST_FORMAT = ROOT / "tests/golden/first-format"
 KEPT = sorted((ROOT / "tests/golden/certificates").glob("*.json"))
 USER = """
 import nonvacuous as nv
@@ -38,6 +39,36 @@ def test_certificates_of_earlier_versions_are_read_and_verified(file: Path, tmp_
 
 def test_certificates_are_kept() -> None:
     assert {file.stem for file in KEPT} >= {"evaluate", "posterior"}
+
+
+def test_a_run_of_the_first_format_is_verified() -> None:
+    """Made, and finished, before settings had a format; nothing about it is found false."""
+    result = nv.verify(FIRST_FORMAT / "finished", data="digits", trials=200)
+    assert result.passed, str(result)
+    assert {finding.name for finding in result.findings if finding.passed} >= {
+        "nothing was changed after sealing",
+        "the file is untouched",
+        "the KL follows from the stored tensors",
+        "the recorded trials give the recorded errors",
+        "the audit finds again what it found",
+    }
+
+
+def test_a_run_that_was_killed_in_the_first_format_is_not_mixed_with_this_one(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(FIRST_FORMAT / "killed", folder)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    method = nv.Posterior(
+        trials=500,
+        plain_training=nv.PlainTraining(epochs=2),
+        training=nv.PosteriorTraining(epochs=200),
+    )
+    network = nv.models.build("mlp:4", (1, 8, 8), 10, seed=1)
+    with pytest.raises(nv.errors.BadInput, match="another version of nonvacuous began"):
+        nv.certify(network, "digits", method=method, seed=1, folder=folder, resume=True)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
 
 def test_version_changelog_and_citation_agree(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ class Certificate(Record):
     """
 
     unwritten = ("sparsity", "baseline", "evaluation", "audit")
+    later = ("progressive",)
 
     format: Literal["nonvacuous-certificate/1"] = "nonvacuous-certificate/1"
     statement: Text
@@ -112,7 +113,8 @@ class Certificate(Record):
     @classmethod
     def sealed(cls, **fields: Any) -> Certificate:
         """Build a certificate from everything but its digest. Parts are records, not dicts."""
-        return cls(**fields, digest=_digest_of(cls.model_construct(**fields, digest="")))
+        given = dict.fromkeys(cls.later) | fields
+        return cls(**given, digest=_digest_of(cls.model_construct(**given, digest="")))
 
     @model_validator(mode="after")
     def _coherent(self) -> Certificate:

@@ -34,6 +34,8 @@ class Record(BaseModel):
     )
     #: Fields that are not written where they are empty: older certificates keep their digests.
     unwritten: ClassVar[tuple[str, ...]] = ()
+    #: Fields that are not written where nobody gave them, for the same reason; None is written.
+    later: ClassVar[tuple[str, ...]] = ()
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -41,6 +43,9 @@ class Record(BaseModel):
         for name in self.unwritten:
             if not record.get(name, True):
                 del record[name]
+        for name in self.later:
+            if name not in self.model_fields_set:
+                record.pop(name, None)
         return record
 
 

@@ -9,6 +9,7 @@ from nonvacuous.audit.registry import (
     holds,
     refuse,
 )
+from nonvacuous.bounds.rounding import same_upper_end
 from nonvacuous.kinds import PRIOR_MODES, RANDOM_MODES
 from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, sampled_risk, share
 from nonvacuous.rules.drawing import sampling_seed
@@ -163,10 +164,10 @@ def sampling_paid(evidence: Evidence) -> Outcome:
     once = risk.scheme == "every example once"
     failure = None if once else share(line(evidence.budget, SAMPLING_LINE))
     expected = sampled_risk(risk, failure)
-    if risk.risk_upper != expected:
+    if not same_upper_end(risk.risk_upper, expected):
         return refuse(
             f"the empirical risk enters the bound as {risk.risk_upper!r}, but the counts and the "
-            f"ledger give {expected!r}. Use audit.arithmetic.sampled_risk."
+            f"ledger give {expected!r}. Use rules.arithmetic.sampled_risk."
         )
     if once:
         return holds("nothing was sampled: every bound example was looked at once.")

@@ -30,6 +30,17 @@ def as_risk(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
+def same_upper_end(recorded: float, recomputed: float) -> bool:
+    """Whether a recorded end is the recomputed one; an earlier release may have rounded up more.
+
+    Ends that two releases compute in different ways differ by less than one part in 10^9.
+
+    >>> same_upper_end(0.1 + 1e-12, 0.1), same_upper_end(0.1 - 1e-12, 0.1)
+    (True, False)
+    """
+    return recomputed <= recorded <= recomputed * (1.0 + 1e-9)
+
+
 def shown_up(value: float, digits: int = 4) -> str:
     """Some decimals, never below the number itself: what is printed must be true as printed.
 

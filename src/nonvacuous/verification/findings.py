@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nonvacuous.bounds.rounding import same_upper_end
 from nonvacuous.errors import InvalidCertificate
 
 _MARKS = {True: "ok", False: "FAILED", None: "not checked"}
@@ -130,6 +131,12 @@ class Collector:
     def skip(self, name: str, field: str, why: str, *, needed: bool = True) -> None:
         """Note that a question was not asked; it was ``needed`` unless the caller knows better."""
         self._findings.append(Finding(name, None, why, field, needed))
+
+
+def upper_end(claimed: float, recomputed: float, field: str) -> None:
+    """Raise unless the certificate's value is the recomputed one, or was rounded up further."""
+    if not same_upper_end(claimed, recomputed):
+        equal(claimed, recomputed, field)
 
 
 def equal(claimed: object, recomputed: object, field: str) -> None:

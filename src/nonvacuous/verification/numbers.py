@@ -30,7 +30,7 @@ from nonvacuous.rules.arithmetic import (
 from nonvacuous.rules.theorems import theorem
 from nonvacuous.verification.audited import check_rows, check_version
 from nonvacuous.verification.checking import Checking, Question
-from nonvacuous.verification.findings import Disagreement, equal
+from nonvacuous.verification.findings import Disagreement, equal, upper_end
 from nonvacuous.verification.inquiry import Inquiry
 
 
@@ -145,7 +145,7 @@ def _empirical(certificate: Certificate) -> str:
     empirical = certificate.empirical
     once = empirical.scheme == "every example once"
     failure = None if once else share(line(certificate.budget, SAMPLING_LINE))
-    equal(empirical.risk_upper, sampled_risk(empirical, failure), "empirical.risk_upper")
+    upper_end(empirical.risk_upper, sampled_risk(empirical, failure), "empirical.risk_upper")
     most = shown_up(empirical.risk_upper, 6)
     return f"{empirical.amount:g} in {empirical.trials} give at most {most}."
 
@@ -180,7 +180,7 @@ def _inputs(certificate: Certificate) -> str:
 
 def _value(certificate: Certificate) -> str:
     value = recompute_bound(certificate.bound)
-    equal(certificate.risk_upper, value, "risk_upper")
+    upper_end(certificate.risk_upper, value, "risk_upper")
     if not solves_its_equation(certificate.bound.name, certificate.bound.inputs, value):
         raise Disagreement(f"{value!r} lies below the end of the confidence interval.")
     return f"{certificate.bound.name} gives {value:.6g}."
@@ -193,7 +193,7 @@ def _twin(certificate: Certificate) -> str:
     if twin.errors > twin.examples:
         raise Disagreement("there are more errors than examples.", "held_out_twin.errors")
     expected = twin_risk(errors=twin.errors, examples=twin.examples, failure=twin.failure)
-    equal(twin.risk_upper, expected, "held_out_twin.risk_upper")
+    upper_end(twin.risk_upper, expected, "held_out_twin.risk_upper")
     return f"{twin.errors} in {twin.examples} give at most {shown_up(twin.risk_upper, 6)}."
 
 

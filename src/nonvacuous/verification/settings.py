@@ -205,10 +205,12 @@ def check_attempts(inquiry: Inquiry, ledger: Path | None) -> None:
     path = ledger_beside(inquiry.folder or "") if ledger is None else ledger
     entries = read_attempts(path)
     rivals = [a for a in entries if a.bound == certificate.data.bound.content_digest]
-    if not contents.settings or not rivals:
+    if "format" not in contents.settings or not rivals:
         why = (
             "the settings are not at hand."
             if not contents.settings
+            else f"{FILE} is of the first format."
+            if "format" not in contents.settings
             else f"{path} knows nothing of these examples."
             if entries
             else "there is none beside the run; name it with --ledger (ledger= in Python)."
