@@ -154,6 +154,8 @@ class TestedBaseline(BaselineRecord):
 class EvaluationRecord(Record):
     """Everything a test says beside its promise, each claim at the certificate's confidence."""
 
+    later = ("beside",)
+
     settings: Evaluation
     #: What one draw is: an example, or a cluster of them.
     unit: Literal["examples", "clusters"]
