@@ -14,8 +14,6 @@ WORK = "a command loads what it computes with only when it is called: help and e
 DOCUMENTED = {
     ("data.examples", "data.load"): "a dataset is read into what examples.py defines",
     ("networks.scale_groups", "networks.solution"): "the solution builds the records of groups",
-    ("methods.sparsity.settings", "methods.sparsity.candidate"): "settings load without torch",
-    ("methods.sparsity.settings", "methods.sparsity.making"): "settings load without torch",
     ("cli.randomize", "cli.randomize_certified"): WORK,
     ("studies.measures", "studies.measures_networks"): WORK,
     ("studies.sparsity", "studies.sparsity_networks"): WORK,

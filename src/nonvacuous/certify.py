@@ -27,7 +27,6 @@ from nonvacuous.models import specification_of
 from nonvacuous.progress import Progress
 from nonvacuous.recipes import seeded
 from nonvacuous.risk import Loss, zero_one
-from nonvacuous.rules.arithmetic import failure_of
 from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.settings import Run
 from nonvacuous.training import EventLog
@@ -89,7 +88,7 @@ def certify(
     builds = callable(model) and not isinstance(model, nn.Module) and not hasattr(model, "predict")
     if builds and not KINDS[method.mode].given:
         model = seeded(model, seed=checks.count("seed", seed))
-    checks.failure_of(confidence)
+    failure = checks.failure_of(confidence)
     checks.count("attempts", attempts, minimum=1)
     run = Run.of(folder)
     dataset = Dataset.of(train)
@@ -160,7 +159,7 @@ def certify(
         test=tested,
         split=split,
         loss=loss,
-        failure=failure_of(confidence),
+        failure=failure,
         attempts=attempts,
         seed=seed,
         device=torch.device("cpu") if parameter is None else parameter.device,

@@ -24,6 +24,33 @@ CENTERS: dict[str, str] = {
     "pretrained": "weights trained on other data",
 }
 
+#: A prior that is learned here: on a fifth of the examples.
+LEARNED = "learned:0.2"
+
+
+def prior_kind(text: str) -> tuple[str, float]:
+    """``zero``, ``initialization`` or ``learned:0.2`` as what it is centered on and a fraction.
+
+    >>> prior_kind("learned:0.05"), prior_kind("zero")
+    (('learned', 0.05), ('zero', 0.0))
+    """
+    kind, _, number = text.partition(":")
+    kind = {"init": "initialization", "zero-mean": "zero"}.get(kind, kind)
+    if kind not in ("zero", "initialization", "learned") or (number and kind != "learned"):
+        raise BadInput(
+            f"there is no prior {text!r}; write zero, initialization, or {LEARNED} for one that "
+            "is learned on a fifth of the examples"
+        )
+    if kind != "learned":
+        return kind, 0.0
+    try:
+        fraction = float(number or "nan")
+    except ValueError:
+        fraction = float("nan")
+    if not 0.0 < fraction < 1.0:
+        raise BadInput(f"prior {text!r}: the fraction must be above 0 and below 1: {LEARNED}")
+    return kind, fraction
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -34,10 +61,12 @@ class Kind:
     steps        whether checkpoints along a training are tested before they learn from their tests
     given        whether the network is always one that was trained elsewhere
     noisy        whether the posterior is noise around the one network that is promised
+    paid_for     what the bound's line of the ledger pays for, in words, where nothing is chosen
     evaluation   whether it is the report of a test, with claims about parts of the examples
     """
 
     predictors: tuple[Predictor, ...]
+    paid_for: str = "PAC-Bayes bound, prior fixed before the data"
     prior: bool = True
     steps: bool = False
     given: bool = False
@@ -58,10 +87,19 @@ class Kind:
 KINDS: dict[AnyMode, Kind] = {
     "posterior": Kind(("stochastic", "drawn")),
     "post-hoc": Kind(("stochastic", "drawn"), given=True),
-    "sparsity": Kind(("deterministic",), noisy=True),
-    "holdout": Kind(("deterministic",), prior=False, given=True),
-    "progressive": Kind(("mixture",), prior=False, steps=True),
-    "evaluate": Kind(("deterministic",), prior=False, given=True, evaluation=True),
+    "sparsity": Kind(
+        ("deterministic",), "PAC-Bayes bound for the noisy loss, all settings at once", noisy=True
+    ),
+    "holdout": Kind(("deterministic",), "exact binomial tail", prior=False, given=True),
+    "progressive": Kind(
+        ("mixture",),
+        "tests of the checkpoints, each before training on them",
+        prior=False,
+        steps=True,
+    ),
+    "evaluate": Kind(
+        ("deterministic",), "exact binomial tail", prior=False, given=True, evaluation=True
+    ),
 }
 
 

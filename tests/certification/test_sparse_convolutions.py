@@ -14,7 +14,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import at_initialization, zero_mean
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.methods.sparsity.settings import prior_kind
+from nonvacuous.kinds import prior_kind
 from nonvacuous.models import build
 from nonvacuous.verify import verify
 from tests.audit.sparse_conv_worlds import QUICK, examples, near, network, run

@@ -14,7 +14,8 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import at_initialization, learned, zero_mean
 from nonvacuous.errors import BadInput, NotYetSupported, Refused
-from nonvacuous.methods.sparsity.settings import Sparsity, prior_kind
+from nonvacuous.kinds import prior_kind
+from nonvacuous.methods.sparsity import Sparsity
 from nonvacuous.risk import bounded_cross_entropy
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.verify import verify

@@ -13,8 +13,8 @@ from nonvacuous.certification.method import Method
 from nonvacuous.cli.exits import UsageError, again
 from nonvacuous.cli.method_flags import method_of
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import LEARNED, prior_kind
 from nonvacuous.methods import HeldOut, Posterior, PostHoc, Progressive, Sparsity
-from nonvacuous.methods.sparsity.settings import LEARNED, prior_kind
 
 if TYPE_CHECKING:
     from nonvacuous.cli.certify import Call

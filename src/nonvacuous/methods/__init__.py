@@ -1,15 +1,15 @@
 """One folder for each kind of promise: its settings, how it is made, what verify asks of it.
 
-``settings`` imports no torch; ``making`` makes the certificate and leaves its evidence, and
-``checking`` recomputes both.
+The folder itself holds the settings and imports no torch; ``making`` makes the certificate and
+leaves its evidence, and ``checking`` recomputes both.
 """
 
 from nonvacuous.certification.method import Method
-from nonvacuous.methods.held_out.settings import HeldOut
-from nonvacuous.methods.post_hoc.settings import PostHoc
-from nonvacuous.methods.posterior.settings import Posterior
-from nonvacuous.methods.progressive.settings import Progressive
-from nonvacuous.methods.sparsity.settings import Sparsity
+from nonvacuous.methods.held_out import HeldOut
+from nonvacuous.methods.post_hoc import PostHoc
+from nonvacuous.methods.posterior import Posterior
+from nonvacuous.methods.progressive import Progressive
+from nonvacuous.methods.sparsity import Sparsity
 
 __all__ = ["METHODS", "HeldOut", "Method", "PostHoc", "Posterior", "Progressive", "Sparsity"]
 

@@ -276,11 +276,6 @@ def disagreement(
 SAMPLING_SHARE = 0.2
 
 
-def failure_of(confidence: float) -> float:
-    """The decimal that was typed: 0.95 leaves 0.05, not 0.050000000000000044."""
-    return float(1 - Fraction(repr(float(confidence))))
-
-
 def ledger(
     *,
     mode: str,
@@ -323,12 +318,6 @@ def ledger(
             reason=f"PAC-Bayes bound, union over {' and '.join(over)}",
         )
     else:
-        reasons = {
-            "holdout": "exact binomial tail",
-            "progressive": "tests of the checkpoints, each before training on them",
-            "sparsity": "PAC-Bayes bound for the noisy loss, all settings at once",
-        }
-        fixed = "PAC-Bayes bound, prior fixed before the data"
-        budget.spend_rest(BOUND_LINE, reason=reasons.get(mode, fixed))
+        budget.spend_rest(BOUND_LINE, reason=kind_of(mode).paid_for)
     record = budget.to_dict()
     return BudgetRecord.model_validate({**record, "entries": tuple(record["entries"])})

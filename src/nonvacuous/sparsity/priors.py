@@ -21,6 +21,7 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data.examples import Examples
 from nonvacuous.data.splits import Split, split_examples
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import prior_kind
 from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
@@ -31,8 +32,6 @@ from nonvacuous.sparsity.training import (
     initial_chain,
     train_chain,
 )
-
-KINDS = ("zero", "initialization", "learned")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,28 +106,6 @@ def shifted_copies(examples: Examples, pixels: int) -> Examples:
     )
 
 
-def parse_prior(text: str) -> tuple[str, float]:
-    """``zero``, ``initialization`` or ``learned:0.05`` as a kind and a fraction."""
-    kind, _, number = text.partition(":")
-    kind = {"init": "initialization"}.get(kind, kind)
-    if kind not in KINDS:
-        raise BadInput(
-            f"there is no prior {text!r}; write zero, initialization, or learned:0.05 for one "
-            "learned on 5 % of the data"
-        )
-    if kind != "learned":
-        if number:
-            raise BadInput(f"prior {text!r}: only a learned prior has a fraction; write {kind}")
-        return kind, 0.0
-    try:
-        fraction = float(number or "nan")
-    except ValueError:
-        fraction = float("nan")
-    if not 0.0 < fraction < 1.0:
-        raise BadInput(f"prior {text!r}: the fraction must be above 0 and below 1: learned:0.05")
-    return kind, fraction
-
-
 def make_prior(
     prior: str,
     train: Examples,
@@ -154,7 +131,7 @@ def make_prior(
     learned    weights that an earlier call with the same arguments learned, to be used again
     """
     where = torch.device(device) if device is not None else train.inputs.device
-    kind, fraction = parse_prior(prior)
+    kind, fraction = prior_kind(prior)
     sizes = (train.inputs[:1].numel(), *widths, train.classes)
     drawn = initial_chain(sizes, seed=derived_seed(seed, "start"), start=start)
     initial = tuple(matrix.to(where) for matrix in drawn)
@@ -215,7 +192,7 @@ def make_conv_prior(
     train      all examples; a learned prior takes its share out of them
     settings   how a learned prior is trained
     """
-    kind, fraction = parse_prior(prior)
+    kind, fraction = prior_kind(prior)
     if kind == "initialization":
         return ConvPrior(kind, initial, initial, train)
     if kind == "zero":

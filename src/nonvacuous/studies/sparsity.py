@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 
 from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import prior_kind
 from nonvacuous.report.study import StudyPage
 from nonvacuous.studies.inputs import EXAMPLES, DataSettings, first_examples
 from nonvacuous.study.study import Context, Single, SingleStudy
@@ -142,7 +143,6 @@ class SparsitySettings(DataSettings):
 
     def check(self) -> None:
         """Refuse what cannot be meant, before anything is announced."""
-        from nonvacuous.sparsity.priors import parse_prior
         from nonvacuous.studies.networks import check_file
 
         if self.weights is not None:
@@ -153,16 +153,15 @@ class SparsitySettings(DataSettings):
                 check_file(Path(prior), flag="--prior")
         elif self.trained_prior != "none":
             try:
-                parse_prior(self.trained_prior)
+                prior_kind(self.trained_prior)
             except BadInput as error:
                 raise BadInput(f"prior: {error}", instead={"--prior": _LEARNED}) from error
 
     def check_size(self, examples: Examples) -> None:
         """Refuse too few examples before the network is trained for nothing."""
-        from nonvacuous.sparsity.priors import parse_prior
         from nonvacuous.sparsity.study import FEWEST
 
-        fraction = 0.0 if self.trained_prior == "none" else parse_prior(self.trained_prior)[1]
+        fraction = 0.0 if self.trained_prior == "none" else prior_kind(self.trained_prior)[1]
         left = len(examples) - round(fraction * len(examples))
         if left >= FEWEST:
             return

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from nonvacuous.audit.data_checks import START, named_start
+from nonvacuous.bounds.checks import failure_of
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import adapted
 from nonvacuous.certification.assemble import software
@@ -31,7 +32,6 @@ from nonvacuous.models import BUILDERS, build, rebuild
 from nonvacuous.recipes import seeded
 from nonvacuous.records import TwinRecord
 from nonvacuous.risk.losses import loss_named
-from nonvacuous.rules.arithmetic import failure_of
 from nonvacuous.verification.findings import Disagreement
 from nonvacuous.verification.inquiry import Inquiry
 

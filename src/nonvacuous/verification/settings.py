@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.audit.data_checks import DECLARED, START, declared
+from nonvacuous.bounds.checks import failure_of
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.folding import FOLDED
 from nonvacuous.certification.run_folder import settings_digest
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import described
 from nonvacuous.distributions.storage import tensors_digest
-from nonvacuous.rules.arithmetic import BOUND_LINE, SAMPLING_LINE, failure_of, ledger, line
+from nonvacuous.rules.arithmetic import BOUND_LINE, SAMPLING_LINE, ledger, line
 from nonvacuous.rules.attempts import Attempt, ledger_beside, read_attempts, standing
 from nonvacuous.verification.audited import version_of
 from nonvacuous.verification.checking import Checking

@@ -1,1 +1,44 @@
-"""The plain test on examples that the network never saw."""
+"""The plain test on examples that the network never saw. No torch here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from nonvacuous.certification.method import Method
+from nonvacuous.kinds import Mode
+from nonvacuous.settings import Flag, Switch
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from nonvacuous.certificate import Certificate
+    from nonvacuous.certification.job import Job
+    from nonvacuous.verification.checking import Checking
+
+
+class HeldOut(Method):
+    """Count the errors of a network on examples that it never saw."""
+
+    mode: ClassVar[Mode] = "holdout"
+    trains: ClassVar[bool] = False
+
+    unseen: Annotated[
+        Switch,
+        Flag(
+            "For --mode holdout: declare that the network, and every choice about it, was fixed "
+            "before anyone looked at these examples. Without it the certificate is conditional.",
+            group="What is certified",
+            switch=True,
+        ),
+    ] = False
+
+    def make(self, job: Job, model: nn.Module) -> Certificate:
+        from nonvacuous.methods.held_out.making import make
+
+        return make(self, job, model)
+
+    @classmethod
+    def checking(cls) -> Checking:
+        from nonvacuous.verification.checking import Checking
+
+        return Checking(cls)

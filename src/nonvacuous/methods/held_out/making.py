@@ -15,7 +15,7 @@ from nonvacuous.records import RiskRecord
 from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, ledger, line, share
 
 if TYPE_CHECKING:
-    from nonvacuous.methods.held_out.settings import HeldOut
+    from nonvacuous.methods.held_out import HeldOut
 
 
 def make(method: HeldOut, job: Job, model: nn.Module) -> Certificate:

@@ -1,1 +1,179 @@
-"""Certifying noise around the weights of a trained network."""
+"""What can be chosen about noise around given weights. No torch here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_serializer, field_validator, model_validator
+
+from nonvacuous.certification.method import (
+    PREDICTOR,
+    PRETRAINED,
+    PRIOR_SCALE,
+    TRIALS,
+    TWIN,
+    Method,
+    Pretrained,
+    prior_given,
+    prior_named,
+    prior_record,
+)
+from nonvacuous.errors import BadInput
+from nonvacuous.kinds import Mode
+from nonvacuous.settings import Flag, PositiveCount, Scales, Switch
+from nonvacuous.training_settings import PlainTraining
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from nonvacuous.certificate import Certificate
+    from nonvacuous.certification.job import Job
+    from nonvacuous.data import Examples, Split
+    from nonvacuous.distributions.priors import Prior
+    from nonvacuous.records import TwinRecord
+    from nonvacuous.verification.checking import Checking
+
+
+class PostHoc(Method):
+    """Certify a trained network as it is: noise around its weights, and a prior.
+
+    ``prior`` is ``nv.priors.zero_mean(...)``, ``nv.priors.at_initialization(initial)`` or
+    ``nv.priors.learned(...)``, the latter with the ``split`` it was learned on; or "zero", with
+    ``prior_scale`` if it is not to be chosen from the usual grid.
+    ``pretrained`` declares that its center was trained on other, independent data: a sentence on
+    where it comes from, which the certificate quotes.
+    ``posterior_scales`` are the amounts of noise that are tried, free of charge.
+    """
+
+    mode: ClassVar[Mode] = "post-hoc"
+
+    prior: Annotated[
+        Any,
+        Flag(
+            "For --mode post-hoc: zero, weights of zero, or initialization, the --initial weights "
+            "(usually far better)."
+        ),
+    ]
+    predictor: Annotated[Literal["stochastic", "drawn"], PREDICTOR] = "stochastic"
+    prior_scale: Annotated[Scales | None, PRIOR_SCALE] = None
+    trials: Annotated[PositiveCount, TRIALS] = 100_000
+    rescaling: Annotated[
+        Switch,
+        Flag(
+            "For --mode post-hoc: move the posterior along the network's rescaling symmetries to "
+            "where it is cheapest. The certificate is never worse for it."
+        ),
+    ] = True
+    translation: Annotated[
+        Switch,
+        Flag(
+            "For --mode post-hoc: forget a common shift of all scores in the complexity. No "
+            "prediction depends on it, and it is free."
+        ),
+    ] = True
+    permutation: Annotated[
+        Switch,
+        Flag(
+            "For --mode post-hoc: forget the order of a layer's units in the complexity, where the "
+            "prior does not tell them apart (--prior zero). No prediction depends on it, and it is "
+            "free."
+        ),
+    ] = True
+    twin: Annotated[Switch, TWIN] = True
+    pretrained: Annotated[Pretrained, PRETRAINED] = None
+    posterior_scales: Scales | None = None
+    plain_training: PlainTraining = PlainTraining()
+    split: Any = Field(default=None, exclude=True)
+
+    @field_validator("prior", mode="before")
+    @classmethod
+    def _known_prior(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return prior_named(value, ("zero", "initialization"))
+        return prior_given(value)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_prior(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("prior") is None:
+            raise BadInput(
+                "PostHoc needs a prior: nv.priors.zero_mean(...), or "
+                "nv.priors.at_initialization(initial) with the network as it was before training"
+            )
+        return given
+
+    @model_validator(mode="after")
+    def _together(self) -> PostHoc:
+        if self.predictor == "drawn" and not (self.translation and self.permutation):
+            raise BadInput(
+                "translation and permutation would change nothing with the predictor drawn: one "
+                "network pays for its own weights, not for a KL. Leave them out"
+            )
+        if self.prior_scale is not None and not isinstance(self.prior, str):
+            raise BadInput(
+                "prior_scale would be ignored: the prior that is given has scales of its own. "
+                "Leave it out, or make the prior with them, as in "
+                "nv.priors.at_initialization(initial, grid=...)"
+            )
+        return self
+
+    @field_serializer("prior")
+    def _prior_record(self, prior: Any) -> Any:
+        return prior_record(self.family if prior == "zero" else prior)
+
+    @property
+    def quotients(self) -> tuple[str, ...]:
+        if self.predictor == "drawn":
+            return ()
+        return tuple(name for name in ("translation", "permutation") if getattr(self, name))
+
+    @property
+    def family(self) -> Prior:
+        """The prior itself."""
+        from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
+        from nonvacuous.distributions.priors import zero_mean
+
+        if self.prior == "zero":
+            return zero_mean(grid=ScaleGrid(self.prior_scale) if self.prior_scale else DEFAULT_GRID)
+        if isinstance(self.prior, str):
+            raise BadInput(
+                "the weights before training must be given: prior=nv.priors.at_initialization(...)"
+            )
+        prior: Prior = self.prior
+        return prior
+
+    def split_of(self, examples: Examples, seed: int) -> Split:
+        if self.split is not None:
+            given: Split = self.split
+            return given
+        if self.family.kind == "learned":
+            raise BadInput(
+                "a learned prior comes with the split it was learned on: pass split= beside it, so "
+                "that the bound counts none of the examples that the prior saw"
+            )
+        return super().split_of(examples, seed)
+
+    def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
+        from nonvacuous.certification.candidate import frozen_copy, start_at
+        from nonvacuous.certification.folding import has_batch_norm
+
+        # One with batch normalization is folded first.
+        return None if has_batch_norm(model) else start_at(frozen_copy(model, device), self.family)
+
+    def make(self, job: Job, model: nn.Module) -> Certificate:
+        from nonvacuous.methods.post_hoc.making import make
+
+        return make(self, job, model)
+
+    @classmethod
+    def checking(cls) -> Checking:
+        from nonvacuous.methods.post_hoc.checking import PostHocChecking
+
+        return PostHocChecking(cls)
+
+    def repeat(self, job: Job, start: nn.Module) -> TwinRecord:
+        """The twin: the network itself was trained elsewhere."""
+        from nonvacuous.certification.twin import trained_twin
+
+        return trained_twin(job, start, self.plain_training)

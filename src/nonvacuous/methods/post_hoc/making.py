@@ -38,7 +38,7 @@ from nonvacuous.rules.arithmetic import BOUND_LINE, SAMPLING_LINE
 from nonvacuous.seeds import derived_seed
 
 if TYPE_CHECKING:
-    from nonvacuous.methods.post_hoc.settings import PostHoc
+    from nonvacuous.methods.post_hoc import PostHoc
 
 #: Standard deviations tried for the posterior.
 POSTERIOR_SCALES = ScaleGrid.geometric(0.001, 0.3, 24)

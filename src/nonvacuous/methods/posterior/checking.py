@@ -10,7 +10,7 @@ from nonvacuous.methods.posterior.making import trained_description
 from nonvacuous.verification.checking import PriorChecking
 
 if TYPE_CHECKING:
-    from nonvacuous.methods.posterior.settings import Posterior
+    from nonvacuous.methods.posterior import Posterior
 
 
 class PosteriorChecking(PriorChecking):

@@ -28,7 +28,7 @@ from nonvacuous.training import PosteriorSettings, train, train_posterior
 from nonvacuous.training_settings import PlainTraining
 
 if TYPE_CHECKING:
-    from nonvacuous.methods.posterior.settings import Posterior
+    from nonvacuous.methods.posterior import Posterior
 
 
 def make(method: Posterior, job: Job, model: nn.Module) -> Certificate:

@@ -1,1 +1,127 @@
-"""Training in steps, tested on each batch before it is learned from."""
+"""What can be chosen about a training that is tested along the way. No torch here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from nonvacuous.bounds import checks
+from nonvacuous.certification.method import PRETRAINED, Method, Pretrained
+from nonvacuous.errors import BadInput
+from nonvacuous.kinds import Mode, Predictor
+from nonvacuous.seeds import derived_seed
+from nonvacuous.settings import Flag, Switch, checked
+from nonvacuous.training_settings import PlainTraining
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from nonvacuous.certificate import Certificate
+    from nonvacuous.certification.job import Job
+    from nonvacuous.data import Examples, Split
+    from nonvacuous.risk import Loss
+    from nonvacuous.verification.checking import Checking
+
+
+def _inside(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    if not 0.0 < checks.unit_interval(name, value) < 1.0:
+        raise BadInput(f"{name} must lie between 0 and 1, got {name} = {value!r}")
+    return float(value)
+
+
+class Progressive(Method):
+    """Train in steps; every batch tests the network before the network learns from it.
+
+    All examples but the first part test and train. The promise is about the randomized predictor
+    that draws one of the checkpoints for each input (``nv.load_mixture`` gives it), not about the
+    last one. ``train`` is a function of your own, ``train(model, inputs, labels, *, seed) ->
+    model``, in place of ``plain_training``; it is given all examples before the batch.
+    """
+
+    mode: ClassVar[Mode] = "progressive"
+    predictor: ClassVar[Predictor] = "mixture"
+
+    start: Annotated[
+        float,
+        checked(_inside),
+        Flag("For --mode progressive: the part of the examples that trains before the first test."),
+    ] = 0.5
+    batches: Annotated[
+        int,
+        checked(checks.count, minimum=2),
+        Flag("For --mode progressive: how many batches test, and then train; one training each."),
+    ] = 5
+    threshold: Annotated[
+        float | None,
+        checked(_inside),
+        Flag(
+            "For --mode progressive: a gate, declared before training. The certificate then says "
+            "that the risk is below it, or nothing; --max-risk declares the same."
+        ),
+    ] = None
+    warm: Annotated[
+        Switch,
+        Flag(
+            "For --mode progressive: go on from the last checkpoint instead of training afresh.",
+            switch=True,
+        ),
+    ] = False
+    pretrained: Annotated[Pretrained, PRETRAINED] = None
+    plain_training: PlainTraining = PlainTraining()
+    train: Any = Field(default=None, exclude=True)
+
+    def record(self) -> dict[str, Any]:
+        record = super().record()
+        if self.train is not None:
+            from nonvacuous.training.user_training import source_digest
+
+            record["train"] = {"name": self.trained_by, "code": source_digest(self.train)}
+        return record
+
+    @property
+    def trained_by(self) -> str | None:
+        """The user's own training function, by name."""
+        if self.train is None:
+            return None
+        return str(getattr(self.train, "__qualname__", type(self.train).__qualname__))
+
+    def check(self, model: nn.Module, loss: Loss) -> None:
+        if not loss.binary:
+            raise BadInput(
+                f"the loss {loss.name!r} is not only 0 or 1, and a progressive certificate counts "
+                "errors; certify nv.zero_one"
+            )
+        if self.train is not None:
+            from nonvacuous.training.user_training import check_signature
+
+            check_signature(self.train, name="train")
+
+    def split_of(self, examples: Examples, seed: int) -> Split:
+        from nonvacuous.data import split_examples
+        from nonvacuous.rules.progressive import batches_of
+
+        split = split_examples(
+            examples, prior_fraction=self.start, seed=derived_seed(seed, "split")
+        )
+        batches_of(examples, split, self.batches, seed)  # raises before any work
+        return split
+
+    def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
+        from nonvacuous.certification.candidate import frozen_copy
+
+        return frozen_copy(model, device)
+
+    def make(self, job: Job, model: nn.Module) -> Certificate:
+        from nonvacuous.methods.progressive.making import make
+
+        return make(self, job, model)
+
+    @classmethod
+    def checking(cls) -> Checking:
+        from nonvacuous.methods.progressive.checking import ProgressiveChecking
+
+        return ProgressiveChecking(cls)

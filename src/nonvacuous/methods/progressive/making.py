@@ -45,7 +45,7 @@ from nonvacuous.training import train
 from nonvacuous.training.user_training import call
 
 if TYPE_CHECKING:
-    from nonvacuous.methods.progressive.settings import Progressive
+    from nonvacuous.methods.progressive import Progressive
 
 
 def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from nonvacuous.data import Examples, Split
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
-from nonvacuous.methods.sparsity.settings import Sparsity, prior_kind
+from nonvacuous.kinds import prior_kind
 from nonvacuous.methods.sparsity.training import Trainer, kept, origin
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
@@ -36,6 +37,9 @@ from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import is_convolutional, read_network
 from nonvacuous.sparsity.conv_search import CONV_THEOREM
 from nonvacuous.sparsity.recount import Network
+
+if TYPE_CHECKING:
+    from nonvacuous.methods.sparsity import Sparsity
 
 
 @dataclass(frozen=True, eq=False)

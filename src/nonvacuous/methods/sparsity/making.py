@@ -27,7 +27,7 @@ from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.sparsity.noise import FEWEST
 
 if TYPE_CHECKING:
-    from nonvacuous.methods.sparsity.settings import Sparsity
+    from nonvacuous.methods.sparsity import Sparsity
 
 
 def make(method: Sparsity, job: Job, model: nn.Module) -> Certificate:

@@ -46,7 +46,7 @@ from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.recount import Network, final_seed
 
 if TYPE_CHECKING:
-    from nonvacuous.methods.sparsity.settings import Sparsity
+    from nonvacuous.methods.sparsity import Sparsity
 
 #: Theorem A draws no noise, so nothing is spent on sampling.
 _NOISELESS = "A"

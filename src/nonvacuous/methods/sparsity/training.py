@@ -24,7 +24,7 @@ from nonvacuous.sparsity.training import ChainTraining, train_chain
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 
 if TYPE_CHECKING:
-    from nonvacuous.methods.sparsity.settings import Sparsity
+    from nonvacuous.methods.sparsity import Sparsity
 
 Weights = dict[str, Tensor]
 #: Step sizes that suit chains with inputs of norm 1.

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from nonvacuous.errors import BadInput
+from nonvacuous.kinds import prior_kind
 from nonvacuous.papers.sparsity.recipes import DEFAULT_PARTS, QUICK_PARTS, RECIPES, Recipe
-from nonvacuous.sparsity.priors import parse_prior
 from nonvacuous.study.settings import Frozen, StudySettings
 
 THEOREMS = ("A", "D", "E", "F")
@@ -49,14 +49,14 @@ class Case:
 
     def short(self) -> str:
         """For the narrow table of a terminal, such as ``2x100, 5 %, λ 1, robust``."""
-        kind, fraction = parse_prior(self.prior)
+        kind, fraction = prior_kind(self.prior)
         prior = f"{100 * fraction:g} %" if kind == "learned" else kind[:4]
         part = "" if self.share == 1.0 else f", {100 * self.share:g} % of data"
         return f"{self.hidden + 1}x{self.width}, {prior}, λ {self.pull:g}, {self.recipe}{part}"
 
     def told(self) -> str:
         """In words."""
-        kind, fraction = parse_prior(self.prior)
+        kind, fraction = prior_kind(self.prior)
         prior = f"{100 * fraction:g} % prior" if kind == "learned" else f"{kind} prior"
         words = f"{self.hidden + 1} layers, width {self.width}, {prior}, λ = {self.pull:g}"
         part = "" if self.share == 1.0 else f", {100 * self.share:g} % of the examples"
@@ -182,7 +182,7 @@ def _expanded(
         )
     cases = tuple(Case(*values) for values in product(*(lists[name] for name in names)))
     for case in cases:
-        parse_prior(case.prior)
+        prior_kind(case.prior)
         for name in ("hidden", "width"):
             value = getattr(case, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
