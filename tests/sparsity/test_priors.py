@@ -11,7 +11,8 @@ import torch
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data import digits
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.priors import make_prior, parse_prior, shifted_copies
+from nonvacuous.kinds import prior_kind
+from nonvacuous.sparsity.priors import make_prior, shifted_copies
 from nonvacuous.sparsity.training import ChainTraining, chain_errors, unit_norm
 
 BRIEF = ChainTraining(steps=60, batch_size=32)
@@ -101,9 +102,9 @@ def test_learned_weights_are_taken_over(train):
 @pytest.mark.parametrize("text", ["one", "learned", "learned:1", "learned:x", "zero:0.1", ""])
 def test_unknown_priors(text):
     with pytest.raises(BadInput, match="prior"):
-        parse_prior(text)
+        prior_kind(text)
 
 
 def test_short_names():
-    assert parse_prior("init") == ("initialization", 0.0)
-    assert parse_prior("learned:0.05") == ("learned", 0.05)
+    assert prior_kind("init") == ("initialization", 0.0)
+    assert prior_kind("learned:0.05") == ("learned", 0.05)
