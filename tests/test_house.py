@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -70,3 +71,28 @@ def test_circles_are_seen() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
     assert house.cycles(graph) == [["b", "c"]]
     assert house.cycles({**graph, "c": set()}) == []
+
+
+#: Functions with more parameters than ten, and how many: the verbs, and what is still to shrink.
+MANY = {
+    "certify.certify": 12,
+    "evaluation.evaluate.evaluate": 12,
+    "cli.evaluate.evaluate": 11,
+    "cli.verify.verify": 12,
+    "randomization.study.study": 11,
+    "sparsity.study.study": 12,
+}
+
+
+def test_no_function_takes_more_than_ten_parameters() -> None:
+    package = ROOT / "src/nonvacuous"
+    counted = {}
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                count = sum(argument.arg not in ("self", "cls") for argument in given)
+                if count > 10:
+                    module = ".".join(path.relative_to(package).with_suffix("").parts)
+                    counted[f"{module}.{node.name}"] = count
+    assert counted == MANY, "a settings object says it better; take what has shrunk off the list"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from nonvacuous.interpolation import gaussian, interpolate, laplace
+from nonvacuous.interpolation import Limits, gaussian, interpolate, laplace
 from nonvacuous.interpolation.conjugate_gradient import conjugate_gradient, greedy_preconditioner
 from nonvacuous.interpolation.gram import PointGram
 
@@ -17,7 +17,11 @@ def test_it_reaches_the_direct_solution():
     points, values = problem()
     direct = interpolate(points, values, kernel=laplace(1.0))
     iterated = interpolate(
-        points, values, kernel=laplace(1.0), method="conjugate-gradient", tolerance=1e-10
+        points,
+        values,
+        kernel=laplace(1.0),
+        method="conjugate-gradient",
+        limits=Limits(tolerance=1e-10),
     )
     assert iterated.residual <= 1e-10
     assert iterated.warnings == ()
@@ -30,7 +34,11 @@ def test_it_reaches_the_direct_solution():
 def test_it_says_so_when_it_has_not_converged():
     points, values = problem()
     found = interpolate(
-        points, values, kernel=gaussian(0.02), method="conjugate-gradient", iterations=3
+        points,
+        values,
+        kernel=gaussian(0.02),
+        method="conjugate-gradient",
+        limits=Limits(iterations=3),
     )
     assert found.residual > 1e-6
     assert "NOT an interpolant" in found.warnings[0]

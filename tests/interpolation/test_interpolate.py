@@ -12,6 +12,7 @@ from scipy import linalg
 import nonvacuous.interpolation.factor as factor_module
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation import (
+    Limits,
     gaussian,
     interpolate,
     interpolate_distances,
@@ -44,7 +45,7 @@ def problem(n: int = 60, d: int = 5, outputs: int = 3, seed: int = 0):
 @pytest.mark.parametrize("tile", [17, 2000])
 def test_against_a_direct_solution(kernel, value, d, tile):
     points, values = problem(d=d)
-    found = interpolate(points, values, kernel=kernel, tile=tile)
+    found = interpolate(points, values, kernel=kernel, limits=Limits(tile=tile))
     k = oracles.matrix(points, value)
     expected = linalg.solve(k, values, assume_a="pos")
     others = problem(7, d, seed=3)[0]
@@ -68,8 +69,12 @@ def test_against_many_digits():
 
 def test_float32_is_refined_to_the_answer_of_float64():
     points, values = problem(300, 8)
-    single = interpolate(points, values, kernel=gaussian(0.2), precision="float32", tile=64)
-    double = interpolate(points, values, kernel=gaussian(0.2), precision="float64", tile=64)
+    single = interpolate(
+        points, values, kernel=gaussian(0.2), precision="float32", limits=Limits(tile=64)
+    )
+    double = interpolate(
+        points, values, kernel=gaussian(0.2), precision="float64", limits=Limits(tile=64)
+    )
     assert single.plan.precision == "float32"
     assert len(single.refinements) > 1
     assert single.refinements[-1] < 1e-3 * single.refinements[0]
@@ -121,14 +126,14 @@ def test_values_are_met_and_norms_scale(n, d, gamma, seed):
 def test_permuting_points_permutes_coefficients():
     points, values = problem(50)
     order = np.random.default_rng(1).permutation(50)
-    one = interpolate(points, values, kernel=laplace(1.0), tile=16)
-    other = interpolate(points[order], values[order], kernel=laplace(1.0), tile=16)
+    one = interpolate(points, values, kernel=laplace(1.0), limits=Limits(tile=16))
+    other = interpolate(points[order], values[order], kernel=laplace(1.0), limits=Limits(tile=16))
     assert np.allclose(one.coefficients["values"][order], other.coefficients["values"], atol=1e-8)
 
 
 def test_tiles_on_disk_give_the_same_and_leave_nothing(tmp_path):
     points, values = problem(200, 4)
-    options = {"kernel": laplace(0.5), "precision": "float32", "tile": 20}
+    options = {"kernel": laplace(0.5), "precision": "float32", "limits": Limits(tile=20)}
     memory = interpolate(points, values, **options)
     disk = interpolate(points, values, memory=100_000, folder=tmp_path, **options)
     assert disk.plan.place == "disk" and str(tmp_path) in str(disk.plan)
@@ -141,7 +146,12 @@ def test_tiles_on_disk_give_the_same_and_leave_nothing(tmp_path):
 @pytest.mark.parametrize("memory", [None, 100_000])
 def test_a_factorization_that_was_stopped_goes_on(tmp_path, memory, monkeypatch):
     points, values = problem(200, 4)
-    options = {"kernel": laplace(0.5), "precision": "float32", "tile": 20, "memory": memory}
+    options = {
+        "kernel": laplace(0.5),
+        "precision": "float32",
+        "limits": Limits(tile=20),
+        "memory": memory,
+    }
     expected = interpolate(points, values, **options)
     keep = factor_module._Keeper.keep
 
@@ -167,7 +177,9 @@ def test_a_factor_of_other_points_is_not_gone_on_with(tmp_path):
     points, values = problem(60, 4)
     (tmp_path / "factor.bin").write_bytes(b"\0" * 100_000)
     (tmp_path / "factor.json").write_text('{"identity": "other", "columns": 3}')
-    found = interpolate(points, values, kernel=laplace(0.5), folder=tmp_path, tile=20)
+    found = interpolate(
+        points, values, kernel=laplace(0.5), folder=tmp_path, limits=Limits(tile=20)
+    )
     assert found.residual < 1e-9
 
 
@@ -256,7 +268,10 @@ def test_errors_are_counted_by_the_largest_output():
 def test_progress_is_told():
     told = []
     interpolate(
-        *problem(60), kernel=gaussian(0.5), tile=10, progress=lambda *entry: told.append(entry)
+        *problem(60),
+        kernel=gaussian(0.5),
+        limits=Limits(tile=10),
+        progress=lambda *entry: told.append(entry),
     )
     assert {entry[0] for entry in told} >= {"factorizing", "refining"}
     assert all(0 <= done <= total for _, done, total, _ in told)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Annotated, Any
@@ -25,28 +25,13 @@ from nonvacuous.errors import BadInput
 SAMPLING_SHARE = 5
 
 
-def bound(
-    *,
-    examples: WholeNumber,
-    risk: float | None = None,
-    kl: float | None = None,
-    log_ratio: Annotated[float | None, Parameter(allow_leading_hyphen=True)] = None,
-    errors: OptionalWholeNumber = None,
-    trials: OptionalWholeNumber = None,
-    sampling_failure: float | None = None,
-    temperature: float | None = None,
-    second_moment: float | None = None,
-    compare_paid: Annotated[bool, SWITCH] = False,
-    confidence: float = 0.95,
-    json: Json = False,
-) -> int:
-    """Calculate every bound that follows from a few numbers, side by side.
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What is known beside the number of examples.
 
     Parameters
     ----------
-    examples
-        Number of independent examples the error was measured on, not counting any that trained
-        the prior.
     risk
         Error on these examples, in [0, 1]: the mean over the posterior with --kl, that of the
         drawn network itself with --log-ratio.
@@ -68,6 +53,49 @@ def bound(
     compare_paid
         Pay for the comparison: give each event its share of the failure probability and report
         the smallest bound. Decide on this before looking at the numbers.
+    """
+
+    risk: float | None = None
+    kl: float | None = None
+    log_ratio: Annotated[float | None, Parameter(allow_leading_hyphen=True)] = None
+    errors: OptionalWholeNumber = None
+    trials: OptionalWholeNumber = None
+    sampling_failure: float | None = None
+    temperature: float | None = None
+    second_moment: float | None = None
+    compare_paid: Annotated[bool, SWITCH] = False
+
+    def checked(self) -> dict[str, Any]:
+        """The values by flag, each within its range; None where it was not given."""
+        return {
+            "--risk": _optional(checks.unit_interval, "--risk", self.risk),
+            "--kl": _optional(checks.non_negative, "--kl", self.kl),
+            "--log-ratio": _optional(checks.real, "--log-ratio", self.log_ratio),
+            "--errors": _optional(checks.count, "--errors", self.errors),
+            "--trials": _optional(partial(checks.count, minimum=1), "--trials", self.trials),
+            "--sampling-failure": self.sampling_failure,
+            "--temperature": _optional(checks.positive, "--temperature", self.temperature),
+            "--second-moment": _optional(
+                checks.unit_interval, "--second-moment", self.second_moment
+            ),
+            "--compare-paid": self.compare_paid or None,
+        }
+
+
+def bound(
+    *,
+    examples: WholeNumber,
+    given: Given | None = None,
+    confidence: float = 0.95,
+    json: Json = False,
+) -> int:
+    """Calculate every bound that follows from a few numbers, side by side.
+
+    Parameters
+    ----------
+    examples
+        Number of independent examples the error was measured on, not counting any that trained
+        the prior.
     confidence
         Probability, over the draw of the examples, that the bound holds.
     """
@@ -75,19 +103,7 @@ def bound(
         record = _calculate(
             checks.count("--examples", examples, minimum=1),
             checks.real("--confidence", confidence),
-            {
-                "--risk": _optional(checks.unit_interval, "--risk", risk),
-                "--kl": _optional(checks.non_negative, "--kl", kl),
-                "--log-ratio": _optional(checks.real, "--log-ratio", log_ratio),
-                "--errors": _optional(checks.count, "--errors", errors),
-                "--trials": _optional(partial(checks.count, minimum=1), "--trials", trials),
-                "--sampling-failure": sampling_failure,
-                "--temperature": _optional(checks.positive, "--temperature", temperature),
-                "--second-moment": _optional(
-                    checks.unit_interval, "--second-moment", second_moment
-                ),
-                "--compare-paid": compare_paid or None,
-            },
+            (given or Given()).checked(),
         )
     except UsageError:
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -128,3 +129,54 @@ def _read(path: Path) -> dict[str, Any]:
         return read_toml(path)
     except BadInput as error:
         raise UsageError(f"--config: {error}.") from error
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class NetworkFlags:
+    """The network that a command looks at, by the inputs that it takes.
+
+    Parameters
+    ----------
+    model
+        mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS; or package.module:function, called without
+        arguments, returning a torch.nn.Module (the current folder is searched too).
+    data
+        The data set whose inputs the network takes: digits, mnist, ... as for certify. With it,
+        rescale shows bounds too.
+    data_dir
+        Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
+    example
+        Instead of --data: the sizes of one input, such as 1,28,28 (int:20 for whole numbers).
+    classes
+        With --example and a built-in model: its number of classes.
+    seed
+        Everything random follows from it, initial weights included.
+    """
+
+    model: str
+    data: str | None = None
+    data_dir: Path | None = None
+    example: str | None = None
+    classes: WholeNumber = 10
+    seed: WholeNumber = 0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """The posterior and the prior that a gauge is chosen for.
+
+    Parameters
+    ----------
+    sigma
+        Standard deviation of the noise (the posterior).
+    tau
+        Standard deviation of the prior.
+    trials
+        With --data: random pairs of an example and a draw of the weights for each bound.
+    """
+
+    sigma: float = 0.03
+    tau: float = 1.0
+    trials: WholeNumber = 10_000

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from nonvacuous.cli.exits import DONE, UsageError, again, help_of
-from nonvacuous.cli.flags import SWITCH, Json, WholeNumber
+from nonvacuous.cli.flags import SWITCH, Json, NetworkFlags
 from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
 
@@ -21,15 +21,10 @@ if TYPE_CHECKING:
 
 def inspect(
     *,
-    model: str,
-    data: str | None = None,
-    data_dir: Path | None = None,
-    example: str | None = None,
-    classes: WholeNumber = 10,
+    network: NetworkFlags,
     weights: Path | None = None,
     fold: Annotated[bool, SWITCH] = False,
     svg: Path | None = None,
-    seed: WholeNumber = 0,
     force: Annotated[bool, SWITCH] = False,
     json: Json = False,
 ) -> int:
@@ -37,25 +32,12 @@ def inspect(
 
     Parameters
     ----------
-    model
-        mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS; or package.module:function, called without
-        arguments, returning a torch.nn.Module (the current folder is searched too).
-    data
-        The data set whose inputs the network takes: digits, mnist, ... as for certify.
-    data_dir
-        Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
-    example
-        Instead of --data: the sizes of one input, such as 1,28,28 (int:20 for whole numbers).
-    classes
-        With --example and a built-in model: its number of classes.
     weights
         A safetensors file with the network's weights: adds how unevenly they are scaled.
     fold
         Fold batch normalization into the layers before it first.
     svg
         Write a picture of the network to this file, channels that scale together in one color.
-    seed
-        Seed of the initial weights and of the random scales that test the function.
     force
         Overwrite the picture if the file exists.
     """
@@ -67,22 +49,15 @@ def inspect(
     from nonvacuous.cli.subject import find_subject
     from nonvacuous.networks import preservation_error
 
-    subject = find_subject(
-        model=model,
-        data=data,
-        data_dir=data_dir,
-        example=example,
-        classes=classes,
-        weights=weights,
-        seed=seed,
-        fold=fold,
-    )
+    subject, seed = find_subject(network, weights, fold=fold), network.seed
     error = preservation_error(subject.module, subject.example, groups=subject.groups, seed=seed)
     record = _record(subject, error, seed=seed, imbalance=weights is not None)
     if svg is not None:
         from nonvacuous.cli.graph_picture import write_picture
 
-        write_picture(subject.graph, subject.groups, svg, title=f"{model} ({subject.shape})")
+        write_picture(
+            subject.graph, subject.groups, svg, title=f"{network.model} ({subject.shape})"
+        )
     if json:
         write_json(record)
     else:
@@ -90,7 +65,7 @@ def inspect(
     if svg is not None:
         narration_console().print(f"Picture: {svg}", soft_wrap=True)
     if not json:
-        write_next(_next(subject, data, weights, svg))
+        write_next(_next(subject, network.data, weights, svg))
     return DONE
 
 

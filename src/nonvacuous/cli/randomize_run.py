@@ -38,8 +38,7 @@ from nonvacuous.randomization.workshop import SETTINGS, planned_networks
 from nonvacuous.report.terminal import printable
 from nonvacuous.rules.outcomes import Shown, ledger_of
 from nonvacuous.studies.networks import build_network, check_fits, is_built_in
-from nonvacuous.studies.randomization_page import write_files
-from nonvacuous.studies.randomization_text import write_text
+from nonvacuous.studies.randomization_page import write_files, write_text
 from nonvacuous.study.study import named_data
 
 #: The flags that are settings of the study under the same names.

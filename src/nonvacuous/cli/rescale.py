@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.exits import DONE, UsageError
-from nonvacuous.cli.flags import SWITCH, Json, Ledger, WholeNumber
+from nonvacuous.cli.flags import SWITCH, Json, Ledger, NetworkFlags, Noise
 from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.output import result_console, write_json, write_next
 from nonvacuous.errors import BadInput
@@ -20,19 +20,12 @@ if TYPE_CHECKING:
 
 def rescale(
     *,
-    model: str,
+    network: NetworkFlags,
     weights: Path,
     out: Path,
-    data: str | None = None,
-    data_dir: Path | None = None,
-    example: str | None = None,
-    classes: WholeNumber = 10,
     gauge: Literal["optimal", "balanced"] | None = None,
     attack: float | None = None,
-    sigma: float = 0.03,
-    tau: float = 1.0,
-    trials: WholeNumber = 10_000,
-    seed: WholeNumber = 0,
+    noise: Noise | None = None,
     force: Annotated[bool, SWITCH] = False,
     ledger: Ledger = None,
     json: Json = False,
@@ -41,22 +34,11 @@ def rescale(
 
     Parameters
     ----------
-    model
-        mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS; or package.module:function, called without
-        arguments, returning a torch.nn.Module (the current folder is searched too).
     weights
         The network's weights: a safetensors file as
         safetensors.torch.save_file(model.state_dict(), path) writes it. It is not changed.
     out
         Where the rescaled weights go, as safetensors for the same --model.
-    data
-        The data set whose inputs the network takes: with it, bounds are shown too.
-    data_dir
-        Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
-    example
-        Instead of --data: the sizes of one input, such as 1,28,28 (int:20 for whole numbers).
-    classes
-        With --example and a built-in model: its number of classes.
     gauge
         optimal: the smallest KL of noise --sigma around the weights, moved along with them, to a
         prior centered on zero with scale --tau (default). balanced: the weights into each channel
@@ -64,23 +46,16 @@ def rescale(
     attack
         Instead of --gauge: multiply every free scale by exp(SPREAD x a standard normal number).
         Bounds that depend on the scale of the weights move; the function does not.
-    sigma
-        Standard deviation of the noise (the posterior).
-    tau
-        Standard deviation of the prior.
-    trials
-        With --data: random pairs of an example and a draw of the weights for each bound.
-    seed
-        Everything random follows from it.
     force
         Overwrite --out if it exists.
     """
+    noise = noise or Noise()
     try:
-        for flag, value in (("--sigma", sigma), ("--tau", tau)):
+        for flag, value in (("--sigma", noise.sigma), ("--tau", noise.tau)):
             checks.positive(flag, value)
         if attack is not None:
             checks.positive("--attack", attack)
-        checks.count("--trials", trials, minimum=1)
+        checks.count("--trials", noise.trials, minimum=1)
     except BadInput as error:
         raise UsageError(str(error)) from error
     if attack is not None and gauge is not None:
@@ -93,33 +68,23 @@ def rescale(
     from nonvacuous.cli.rescale_run import run
     from nonvacuous.cli.subject import find_subject
 
-    subject = find_subject(
-        model=model,
-        data=data,
-        data_dir=data_dir,
-        example=example,
-        classes=classes,
-        weights=weights,
-        seed=seed,
-    )
     record = run(
-        subject,
+        find_subject(network, weights),
+        noise,
         weights=weights,
         out=out,
         gauge=None if attack is not None else gauge or "optimal",
         attack=attack,
-        sigma=sigma,
-        tau=tau,
-        trials=trials,
-        seed=seed,
+        seed=network.seed,
         ledger=ledger,
     )
     if json:
         write_json(record)
         return DONE
     _write_text(record)
-    inputs = ["--data", data] if data is not None else ["--example", str(example)]
-    subject_words = ["--model", model, *inputs, "--weights", str(out)]
+    data = network.data
+    inputs = ["--example", str(network.example)] if data is None else ["--data", data]
+    subject_words = ["--model", network.model, *inputs, "--weights", str(out)]
     if attack is not None:
         mended = str(out.with_name(f"{out.stem}-mended{out.suffix}"))
         write_next(shlex.join(["nonvacuous", "rescale", *subject_words, "--out", mended]))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from nonvacuous.bounds import sampling, seeger
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.cli.exits import CommandError, again
+from nonvacuous.cli.flags import Noise
 from nonvacuous.cli.subject import Subject, random_inputs
 from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
@@ -34,18 +35,17 @@ _SAMPLING, _BOUND = 0.01, 0.04
 
 def run(
     subject: Subject,
+    noise: Noise,
     *,
     weights: Path,
     out: Path,
     gauge: str | None,
     attack: float | None,
-    sigma: float,
-    tau: float,
-    trials: int,
     seed: int,
     ledger: Path | None,
 ) -> dict[str, Any]:
     """Rescale, write the new weights, and measure what has changed and what has not."""
+    sigma, tau, trials = noise.sigma, noise.tau, noise.trials
     groups = subject.groups
     if groups.size == 0:
         reasons = "; ".join(f"{entry.what}: {entry.reason}" for entry in groups.pinned)

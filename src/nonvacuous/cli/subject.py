@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.cli.exits import UsageError
+from nonvacuous.cli.flags import NetworkFlags
 from nonvacuous.data import Examples
 from nonvacuous.networks import LayerGraph, ScaleGroups, capture, fold_batch_norm, scale_groups
 from nonvacuous.studies.networks import build_network, check_fits, load_weights
@@ -48,26 +49,17 @@ class Subject:
         return sum(parameter.numel() for parameter in self.module.parameters())
 
 
-def find_subject(
-    *,
-    model: str,
-    data: str | None,
-    data_dir: Path | None,
-    example: str | None,
-    classes: int,
-    weights: Path | None,
-    seed: int,
-    fold: bool = False,
-) -> Subject:
+def find_subject(flags: NetworkFlags, weights: Path | None, *, fold: bool = False) -> Subject:
     """Build the network of --model for the inputs of --data or --example, and capture it."""
+    model, data, example = flags.model, flags.data, flags.example
     if (data is None) == (example is None):
         raise UsageError(
             "give the shape of an input once: --data NAME, or --example with the sizes of one "
             "input, such as --example 1,28,28."
         )
-    examples = None if data is None else named_data(data, data_dir).train
-    inputs = _inputs(example, seed) if examples is None else examples.inputs[:2]
-    module = build_network(model, examples or _stand_in(inputs, classes), seed=seed)
+    examples = None if data is None else named_data(data, flags.data_dir).train
+    inputs = _inputs(example, flags.seed) if examples is None else examples.inputs[:2]
+    module = build_network(model, examples or _stand_in(inputs, flags.classes), seed=flags.seed)
     if examples is not None:
         check_fits(module, examples, spec=model)
     if weights is not None:

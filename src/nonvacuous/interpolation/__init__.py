@@ -16,6 +16,7 @@ from nonvacuous.interpolation.kernels import (
 from nonvacuous.interpolation.plan import Plan, make_plan
 from nonvacuous.interpolation.solve import (
     Interpolant,
+    Limits,
     interpolate,
     interpolate_distances,
     one_hot,
@@ -25,6 +26,7 @@ __all__ = [
     "KERNELS",
     "Interpolant",
     "Kernel",
+    "Limits",
     "Plan",
     "gaussian",
     "interpolate",

@@ -125,6 +125,24 @@ class Interpolant:
         }
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How far a solution is driven.
+
+    tolerance   of the largest residual
+    iterations  the most iterations of conjugate gradients
+    tile        rows and columns of the blocks that are worked on
+    """
+
+    tolerance: float = 1e-6
+    iterations: int = 1000
+    tile: int = TILE
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.tolerance) and self.tolerance > 0):
+            raise BadInput(f"tolerance must be a positive number, got {self.tolerance!r}")
+
+
 def interpolate(
     points: Any,
     values: Any,
@@ -135,9 +153,7 @@ def interpolate(
     precision: Precision = "auto",
     memory: int | None = None,
     folder: str | Path | None = None,
-    tolerance: float = 1e-6,
-    iterations: int = 1000,
-    tile: int = TILE,
+    limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Interpolant:
     """The function of smallest norm that passes through all points: no ridge, nothing hidden.
@@ -157,8 +173,7 @@ def interpolate(
     memory      bytes that may be used; nine tenths of what is available by default
     folder      keeps the factor as it grows: a call that was stopped goes on from there. Also
                 where tiles go that do not fit into memory
-    tolerance   of the largest residual
-    iterations  the most iterations of conjugate gradients
+    limits      how exact, how many iterations, how large the tiles
 
     >>> f = interpolate([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.0], kernel=kernel_of("laplace"))
     >>> f.predict([[1.0]]).round(9).tolist(), f.residual < 1e-12
@@ -172,8 +187,6 @@ def interpolate(
     chosen = _kernel(kernel, flat)
     distinct = np.flatnonzero(first == np.arange(len(first)))
     checks.check_rank(chosen, flat, len(distinct))
-    if not (math.isfinite(tolerance) and tolerance > 0):
-        raise BadInput(f"tolerance must be a positive number, got {tolerance!r}")
     warnings: list[str] = []
     if repeated:
         warnings.append(f"{repeated} points only repeat others, with equal values; they count once")
@@ -190,8 +203,8 @@ def interpolate(
         distinct,
         len(first),
         tuple(warnings),
-        _Means(method, precision, memory, None if folder is None else Path(folder), tolerance,
-               iterations, tile, progress),
+        _Means(method, precision, memory, None if folder is None else Path(folder),
+               limits or Limits(), progress),
         identity=lambda: _identity(chosen, flat),
     )  # fmt: skip
 
@@ -222,7 +235,7 @@ def interpolate_distances(
         if not bool(torch.isfinite(part).all()):
             raise BadInput("distances: some are not finite numbers; mend the features")
     targets, places, plain = checks.as_targets(values, count)
-    means = _Means("cholesky", precision, memory, None, tolerance, 0, TILE, progress)
+    means = _Means("cholesky", precision, memory, None, Limits(tolerance, 0), progress)
     everything = np.arange(count)
     gram = DistanceGram(kernel, distances)
     return _interpolated(
@@ -238,9 +251,7 @@ class _Means:
     precision: Precision
     memory: int | None
     folder: Path | None
-    tolerance: float
-    iterations: int
-    tile: int
+    limits: Limits
     progress: Progress | None
 
 
@@ -267,7 +278,7 @@ def _interpolated(
             precision=kind,
             memory=means.memory,
             folder=means.folder,
-            tile=means.tile,
+            tile=means.limits.tile,
         )
         if plan.place == "disk" and means.folder is None:
             # Tiles of a nameless run go into a folder of their own, which goes away with it.
@@ -281,9 +292,9 @@ def _interpolated(
             targets.to(gram.device),
             plan,
             identity="" if plan.folder is None else identity(),
-            tolerance=means.tolerance,
-            iterations=means.iterations,
-            tile=means.tile,
+            tolerance=means.limits.tolerance,
+            iterations=means.limits.iterations,
+            tile=means.limits.tile,
             replan=(lambda: planned("float64")) if means.precision == "auto" else None,
             progress=means.progress,
         )

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from nonvacuous.errors import BadInput
-from nonvacuous.progress import describe_seconds
-from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.report.study import StudyPage
 from nonvacuous.studies.inputs import EXAMPLES, DataSettings, first_examples
 from nonvacuous.study.study import Answer, Context, Single, SingleStudy
 
@@ -180,9 +179,13 @@ class Interpolate(SingleStudy[InterpolateSettings]):
         return Single({**single.record, "folder": str(at.folder)}, {})
 
     def page(self, result: Single, command: str) -> StudyPage:
+        from nonvacuous.studies.interpolation_page import page_of
+
         return page_of(_study(result), command)
 
     def show(self, result: Single, console: Console) -> None:
+        from nonvacuous.studies.interpolation_page import labelings_table, lead
+
         study = _study(result)
         console.print(lead(study), soft_wrap=True)
         table = labelings_table(study)
@@ -254,164 +257,3 @@ def _plan(settings: InterpolateSettings, dataset: Dataset, at: Context) -> Plan:
         )
     except BadInput as error:
         raise _with_remedy(error) from error
-
-
-def percent(errors: int | None, examples: int) -> str:
-    """A share of errors.
-
-    >>> percent(122, 10_000)
-    '1.22 %'
-    """
-    return "-" if errors is None or not examples else f"{100 * errors / examples:.2f} %"
-
-
-def labelings_table(study: InterpolationStudy) -> Table:
-    """One row for each labeling."""
-    return Table(
-        headings=("labels", "labels changed", "norm", "training errors", "test error"),
-        rows=tuple(
-            (
-                entry.labels,
-                f"{entry.changed:,}",
-                f"{entry.norm:,.1f}",
-                f"{entry.train_errors:,}",
-                percent(entry.test_errors, study.test_examples),
-            )
-            for entry in study.labelings
-        ),
-        caption=f"{study.examples:,} points of {study.data}, {study.features}, {study.kernel}",
-    )
-
-
-def lead(study: InterpolationStudy) -> str:
-    """The answer in one sentence."""
-    if study.residual > 1e-3:
-        return (
-            f"No interpolant was reached: the function misses its values by up to "
-            f"{study.residual:.1e}."
-        )
-    first = study.labelings[0]
-    fits = (
-        f"One function of smallest norm passes through all {study.examples:,} points of "
-        f"{study.data}"
-    )
-    if len(study.labelings) > 1:
-        fits = f"All {study.examples:,} points of {study.data} can be fitted under every labeling"
-    if first.test_errors is None:
-        return f"{fits}, to within {study.residual:.0e}."
-    worst = study.labelings[-1]
-    errs = f"{percent(first.test_errors, study.test_examples)} with {first.labels} labels"
-    if worst is not first:
-        errs += f" and {percent(worst.test_errors, study.test_examples)} with {worst.labels} labels"
-    return f"{fits}, to within {study.residual:.0e}; on new examples it errs on {errs}."
-
-
-def page_of(study: InterpolationStudy, command: str) -> StudyPage:
-    """The whole page."""
-    from nonvacuous.report import plots
-
-    names = [entry.labels for entry in study.labelings]
-    figures = [
-        Figure(
-            plots.bars(
-                names,
-                {"norm": [entry.norm for entry in study.labelings]},
-                title="Norm of the function",
-                x_label="√tr(aᵀ K a)",
-            ),
-            "The norm that fitting each labeling takes. It tells noise from signal within one "
-            "kernel; across kernels and features the smaller norm need not err less.",
-        )
-    ]
-    if study.test_examples:
-        errors = [100 * (entry.test_errors or 0) / study.test_examples for entry in study.labelings]
-        figures.append(
-            Figure(
-                plots.bars(
-                    names,
-                    {"test error": errors},
-                    title="Errors on new examples",
-                    x_label="per cent of test examples (true labels)",
-                ),
-                "Training errors are zero in every row.",
-            )
-        )
-    return StudyPage(
-        title="Interpolation",
-        question="Can every labeling be fitted exactly, and what does a perfect fit say?",
-        lead=lead(study),
-        badges=(
-            f"{study.examples:,} points",
-            study.kernel,
-            f"residual {study.residual:.0e}",
-            "no ridge",
-        ),
-        sections=(
-            Section(
-                "Same points, same kernel, other labels",
-                (
-                    "Each row is the function of smallest norm through all training points. "
-                    "Nothing but the labels differs between rows.",
-                ),
-                tuple(figures),
-                (labelings_table(study),),
-            ),
-            Section("How exact it is", _exactness(study), _refinement(study), (_facts(study),)),
-            Section("Worth knowing", study.warnings or ("Nothing unusual was met.",)),
-        ),
-        footer=(command, f"seed {study.seed}, device {study.device}"),
-    )
-
-
-def _refinement(study: InterpolationStudy) -> tuple[Figure, ...]:
-    from nonvacuous.report import plots
-
-    if len(study.refinements) < 3:
-        return ()
-    steps = list(range(len(study.refinements)))
-    return (
-        Figure(
-            plots.lines(
-                [plots.Series("largest residual", steps, list(study.refinements))],
-                title="Refinement",
-                x_label="steps of refinement",
-                y_label="max |K a − y|",
-                log_y=True,
-            ),
-            "The factor is in float32; every step solves for what is left, with the kernel "
-            "computed again in float64.",
-        ),
-    )
-
-
-def _exactness(study: InterpolationStudy) -> tuple[str, ...]:
-    sentences = [
-        f"The largest of all differences between the function and its values is "
-        f"{study.residual:.1e}, computed afresh in float64 at the end. There is no ridge: λ = 0."
-    ]
-    if study.smallest_pivot is not None:
-        sentences.append(
-            f"The smallest pivot is {study.smallest_pivot:.1e} of its diagonal entry: the part of "
-            "a point that the points before it do not explain, squared."
-        )
-    return tuple(sentences)
-
-
-def _facts(study: InterpolationStudy) -> Table:
-    from nonvacuous.interpolation.plan import describe_bytes
-
-    rows = [
-        ("method", study.method),
-        ("precision of the factor", study.precision),
-        ("residual, step by step", " > ".join(f"{value:.1e}" for value in study.refinements)),
-        ("kept in", study.place),
-        ("size of the factor", describe_bytes(study.factor_bytes)),
-        ("memory at the worst moment (estimate)", describe_bytes(study.peak_memory_bytes)),
-        ("time", describe_seconds(study.seconds)),
-        ("coordinates of a point", f"{study.coordinates:,}"),
-        ("constant coordinates", f"{study.constant_coordinates:,}"),
-        ("median squared distance", f"{study.median_squared_distance:.4g}"),
-    ]
-    if study.iterations:
-        rows.append(("iterations of conjugate gradients", f"{study.iterations:,}"))
-    return Table(("", ""), tuple(rows), numeric=(False, False))

@@ -158,7 +158,7 @@ class Measures(SingleStudy[MeasuresSettings]):
         """Every measure with its formula and source."""
         if not settings.formulas:
             return None
-        from nonvacuous.studies.measures_text import formula_record, write_formulas
+        from nonvacuous.studies.measures_page import formula_record, write_formulas
 
         records = [formula_record(measure) for measure in settings.chosen]
         return Answer(
@@ -173,7 +173,7 @@ class Measures(SingleStudy[MeasuresSettings]):
         return Single(measured(cell, at, self.kept), {})
 
     def show(self, result: Single, console: Console) -> None:
-        from nonvacuous.studies.measures_text import write_text
+        from nonvacuous.studies.measures_page import write_text
 
         write_text(dict(result.record), console)
 

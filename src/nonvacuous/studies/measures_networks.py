@@ -20,7 +20,7 @@ from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.studies.measures import MeasuresSettings, words_of
-from nonvacuous.studies.measures_text import FIT_LOSS
+from nonvacuous.studies.measures_page import FIT_LOSS
 from nonvacuous.studies.networks import build_network, check_fits, load_weights
 from nonvacuous.study.study import Context
 from nonvacuous.training.many import Job, ManyExamples, ManySettings, train_many

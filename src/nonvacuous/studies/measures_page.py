@@ -2,20 +2,220 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
+from rich.console import Console
+
+from nonvacuous.measures.registry import Measure
 from nonvacuous.report.plots import bars
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
-from nonvacuous.studies.measures_text import (
-    answer,
-    attack_rows,
-    claims,
-    comparison_text,
-    panel_rows,
-    training_text,
-    undefined_reasons,
-)
+
+Row = tuple[str, ...]
+_SHORT = {"rescaling": "gauge", "permutation": "order", "output scale": "output scale"}
+Shown = dict[str, Any]
+#: Training here ends at 0 errors and this loss, so that two networks are compared at equal fit.
+FIT_LOSS = 0.05
+
+
+def number(entry: Shown | None) -> str:
+    """A value as a person reads it; beyond the range of floats by its power of ten."""
+    if entry is None:
+        return "-"
+    if "undefined" in entry:
+        return "undefined"
+    if entry["number"] is not None:
+        return f"{entry['number']:.4g}"
+    power = math.floor(entry["log10"])
+    return f"{10 ** (entry['log10'] - power):.3f}e+{power}"
+
+
+def claims(entry: Shown) -> str:
+    """What a measure claims not to depend on, in short."""
+    return ", ".join(_SHORT[kind] for kind in _SHORT if kind in entry["invariant"]) or "-"
+
+
+def more_complex(entry: Shown, other: Shown) -> str:
+    """Which of two networks a measure calls the more complex one."""
+    if "undefined" in entry or "undefined" in other:
+        return "-"
+    # Beyond the range of floats there are only logarithms; negative numbers have none.
+    by = "log10" if None not in (entry["log10"], other["log10"]) else "number"
+    one, two = entry[by], other[by]
+    # Equal in the digits that are shown is equal.
+    tolerance = {"abs_tol": 4e-5} if by == "log10" else {"rel_tol": 1e-4}
+    if math.isclose(one, two, **tolerance):
+        return "no difference"
+    higher = two > one
+    return "the other" if higher == (entry["higher"] == "worse") else "this one"
+
+
+def panel_rows(record: Shown) -> tuple[Row, list[Row]]:
+    """One line per measure, with a second column of values where there is another network."""
+    entries = record["panel"]["measures"]
+    if record["against"] is None:
+        rows: list[Row] = [(e["name"], number(e), claims(e)) for e in entries]
+        return ("measure", "value", "same whatever the"), rows
+    others = record["against"]["panel"]["measures"]
+    rows = [
+        (e["name"], number(e), number(o), more_complex(e, o))
+        for e, o in zip(entries, others, strict=True)
+    ]
+    return ("measure", "value", record["against"]["spec"], "more complex"), rows
+
+
+def attack_rows(record: Shown) -> tuple[Row, list[Row]]:
+    """One line per measure: what it did in all gauges, those that move farthest first."""
+    entries = sorted(
+        record["attack"]["measures"], key=lambda e: (e["verdict"] != "moves", -_moved(e))
+    )
+    rows: list[Row] = [
+        (e["name"], number(e["low"]), number(e["high"]), decades(e), e["verdict"]) for e in entries
+    ]
+    return ("measure", "smallest", "largest", "decades", "verdict"), rows
+
+
+def decades(entry: Shown) -> str:
+    """By how many powers of ten it moved."""
+    if entry["verdict"] == "undefined":
+        return "-"
+    if entry["verdict"] != "moves":
+        return "0"
+    told = "crosses 0" if entry["decades"] is None else f"{entry['decades']:.3g}"
+    return f"{told}, undefined in {entry['missing']}" if entry["missing"] else told
+
+
+def _moved(entry: Shown) -> float:
+    return entry["decades"] if entry["decades"] is not None else 0.0
+
+
+def answer(record: Shown) -> str:
+    """The finding in a sentence or two."""
+    parts = []
+    entries = record["panel"]["measures"]
+    defined = [e for e in entries if "undefined" not in e]
+    if record["attack"] is not None:
+        verdicts = [e for e in record["attack"]["measures"] if e["verdict"] != "undefined"]
+        moving = [e for e in verdicts if e["verdict"] == "moves"]
+        text = (
+            f"In {record['attack']['gauges']} gauges of the same function, {len(moving)} of "
+            f"{len(verdicts)} measures change"
+        )
+        if moving:
+            farthest = max(moving, key=_moved)
+            text += f", {farthest['name']} by {decades(farthest)} decades"
+        broken = [e["name"] for e in moving if e["claims"]]
+        if broken:
+            text += f" (and {', '.join(broken)} against its claim)"
+        parts.append(text + ".")
+    if record["against"] is not None:
+        pairs = zip(entries, record["against"]["panel"]["measures"], strict=True)
+        sides = [more_complex(e, o) for e, o in pairs]
+        told = [side for side in sides if side != "-"]
+        parts.append(
+            f"{sides.count('the other')} of {len(told)} measures call the network trained on "
+            f"{record['against']['spec']} the more complex one."
+        )
+    if not parts:
+        free = sum("rescaling" in e["invariant"] for e in defined)
+        parts.append(
+            f"{len(defined)} of {len(entries)} measures are defined for this network; {free} of "
+            "them are the same however the function is written down."
+        )
+    return " ".join(parts)
+
+
+def undefined_reasons(record: Shown) -> list[tuple[str, str]]:
+    """Names of measures that share a reason, and the reason."""
+    reasons: dict[str, list[str]] = {}
+    for entry in record["panel"]["measures"]:
+        if "undefined" in entry:
+            reasons.setdefault(entry["undefined"], []).append(entry["name"])
+    return [(", ".join(names), reason) for reason, names in reasons.items()]
+
+
+def training_text(record: Shown) -> str:
+    """How the networks came about."""
+    sides = [("trained here", record["trained"])]
+    if record["against"] is not None:
+        sides.append((f"the one on {record['against']['spec']}", record["against"]["trained"]))
+    told = [
+        f"{who}: {t['epochs']} epochs, loss {t['loss']:.3f}, {t['errors']:,} of "
+        f"{record['examples']:,} examples wrong"
+        for who, t in sides
+        if t is not None
+    ]
+    return "; ".join(told) + "." if told else ""
+
+
+def comparison_text(record: Shown) -> str:
+    """What the second network is, and what is expected of a measure."""
+    other, own = record["against"], record["trained"]
+    if own is None or other["trained"] is None:
+        begun = (
+            f"The other network was trained on {other['spec']}. How a network was trained that did "
+            "not train here is not known, so compare with care."
+        )
+    else:
+        begun = (
+            "Both networks began with the same weights and were trained in the same way, until no "
+            f"error was left and the loss was at most {FIT_LOSS}: the other on {other['spec']}."
+        )
+        if own["errors"] or other["trained"]["errors"]:
+            begun += " Not both of them got there: they differ in fit as well."
+    return (
+        f"{begun} It cannot predict more than its corrupted data hold, so a measure that is to "
+        "explain generalization should call it the more complex one."
+    )
+
+
+def formula_record(measure: Measure) -> Shown:
+    """What a measure is, without a network."""
+    return {
+        "name": measure.name,
+        "family": measure.family,
+        "formula": measure.formula,
+        "source": measure.source,
+        "needs": sorted(measure.needs),
+        "invariant": sorted(measure.invariant),
+        "higher": measure.higher,
+        "cost": measure.cost,
+    }
+
+
+def write_formulas(records: list[Shown], console: Console) -> None:
+    """One line for each measure, under the heading of its family."""
+    family = None
+    for entry in records:
+        if entry["family"] != family:
+            family = entry["family"]
+            console.print(family, style="bold", soft_wrap=True)
+        line = f"  {entry['name']}: {entry['formula']}. {entry['source']}."
+        console.print(line, soft_wrap=True)
+
+
+def write_text(record: Shown, console: Console) -> None:
+    """The answer, the table, and what else was asked for."""
+    console.print(answer(record), style="bold", soft_wrap=True)
+    console.print()
+    _table(*panel_rows(record)).print(console)
+    if record["attack"] is not None:
+        console.print()
+        _table(*attack_rows(record)).print(console)
+    console.print()
+    for names, reason in undefined_reasons(record):
+        console.print(f"undefined: {names}: {reason}.", soft_wrap=True)
+    if record["against"] is not None:
+        console.print(comparison_text(record), soft_wrap=True)
+    trained = training_text(record)
+    tail = f"{record['examples']:,} examples of {record['data']}. Seed {record['seed']}."
+    console.print(f"{trained[:1].upper()}{trained[1:]} {tail}".strip(), soft_wrap=True)
+
+
+def _table(headings: Row, rows: list[Row]) -> Table:
+    words = ("measure", "same whatever the", "verdict", "more complex")
+    return Table(headings, tuple(rows), numeric=tuple(name not in words for name in headings))
 
 
 def page_of(record: dict[str, Any], command: str) -> StudyPage:

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.report.study import Table
 
 Row = tuple[str, ...]
 
@@ -140,25 +141,15 @@ def certificate_verdict(record: dict[str, Any]) -> str:
 
 def write_text(record: dict[str, Any], console: Console) -> None:
     """The result for a person."""
-    from rich.table import Table
-
-    from nonvacuous.report.terminal import printable
-
-    console.print(printable(record["answer"]), soft_wrap=True)
+    console.print(record["answer"], soft_wrap=True)
     for headings, rows in (activity_rows(record), epsilon_rows(record), bound_rows(record)):
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-        for number, heading in enumerate(headings):
-            numeric = headings[0] != "bound on the risk" and number > 0
-            table.add_column(
-                printable(heading), justify="right" if numeric else "left", overflow="fold"
-            )
-        for row in rows:
-            table.add_row(*map(printable, row))
+        words = headings[0] == "bound on the risk"
+        numeric = tuple(number > 0 and not words for number in range(len(headings)))
         console.print()
-        console.print(table)
+        Table(headings, tuple(rows), numeric=numeric).print(console)
     console.print()
     for line in caveats(record):
-        console.print(printable(line), soft_wrap=True)
+        console.print(line, soft_wrap=True)
     asked = "asked: units to be inactive for the radius (95 % of the examples have so many); "
     console.print(
         f"active: above zero on an average example; {asked if record['radii'] else ''}unstable: "

@@ -13,8 +13,8 @@ from nonvacuous.errors import BadInput
 from nonvacuous.interpolation.kernels import median_squared_distance
 from nonvacuous.interpolation.linear import Judged, compare_interpolants
 from nonvacuous.report.study import Figure, Table
-from nonvacuous.studies.interpolate import percent
 from nonvacuous.studies.interpolation import Task, chosen_kernel, distinct_examples
+from nonvacuous.studies.interpolation_page import percent
 from nonvacuous.study.settings import Frozen, StudySettings
 from nonvacuous.study.study import Context
 

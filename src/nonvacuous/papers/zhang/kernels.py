@@ -25,13 +25,13 @@ from nonvacuous.papers.zhang.bad import (
     first,
 )
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
-from nonvacuous.studies.interpolate import percent
 from nonvacuous.studies.interpolation import (
     InterpolationStudy,
     Task,
     distinct_examples,
     run_study,
 )
+from nonvacuous.studies.interpolation_page import percent
 from nonvacuous.study.settings import Frozen
 from nonvacuous.study.study import Context, Finished, Study
 
