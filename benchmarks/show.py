@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import show_zhang as zhang
+from show_evaluate import section as evaluate
 from show_interpolation import interpolation, interpolation_gpu, interpolation_mnist
 from show_lifted import section as lifted
 from show_many import section as many
@@ -321,6 +322,7 @@ def rescaling(results: dict[str, dict[str, Any]]) -> str:
 
 
 SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
+    "evaluate": evaluate,
     "records-mnist-free-0": records,
     "certificates-mnist-free-cnn": certificates,
     "rescaling-figure-1": figure,
