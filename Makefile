@@ -60,8 +60,10 @@ examples: install ## run the examples of the pages and write their outputs again
 
 docs: install ## build the site into build/site; warnings and broken links are errors
 	rm -rf build/site
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/gallery.py build/gallery/reports
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --keep-going -q -d build/doctrees docs build/site
 	$(BIN)/python scripts/check-site.py build/site
+	$(BIN)/python scripts/check-access.py build/site
 	@echo "The site: $(CURDIR)/build/site/index.html"
 
 wheel-check: install ## build the wheel and try it in a clean environment

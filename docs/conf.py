@@ -27,8 +27,11 @@ nitpicky = False
 
 html_theme = "furo"
 html_title = f"nonvacuous {release}"
+templates_path = ["_templates"]
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+# Reports that scripts/gallery.py made; `make docs` does so first.
+html_extra_path = [str(ROOT / "build" / "gallery")]
 html_show_sphinx = False
 html_copy_source = False
 html_domain_indices = False
@@ -74,8 +77,16 @@ def _aligned_to_definitions(lines: list[str]) -> list[str]:
             if column and line.strip():
                 made.append("")
             column = 0
+            # A formula on a line of its own, indented, is a block of its own.
+            last = made[-1] if made else ""
+            if last.strip() and line.strip() and _indent(line) != _indent(last):
+                made.append("")
             made.append(_plain(line))
     return made
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _plain(line: str) -> str:

@@ -37,7 +37,7 @@ def test_the_headline_does_not_say_more_than_the_test(result):
     assert lead(result).startswith("Whether it learns is not shown")
     assert "(p = 0.25; 19 could)" in lead(result)
     one = replace(result, permutations=Permutations(0.1, (0.6,)))
-    assert "with 1 permutation of the labels" in lead(one)
+    assert "1 permutation of the labels cannot tell" in lead(one)
     text = render(page_of(one, figures(one), command="x"))
     assert "1 more network was trained" in text and "1 permutation cannot give" in text
 

@@ -153,7 +153,7 @@ def histogram(
     log_y: bool = False,
     level: tuple[str, float] | None = None,
 ) -> str:
-    """How often each value occurs; several sets are drawn as outlines over one another."""
+    """How often each value occurs; one set is filled, several are outlines over one another."""
     figure, axes = _axes(title, x_label, y_label)
     finite = {
         name: [float(value) for value in entry if math.isfinite(value)]
@@ -161,12 +161,14 @@ def histogram(
     }
     everything = [value for entry in finite.values() for value in entry] or [0.0]
     span = (min(everything), max(everything))
+    outline = {"histtype": "step", "lw": 1.8}
+    filled = {"histtype": "bar", "rwidth": 0.9, "alpha": 0.75}
     for (name, entry), (color, dash, _) in zip(finite.items(), _styles(len(finite)), strict=True):
-        axes.hist(
-            entry, bins=bins, range=span, histtype="step", color=color, ls=dash, lw=1.8, label=name
-        )
+        style = filled if len(finite) == 1 else outline
+        axes.hist(entry, bins=bins, range=span, color=color, ls=dash, label=name, **style)
+    axes.yaxis.get_major_locator().set_params(integer=True)  # counts
     if level is not None:
-        axes.axvline(level[1], color=COLORS["muted"], lw=1.2, ls=(0, (1, 2)), label=level[0])
+        axes.axvline(level[1], color=COLORS["ink"], lw=2.4, label=level[0])
     _scales(axes, False, log_y)
     told = "; ".join(
         f"{name}: {len(entry)} values"

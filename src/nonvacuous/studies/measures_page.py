@@ -218,6 +218,10 @@ def _table(headings: Row, rows: list[Row]) -> Table:
     return Table(headings, tuple(rows), numeric=tuple(name not in words for name in headings))
 
 
+#: So many bars can be told apart on a telephone.
+_DRAWN = 15
+
+
 def page_of(record: dict[str, Any], command: str) -> StudyPage:
     """The page from the record."""
     sections = []
@@ -252,7 +256,7 @@ def _attack(record: dict[str, Any]) -> Section:
         key=lambda e: -(e["decades"] if e["decades"] is not None else 0.0),
     )
     still = [e for e in entries if e["verdict"] != "moves"]
-    shown = [*moving, *still]
+    shown = moving[:_DRAWN] or still[:_DRAWN]
     labels = [
         e["name"] if e["verdict"] == "moves" else f"{e['name']} ({e['verdict']})" for e in shown
     ]
@@ -276,9 +280,15 @@ def _attack(record: dict[str, Any]) -> Section:
             f"were drawn with standard deviation {attacked['spread']:g}.",
         ),
         figures=(
-            Figure(picture, "How far each measure moved; bars too short to see are in the table."),
+            Figure(
+                picture,
+                f"The {len(shown)} that moved farthest; {len(still)} stayed put."
+                if moving
+                else "None moved.",
+            ),
         ),
         tables=(Table(headings, tuple(rows), caption="Every measure in all gauges"),),
+        folded="All of them, as a table",
     )
 
 
@@ -295,6 +305,7 @@ def _values(record: dict[str, Any]) -> Section:
         "All measures",
         paragraphs=tuple(paragraphs),
         tables=(Table(headings, tuple(rows)),),
+        folded="Every value",
     )
 
 
@@ -315,6 +326,7 @@ def _formulas(record: dict[str, Any]) -> Section:
                 ("measure", "formula", "source", "same whatever the"), rows, numeric=(False,) * 4
             ),
         ),
+        folded="Every formula and its source",
     )
 
 

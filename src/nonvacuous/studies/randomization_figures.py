@@ -160,7 +160,7 @@ def permutations(study: Study) -> str | None:
         {"permuted labels": [100 * value for value in study.permutations.permuted]},
         title="Test error with permuted labels",
         x_label="test error, %",
-        bins=15,
+        bins=10,
         level=("true labels", 100 * study.permutations.observed),
     )
 

@@ -90,24 +90,18 @@ def lead(study: Study) -> str:
     memorized = f"{100 * (1 - random.train_error.value):.0f} %"
     doubt = _doubt(study)
     if doubt:
-        return (
-            f"Whether it learns is not shown: with true labels the network errs on {error} of the "
-            f"test examples, {doubt}; it fits {memorized} of random labels."
-        )
+        return f"Whether it learns is not shown: {error} test error, {doubt}."
     if not _learned(study):
         return (
-            f"No sign of learning: with true labels the network errs on {error} of the test "
-            f"examples, which random labels do as well; it fits {memorized} of random labels."
+            f"No sign of learning: {error} test error, which random labels do as well; it fits "
+            f"{memorized} of those."
         )
     if random.fitted == len(random.outcomes):
         return (
-            f"It learns, and it could have memorized: errors on {error} of the test examples with "
-            "true labels, and not one training error on labels drawn at random."
+            f"It learns, and could have memorized: {error} test error, and no training error on "
+            "random labels."
         )
-    return (
-        f"It learns: errors on {error} of the test examples with true labels; of labels drawn at "
-        f"random it can fit {memorized}."
-    )
+    return f"It learns: {error} test error; it can fit {memorized} of random labels."
 
 
 def _learned(study: Study) -> bool:
@@ -124,14 +118,14 @@ def _doubt(study: Study) -> str:
     if _learned(study) or error.low >= study.guessing:
         return ""
     if permuted is None:
-        return "and guessing lies within what is known of that error; no permutations were trained"
+        return "and guessing lies within its interval; no permutations were trained"
     if not permuted.is_smallest:
         return ""
     count = len(permuted.permuted)
     enough = next(n for n in itertools.count(count) if 1 / (n + 1) <= study.settings.failure)
     return (
-        f"fewer than with {plural(count, 'permutation')} of the labels, but so few networks cannot "
-        f"tell (p = {permuted.p_value:.3g}; {enough} could)"
+        f"but {plural(count, 'permutation')} of the labels cannot tell (p = "
+        f"{permuted.p_value:.3g}; {enough} could)"
     )
 
 

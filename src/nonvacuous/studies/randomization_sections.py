@@ -142,6 +142,7 @@ def leak_section(study: Study) -> Section:
             "If it still beats chance on the test set, something in its training has seen them.",
         ),
         tables=(Table(("check", "result"), tuple(rows), numeric=(False, True)),),
+        folded="How it was tested",
     )
 
 
@@ -169,6 +170,7 @@ def capacity_section(study: Study) -> Section:
             "they cannot be the reason why this network generalizes.",
         ),
         tables=(Table(("number", "value", "meaning"), tuple(rows), numeric=(False, True, False)),),
+        folded="Every number, and what it means",
     )
 
 
@@ -258,6 +260,7 @@ def same_section(study: Study) -> Section:
                 numeric=(False, False, False),
             ),
         ),
+        folded="The fingerprints",
     )
 
 

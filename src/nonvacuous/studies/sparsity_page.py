@@ -36,9 +36,7 @@ def page_of(record: dict[str, Any], drawn: dict[str, Any], command: str) -> Stud
     return StudyPage(
         title="Sparsity",
         question=f"How sparse is {network}, and does it help?",
-        lead=" ".join(
-            [record["answer"], *([certificate_verdict(record)] if record["certificates"] else [])]
-        ),
+        lead=certificate_verdict(record) if record["certificates"] else record["answer"],
         badges=_badges(record),
         sections=(*sections, _not_said()),
         footer=(command, f"seed {record['seed']}; Python {sys.version.split()[0]}"),
@@ -73,6 +71,7 @@ def _activity(record: dict[str, Any]) -> Section:
     return Section(
         "How much of it is active?",
         paragraphs=(
+            *((record["answer"],) if record["certificates"] else ()),
             "A unit is active on an example when its pre-activation is above zero. “never” and "
             "“always” count units over all examples"
             + (
@@ -83,6 +82,7 @@ def _activity(record: dict[str, Any]) -> Section:
         ),
         figures=(Figure(bars(names, shares, title="Active units", x_label="share of the layer")),),
         tables=(_table(activity_rows(record)),),
+        folded="Layer by layer",
     )
 
 
@@ -143,6 +143,7 @@ def _radii(record: dict[str, Any], shown: Shown) -> Section:
                 numeric=(False, True, True, False, True),
             ),
         ),
+        folded="Radii and norms, layer by layer",
     )
 
 
@@ -189,6 +190,7 @@ def _ratio(record: dict[str, Any]) -> Section:
             ),
         ),
         tables=(_table(epsilon_rows(record)),),
+        folded="As a table",
     )
 
 
@@ -222,6 +224,7 @@ def _stability(record: dict[str, Any], shown: Shown) -> Section:
                 caption="How many units, by what they do over all examples.",
             ),
         ),
+        folded="As a table",
     )
 
 
@@ -331,6 +334,7 @@ def _terms(record: dict[str, Any]) -> Section:
             "and not for a noisy copy of it.",
         ),
         tables=(Table(("term", *variants), tuple(rows)),),
+        folded="Every term",
     )
 
 
