@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from nonvacuous.records import (
     BaselineRecord,
@@ -93,6 +94,21 @@ class Evaluation(Record):
     seed: Annotated[int, Field(ge=0, description="Of the order in which losses are read.")] = 0
     name: Annotated[Text, Field(description="What the predictor is called.")] = "predictor"
     dataset: Annotated[Text, Field(description="What the examples are called.")] = "examples"
+
+    @field_validator("metric", mode="before")
+    @classmethod
+    def _named(cls, given: object) -> object:
+        """Metrics under the names that people write: accuracy, balanced-error, F1."""
+        known: tuple[str, ...] = (*EVENTS, *OF_CLASSES, *LOSSES)
+        if not isinstance(given, str) or given in known:
+            return given
+        name = given.lower().replace("-", " ").replace("_", " ")
+        name = {"top k": "top-k"}.get(name, name.replace("accuracy", "error"))
+        if name in known:
+            return name
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"there is no metric {given!r}.{hint} There are {', '.join(known)}")
 
     @model_validator(mode="after")
     def _complete(self) -> Evaluation:

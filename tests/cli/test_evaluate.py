@@ -55,6 +55,7 @@ def test_evaluate_writes_verifies_and_reports(rows: Path, tmp_path: Path, capsys
         (["--metric", "balanced error", "--max-risk", "0.1", "--unseen"], 0),
         (["--metric", "recall"], 2),
         (["--metric", "auc"], 2),
+        (["--metric", "Balanced-Accuracy", "--max-risk", "0.1", "--unseen"], 0),
         (["--predictions", "predicton"], 2),
         (["--confidence", "1.5"], 1),
     ],
@@ -130,6 +131,13 @@ def test_plan(capsys, tmp_path: Path) -> None:
     assert main(["plan", "--target", "0.05", "--risk", "0.03", "--chance", "0.8"]) == 0
     assert capsys.readouterr().out.startswith("694 examples promise")
     assert main(["plan", "--target", "0.05", "--risk", "0.06"]) == 1
+    capsys.readouterr()
+    divided = ["plan", "--target", "0.1", "--risk", "0.05", "--labeled", "4000"]
+    points = ["--point", "100:0.2", "--point", "400:0.12", "--point", "1600:0.08"]
+    assert main([*divided, *points, "--page", str(page)]) == 0
+    assert "Of 4,000 labeled examples hold out" in capsys.readouterr().out
+    assert "Which method?" in page.read_text()
+    assert main([*divided, "--point", "100"]) == 2
     assert main(["plan", "--target", "0.05", "--risk", "0.03", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["examples"] > 694
 

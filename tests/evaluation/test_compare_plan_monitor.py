@@ -107,6 +107,11 @@ def test_dividing_labeled_examples() -> None:
     plan = nv.plan(0.1, 0.05, labeled=4000, curve=[(100, 0.2), (400, 0.12), (1600, 0.08)])
     division = plan.division
     assert 100 < division.held_out < 3000 and 0.05 < division.test < 0.15
+    # Without its price ln(2 sqrt(n)) a learned prior would be a plain test; with it, it is not.
+    assert division.test < division.learned_prior < 0.2
+    assert division.advice.split(" promises")[0] in (
+        "a plain test", "testing while training (progressive)"
+    )  # fmt: skip
     with pytest.raises(BadInput, match="curve"):
         nv.plan(0.1, 0.05, labeled=4000)
 

@@ -150,7 +150,7 @@ def test_the_distribution_for_each_example_is_that_of_drawn_weights(kind: str) -
         groups = 2 if kind == "grouped" else 1
         module = nn.Conv1d(2, 2, 2, groups=groups)
         inputs = torch.randn(2, 2, 4, generator=generator)
-    draws = 4000
+    draws = 2000
     honest = outputs_of(module, inputs, find_layout(module, inputs, per_example=False), 0.5, draws)
     quick = outputs_of(module, inputs, find_layout(module, inputs), 0.5, draws)
     assert find_layout(module, inputs).per_batch == ()

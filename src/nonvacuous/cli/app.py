@@ -170,6 +170,12 @@ _MEANT = {
 def _usage_message(error: CycloptsError, command: str | None = None) -> str:
     """The parser's message on one line, with the file that a value came from, if it was a file."""
     message = " ".join(str(error).split())
+    refused = error.__cause__
+    if type(refused).__name__ == "ValidationError":  # pydantic's, which is loaded by few commands
+        first = refused.errors()[0]  # type: ignore[union-attr]
+        names = [str(part) for part in first["loc"] if str(part).isidentifier()]
+        where = f"--{names[-1].replace('_', '-')}: " if names else ""
+        message = f"{where}{first['msg'].removeprefix('Value error, ')}."
     keyword = str(getattr(getattr(error, "token", None), "keyword", ""))
     meant = _MEANT.get(keyword.replace("_", "-"))
     if type(error).__name__ == "UnknownOptionError" and meant and command == "certify":

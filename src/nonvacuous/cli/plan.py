@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nonvacuous.bounds import checks
-from nonvacuous.cli.exits import DONE
-from nonvacuous.cli.flags import Json, OptionalWholeNumber
+from nonvacuous.cli.exits import DONE, UsageError
+from nonvacuous.cli.flags import Json, OptionalWholeNumber, Repeated
 from nonvacuous.cli.output import write_json
 
 
@@ -18,6 +18,7 @@ def plan(
     confidence: float = 0.95,
     labeled: OptionalWholeNumber = None,
     curve: tuple[float, float, float] | None = None,
+    point: Repeated = (),
     page: Path | None = None,
     json: Json = False,
 ) -> int:
@@ -37,6 +38,9 @@ def plan(
         How many labeled examples there are for training and testing together.
     curve
         With --labeled: limit, scale and power of the risk limit + scale/n^power after n examples.
+    point
+        With --labeled, instead: a risk that was measured after so many examples, as 400:0.12. A
+        curve is fitted to all such points.
     page
         Write the table and a picture of the chance.
     """
@@ -48,7 +52,12 @@ def plan(
     from nonvacuous.evaluation.plan import plan as planned
 
     result = planned(
-        target, risk, chance=chance, confidence=confidence, labeled=labeled, curve=curve
+        target,
+        risk,
+        chance=chance,
+        confidence=confidence,
+        labeled=labeled,
+        curve=curve or _points(point),
     )
     if page is not None:
         from nonvacuous.bounds import chance_to_promise
@@ -82,7 +91,17 @@ def plan(
         part = result.division
         console.print(
             f"Of {part.labeled:,} labeled examples hold out {part.held_out:,}: expected promise "
-            f"{part.test:.4f} (testing while training: {part.progressive:.4f}); {part.advice}",
+            f"{part.test:.4f} (testing while training: {part.progressive:.4f}; a learned prior: "
+            f"{part.learned_prior:.4f} at best); {part.advice}",
             soft_wrap=True,
         )
     return DONE
+
+
+def _points(given: tuple[str, ...]) -> list[tuple[int, float]] | None:
+    """Points of a learning curve, each as size:risk."""
+    try:
+        pairs = [text.split(":", 1) for text in given]
+        return [(int(size), float(risk)) for size, risk in pairs] or None
+    except ValueError:
+        raise UsageError(f"--point is written size:risk, as in 400:0.12, got {given!r}.") from None

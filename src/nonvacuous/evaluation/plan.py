@@ -16,6 +16,7 @@ from nonvacuous.bounds import (
     examples_needed,
     holdout,
     progressive,
+    seeger,
 )
 from nonvacuous.errors import BadInput
 
@@ -42,6 +43,8 @@ class Division:
     #: The expected promise of a plain test, and of testing while training (see progressive).
     test: float
     progressive: float
+    #: The least that a learned prior could promise: its posterior would have to equal it.
+    learned_prior: float
     advice: str
 
 
@@ -166,14 +169,27 @@ def divided(labeled: int, curve: tuple[float, float, float], failure: float) -> 
     sizes = np.unique(np.maximum(1, (labeled * shares).astype(int)))
     tests = [expected_bound(int(n), risk_at(labeled - n), failure) for n in sizes]
     best = int(np.argmin(tests))
-    rolling = min(_progressive(labeled, start, risk_at, failure) for start in (0.3, 0.5, 0.7, 0.85))
-    better = "testing while training (progressive)" if rolling < tests[best] else "a plain test"
+    promises = {
+        "a plain test": tests[best],
+        "testing while training (progressive)": min(
+            _progressive(labeled, start, risk_at, failure) for start in (0.3, 0.5, 0.7, 0.85)
+        ),
+        "a learned prior": min(
+            seeger(
+                empirical_risk=risk_at(labeled - n), kl_nats=0.0, examples=int(n), failure=failure
+            )
+            for n in sizes
+        ),
+    }
+    test, rolling, prior = promises.values()
     return Division(
         labeled=labeled,
         held_out=int(sizes[best]),
-        test=tests[best],
+        test=test,
         progressive=rolling,
-        advice=f"{better} promises most; a bound from training data alone promises less than both.",
+        learned_prior=prior,
+        advice=f"{min(promises, key=lambda name: promises[name])} promises most; a bound without "
+        "examples set aside promises less than all of them.",
     )
 
 

@@ -102,6 +102,10 @@ def lead(certificate: Certificate) -> str:
     else:
         most = shown_up(certificate.risk_upper)
         said = f"{clean(certificate.loss.name)} of {name} is at most {most}"
+        limits = record.settings.range
+        if limits is not None and record.settings.metric != "score":
+            own = limits[0] + certificate.risk_upper * (limits[1] - limits[0])
+            said += f", that is {shown_up(own)} before scaling"
     sentence = f"{before}{said}."
     if certificate.is_vacuous:
         why = "it may be wrong always" if certificate.risk_upper >= 1.0 else certificate.unshown
@@ -362,5 +366,20 @@ def plan_page(
                 figures=(Figure(svg),),
                 tables=(Table(headings, rows),),
             ),
+            *_division(plan["division"]),
         ),
     )
+
+
+def _division(part: Mapping[str, Any] | None) -> tuple[Section, ...]:
+    """How to divide the labeled examples, and what each method would promise."""
+    if part is None:
+        return ()
+    rows = (
+        (f"A plain test, {whole(part['held_out'])} held out", shown_up(part["test"])),
+        ("Testing while training (progressive)", shown_up(part["progressive"])),
+        ("A learned prior, at best", shown_up(part["learned_prior"])),
+    )
+    said = f"Of {whole(part['labeled'])} labeled examples: {part['advice']}"
+    table = Table(("Method", "Expected promise"), rows)
+    return (Section("Which method?", (said,), tables=(table,)),)
