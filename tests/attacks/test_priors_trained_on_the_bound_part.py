@@ -146,6 +146,14 @@ def test_what_cannot_be_repeated_says_why(tmp_path: Path) -> None:
 
     assert "started from are not at hand" in said(data=forging.data(), model=forging.network())
     assert "takes the data" in said()
+
+    def train(model: Any, inputs: Any, labels: Any, *, seed: int) -> Any:
+        return model
+
+    method = Progressive(batches=2, train=train)
+    certify(forging.network(), forging.examples(), method=method, folder=tmp_path / "theirs")
+    theirs = verify(tmp_path / "theirs", data=forging.data(), retrain=True)
+    assert any("function of its maker's" in finding.detail for finding in theirs.unchecked)
     again = verify(tmp_path / "own", data=forging.data(), model=start, retrain=True)
     assert _of_training(again, True) == ENDS["progressive"]
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 import nonvacuous as nv
+from nonvacuous.cli import exits
+from nonvacuous.cli.app import main
 from nonvacuous.errors import BadInput
 from nonvacuous.training_settings import PlainTraining, PosteriorTraining
 
@@ -51,3 +53,27 @@ def test_another_standardization_does_not_verify(tmp_path: Path) -> None:
 def test_without_a_prior_part() -> None:
     with pytest.raises(BadInput, match="standardize needs a prior part"):
         nv.Posterior(standardize=True, prior_fraction=0.0)
+
+
+def test_a_progressive_certificate_is_standardized_by_its_first_part(tmp_path: Path) -> None:
+    network = nv.models.build("mlp:8", (3,), 2, seed=0)
+    plain = {"batches": 2, "plain_training": PlainTraining(epochs=2)}
+    method = nv.Progressive(standardize=True, **plain)
+    certificate = nv.certify(network, (INPUTS, LABELS), method=method, folder=tmp_path / "run")
+    split = nv.data.Split.load(tmp_path / "run/split.npz")
+    first = nv.data.Examples.of((INPUTS, LABELS)).subset(split.prior)
+    assert certificate.data.preprocessing == nv.data.Standardize.fit(first).step
+    assert nv.verify(tmp_path / "run", data=(INPUTS, LABELS), retrain=True).verified
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--mode", "sparsity"), "inputs of norm 1"),
+        (("--weights", "w.safetensors", "--prior", "zero"), "as its first layer"),
+        (("--mode", "holdout", "--weights", "w.safetensors"), "as its first layer"),
+    ],
+)
+def test_other_modes_say_why_not(capfd, words: tuple[str, ...], why: str) -> None:
+    assert main(["certify", "--data", "digits", "--standardize", *words]) == exits.USAGE
+    assert why in capfd.readouterr().err

@@ -33,6 +33,12 @@ PRIOR_SCALE = Flag(
     "default 0.01 for a prior trained on data, 0.1 for one at the initial weights, and in --mode "
     "post-hoc a grid of 25."
 )
+STANDARDIZE = Flag(
+    "For --mode posterior and progressive: subtract each feature's mean and divide by its standard "
+    "deviation (each channel's for images), both computed on the prior (or first) part alone.",
+    group="What is certified",
+    switch=True,
+)
 TWIN = Flag("Also say what a plain held-out test promises on the same data.")
 PRETRAINED = Flag(
     "Declare that --weights (as the start of --mode posterior) or --initial (as the prior) were "
@@ -84,10 +90,13 @@ class Method(Settings):
         return examples
 
     def fitted_preprocessing(
-        self, _examples: Examples, _split: Split
+        self, examples: Examples, split: Split
     ) -> Callable[[Examples], Examples] | None:
         """What is to be done to all inputs, as learned from the prior part alone."""
-        return None
+        from nonvacuous.data import Standardize
+
+        wanted = getattr(self, "standardize", False)
+        return Standardize.fit(examples.subset(split.prior)) if wanted else None
 
     def split_of(self, examples: Examples, seed: int) -> Split:
         """Which examples shape the prior, and which ones the promise counts: all, here."""

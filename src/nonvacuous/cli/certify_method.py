@@ -37,6 +37,12 @@ def method_asked(call: Call, given: Mapping[str, Any]) -> Method:
                 f"{flag} would change nothing in --mode {mode}: it belongs to --mode "
                 f"{' or '.join(modes)}. Leave it out."
             )
+    if chosen.get("standardize") and mode not in (Posterior.mode, Progressive.mode):
+        why = "the given --weights expect inputs as they were trained on: put the shift and the "
+        why += "scale into the network, as its first layer, or into the data"
+        if mode == Sparsity.mode and call.weights is None:
+            why = "the networks trained there take inputs of norm 1 (--unit-norm) instead"
+        raise UsageError(f"--standardize has no place in --mode {mode}: {why}.")
     _CHECKS[mode](call, chosen)
     return method_of(mode, chosen)
 

@@ -102,7 +102,7 @@ def _asked(inquiry: Inquiry, kind: type[Method]) -> tuple[Method, nn.Module]:
     record = dict(settings["method"])
     if not kind.trains:
         raise _Unrepeatable("no network was trained by this library.", needed=False)
-    if record.get("trained_by"):
+    if record.get("train"):
         raise _Unrepeatable("it was trained by a function of its maker's, which is not at hand.")
     prior = record.get("prior")
     if not isinstance(prior, dict):  # the network itself was trained here

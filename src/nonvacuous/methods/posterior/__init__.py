@@ -11,6 +11,7 @@ from nonvacuous.certification.method import (
     PREDICTOR,
     PRETRAINED,
     PRIOR_SCALE,
+    STANDARDIZE,
     TRIALS,
     TWIN,
     Method,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from nonvacuous.certificate import Certificate
     from nonvacuous.certification.job import Job
-    from nonvacuous.data import Examples, Split, Standardize
+    from nonvacuous.data import Examples, Split
     from nonvacuous.verification.checking import Checking
 
 #: Standard deviation of a prior trained on data, and of one at the initial weights.
@@ -81,15 +82,7 @@ class Posterior(Method):
             "training left them, or as --pretrained weights are, and have no price."
         ),
     ] = "all"
-    standardize: Annotated[
-        Switch,
-        Flag(
-            "For --mode posterior: subtract each feature's mean and divide by its standard "
-            "deviation (each channel's for images), both computed on the prior part alone.",
-            group="What is certified",
-            switch=True,
-        ),
-    ] = False
+    standardize: Annotated[Switch, STANDARDIZE] = False
     prior_scale: Annotated[Scales | None, PRIOR_SCALE] = None
     trials: Annotated[PositiveCount, TRIALS] = 100_000
     translation: Switch = False
@@ -143,11 +136,6 @@ class Posterior(Method):
                 "where pretrained weights come from"
             )
         return self
-
-    def fitted_preprocessing(self, examples: Examples, split: Split) -> Standardize | None:
-        from nonvacuous.data import Standardize
-
-        return Standardize.fit(examples.subset(split.prior)) if self.standardize else None
 
     @property
     def scales(self) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import Field
 
 from nonvacuous.bounds import checks
-from nonvacuous.certification.method import PRETRAINED, Method, Pretrained
+from nonvacuous.certification.method import PRETRAINED, STANDARDIZE, Method, Pretrained
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode, Predictor
 from nonvacuous.seeds import derived_seed
@@ -70,6 +70,7 @@ class Progressive(Method):
             switch=True,
         ),
     ] = False
+    standardize: Annotated[Switch, STANDARDIZE] = False
     pretrained: Annotated[Pretrained, PRETRAINED] = None
     plain_training: PlainTraining = PlainTraining()
     train: Any = Field(default=None, exclude=True)
