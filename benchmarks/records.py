@@ -113,10 +113,10 @@ _JMLR = "Pérez-Ortiz et al. (2021)"
 _LOTFI = "Lotfi et al. (2022), compression"
 CASES = {
     "mnist-free": _data_free(
-        "mnist", "scatter:8", 0.2, 0.085, f".3155 {_JMLR}; .116 {_LOTFI}", _free(0.7, 0.6)
+        "mnist", "scatter:8", 0.2, 0.085, f".3155†; .116 {_LOTFI}", _free(0.7, 0.6)
     ),
     "fashion-free": _data_free(
-        "fashion-mnist", "scatter:12", 0.15, 0.26, f".448 {_JMLR}; .328 {_LOTFI}", _free(0.5, 0.5)
+        "fashion-mnist", "scatter:12", 0.15, 0.26, f".448†; .328 {_LOTFI}", _free(0.5, 0.5)
     ),
     "cifar-free": _data_free(
         "cifar10",

@@ -185,8 +185,8 @@ def certificates(results: dict[str, dict[str, Any]]) -> str:
             "Published: 0.0279 (fully connected) and 0.0155 (convolutional), MNIST with a learned "
             "prior and the quadratic objective, are attributed to Pérez-Ortiz, Rivasplata, "
             "Shawe-Taylor and Szepesvári, Tighter risk certificates for neural networks, JMLR "
-            "22(227), 2021; its tables were not at hand to compare them with. † No source is "
-            "recorded: unverified, and no claim here rests on it.",
+            "22(227), 2021; its tables were not at hand to compare them with. † No source could be "
+            "found: unverified, and no claim here rests on it.",
             "",
             "The held-out twin, a plain test on examples set aside, is tighter in every row: no "
             "PAC-Bayes certificate here or published is known to beat it.",
