@@ -76,6 +76,13 @@ class Evaluation(Record):
         tuple[str | int, ...] | None,
         Field(description="All classes in their order; predictions may then be positions in it."),
     ] = None
+    where: Annotated[
+        tuple[str, ...],
+        Field(
+            description="Only rows of the file with this value, written column=value; may be "
+            "repeated. Fixed before anybody looked at errors."
+        ),
+    ] = ()
     balance: Annotated[
         Literal["tilt", "shares"],
         Field(

@@ -123,6 +123,35 @@ def test_compare_logs_of_evaluation_harnesses(tmp_path: Path, capsys) -> None:
     assert main(["compare", files[0], "--score", "acc"]) == 2
 
 
+def test_rows_of_one_filter_are_chosen_and_verified(tmp_path: Path, capsys) -> None:
+    """Harnesses write a line for each filter of an answer: one of them is declared."""
+    for name, every in (("old", 4), ("new", 10)):
+        lines = [
+            json.dumps({"doc_id": i, "filter": kind, "exact_match": float(i % (every + more) > 0)})
+            for i in range(300)
+            for kind, more in (("strict", 0), ("flexible", 1))
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    old, new = str(tmp_path / "old.jsonl"), str(tmp_path / "new.jsonl")
+    score = ["--score", "exact_match", "--id", "doc_id"]
+    one = ["--where", "filter=strict"]
+    out = tmp_path / "runs" / "old"
+    assert main(["evaluate", old, *score, *one, "--unseen", "--out", str(out), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["empirical"]["errors"] == 75 and report["empirical"]["trials"] == 300
+    assert report["status"] == "valid"
+    assert main(["verify", str(out)]) == 0
+    assert main(["verify", str(out), "--data", old]) == 0
+    assert main(["verify", str(out), "--data", new]) == 4
+    capsys.readouterr()
+    assert main(["compare", old, new, *score]) == 1
+    assert "--where" in capsys.readouterr().err
+    assert main(["compare", old, new, *score, *one]) == 0
+    assert capsys.readouterr().out.startswith("new errs less")
+    assert main(["evaluate", old, *score, "--where", "filter=none"]) == 1
+    assert main(["evaluate", old, *score, "--where", "filter"]) == 1
+
+
 def test_plan(capsys, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     assert main(["plan", "--target", "0.05", "--risk", "0.03", "--page", str(page)]) == 0

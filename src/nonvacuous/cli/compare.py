@@ -38,6 +38,8 @@ class Columns:
         A column of groups; may be repeated.
     cluster
         A column that says which rows belong together.
+    where
+        Only rows with this value, written column=value; may be repeated.
     """
 
     first: str = "a"
@@ -48,6 +50,7 @@ class Columns:
     id: str | None = None
     group: Repeated = ()
     cluster: str | None = None
+    where: Repeated = ()
 
 
 def compare(
@@ -118,18 +121,19 @@ def _table(
     names |= {"clusters": columns.cluster} if columns.cluster else {}
     names |= {"id": columns.id} if columns.id else {}
     names |= {f"group:{name}": name for name in columns.group}
+    where = columns.where
     second = columns.second or ((names["first"],) if others else ("b",))
     if not others:
         if columns.score is not None and not columns.second:
             raise UsageError("--score compares files: name another one, or columns with --second.")
-        table = read_columns(file, names | {f"second:{name}": name for name in second})
+        table = read_columns(file, names | {f"second:{name}": name for name in second}, where)
         return table, {name: table[f"second:{name}"] for name in second}
     if len(second) > 1:
         raise UsageError("files of their own have one column each: give --second once.")
-    table = read_columns(file, names)
+    table = read_columns(file, names, where)
     challengers: dict[str, Any] = {}
     for path in others:
-        other = read_columns(path, {"second": second[0], "id": str(columns.id)})
+        other = read_columns(path, {"second": second[0], "id": str(columns.id)}, where)
         name = path.stem if path.stem not in (*challengers, file.stem) else str(path)
         challengers[name] = _paired(table["id"].tolist(), other, path)
     return table, challengers
@@ -139,7 +143,10 @@ def _paired(ids: list[Any], other: dict[str, Any], path: Path) -> Any:
     """The other file's rows in the order of ``ids``; an example in one file only is an error."""
     where = {value: row for row, value in enumerate(other["id"].tolist())}
     if len(where) < len(other["id"]) or len(set(ids)) < len(ids):
-        raise CommandError("an id is repeated: each example must be named once in each file.")
+        raise CommandError(
+            "an id is repeated: each example must be named once in each file. Choose rows with "
+            "--where, as in --where filter=none."
+        )
     missing = [value for value in ids if value not in where]
     if missing or len(ids) != len(where):
         raise CommandError(

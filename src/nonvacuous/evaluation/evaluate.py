@@ -93,9 +93,11 @@ def evaluate(
         batches = _beside(predicted(predictor, data, scores=scores, notes=notes), given)
     elif data is not None:
         names = {role: str(column) for role, column in given.items()}
-        batches = batches_of(data, names)
+        batches = batches_of(data, names, chosen.where)
     else:
         batches = in_batches(given)
+    if chosen.where and (predictor is not None or data is None):
+        raise BadInput("where chooses rows of a file or table: name it as data.")
     missing = [role for role in roles_of(chosen.metric) if role not in given and predictor is None]
     if missing:
         raise BadInput(f"metric {chosen.metric!r} needs {' and '.join(missing)}.")

@@ -29,7 +29,7 @@ def _mixed(bits: np.ndarray) -> np.ndarray:
     """The finalizer of SplitMix64: every bit depends on every other."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-    return bits ^ (bits >> np.uint64(31))
+    return np.asarray(bits ^ (bits >> np.uint64(31)))
 
 
 class Distinct:
@@ -105,9 +105,9 @@ class Likeness:
         self.rich = self.rich and size >= RICH
         if self._weights is None or len(self._weights[0]) != size:
             generator = np.random.default_rng(size)
-            odd = generator.integers(0, 2**63, size, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+            weights = np.asarray(2 * generator.integers(0, 2**63, size, dtype=np.uint64) + 1)
             directions = generator.normal(size=(size, _DIRECTIONS)) / np.sqrt(_DIRECTIONS)
-            self._weights = odd, directions
+            self._weights = weights, np.asarray(directions)
         odd, directions = self._weights
         self._exact.add(_mixed((hashes_of(rows) * odd).sum(axis=1)))
         if self.rich and sum(map(len, self._points)) < MOST_NEAR:

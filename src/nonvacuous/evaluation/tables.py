@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,41 @@ BATCH = 1 << 19
 Batch = dict[str, Any]
 
 
-def batches_of(source: Any, columns: Mapping[str, str]) -> Iterator[Batch]:
-    """Batches of the named columns, as ``{role: values}``; ``columns`` maps roles to names."""
+def batches_of(
+    source: Any, columns: Mapping[str, str], where: Sequence[str] = ()
+) -> Iterator[Batch]:
+    """Batches of the named columns, as ``{role: values}``; ``columns`` maps roles to names.
+
+    ``where`` leaves only rows with these values, each written column=value.
+    """
+    conditions = dict(_condition(text) for text in where)
+    wanted = {**columns, **{f"where {name}": name for name in conditions}}
+    some = not where
+    for batch in _batches(source, wanted):
+        for name, value in conditions.items():
+            kept = as_array(batch.pop(f"where {name}")).astype(str) == value
+            batch = {role: _chosen(column, kept) for role, column in batch.items()}
+        if len(next(iter(batch.values()))):
+            some = True
+            yield batch
+    if not some:
+        raise BadInput(f"{source} has no row with {' and '.join(where)}.")
+
+
+def _condition(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise BadInput(f"a condition is written column=value, as in filter=none, got {text!r}.")
+    return name, value
+
+
+def _chosen(column: Any, kept: np.ndarray) -> Any:
+    if hasattr(column, "iloc"):
+        return column[kept]
+    return column.filter(kept) if hasattr(column, "dictionary_encode") else as_array(column)[kept]
+
+
+def _batches(source: Any, columns: Mapping[str, str]) -> Iterator[Batch]:
     if isinstance(source, str | Path):
         yield from _from_file(Path(source), columns)
         return
@@ -42,9 +75,11 @@ def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
         yield {role: _rows(array, start, start + BATCH) for role, array in sized.items()}
 
 
-def read_columns(source: Any, columns: Mapping[str, str]) -> dict[str, np.ndarray]:
+def read_columns(
+    source: Any, columns: Mapping[str, str], where: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
     """Whole columns as arrays, by role."""
-    batches = list(batches_of(source, columns))
+    batches = list(batches_of(source, columns, where))
     if not batches:
         raise BadInput(f"{source} holds no rows.")
     return {

@@ -199,7 +199,7 @@ class Tally:
     def _add_group(self, name: str, column: Any, keep: Any, losses: np.ndarray) -> np.ndarray:
         empty = np.zeros(0)
         coder, examples, errors = self.groups.get(name, (Coder(), empty, empty))
-        codes = coder(column)[keep]
+        codes: np.ndarray = coder(column)[keep]
         size = len(coder.values)
         examples = _grown(examples, size) + np.bincount(codes, minlength=size)
         errors = _grown(errors, size) + np.bincount(codes, weights=losses, minlength=size)

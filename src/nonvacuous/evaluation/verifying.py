@@ -12,15 +12,13 @@ from nonvacuous.bounds.rounding import down, shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.evaluation import audit as questions
 from nonvacuous.evaluation.conclusions import (
-    PREDICTED_CLASS,
-    TRUE_CLASS,
     baseline_of,
     conclude,
     promise_of,
 )
 from nonvacuous.evaluation.evaluate import EVIDENCE
 from nonvacuous.evaluation.tables import batches_of
-from nonvacuous.evaluation.tally import Tally, counted
+from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally, counted
 from nonvacuous.evaluation_records import EvaluationRecord, TestedBaseline
 from nonvacuous.verification.findings import Collector, Disagreement, equal
 
@@ -173,6 +171,7 @@ def _statement(certificate: Certificate) -> str:
 
 def _recount(certificate: Certificate, record: EvaluationRecord, evidence: Any) -> Tally:
     names = {role: record.columns.get(role, role) for role in record.digests}
+    where = record.settings.where
     if isinstance(evidence, str | Path):
         path = Path(evidence)
         if path.is_dir():
@@ -184,12 +183,12 @@ def _recount(certificate: Certificate, record: EvaluationRecord, evidence: Any) 
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             equal(certificate.artifacts.get(EVIDENCE), content, f"artifacts.{EVIDENCE}")
         if path.name == EVIDENCE:
-            names = {role: role for role in names}
+            names, where = {role: role for role in names}, ()
         evidence = path
     elif isinstance(evidence, Mapping) and {"predictions", "losses"} & set(evidence):
         names = {role: role.removeprefix("group:") for role in names}
     tally = counted(
-        record.settings, batches_of(evidence, names), clusters=record.unit == "clusters"
+        record.settings, batches_of(evidence, names, where), clusters=record.unit == "clusters"
     )
     for role, digest in record.digests.items():
         if tally.digests[role].hexdigest() != digest:
