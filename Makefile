@@ -24,7 +24,7 @@ demo: install ## test a classifier and certify a network, check both, write thei
 	$(BIN)/python examples/gate/predict.py runs/demo/answers.csv
 	$(BIN)/nonvacuous evaluate runs/demo/answers.csv --group site --unseen --out runs/demo/test --force
 	$(BIN)/nonvacuous verify runs/demo/test
-	$(BIN)/nonvacuous certify --data digits --out runs/demo/network --force
+	$(BIN)/nonvacuous certify --data digits --recipe images --attempts 10 --out runs/demo/network --force
 	$(BIN)/nonvacuous verify runs/demo/network
 	@echo "The pages: $(CURDIR)/runs/demo/test/report.html and $(CURDIR)/runs/demo/network/report.html"
 

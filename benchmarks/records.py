@@ -29,20 +29,7 @@ import nonvacuous as nv
 from nonvacuous.certification.measurement import count_errors
 from nonvacuous.distributions.storage import load_tensors
 
-_PRIOR = nv.PlainTraining(
-    batch_size=512,
-    learning_rate=0.2,
-    weight_decay=5e-4,
-    schedule="one-cycle",
-    averaging=0.995,
-    label_smoothing=0.1,
-    half_precision=True,
-)
 _TWIN = nv.PlainTraining(epochs=20, batch_size=256, learning_rate=0.02)
-
-
-def _changed(settings: Any, **fields: Any) -> Any:
-    return settings.model_copy(update=fields)
 
 
 def _free(power: float, penalty: float, epochs: int = 150) -> nv.PosteriorTraining:
@@ -56,9 +43,6 @@ def _free(power: float, penalty: float, epochs: int = 150) -> nv.PosteriorTraini
         warm_up_epochs=epochs // 6,
         power=power,
     )
-
-
-_HEAD = nv.PosteriorTraining(epochs=1, batch_size=512, learning_rate=1e-4)
 
 
 @dataclass(frozen=True)
@@ -89,23 +73,8 @@ def _data_free(
     return Case(data, architecture, method, 200, goal, published)
 
 
-def _learned(
-    data: str,
-    architecture: str,
-    fraction: float,
-    goal: float,
-    published: str,
-    attempts: int,
-    plain: nv.PlainTraining,
-) -> Case:
-    method = nv.Posterior(
-        prior_fraction=fraction,
-        prior_scale=(0.001,),
-        random="last",
-        training=_HEAD,
-        plain_training=plain,
-        trials=1_000_000,
-    )
+def _learned(data: str, architecture: str, goal: float, published: str, attempts: int) -> Case:
+    method = nv.Posterior(recipe=data, trials=1_000_000)
     return Case(data, architecture, method, attempts, goal, published)
 
 
@@ -126,33 +95,9 @@ CASES = {
         f".741 stochastic; .582 {_LOTFI}",
         _free(0.7, 0.7),
     ),
-    "mnist-learned": _learned(
-        "mnist",
-        "resnet9:32",
-        0.5,
-        0.0055,
-        f".0155 {_JMLR}; .0110",
-        20,
-        _changed(_PRIOR, epochs=30, batch_size=256, learning_rate=0.1, augmentation=("affine",)),
-    ),
-    "fashion-learned": _learned(
-        "fashion-mnist",
-        "resnet9:64/mirror",
-        0.8,
-        0.070,
-        ".1018",
-        20,
-        _changed(_PRIOR, epochs=30, augmentation=("crop", "flip", "cutout")),
-    ),
-    "cifar-learned": _learned(
-        "cifar10",
-        "resnet9:64/mirror",
-        0.9,
-        0.070,
-        f".1667 {_JMLR}",
-        3,
-        _changed(_PRIOR, epochs=45, learning_rate=0.4, augmentation=("crop", "flip", "cutout")),
-    ),
+    "mnist-learned": _learned("mnist", "resnet9:32", 0.0055, f".0155 {_JMLR}; .0110", 20),
+    "fashion-learned": _learned("fashion-mnist", "resnet9:64/mirror", 0.070, ".1018", 20),
+    "cifar-learned": _learned("cifar10", "resnet9:64/mirror", 0.070, f".1667 {_JMLR}", 3),
 }
 
 

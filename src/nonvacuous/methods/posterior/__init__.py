@@ -20,6 +20,7 @@ from nonvacuous.certification.method import (
 )
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
+from nonvacuous.methods.posterior.recipes import RECIPES, Recipe, filled
 from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Flag, PositiveCount, Scales, Switch, checked
 from nonvacuous.training_settings import PlainTraining, PosteriorTraining
@@ -60,6 +61,13 @@ class Posterior(Method):
     predictor: Annotated[Literal["stochastic", "drawn"], PREDICTOR] = "stochastic"
     pretrained: Annotated[Pretrained, PRETRAINED] = None
     prior: Any = None
+    recipe: Annotated[
+        Recipe | None,
+        Flag(
+            "Settings that suit images or tables, or those of the records on mnist, fashion-mnist "
+            "and cifar10 (with --model resnet9). Other flags replace single ones."
+        ),
+    ] = None
     prior_fraction: Annotated[
         float,
         checked(_fraction),
@@ -91,6 +99,12 @@ class Posterior(Method):
     training: PosteriorTraining = PosteriorTraining()
     plain_training: PlainTraining = PlainTraining()
     split: Any = Field(default=None, exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_recipe(cls, given: Any) -> Any:
+        recipe = given.get("recipe") if isinstance(given, dict) else None
+        return filled(given, recipe) if recipe in RECIPES else given
 
     @model_validator(mode="before")
     @classmethod
