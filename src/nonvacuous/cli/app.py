@@ -282,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(tokens: list[str]) -> int:
     from nonvacuous.cli.exits import started_with
 
-    parser = sys.modules[__name__].app
+    parser = globals().get("app") or __getattr__("app")
     known = any(tokens[0] in commands for commands in COMMANDS.values())
     command = tokens[0] if known else None
     with started_with(tokens):
