@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import numpy as np
 import pytest
+import torch
 
 from nonvacuous.data import NAMES, Dataset, digits, load
 from nonvacuous.errors import BadInput
@@ -67,6 +69,28 @@ def test_named_data_from_argument_and_environment(tmp_path, write_idx, monkeypat
     (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(BadInput, match=r"no file t10k-labels-idx1-ubyte.gz"):
         load("mnist")
+
+
+def test_digits_are_scikit_learns_without_its_import():
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    dataset = digits()
+    inputs = torch.cat([dataset.train.inputs, dataset.test.inputs])[:, 0]
+    assert inputs.sum() * 16 == bunch.images.sum()
+    rows = {
+        (image.tobytes(), label) for image, label in zip(bunch.images, bunch.target, strict=True)
+    }
+    images = (dataset.train.inputs[:, 0].double() * 16).numpy()
+    labels = dataset.train.labels.tolist()
+    assert all(
+        (image.tobytes(), label) in rows for image, label in zip(images, labels, strict=True)
+    )
+    code = (
+        "import sys; from nonvacuous.data import digits; digits(); print('sklearn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "digits"])

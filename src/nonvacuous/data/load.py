@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import os
 import re
 from collections.abc import Sequence
@@ -197,14 +198,12 @@ def digits(seed: int = 0) -> Dataset:
 
     The seed chooses which; the split is random, not stratified.
     """
-    # Imported here, because scikit-learn takes a second to load and most callers bring other data.
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(bunch.target))
+    table = _digits_table()
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(table))
+    images = torch.from_numpy(table[:, :-1].reshape(-1, 8, 8))
     everything = Examples(
-        inputs=torch.from_numpy(bunch.images).to(torch.float32).div_(16.0)[:, None],
-        labels=torch.from_numpy(bunch.target.astype(np.int64)),
+        inputs=images.to(torch.float32).div_(16.0)[:, None],
+        labels=torch.from_numpy(table[:, -1].astype(np.int64)),
         class_names=tuple(str(digit) for digit in range(10)),
         name="digits",
         preprocessing=("pixel/16",),
@@ -213,6 +212,19 @@ def digits(seed: int = 0) -> Dataset:
         everything.subset(np.sort(order[TEST_EXAMPLES:])),
         Examples.of(everything.subset(np.sort(order[:TEST_EXAMPLES])), name="digits (test)"),
     )
+
+
+def _digits_table() -> np.ndarray:
+    """One row a digit, 64 pixels and the label: scikit-learn's file, without its imports."""
+    package = importlib.util.find_spec("sklearn")
+    for folder in (package and package.submodule_search_locations) or ():
+        path = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if path.is_file():
+            return np.loadtxt(path, delimiter=",")
+    from sklearn.datasets import load_digits  # which knows where another version keeps it
+
+    bunch = load_digits()
+    return np.column_stack([bunch.data, bunch.target])
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
