@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -17,29 +18,53 @@ from nonvacuous.records import (
     Text,
 )
 
-#: Metrics that count events: right or wrong, example by example.
-EVENTS = ("error", "top-k", "selective error", "event", "success")
-#: Metrics made of the counts of classes.
-OF_CLASSES = ("balanced error", "recall", "precision", "f1", "jaccard")
-#: Losses with values between 0 and 1, or scaled to it from a declared range.
-LOSSES = ("loss", "score", "absolute error", "squared error", "brier")
-Metric = Literal[
-    "error",
-    "top-k",
-    "selective error",
-    "event",
-    "success",
-    "balanced error",
-    "recall",
-    "precision",
-    "f1",
-    "jaccard",
-    "loss",
-    "score",
-    "absolute error",
-    "squared error",
-    "brier",
-]
+
+@dataclass(frozen=True)
+class MetricEntry:
+    """What everything that lists metrics has to know about one of them.
+
+    words       the metric as a risk; {name}, {of} and {mean} stand for what is declared
+    counts      events: right or wrong, example by example; classes: made of the counts of classes;
+                losses: values between 0 and 1, or scaled to it from a declared range
+    one_column  whether it reads one column of numbers; all others read predictions and labels
+    answers     whether predictions are classes, like the labels; else scores or numbers
+    needs       settings that it cannot do without, and what is said where they are missing
+    """
+
+    words: str
+    counts: Literal["events", "classes", "losses"]
+    one_column: bool = False
+    answers: bool = False
+    needs: tuple[tuple[str, str], ...] = ()
+
+
+_ONE_CLASS = (("positive", "metric {metric!r} is about one class: name it as positive"),)
+_ANSWER = (("abstain", "metric 'selective error' needs the prediction that means no answer"),)
+_RANGE = (("range", "metric {metric!r} needs the declared range of the error"),)
+#: Every metric; what it computes stands in ``evaluation/outcomes.py``.
+METRICS: dict[str, MetricEntry] = {
+    "error": MetricEntry("error", "events", answers=True),
+    "top-k": MetricEntry("top-{top} error", "events"),
+    "selective error": MetricEntry(
+        "error among the examples that were answered", "events", answers=True, needs=_ANSWER
+    ),
+    "event": MetricEntry("chance of the event", "events", one_column=True),
+    "success": MetricEntry("chance of a failure", "events", one_column=True),
+    "balanced error": MetricEntry("balanced error", "classes", answers=True),
+    "recall": MetricEntry("1 - recall{of}", "classes", answers=True, needs=_ONE_CLASS),
+    "precision": MetricEntry("1 - precision{of}", "classes", answers=True, needs=_ONE_CLASS),
+    "f1": MetricEntry("1 - {mean}F1{of}", "classes", answers=True),
+    "jaccard": MetricEntry("1 - {mean}Jaccard index{of}", "classes", answers=True),
+    "loss": MetricEntry("mean loss", "losses", one_column=True),
+    "score": MetricEntry("1 - mean score", "losses", one_column=True),
+    "absolute error": MetricEntry("absolute error", "losses", needs=_RANGE),
+    "squared error": MetricEntry("squared error", "losses", needs=_RANGE),
+    "brier": MetricEntry("half the Brier score", "losses"),
+}
+if TYPE_CHECKING:
+    Metric = str
+else:  # the table is the one list
+    Metric = Literal[tuple(METRICS)]
 
 
 class Evaluation(Record):
@@ -106,7 +131,7 @@ class Evaluation(Record):
     @classmethod
     def _named(cls, given: object) -> object:
         """Metrics under the names that people write: accuracy, balanced-error, F1."""
-        known: tuple[str, ...] = (*EVENTS, *OF_CLASSES, *LOSSES)
+        known = tuple(METRICS)
         if not isinstance(given, str) or given in known:
             return given
         name = given.lower().replace("-", " ").replace("_", " ")
@@ -119,12 +144,9 @@ class Evaluation(Record):
 
     @model_validator(mode="after")
     def _complete(self) -> Evaluation:
-        if self.metric in ("recall", "precision") and self.positive is None:
-            raise ValueError(f"metric {self.metric!r} is about one class: name it as positive")
-        if self.metric == "selective error" and self.abstain is None:
-            raise ValueError("metric 'selective error' needs the prediction that means no answer")
-        if self.metric in ("absolute error", "squared error") and self.range is None:
-            raise ValueError(f"metric {self.metric!r} needs the declared range of the error")
+        for name, complaint in self.entry.needs:
+            if getattr(self, name) is None:
+                raise ValueError(complaint.format(metric=self.metric))
         if self.range is not None and not self.range[0] < self.range[1]:
             raise ValueError(f"the range {self.range} must run from a smaller to a larger number")
         if self.classes is not None and len(set(self.classes)) != len(self.classes):
@@ -132,13 +154,26 @@ class Evaluation(Record):
         return self
 
     @property
-    def counts_events(self) -> bool:
-        return self.metric in EVENTS
+    def entry(self) -> MetricEntry:
+        """What is known about the metric."""
+        return METRICS[self.metric]
 
     @property
-    def has_classes(self) -> bool:
-        """Whether predictions are classes, like the labels."""
-        return self.metric in ("error", "selective error", *OF_CLASSES)
+    def counts_events(self) -> bool:
+        return self.entry.counts == "events"
+
+    @property
+    def words(self) -> str:
+        """The metric as a risk, in words.
+
+        >>> Evaluation(metric="recall", positive="cat").words
+        '1 - recall of cat'
+        """
+        if self.range is not None and (self.entry.one_column or self.entry.needs == _RANGE):
+            low, high = self.range
+            return f"{self.metric}, clipped to [{low:g}, {high:g}] and scaled to [0, 1]"
+        of, mean = (" of " + str(self.positive), "") if self.positive is not None else ("", "mean ")
+        return self.entry.words.format(of=of, mean=mean, top=self.top)
 
 
 class Slice(Record):

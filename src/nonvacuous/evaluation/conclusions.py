@@ -25,7 +25,6 @@ from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Sample, Tally
 from nonvacuous.evaluation_records import (
     ClassScore,
-    Evaluation,
     EvaluationRecord,
     Slice,
     TestedBaseline,
@@ -88,7 +87,7 @@ def promise_of(tally: Tally, failure: float) -> Promise:
 
 def _sample(tally: Tally) -> Sample:
     settings = tally.settings
-    if settings.metric not in ("recall", "precision", "f1", "jaccard"):
+    if settings.entry.counts != "classes":
         return tally.sample()
     code = code_of(tally, settings.positive)
     truths, answers, hits = (int(a[code]) for a in (tally.truths, tally.answers, tally.hits))
@@ -290,31 +289,3 @@ def _scores(tally: Tally, failure: float) -> dict[str, ClassScore]:
             jaccard_lower=jaccard_lower(**call),
         )
     return scores
-
-
-def metric_words(settings: Evaluation) -> str:
-    """The metric as a risk, in words.
-
-    >>> metric_words(Evaluation(metric="recall", positive="cat"))
-    '1 - recall of cat'
-    """
-    of = "" if settings.positive is None else f" of {settings.positive}"
-    if settings.metric in ("recall", "precision", "f1", "jaccard"):
-        name = {"f1": "F1", "jaccard": "Jaccard index"}.get(settings.metric, settings.metric)
-        mean = "" if settings.positive is not None else "mean "
-        return f"1 - {mean}{name}{of}"
-    if settings.metric == "top-k":
-        return f"top-{settings.top} error"
-    if settings.metric == "selective error":
-        return "error among the examples that were answered"
-    if settings.range is not None:
-        low, high = settings.range
-        return f"{settings.metric}, clipped to [{low:g}, {high:g}] and scaled to [0, 1]"
-    words = {
-        "brier": "half the Brier score",
-        "event": "chance of the event",
-        "success": "chance of a failure",
-        "score": "1 - mean score",
-        "loss": "mean loss",
-    }
-    return words.get(settings.metric, settings.metric)

@@ -20,7 +20,7 @@ from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.audit import audit
 from nonvacuous.evaluation.coding import as_array, plain
-from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude, metric_words
+from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude
 from nonvacuous.evaluation.outcomes import roles_of
 from nonvacuous.evaluation.predicting import predicted
 from nonvacuous.evaluation.tables import Batch, batches_of, in_batches
@@ -89,7 +89,7 @@ def evaluate(
     if predictor is not None:
         if predictions is not None or losses is not None or data is None:
             raise BadInput("a predictor is tested on data=(inputs, labels); give no predictions.")
-        scores = chosen.metric in ("top-k", "brier", "absolute error", "squared error")
+        scores = not (chosen.entry.answers or chosen.entry.one_column)
         batches = _beside(predicted(predictor, data, scores=scores, notes=notes), given)
     elif data is not None:
         names = {role: str(column) for role, column in given.items()}
@@ -158,7 +158,7 @@ def certificate_of(
         status=status_of(assumptions),
         mode="evaluate",
         predictor="deterministic",
-        loss=LossRecord(name="zero-one" if settings.metric == "error" else metric_words(settings)),
+        loss=LossRecord(name="zero-one" if settings.metric == "error" else settings.words),
         confidence=1.0 - failure,
         risk_upper=promise.risk_upper,
         bound=BoundRecord(name=promise.name, theorem=promise.theorem, inputs=promise.inputs),
@@ -204,7 +204,7 @@ def certificate_of(
 def statement_of(promise: Promise, record: EvaluationRecord, draws: int, confidence: float) -> str:
     """The promise in one sentence."""
     settings = record.settings
-    words = "error rate" if settings.metric == "error" else metric_words(settings)
+    words = "error rate" if settings.metric == "error" else settings.words
     mean = " (mean over clusters)" if record.unit == "clusters" else ""
     return (
         f"With confidence {confidence:.10g} over the draw of {draws} {record.unit}, the "

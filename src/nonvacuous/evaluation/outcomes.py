@@ -10,14 +10,11 @@ import numpy as np
 
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import Coder, plain
-from nonvacuous.evaluation_records import Evaluation
-
-#: Metrics of one column of numbers; all others read predictions and labels.
-ONE_COLUMN = ("event", "success", "loss", "score")
+from nonvacuous.evaluation_records import METRICS, Evaluation
 
 
 def roles_of(metric: str) -> tuple[str, ...]:
-    return ("losses",) if metric in ONE_COLUMN else ("predictions", "labels")
+    return ("losses",) if METRICS[metric].one_column else ("predictions", "labels")
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class Outcomes:
 def outcomes(batch: dict[str, Any], settings: Evaluation, classes: Coder) -> Outcomes:
     """What the metric says about columns that :func:`~nonvacuous.evaluation.coding.plain` made."""
     metric = settings.metric
-    if metric in ONE_COLUMN:
+    if settings.entry.one_column:
         losses = numbers(batch["losses"], "losses")
         if metric in ("event", "success") and not ((losses == 0) | (losses == 1)).all():
             odd = losses[(losses != 0) & (losses != 1)][0]

@@ -26,7 +26,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import Coder, ColumnDigest
 from nonvacuous.evaluation.likeness import Distinct, Likeness, hashes_of
 from nonvacuous.evaluation.outcomes import outcomes, prepared, roles_of
-from nonvacuous.evaluation_records import OF_CLASSES, Evaluation
+from nonvacuous.evaluation_records import Evaluation
 from nonvacuous.seeds import derived_seed
 
 #: Groups that come with the classes: errors among them are 1 - recall and 1 - precision.
@@ -101,7 +101,9 @@ class Tally:
     """Counts of everything, filled by :meth:`add`."""
 
     def __init__(self, settings: Evaluation, *, clusters: bool = False) -> None:
-        if clusters and settings.metric in (*OF_CLASSES, "selective error"):
+        if clusters and (
+            settings.entry.counts == "classes" or settings.metric == "selective error"
+        ):
             raise BadInput(
                 f"no exact bound is known for metric {settings.metric!r} on clusters; use 'error' "
                 "or a loss, or take one example from each cluster."
@@ -130,9 +132,7 @@ class Tally:
     @property
     def has_losses(self) -> bool:
         """Whether values between 0 and 1 are bounded, and not events."""
-        return self.clustered or not (
-            self.settings.counts_events or self.settings.metric in OF_CLASSES
-        )
+        return self.clustered or self.settings.entry.counts not in ("events", "classes")
 
     def add(self, batch: dict[str, Any]) -> None:
         columns = prepared(batch)
