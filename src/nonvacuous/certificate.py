@@ -113,7 +113,7 @@ class Certificate(Record):
     @classmethod
     def sealed(cls, **fields: Any) -> Certificate:
         """Build a certificate from everything but its digest. Parts are records, not dicts."""
-        given = dict.fromkeys(cls.later) | fields
+        given: dict[str, Any] = {**dict.fromkeys(cls.later), **fields}
         return cls(**given, digest=_digest_of(cls.model_construct(**given, digest="")))
 
     @model_validator(mode="after")
@@ -332,9 +332,9 @@ class Certificate(Record):
     def _doubts(self) -> str:
         troubled = [a for a in self.assumptions if a.effect != "none"]
         if troubled:
-            found = {"refused": "was found false", "conditional": "is in doubt"}
+            words = {"refused": "was found false", "conditional": "is in doubt"}
             return "because " + "; ".join(
-                f"“{a.name}” {found[a.effect]}: {a.detail}" for a in troubled
+                f"“{a.name}” {words[a.effect]}: {a.detail}" for a in troubled
             )
         unchecked = [a.name for a in self.assumptions if a.status != "checked"]
         return "rests on (not checked here): " + (", ".join(unchecked) or "nothing")
@@ -371,12 +371,12 @@ def _refuse_repeated_keys(text: str, source: str) -> None:
     """Two values under one key let a reader see one and a checker the other."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        record = dict(pairs)
+        if len(record) < len(pairs):
             times = Counter(key for key, _ in pairs)
             repeated = sorted(key for key, count in times.items() if count > 1)
             raise InvalidCertificate(f"{source} repeats the key(s) {repeated}.")
-        return found
+        return record
 
     try:
         json.loads(text, object_pairs_hook=unique)

@@ -22,13 +22,13 @@ NOISY = "noise around the network"
 @check(rows=(9, 22), since=1, name="the bound is a known theorem")
 def known_theorem(evidence: Evidence) -> Outcome:
     # Raises for a name outside the registry: bounds by code length, for instance, are not there.
-    found = theorem(evidence.bound.name)
-    if evidence.bound.theorem != found.source:
+    named = theorem(evidence.bound.name)
+    if evidence.bound.theorem != named.source:
         return refuse(
-            f"the theorem of {found.name!r} is recorded as {evidence.bound.theorem!r}; it is "
-            f"{found.source!r}. Use audit.theorems.bound_record."
+            f"the theorem of {named.name!r} is recorded as {evidence.bound.theorem!r}; it is "
+            f"{named.source!r}. Use audit.theorems.bound_record."
         )
-    return holds(found.source + ".")
+    return holds(named.source + ".")
 
 
 @check(rows=(14, 22), since=1, name="the bound was computed from the recorded facts")
@@ -126,10 +126,10 @@ def right_predictor(evidence: Evidence) -> Outcome:
             f"a certificate of mode {evidence.mode!r} cannot be about the {evidence.predictor} "
             "predictor."
         )
-    found = theorem(evidence.bound.name)
-    if evidence.predictor not in found.about:
+    named = theorem(evidence.bound.name)
+    if evidence.predictor not in named.about:
         return refuse(
-            f"{found.name!r} is a theorem about the {' or '.join(found.about)} predictor, not "
+            f"{named.name!r} is a theorem about the {' or '.join(named.about)} predictor, not "
             f"about the {evidence.predictor} one. Use a bound for it."
         )
     if evidence.kind.noisy:

@@ -36,12 +36,12 @@ _BLOCK = 1 << 20
 
 def parts(evidence: Evidence) -> tuple[DiagonalGaussian, DiagonalGaussian, ComplexityRecord]:
     """Posterior, prior and their distance; :class:`BadInput` if one is missing."""
-    found = (evidence.posterior, evidence.prior, evidence.complexity)
-    if found[0] is None or found[1] is None or found[2] is None:
+    facts = (evidence.posterior, evidence.prior, evidence.complexity)
+    if facts[0] is None or facts[1] is None or facts[2] is None:
         raise BadInput(
             f"mode {evidence.mode!r} needs a posterior, a prior and a complexity; one is missing."
         )
-    return found[0], found[1], found[2]
+    return facts[0], facts[1], facts[2]
 
 
 def slow_kl(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> dict[str, float]:
@@ -277,8 +277,8 @@ def drawn_price(evidence: Evidence) -> Outcome:
                     f"the weights {name!r} of the drawn network are not those that the recorded "
                     "seed draws from the posterior. Draw them with audit.drawing.draw_network."
                 )
-    place = posterior.device
-    weights = {name: tensor.to(place) for name, tensor in weights.items()}
+    device = posterior.device
+    weights = {name: tensor.to(device) for name, tensor in weights.items()}
     if "log_density_ratio" in evidence.bound.inputs:
         ratio = posterior.log_density_ratio(prior, weights)
         claimed = complexity.log_density_ratio

@@ -144,17 +144,17 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
         )
     chosen = evidence.examples.subset(evidence.split.bound[:EXAMPLES])
     known = knowledge(start, chosen)
-    found = (
+    reason = (
         f"before any training here the network already errs on only {known.error:.1%} of the "
         f"bound examples (guessing: {known.guessing:.1%}"
     )
     if known.certain:
-        return refuse(f"{found}): its weights have seen them, or data like them. {_REMEDY}")
+        return refuse(f"{reason}): its weights have seen them, or data like them. {_REMEDY}")
     recipe, unexplained = recipe_of(start), irreproducible(start)
     untrained = recipe is not None and recipe.built_in and not unexplained
     if known.likely and not untrained:
         return doubtful(
-            f"{found}, with {known.classes} classes): its weights have seen them, or data like "
+            f"{reason}, with {known.classes} classes): its weights have seen them, or data like "
             "them, unless they are untrained and very lucky, and then the promise holds. "
             f"{_REMEDY}"
         )

@@ -170,10 +170,10 @@ def _luck(errors: int, examples: int) -> float:
 
 def _errors(module: nn.Module, inputs: Tensor, labels: Tensor, classes: int) -> dict[str, int]:
     scores, features = _read(module, inputs)
-    found = {"answers": min(_wrong(scores, labels), _wrong(scores - scores.mean(0), labels))}
+    counts = {"answers": min(_wrong(scores, labels), _wrong(scores - scores.mean(0), labels))}
     if features is not None and len(labels) > 1:
-        found["last hidden layer"] = _probe(features, labels, classes)
-    return found
+        counts["last hidden layer"] = _probe(features, labels, classes)
+    return counts
 
 
 def _read(module: nn.Module, inputs: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -99,19 +99,19 @@ def searches_paid(evidence: Evidence) -> Outcome:
     says=("checked", "asserted"),
 )
 def fixed_before_data(evidence: Evidence) -> Outcome:
-    found = theorem(evidence.bound.name)
+    named = theorem(evidence.bound.name)
     inputs = evidence.bound.inputs
     present = [
         name
-        for name in found.fixed_before
+        for name in named.fixed_before
         if name in inputs or any(key.startswith(f"{name}.") for key in inputs)
     ]
     if not present:
-        return holds(f"{found.name} holds for all values of its other inputs at once.")
+        return holds(f"{named.name} holds for all values of its other inputs at once.")
     if present == ["tilt"] or (evidence.tilt is not None and present == ["temperature"]):
         return _tilted(evidence, present[0])
     return asserted(
-        f"{', '.join(present)} of {found.name} was fixed before the bound examples were seen, as "
+        f"{', '.join(present)} of {named.name} was fixed before the bound examples were seen, as "
         "stated by the one who chose it."
     )
 

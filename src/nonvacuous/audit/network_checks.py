@@ -36,11 +36,11 @@ def evaluation_mode(evidence: Evidence) -> Outcome:
 @check(rows=(5,), since=1, name="each prediction depends on its own example alone")
 def one_at_a_time(evidence: Evidence) -> Outcome:
     few = probes(evidence)
-    found = batch_dependence(mean_network(evidence), few.inputs)
-    if found is not None:
+    dependence = batch_dependence(mean_network(evidence), few.inputs)
+    if dependence is not None:
         return refuse(
-            f"{found} (batch statistics, active dropout, or a state that is kept): this is not one "
-            "function of one example, and no theorem here covers it. Normalize with fixed "
+            f"{dependence} (batch statistics, active dropout, or a state that is kept): this is "
+            "not one function of one example, and no theorem here covers it. Normalize with fixed "
             "statistics (fold them into the weights) and switch dropout off."
         )
     return holds(
@@ -91,21 +91,21 @@ def counted_again(evidence: Evidence) -> Outcome:
     if evidence.predictor == "drawn":
         if evidence.posterior is None:
             return refuse("there is no posterior that the network could have been drawn from.")
-        place = evidence.posterior.device
+        device = evidence.posterior.device
         drawn = draw_network(evidence.posterior, evidence.risk.seed)
-        network = Network.of(evidence.module, {name: w.to(place) for name, w in drawn.items()})
+        network = Network.of(evidence.module, {name: w.to(device) for name, w in drawn.items()})
     else:
         network = Network.of(evidence.module)
     examples = evidence.examples.subset(evidence.split.bound)
     again = recount(network, examples, evidence.loss)
     risk = evidence.risk
     if risk.trials != again.trials or not again.agrees_with(errors=risk.errors, total=risk.total):
-        found = again.total if again.errors is None else again.errors
+        counted = again.total if again.errors is None else again.errors
         recorded = risk.errors if risk.total is None else risk.total
         return refuse(
             f"the loss on the bound examples is recorded as {recorded} in {risk.trials}; counted "
-            f"again on the evaluation inputs it is {found} in {again.trials}. Was another network "
-            "measured, or were the inputs augmented?"
+            f"again on the evaluation inputs it is {counted} in {again.trials}. Was another "
+            "network measured, or were the inputs augmented?"
         )
     return holds(f"counted again on all {again.trials} bound examples.")
 

@@ -110,13 +110,13 @@ def batch_dependence(network: Network, inputs: Tensor) -> str | None:
     """How the prediction for an example depends on its company, or None if it does not."""
     with undisturbed(network.device):
         try:
-            found = _compare(network.in_float64(), inputs.double(), tolerance=1e-5)
+            dependence = _compare(network.in_float64(), inputs.double(), tolerance=1e-5)
         except NonvacuousError:
             raise
         except Exception:
             # A network with a fixed dtype inside, or a device without doubles.
-            found = _compare(network, inputs, tolerance=1e-3)
-    return found
+            dependence = _compare(network, inputs, tolerance=1e-3)
+    return dependence
 
 
 def overwritten(network: Network, inputs: Tensor) -> list[str]:

@@ -54,15 +54,15 @@ def tested_first(evidence: Evidence) -> Outcome:
                 f"checkpoint {number} was trained on {early.size} examples (the first is "
                 f"{int(early[0])}), or copies of them, that it or a later one is tested on."
             )
-    told = (
+    words = (
         f"{len(batches)} batches, disjoint, in the order of the seed; none trained the checkpoint"
     )
     if record.training != BUILT_IN:
         return asserted(
-            f"{told} that it tested, as far as the examples go that {record.training} was given; "
+            f"{words} that it tested, as far as the examples go that {record.training} was given; "
             "that it looks at no others is stated by the one who wrote it."
         )
-    return holds(f"{told} that it tested.")
+    return holds(f"{words} that it tested.")
 
 
 @check(

@@ -59,10 +59,10 @@ MODES = ("sparsity",)
 
 def terms(evidence: Evidence) -> tuple[SparsityRecord, Network, Network]:
     """The record, the network and the prior; :class:`BadInput` if one is missing."""
-    found = (evidence.sparsity, evidence.layers, evidence.prior_layers)
-    if found[0] is None or found[1] is None or found[2] is None:
+    facts = (evidence.sparsity, evidence.layers, evidence.prior_layers)
+    if facts[0] is None or facts[1] is None or facts[2] is None:
         raise BadInput("a sparsity certificate needs its terms, its network and its prior.")
-    return found[0], found[1], found[2]
+    return facts[0], facts[1], facts[2]
 
 
 @check(rows=(2, 17), since=1, name="the theorem was applied to the whole network", modes=MODES)
@@ -86,9 +86,9 @@ def whole_network(evidence: Evidence) -> Outcome:
     odd = _odd_structure(record, read)
     if odd is not None:
         return refuse(f"{odd}. Record them with audit.convolutions.convolution_records.")
-    found = misread(evidence.module, read, evidence.examples.subset(evidence.split.bound))
-    if found is not None:
-        return refuse(f"{found}. The theorem is about the layers; the promise is for the module.")
+    wrong = misread(evidence.module, read, evidence.examples.subset(evidence.split.bound))
+    if wrong is not None:
+        return refuse(f"{wrong}. The theorem is about the layers; the promise is for the module.")
     where = layer_of_tensor(record)
     for name, parameter in evidence.module.named_parameters():
         if name not in where:

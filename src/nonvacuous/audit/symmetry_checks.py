@@ -41,15 +41,15 @@ def randomized_only(evidence: Evidence) -> Outcome:
     _, _, complexity = parts(evidence)
     if not complexity.symmetries:
         return _NONE
-    found = theorem(evidence.bound.name)
-    if evidence.predictor != "stochastic" or found.complexity != "kl_nats":
+    named = theorem(evidence.bound.name)
+    if evidence.predictor != "stochastic" or named.complexity != "kl_nats":
         return refuse(
             f"symmetries are said to save {complexity.symmetry_nats:.6g} nats in a certificate "
-            f"about the {evidence.predictor} predictor by {found.name!r}. They lower the KL; a "
+            f"about the {evidence.predictor} predictor by {named.name!r}. They lower the KL; a "
             "bound for one drawn network pays for its own weights, which have no such average. "
             "Leave them out."
         )
-    return holds(f"{found.name!r} is a bound in the KL, for the randomized network.")
+    return holds(f"{named.name!r} is a bound in the KL, for the randomized network.")
 
 
 @check(rows=(2, 22), since=1, name="symmetries are used only where they hold", modes=RANDOM_MODES)
@@ -124,16 +124,16 @@ def seen_in_predictions(evidence: Evidence) -> Outcome:
     seed = derived_seed(evidence.seed, "symmetries")
     with undisturbed(network.device):
         try:
-            found = _changed(complexity, symmetries, network.in_float64(), inputs.double(), seed)
+            changed = _changed(complexity, symmetries, network.in_float64(), inputs.double(), seed)
         except NonvacuousError:
             raise
         except Exception:
             # A network with a fixed dtype inside, or a device without doubles.
-            found = _changed(complexity, symmetries, network, inputs, seed, tolerance=1e-3)
-    if found is not None:
+            changed = _changed(complexity, symmetries, network, inputs, seed, tolerance=1e-3)
+    if changed is not None:
         return refuse(
-            f"{found} changes what the network predicts, so it is no symmetry of it. Leave it out "
-            "(quotients=())."
+            f"{changed} changes what the network predicts, so it is no symmetry of it. Leave it "
+            "out (quotients=())."
         )
     return holds(f"applied at random, they change no prediction on {len(inputs)} bound examples.")
 
@@ -204,7 +204,7 @@ def _changed(
         if saving.symmetry == "permutation" and saving.place in layers:
             weights = _reordered(network.tensors, layers[saving.place], generator)
             moves.append((f"another order of the units of {saving.place!r}", weights, False))
-    for told, weights, up_to_shift in moves:
+    for words, weights, up_to_shift in moves:
         moved = Network(network.module, {**network.tensors, **weights}, network.device)
         outputs, before = moved.run(inputs)[0], expected
         if up_to_shift:
@@ -212,7 +212,7 @@ def _changed(
             before = before - before.mean(1, keepdim=True)
         slack = tolerance * float(expected.abs().max() + outputs.abs().max())
         if not bool(((outputs - before).abs() <= slack).all()):
-            return told
+            return words
     return None
 
 
@@ -235,7 +235,7 @@ def _reordered(
     order = torch.randperm(layer.units, generator=generator)
     moved: dict[str, Tensor] = {}
     for name, axis, entries in layer.tensors:
-        places = (order[:, None] * entries + torch.arange(entries)).flatten()
+        positions = (order[:, None] * entries + torch.arange(entries)).flatten()
         tensor = moved.get(name, tensors[name])
-        moved[name] = tensor.index_select(axis, places.to(tensor.device))
+        moved[name] = tensor.index_select(axis, positions.to(tensor.device))
     return moved

@@ -44,25 +44,27 @@ class Watched:
         self._attributes: dict[int, set[str]] = {}
         self._literals: dict[bytes, int] = {}
         originals = (*module.parameters(), *module.buffers())
-        self._replaced = {place for value in originals for place in (id(value), *_address(value))}
+        self._replaced = {
+            address for value in originals for address in (id(value), *_address(value))
+        }
         for value in (given, *tensors.values()):
             self.know(value)
         for name, value in attribute_values(module):
             self.know(value)
             if isinstance(value, Tensor):
-                for place in (id(value), *_address(value)):
-                    self._attributes.setdefault(place, set()).add(name)
+                for address in (id(value), *_address(value)):
+                    self._attributes.setdefault(address, set()).add(name)
             else:
                 self.read.add(name)
 
     def note(self, values: Any) -> list[Tensor]:
         """All tensors in there; those in attributes are read from now on."""
-        found = [value for value in tree_leaves(values) if isinstance(value, Tensor)]
+        tensors = [value for value in tree_leaves(values) if isinstance(value, Tensor)]
         if self._attributes:
-            for value in found:
-                for place in (id(value), *_address(value)):
-                    self.read |= self._attributes.get(place, set())
-        return found
+            for value in tensors:
+                for address in (id(value), *_address(value)):
+                    self.read |= self._attributes.get(address, set())
+        return tensors
 
     def meet(self, value: Tensor, operator: str) -> None:
         """A tensor that an operation reads."""
@@ -129,7 +131,7 @@ class _Operations(TorchDispatchMode):
         return False
 
     def __init__(self, seen: Watched) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._seen = seen
 
     def __torch_dispatch__(

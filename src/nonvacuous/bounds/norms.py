@@ -179,19 +179,19 @@ def grid_point(value: float, *, downward: bool = False) -> float:
     # The logarithm may be rounded across a grid point: start beside it and compare.
     nearest = round(math.log2(number) * _FINENESS)
     if downward:
-        place = nearest + 1
-        while 2.0 ** (place / _FINENESS) > number:
-            place -= 1
+        point = nearest + 1
+        while 2.0 ** (point / _FINENESS) > number:
+            point -= 1
     else:
-        place = nearest - 1
-        while 2.0 ** (place / _FINENESS) < number:
-            place += 1
-    if abs(place) > _STEPS:
+        point = nearest - 1
+        while 2.0 ** (point / _FINENESS) < number:
+            point += 1
+    if abs(point) > _STEPS:
         raise BadInput(
             f"{value!r} lies outside the grid from {2.0 ** (-_STEPS / _FINENESS):.0e} to "
             f"{2.0 ** (_STEPS / _FINENESS):.0e}; rescale the network."
         )
-    return float(2.0 ** (place / _FINENESS))
+    return float(2.0 ** (point / _FINENESS))
 
 
 def grid_share(failure: float, *, numbers: int) -> float:

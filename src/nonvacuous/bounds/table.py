@@ -188,20 +188,20 @@ def readings() -> Iterator[tuple[Theorem, Reading]]:
 
 def rows(about: str, given: Mapping[str, Any]) -> tuple[Row, ...]:
     """Every theorem about this predictor that follows from the numbers given, the first first."""
-    found = [
+    entries = [
         (entry, row)
         for entry, reading in readings()
         if reading.about == about and (row := entry.row(reading, given)) is not None
     ]
     # What the user had to assert comes last; what pays for no prior before what does.
-    found.sort(
+    entries.sort(
         key=lambda pair: (
             _ORDER.index(pair[1].relation),
             pair[1].charge == "asserted",
             pair[0].complexity is not None,
         )
     )
-    return tuple(row for _, row in found)
+    return tuple(row for _, row in entries)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Tried:
 
     where: Where
     scale: float
-    found: Rescaled
+    rescaled: Rescaled
     losses: np.ndarray
     value: float
 
@@ -116,7 +116,7 @@ class NoiseSearch:
             value = self._promise(tried.risk, cost.kl_nats)
             if value < limit:
                 limit, rival = value, (tried, cost)
-        digest = plain.found.noise.digest()
+        digest = plain.rescaled.noise.digest()
         if rival is None:
             return Found((sure,), digest)
         tried, cost = rival
@@ -135,23 +135,25 @@ class NoiseSearch:
         """The best scale in one gauge: coarsely, then finely. The bound has one valley."""
         count, best = len(self._scales), None
         done: set[int] = set()
-        places = [*range(0, count, _STEP), count - 1]
+        positions = [*range(0, count, _STEP), count - 1]
         for step in (_STEP // 2, _STEP // 4, 0):
-            for place in places:
-                if 0 <= place < count and place not in done:
-                    done.add(place)
-                    tried = self._tried(where, self._scales[place], make)
+            for position in positions:
+                if 0 <= position < count and position not in done:
+                    done.add(position)
+                    tried = self._tried(where, self._scales[position], make)
                     self._report(tried)
                     if best is None or tried.value < best.value:
-                        best, center = tried, place
-            places = [center - step, center + step]
+                        best, center = tried, position
+            positions = [center - step, center + step]
         assert best is not None
         return best
 
     def _tried(self, where: Where, scale: float, make: Callable[[Where, float], Rescaled]) -> Tried:
-        found = make(where, scale)
-        losses = self._losses(where, scale, found.noise)
-        return Tried(where, scale, found, losses, self._value(float(losses.mean()), found.kl_nats))
+        rescaled = make(where, scale)
+        losses = self._losses(where, scale, rescaled.noise)
+        return Tried(
+            where, scale, rescaled, losses, self._value(float(losses.mean()), rescaled.kl_nats)
+        )
 
     def _unmoved(self, where: Where, scale: float) -> Rescaled:
         posterior = DiagonalGaussian.around(self._module, scale=scale)
@@ -220,7 +222,7 @@ class NoiseSearch:
         if self._job.predictor != "drawn":
             return 0.0
         variance = 0.0
-        before, after = self._unmoved("given", moved.scale), moved.found
+        before, after = self._unmoved("given", moved.scale), moved.rescaled
         for name, mean in before.posterior.means.items():
             scale, end = before.posterior.scales[name].double(), after.posterior.scales[name]
             factor = end.double() / scale
@@ -233,8 +235,8 @@ class NoiseSearch:
 
     def _complexity(self, tried: Tried) -> ComplexityRecord:
         assert isinstance(self._gauge, Gauge)
-        found = tried.found
-        return complexity_of(self._job, found.posterior, found.prior, self._gauge.graph)
+        rescaled = tried.rescaled
+        return complexity_of(self._job, rescaled.posterior, rescaled.prior, self._gauge.graph)
 
     def _report(self, tried: Tried) -> None:
         self._tries += 1

@@ -72,8 +72,8 @@ class RunFolder:
         """The digests of all evidence files that exist."""
         if self.path is None:
             return {}
-        found = (path for pattern in EVIDENCE for path in sorted(self.path.glob(pattern)))
-        return {path.name: sha256_of_file(inside(self.path, path.name)) for path in found}
+        files = (path for pattern in EVIDENCE for path in sorted(self.path.glob(pattern)))
+        return {path.name: sha256_of_file(inside(self.path, path.name)) for path in files}
 
 
 def to_toml(record: Mapping[str, Any], *, prefix: str = "") -> str:

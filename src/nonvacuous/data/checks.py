@@ -129,9 +129,11 @@ def find_duplicates(
     )
     # np.unique reports the first position of every value.
     values, positions = np.unique(hashes_first, return_index=True)
-    found = np.flatnonzero(np.isin(hashes_second, values))
-    where = np.searchsorted(values, hashes_second[found])
-    return Duplicates(in_first=positions[where].astype(np.int64), in_second=found.astype(np.int64))
+    repeated = np.flatnonzero(np.isin(hashes_second, values))
+    where = np.searchsorted(values, hashes_second[repeated])
+    return Duplicates(
+        in_first=positions[where].astype(np.int64), in_second=repeated.astype(np.int64)
+    )
 
 
 def count_repeats(examples: Examples, *, ignore_labels: bool = False) -> int:

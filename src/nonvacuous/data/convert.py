@@ -113,21 +113,21 @@ def _several(array: np.ndarray) -> str:
 
 
 def _infer_names(labels: np.ndarray, *, where: str) -> tuple[str, ...]:
-    found = np.unique(labels)
-    if found.size == 0:
+    values = np.unique(labels)
+    if values.size == 0:
         raise BadInput(f"{where}: there are no labels, so there are no examples")
-    if int(found[0]) < 0:
-        raise BadInput(f"{where}: label {int(found[0])} is negative; labels are 0, 1, 2, ...")
+    if int(values[0]) < 0:
+        raise BadInput(f"{where}: label {int(values[0])} is negative; labels are 0, 1, 2, ...")
     # Compared by position, never by building 0..max: a stray label of 10**9 must not fill memory.
-    wrong = np.flatnonzero(found != np.arange(found.size))
+    wrong = np.flatnonzero(values != np.arange(values.size))
     if wrong.size:
-        missing, next_label = int(wrong[0]), int(found[wrong[0]])
+        missing, next_label = int(wrong[0]), int(values[wrong[0]])
         raise BadInput(
             f"{where}: no example has label {missing}, but some have label {next_label}; labels "
             "must use every value 0, 1, 2, ... without gaps (renumber them with "
             "numpy.unique(labels, return_inverse=True)[1], or name all classes with class_names)"
         )
-    return tuple(str(value) for value in found.tolist())
+    return tuple(str(value) for value in values.tolist())
 
 
 def _from_text(
@@ -138,14 +138,14 @@ def _from_text(
             array = np.char.decode(array, "utf-8")
         except UnicodeDecodeError as error:
             raise BadInput(f"{where}: a text label is not valid UTF-8 ({error})") from error
-    found = np.unique(array)
+    values = np.unique(array)
     if class_names is None:
-        names = tuple(str(name) for name in found.tolist())
+        names = tuple(str(name) for name in values.tolist())
         if not names:
             raise BadInput(f"{where}: there are no labels, so there are no examples")
     else:
         names = tuple(class_names)
-        unknown = sorted(set(found.tolist()) - set(names))
+        unknown = sorted(set(values.tolist()) - set(names))
         if unknown:
             raise BadInput(
                 f"{where}: label {unknown[0]!r} is not one of the classes "

@@ -35,7 +35,7 @@ def import_function(spec: str) -> Any:
         raise Unrecognized(f"{spec!r} is not of the form package.module:function")
     with _current_folder_last():
         try:
-            found: Any = importlib.import_module(module_name)
+            target: Any = importlib.import_module(module_name)
         except Exception as error:  # the module's own code may raise anything
             # A module that is not there was not meant; one that breaks down has a fault of its own.
             absent = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(
@@ -46,12 +46,12 @@ def import_function(spec: str) -> Any:
                 f"({type(error).__name__}: {error}); install it, or run from the folder it is in"
             ) from error
     for name in attribute.split("."):
-        if not hasattr(found, name):
+        if not hasattr(target, name):
             raise Unrecognized(f"{spec}: {module_name} has nothing called {attribute}")
-        found = getattr(found, name)
-    if not callable(found):
-        raise Unrecognized(f"{spec} is a {type(found).__name__}, not a function")
-    return found
+        target = getattr(target, name)
+    if not callable(target):
+        raise Unrecognized(f"{spec} is a {type(target).__name__}, not a function")
+    return target
 
 
 def as_dataset(result: Any, *, where: str, class_names: Sequence[str] | None = None) -> Dataset:

@@ -108,9 +108,9 @@ def _named_folder(name: str, data_dir: str | Path | None) -> Path:
         return Path(base).expanduser() / name
     if (_SYSTEM_FOLDER / name).is_dir():
         return _SYSTEM_FOLDER / name
-    found = f"{base} has no folder {name}" if base is not None else "no data folder is set"
+    why = f"{base} has no folder {name}" if base is not None else "no data folder is set"
     raise BadInput(
-        f"the files of {name} were not found: {found}. Set NONVACUOUS_DATA or --data-dir to the "
+        f"the files of {name} were not found: {why}. Set NONVACUOUS_DATA or --data-dir to the "
         f"folder that contains {name}/, or use digits, which needs no files"
     )
 

@@ -91,9 +91,9 @@ def _inside(
             yield from _inside(entry, f"{name}[{position}]", known, below)
     elif isinstance(value, set | frozenset):
         # Sets have no order: by content, so that the same set always gets the same names.
-        found = [pair for entry in value for pair in _inside(entry, name, known, below)]
-        found.sort(key=lambda pair: tensors_digest({"": _as_tensor(pair[1])}))
-        for position, (inner, entry) in enumerate(found):
+        pairs = [pair for entry in value for pair in _inside(entry, name, known, below)]
+        pairs.sort(key=lambda pair: tensors_digest({"": _as_tensor(pair[1])}))
+        for position, (inner, entry) in enumerate(pairs):
             yield f"{name}{{{position}}}{inner.removeprefix(name)}", entry
 
 
@@ -112,9 +112,9 @@ def _recomputed(part: nn.Module) -> frozenset[str]:
 
 def _as_tensor(value: Any) -> Tensor:
     if isinstance(value, Tensor):
-        found = value.detach()
-        found = found.dequantize() if found.is_quantized else found
-        return found if found.layout == torch.strided else found.to_dense()
+        tensor = value.detach()
+        tensor = tensor.dequantize() if tensor.is_quantized else tensor
+        return tensor if tensor.layout == torch.strided else tensor.to_dense()
     array = np.asarray(value) if isinstance(value, np.ndarray) else np.frombuffer(value, np.uint8)
     try:
         return torch.from_numpy(array if array.flags.writeable else array.copy())

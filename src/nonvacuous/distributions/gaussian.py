@@ -208,8 +208,8 @@ class DiagonalGaussian:
 
 
 def _noise_like(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    shape, place = tensor.shape, generator.device
-    noise = torch.randn(shape, generator=generator, dtype=tensor.dtype, device=place)
+    shape, device = tensor.shape, generator.device
+    noise = torch.randn(shape, generator=generator, dtype=tensor.dtype, device=device)
     return noise.to(tensor.device)
 
 

@@ -326,8 +326,8 @@ def indices_digest(indices: Indices) -> str:
 
 
 def _fixed(module: nn.Module) -> Mapping[str, Tensor]:
-    found = dict(module.named_buffers()) | attribute_tensors(module)
-    return MappingProxyType({name: tensor.detach().clone() for name, tensor in found.items()})
+    tensors = dict(module.named_buffers()) | attribute_tensors(module)
+    return MappingProxyType({name: tensor.detach().clone() for name, tensor in tensors.items()})
 
 
 def _energy(means: Tensor, scales: Tensor, prior_means: Tensor) -> float:

@@ -65,19 +65,21 @@ def bias_scale(scale: float, positions: int) -> float:
 
 def tensor_scales(record: SparsityRecord) -> dict[str, float]:
     """The noise of every tensor: its layer's, and for a bias of a convolution a part of it."""
-    found: dict[str, float] = {}
+    scales: dict[str, float] = {}
     for layer in record.layers:
-        for place, name in enumerate(layer.tensors):
+        for position, name in enumerate(layer.tensors):
             own = layer.convolution
-            smaller = place == 1 and own is not None
-            found[name] = bias_scale(layer.scale, own.positions) if smaller and own else layer.scale
-    return found
+            smaller = position == 1 and own is not None
+            scales[name] = (
+                bias_scale(layer.scale, own.positions) if smaller and own else layer.scale
+            )
+    return scales
 
 
 def shapes_of(record: SparsityRecord) -> tuple[Shapes, ...]:
     """The shapes along the way; :class:`BadInput` where the layers do not fit together."""
     assert record.images is not None
-    found: list[Shapes] = []
+    shapes: list[Shapes] = []
     before: ImageShape = (record.images[0], record.images[1], record.images[2])
     for layer in record.layers:
         own = _convolution(layer)
@@ -102,9 +104,9 @@ def shapes_of(record: SparsityRecord) -> tuple[Shapes, ...]:
             )
         if max(math.prod(before), math.prod(middle), math.prod(own.kernel)) > _LARGEST:
             raise BadInput(f"layer {layer.name} is too large to be read from a certificate")
-        found.append(Shapes(before, middle, after))
+        shapes.append(Shapes(before, middle, after))
         before = after
-    return tuple(found)
+    return tuple(shapes)
 
 
 def wrong_convolution(record: SparsityRecord) -> str | None:

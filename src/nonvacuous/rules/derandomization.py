@@ -77,13 +77,13 @@ def odd_charge(claimed: Iterable[ChargeRecord], recomputed: Iterable[Charge]) ->
 
 def layer_of_tensor(record: SparsityRecord) -> dict[str, int]:
     """Which layer each tensor belongs to; a tensor in two layers is refused."""
-    found: dict[str, int] = {}
+    layers: dict[str, int] = {}
     for position, layer in enumerate(record.layers):
         for name in layer.tensors:
-            if name in found:
+            if name in layers:
                 raise BadInput(f"the tensor {name!r} is counted in two layers")
-            found[name] = position
-    return found
+            layers[name] = position
+    return layers
 
 
 def wrong_layer_distance(record: SparsityRecord, complexity: ComplexityRecord) -> str | None:

@@ -55,7 +55,7 @@ def symmetry_savings(
     symmetries = symmetries_of(graph)
     narrow = [layer for layer in symmetries.layers if layer.units <= WIDEST]
     # The posterior was moved already where scales are free; it is taken as it stands.
-    found = forgotten(
+    saved = forgotten(
         posterior,
         prior,
         loss=loss,
@@ -66,13 +66,13 @@ def symmetry_savings(
         SymmetrySaving(
             symmetry="translation", place=name, units=posterior.means[name].shape[0], nats=nats
         )
-        for name, nats in found.translation.items()
+        for name, nats in saved.translation.items()
     ]
     orders = [
         SymmetrySaving(
             symmetry="permutation", place=saving.layer, units=saving.units, nats=saving.saved_nats
         )
-        for saving in found.permutations
+        for saving in saved.permutations
     ]
     return (*shifts, *orders)
 
@@ -87,18 +87,18 @@ def disagreeing_saving(
     recorded: tuple[SymmetrySaving, ...], recomputed: tuple[SymmetrySaving, ...]
 ) -> str | None:
     """What is wrong with the recorded savings, or None."""
-    found = {(saving.symmetry, saving.place): saving for saving in recomputed}
+    expected = {(saving.symmetry, saving.place): saving for saving in recomputed}
     for saving in recorded:
-        told = f"the {saving.symmetry} of {saving.place!r}"
-        right = found.pop((saving.symmetry, saving.place), None)
+        words = f"the {saving.symmetry} of {saving.place!r}"
+        right = expected.pop((saving.symmetry, saving.place), None)
         if right is None:
-            return f"{told} is said to save {saving.nats!r} nats; there is no such saving"
+            return f"{words} is said to save {saving.nats!r} nats; there is no such saving"
         if saving.units != right.units:
-            return f"{told} is said to concern {saving.units} units; there are {right.units}"
+            return f"{words} is said to concern {saving.units} units; there are {right.units}"
         slack = RELATIVE * right.nats + PER_UNIT * right.units
         if not abs(saving.nats - right.nats) <= slack:
-            return f"{told} is said to save {saving.nats!r} nats; it saves {right.nats!r}"
-    if found:
-        missing = next(iter(found))
+            return f"{words} is said to save {saving.nats!r} nats; it saves {right.nats!r}"
+    if expected:
+        missing = next(iter(expected))
         return f"the {missing[0]} of {missing[1]!r} is left out although others are listed"
     return None

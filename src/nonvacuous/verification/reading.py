@@ -34,25 +34,25 @@ class Reading:
 
 def read(certificate: Certificate | str | os.PathLike[str], findings: Collector) -> Reading:
     """Read a certificate or take the one given; what fails becomes a finding."""
-    found: dict[str, object] = {}
+    parts: dict[str, object] = {}
     source = "the certificate" if isinstance(certificate, Certificate) else str(certificate)
 
     def work() -> str:
         if isinstance(certificate, Certificate):
-            found["text"] = certificate.model_dump_json()
+            parts["text"] = certificate.model_dump_json()
         else:
             content = _bytes_of(Path(certificate))
-            found["content"] = content
-            found["text"] = _text_of(content)
-        found["certificate"] = _parse(str(found["text"]))
+            parts["content"] = content
+            parts["text"] = _text_of(content)
+        parts["certificate"] = _parse(str(parts["text"]))
         return "it is a certificate of this format."
 
     findings.expect("it can be read", "certificate", work)
-    parsed, content = found.get("certificate"), found.get("content")
+    parsed, content = parts.get("certificate"), parts.get("content")
     return Reading(
         source=source,
         certificate=parsed if isinstance(parsed, Certificate) else None,
-        text=str(found.get("text", "")),
+        text=str(parts.get("text", "")),
         content=content if isinstance(content, bytes) else None,
     )
 

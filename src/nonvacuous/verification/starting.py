@@ -67,11 +67,11 @@ def check_start(inquiry: Inquiry) -> None:
         return
 
     def work() -> str:
-        found = known()
-        if found.certain or found.likely:
+        knows = known()
+        if knows.certain or knows.likely:
             raise Disagreement(
-                f"its means err on only {found.error:.1%} of the bound examples (guessing: "
-                f"{found.guessing:.1%}), and the certificate says that they saw none of them: they "
+                f"its means err on only {knows.error:.1%} of the bound examples (guessing: "
+                f"{knows.guessing:.1%}), and the certificate says that they saw none of them: they "
                 "were fitted to these data, or to data like them."
             )
         better = () if as_built else surprises(meant(), bound_part)
@@ -89,7 +89,7 @@ def check_start(inquiry: Inquiry) -> None:
             raise Disagreement("the certificate says neither which seed nor what made its means.")
         unknown = "" if as_built else f" What {builder} makes of seed {seed} was not repeated."
         return (
-            f"its means err on {found.error:.1%} of the bound examples, and know no more of them "
+            f"its means err on {knows.error:.1%} of the bound examples, and know no more of them "
             f"than in random order as far as answers and last hidden layer go.{built or unknown}"
         )
 
@@ -106,14 +106,14 @@ def _declared(known: Callable[[], Knowledge] | None) -> str:
         "nobody can check."
     )
     try:
-        found = None if known is None else known()
+        knows = None if known is None else known()
     except Exception:  # a network that cannot be rebuilt is a finding of its own
-        found = None
-    if found is None:
+        knows = None
+    if knows is None:
         return f"its means could not be tried; {declares}"
     return (
-        f"its means err on {found.error:.1%} of the bound examples (guessing: "
-        f"{found.guessing:.1%}); {declares}"
+        f"its means err on {knows.error:.1%} of the bound examples (guessing: "
+        f"{knows.guessing:.1%}); {declares}"
     )
 
 

@@ -27,14 +27,14 @@ def read_images(
     folder = Path(folder)
     if not folder.is_dir():
         raise BadInput(f"there is no folder {folder}; check the path")
-    found = sorted(path.name for path in folder.iterdir() if path.is_dir() and not _hidden(path))
-    if not found:
+    classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and not _hidden(path))
+    if not classes:
         raise BadInput(
             f"{folder} has no folders in it; expected one folder of images per class, such as "
             f"{folder.name}/cat/1.png and {folder.name}/dog/1.png"
         )
-    names = tuple(class_names) if class_names is not None else tuple(found)
-    unknown = sorted(set(found) - set(names))
+    names = tuple(class_names) if class_names is not None else tuple(classes)
+    unknown = sorted(set(classes) - set(names))
     if unknown:
         raise BadInput(
             f"{folder} has a folder {unknown[0]!r} that is none of the classes of the training "
@@ -42,7 +42,7 @@ def read_images(
         )
     images: list[tuple[str, np.ndarray]] = []
     labels: list[int] = []
-    for class_name in found:
+    for class_name in classes:
         files = _image_files(folder / class_name)
         if not files:
             raise BadInput(f"{folder / class_name} has no images; add some or remove the folder")

@@ -47,10 +47,10 @@ def read_idx_array(path: str | Path) -> np.ndarray:
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"{path} cannot be unpacked ({error}); download it again") from error
     if len(body) != expected:
-        found = f"{len(body)}" if len(body) < expected else f"more than {expected}"
+        length = f"{len(body)}" if len(body) < expected else f"more than {expected}"
         raise BadInput(
             f"{path}: the header announces an array of shape {shape}, {expected} bytes, but the "
-            f"file holds {found}; download it again"
+            f"file holds {length}; download it again"
         )
     return np.frombuffer(body, dtype=dtype).reshape(shape).astype(dtype.newbyteorder("="))
 

@@ -90,14 +90,14 @@ def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | No
 
 
 def _only(columns: Sequence[str], wanted: Sequence[str], *, path: Path, what: str) -> str:
-    found = [column for column in wanted if column in columns]
-    if len(found) != 1:
-        reason = "more than one" if found else "no"
+    present = [column for column in wanted if column in columns]
+    if len(present) != 1:
+        reason = "more than one" if present else "no"
         raise BadInput(
             f"{path} has {reason} {what} column. Found: {_listed(columns)}. Expected one column "
             f"named {' or '.join(wanted)}; rename it"
         )
-    return found[0]
+    return present[0]
 
 
 def _labels(column: Any, *, where: str) -> np.ndarray:

@@ -89,12 +89,12 @@ def _candidates(
         searches += (Search("posterior measured", measured, charge=line, reason=reason),)
     candidates: list[tuple[Candidate, Callable[[], RescalingFacts | None]]] = []
     for best, complexity in chosen.tried:
-        found, rescaled = best.found, isinstance(gauge, Gauge)
+        moved, rescaled = best.rescaled, isinstance(gauge, Gauge)
         candidate = Candidate(
-            module=with_weights(module, found.posterior.means),
+            module=with_weights(module, moved.posterior.means),
             split=split,
-            prior=found.prior,
-            posterior=found.posterior,
+            prior=moved.prior,
+            posterior=moved.posterior,
             prior_description=prior.description,
             posterior_description=_noise_text(best.where, best.scale, rescaled=rescaled) + note,
             prior_choices=_choices(prior, module),
@@ -110,7 +110,7 @@ def _candidates(
             complexity=complexity,
             measured=measured,
         )
-        candidates.append((candidate, partial(_facts, gauge, module, prior, found)))
+        candidates.append((candidate, partial(_facts, gauge, module, prior, moved)))
     return candidates
 
 
@@ -126,24 +126,24 @@ def _noise_text(where: str, scale: float, *, rescaled: bool) -> str:
 
 
 def _facts(
-    gauge: Gauge | str, module: nn.Module, prior: Prior, found: Rescaled
+    gauge: Gauge | str, module: nn.Module, prior: Prior, moved: Rescaled
 ) -> RescalingFacts | None:
     """The same randomized network accounted for in other ways: who earns the improvement?"""
     if not isinstance(gauge, Gauge):
         return None
     compared = comparison_columns(
-        found.posterior,
+        moved.posterior,
         gauge.hidden,
         gauge.groups,
-        found.log_scales,
+        moved.log_scales,
         center=center_of(prior.kind),
-        means=found.prior.means,
+        means=moved.prior.means,
         grid=prior.grid,
     )
     return RescalingFacts(
-        log_scales=found.log_scales,
+        log_scales=moved.log_scales,
         kl_before=compared.before(center_of(prior.kind), per_tensor=prior.per_tensor),
-        kl_after=found.kl_nats,
+        kl_after=moved.kl_nats,
         columns=compared.columns,
         center=center_of(prior.kind),
         way=certified_way(gauge.hidden, gauge.groups, prior.grid, per_tensor=prior.per_tensor),

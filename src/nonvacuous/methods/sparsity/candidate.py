@@ -187,17 +187,17 @@ def layer_tensors(module: nn.Module, layers: Network) -> tuple[tuple[str, ...], 
             "sparsity certificate records the network's own parameters. Write the layer out"
         )
 
-    found = []
+    layered = []
     for name, weight, bias in _numbers(layers):
         names = (find(weight, f"{name}.weight"),)
-        found.append(names if bias is None else (*names, find(bias, f"{name}.bias")))
+        layered.append(names if bias is None else (*names, find(bias, f"{name}.bias")))
     left = [name for name in parameters if name not in used]
     if left:
         raise BadInput(
             f"the network has a parameter {left[0]!r} that no layer uses; remove it, so that the "
             "certificate covers the whole network"
         )
-    return tuple(found)
+    return tuple(layered)
 
 
 def chain_names(module: nn.Module, examples: Examples) -> tuple[str, ...]:

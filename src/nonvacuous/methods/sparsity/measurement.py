@@ -83,7 +83,7 @@ def measure_sparse(method: Sparsity, job: Job, candidate: SparseCandidate) -> Sp
     bound_part = job.examples.subset(candidate.split.bound)
     failure = share(line(budget, "bound"))
     sampling_failure = None if noiseless else share(line(budget, "sampling"))
-    found = certify_sparse(
+    certified = certify_sparse(
         layers,
         prior_layers,
         bound_part,
@@ -100,28 +100,33 @@ def measure_sparse(method: Sparsity, job: Job, candidate: SparseCandidate) -> Sp
         progress=job.progress,
     )
     shortest, longest = norm_range(bound_part, constant=counts_constant(layers))
-    charges = charge_records(found.charges)
+    charges = charge_records(certified.charges)
     shapes = (
-        convolution_records(layers, found.scales)
+        convolution_records(layers, certified.scales)
         if isinstance(layers, ConvChain)
         else (None,) * len(tensors)
     )
     record = SparsityRecord(
-        theorem=found.theorem,
+        theorem=certified.theorem,
         variant=method.variant,
         layers=tuple(
             NoiseLayer(
                 name=name, tensors=own, scale=scale, squared_distance=distance, convolution=shape
             )
             for name, own, scale, distance, shape in zip(
-                layers.names, tensors, found.scales, found.squared_distances, shapes, strict=True
+                layers.names,
+                tensors,
+                certified.scales,
+                certified.squared_distances,
+                shapes,
+                strict=True,
             )
         ),
         network_digest=layers.digest(),
-        escape=found.escape,
+        escape=certified.escape,
         setting={
             name: tuple(value) if isinstance(value, list) else value
-            for name, value in found.details["setting"].items()
+            for name, value in certified.details["setting"].items()
         },
         charges=charges,
         grid_nats=charged_nats(charges),
@@ -133,11 +138,11 @@ def measure_sparse(method: Sparsity, job: Job, candidate: SparseCandidate) -> Sp
         prior_fraction=len(candidate.split.prior) / len(candidate.split),
         shortest_input=shortest,
         longest_input=longest,
-        threshold=found.threshold if math.isfinite(found.threshold) else None,
-        margin=found.margin if math.isfinite(found.margin) else None,
+        threshold=certified.threshold if math.isfinite(certified.threshold) else None,
+        margin=certified.margin if math.isfinite(certified.margin) else None,
         images=layers.input_shape if isinstance(layers, ConvChain) else None,
     )
-    risk = _risk(job, record, found, sampling_failure)
+    risk = _risk(job, record, certified, sampling_failure)
     loss_upper = loss_upper_of(record.theorem, record.escape, risk)
     record = record.model_copy(update={"loss_upper": loss_upper})
     posterior, prior = _noise(record, candidate)
@@ -171,11 +176,11 @@ def measure_sparse(method: Sparsity, job: Job, candidate: SparseCandidate) -> Sp
 
 
 def _risk(
-    job: Job, record: SparsityRecord, found: SparsityCertificate, failure: float | None
+    job: Job, record: SparsityRecord, certified: SparsityCertificate, failure: float | None
 ) -> RiskRecord:
     draft = RiskRecord(
-        errors=found.errors,
-        trials=found.trials,
+        errors=certified.errors,
+        trials=certified.trials,
         scheme="every example once" if failure is None else "fresh noise",
         identical=False,
         seed=final_seed(job.seed, record.network_digest, setting_of(record)),

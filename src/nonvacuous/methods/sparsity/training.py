@@ -147,8 +147,8 @@ class Trainer:
                 phase=phase,
                 progress=self.progress,
             )
-            found = dict(trained.named_parameters())
-            return {name: found[name].detach().cpu() for name in self.names}
+            weights = dict(trained.named_parameters())
+            return {name: weights[name].detach().cpu() for name in self.names}
         result = train_chain(
             tuple(begin[name] for name in self.names),
             examples,
@@ -177,8 +177,8 @@ def kept(
         return _on_cpu(work())
     configuration = depends_on()
     if path.exists():
-        found = load_checkpoint(path, configuration=configuration)
-        return {name: found.tensors[name] for name in found.facts["order"]}
+        stored = load_checkpoint(path, configuration=configuration)
+        return {name: stored.tensors[name] for name in stored.facts["order"]}
     made = _on_cpu(work())
     # The format keeps no order of its own, and layers have one.
     save_checkpoint(path, tensors=made, facts={"order": list(made)}, configuration=configuration)
