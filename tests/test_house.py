@@ -15,10 +15,8 @@ WORK = "a command loads what it computes with only when it is called: help and e
 DOCUMENTED = {
     ("data.examples", "data.load"): "a dataset is read into what examples.py defines",
     ("networks.scale_groups", "networks.solution"): "the solution builds the records of groups",
-    ("cli.randomize", "cli.randomize_certified"): WORK,
     ("studies.measures", "studies.measures_networks"): WORK,
     ("studies.sparsity", "studies.sparsity_networks"): WORK,
-    ("cli.randomize", "cli.randomize_run"): WORK,
 }
 
 
@@ -79,7 +77,6 @@ MANY = {
     "evaluation.evaluate.evaluate": 12,
     "cli.evaluate.evaluate": 11,
     "cli.verify.verify": 12,
-    "randomization.study.study": 11,
     "sparsity.study.study": 12,
 }
 

@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.cli import exits
-from nonvacuous.cli.folders import default_folder
 from nonvacuous.data import load
 from nonvacuous.models import build
+from nonvacuous.studies.inputs import default_folder
 from nonvacuous.studies.networks import build_network
 from nonvacuous.training import OBJECTIVES
 from nonvacuous.training_settings import PosteriorTraining

@@ -58,13 +58,13 @@ def test_one_command_gives_the_answer_the_page_and_the_pictures(place, invoke):
     assert done.out.startswith("Whether it learns is not shown")
     for expected in ("random-labels", "nothing but the data changed", "no leak"):
         assert expected in done.out
-    page = (place / "r" / "study.html").read_text()
+    page = (place / "r" / "report.html").read_text()
     for expected in ("Does this network learn", "Has the test set leaked?", "VC dimension", "<svg"):
         assert expected in page
     assert "<script" not in page
     for name in ("figure-1a", "figure-1c", "clean-and-corrupted", "permutations"):
         assert (place / "r" / "figures" / f"{name}.svg").read_text().startswith("<svg")
-    record = json.loads((place / "r" / "study.json").read_text())
+    record = json.loads((place / "r" / "results.json").read_text())
     assert [entry["name"] for entry in record["conditions"]] == [
         "true",
         "partial:0.5",
@@ -76,7 +76,7 @@ def test_one_command_gives_the_answer_the_page_and_the_pictures(place, invoke):
 
 def test_json_is_what_is_on_disk(place, invoke):
     done = invoke(*QUICK, "--json")
-    assert json.loads(done.out) == json.loads((place / "r" / "study.json").read_text())
+    assert json.loads(done.out) == json.loads((place / "r" / "results.json").read_text())
 
 
 def test_nothing_is_overwritten_and_a_study_can_be_seen_again(place, invoke):
@@ -111,9 +111,9 @@ def test_a_stopped_study_says_how_to_go_on(place, invoke, monkeypatch):
         stopped = invoke(*QUICK)
     assert stopped.code == exits.INTERRUPTED
     assert "keeps every part" in stopped.error
-    assert not (place / "r" / "study.json").exists()
+    assert not (place / "r" / "results.json").exists()
     assert invoke(*stopped.next.split()[1:]).code == exits.DONE
-    assert (place / "r" / "study.html").is_file()
+    assert (place / "r" / "report.html").is_file()
 
 
 def test_a_model_and_a_training_function_of_ones_own(own, invoke):
@@ -123,7 +123,7 @@ def test_a_model_and_a_training_function_of_ones_own(own, invoke):
     done = invoke(*words)
     assert done.code == exits.DONE, done.err
     assert "trained by own:train" in done.err
-    record = json.loads((own / "r" / "study.json").read_text())
+    record = json.loads((own / "r" / "results.json").read_text())
     assert record["trained_by"] == "own:train"
     assert record["conditions"][0]["outcomes"][0]["epochs"] == 15
 
@@ -136,7 +136,7 @@ def test_a_function_that_ignores_its_labels_fails_the_study(own, invoke):
     assert done.code == exits.FAILED
     assert "PROBLEM the labels given are ignored" in done.out
     assert "the study found a problem" in done.err
-    assert (own / "r" / "study.html").is_file()
+    assert (own / "r" / "report.html").is_file()
 
 
 @pytest.mark.parametrize(

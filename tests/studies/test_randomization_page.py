@@ -10,7 +10,7 @@ from nonvacuous.randomization import study
 from nonvacuous.randomization.results import Finding, Permutations
 from nonvacuous.report.study import render
 from nonvacuous.studies.randomization_figures import figures
-from nonvacuous.studies.randomization_page import lead, page_of, write_files
+from nonvacuous.studies.randomization_page import lead, page_of
 from tests.randomization.study_worlds import SMALL, clouds
 
 
@@ -90,10 +90,3 @@ def test_pictures_need_numbers(result):
     )
     assert set(figures(unwatched)) == {"figure-1c"}
     assert figures(result) == figures(result), "the same numbers give the same pictures"
-
-
-def test_files_are_written_and_replaced(result, tmp_path):
-    for _ in range(2):
-        paths = write_files(result, tmp_path / "r", command="x")
-        assert all(path.is_file() for path in paths.values())
-    assert not [path for path in (tmp_path / "r").rglob("*") if path.name.startswith(".")]

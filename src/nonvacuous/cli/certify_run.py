@@ -26,7 +26,7 @@ from nonvacuous.cli.exits import (
     stoppable,
     trouble_of,
 )
-from nonvacuous.cli.folders import check_writable, default_folder, holds_run, instead_of
+from nonvacuous.cli.folders import check_writable, holds_run, instead_of
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import narration_console, write_certificate, write_error, write_next
 from nonvacuous.cli.report import write_page
@@ -39,6 +39,7 @@ from nonvacuous.report import rescaling
 from nonvacuous.report.terminal import printable
 from nonvacuous.risk.estimate import is_out_of_memory
 from nonvacuous.settings import Run
+from nonvacuous.studies.inputs import default_folder
 from nonvacuous.studies.networks import (
     build_network,
     check_readable,

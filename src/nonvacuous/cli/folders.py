@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,13 +42,13 @@ def check_writable(
             "certificate again), --force to overwrite it, or --out to name another folder.",
             next_command=again("--resume"),
         )
-    if resume and not _in_use(folder):
+    if resume and not in_use(folder):
         raise UsageError(
             f"--resume: there is no run to go on with in {folder}. Check --out, or leave --resume "
             "out to begin one there.",
             next_command=again(without=["--resume"]),
         )
-    if _in_use(folder):
+    if in_use(folder):
         raise UsageError(
             f"{folder} is not empty and holds no run: files there could be overwritten, and "
             "--force overwrites runs only. Name another folder with --out.",
@@ -65,22 +64,7 @@ def instead_of(path: Path, flag: str = "--out") -> str:
     return again(without=["--resume"], replacing={flag: str(free)})
 
 
-def default_folder(data: str, model: str, seed: int) -> Path:
-    """runs/DATA-MODEL-seedN, whatever characters the names have.
-
-    >>> default_folder("my data/x<1>.npz", "mlp:256,64", 3).as_posix()
-    'runs/x-1-mlp-256-64-seed3'
-    """
-    source = data if ":" in data else Path(data).stem
-    return Path("runs") / f"{_slug(source)}-{_slug(model)}-seed{seed}"
-
-
-def _slug(text: str) -> str:
-    words = re.findall(r"[A-Za-z0-9._]+", text)
-    return "-".join(words).strip(".-_")[:60] or "unnamed"
-
-
-def _in_use(folder: Path) -> bool:
+def in_use(folder: Path) -> bool:
     """Whether files of any kind are there.
 
     Not those with a dot in front: what a kill left half written, and the system's own.

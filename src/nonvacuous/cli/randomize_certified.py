@@ -26,7 +26,6 @@ from nonvacuous.cli.exits import (
 from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import result_console, write_error, write_json, write_next
-from nonvacuous.cli.randomize_run import device_of
 from nonvacuous.cli.report import LABELS
 from nonvacuous.data import NAMES, Examples, Split
 from nonvacuous.data.files import sha256_of_file
@@ -102,7 +101,7 @@ def randomize_run(
                 f"recipe of {folder}"
             )
             made = certify(
-                network.to(device_of(device)),
+                network.to(_device(device)),
                 randomized.train,
                 method=method.changed(
                     prior_fraction=len(split.prior) / len(dataset.train), twin=False
@@ -236,3 +235,14 @@ def _tell(record: dict[str, Any], path: Path, folder: Path, *, as_json: bool) ->
         return FAILED
     write_next(report)
     return DONE
+
+
+def _device(name: str) -> torch.device:
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise CommandError(
+            "--device cuda: torch sees no CUDA device here.",
+            next_command=again(replacing={"--device": "cpu"}),
+        )
+    return torch.device("cuda")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import UnionType
@@ -29,7 +30,7 @@ from nonvacuous.cli.exits import (
     with_flags,
 )
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, OptionalWholeNumber, whole_number
-from nonvacuous.cli.folders import instead_of
+from nonvacuous.cli.folders import in_use, instead_of
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import (
     narration_console,
@@ -90,7 +91,7 @@ def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
         kind = _kind(fields[name].annotation)
         if kind is not None:
             flags[name] = (Annotated[kind, _parameter(kind, fields[name])], None)
-    group = Group.create_ordered("The run")
+    group = _group("The run")
 
     def add(name: str, kind: Any, text: str, default: Any = None) -> None:
         switch = [SWITCH] if kind is bool else []
@@ -125,6 +126,11 @@ def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
     return flags
 
 
+@cache
+def _group(name: str) -> Group:
+    return Group.create_ordered(name)
+
+
 def _kind(annotation: Any) -> Any:
     """The type of the flag, or None where a setting can only stand in a file."""
     if get_origin(annotation) in (Union, UnionType):
@@ -145,7 +151,7 @@ def _parameter(kind: Any, field: FieldInfo) -> Parameter:
     if kind == bool | None and default is not False:
         options["negative"] = None
     if isinstance(field.json_schema_extra, dict):
-        options["group"] = Group.create_ordered(str(field.json_schema_extra["group"]))
+        options["group"] = _group(str(field.json_schema_extra["group"]))
     if get_origin(get_args(kind)[0]) is tuple:
         options["consume_multiple"] = True
     if kind == int | None:
@@ -266,7 +272,16 @@ def _check_folder(study: Study[Any, Any], folder: Path | None, flags: Mapping[st
         )
     if folder is None and flags["resume"]:
         raise UsageError(f"--resume needs --out: the folder of the {study.kind} that was stopped.")
-    if folder and (folder / SETTINGS).is_file() and not (flags["resume"] or flags["force"]):
+    if folder is None:
+        return
+    begun = (folder / SETTINGS).is_file()
+    if study.kind == "study" and not begun and in_use(folder):
+        raise UsageError(
+            f"{folder} is not empty and holds no study: files there could be overwritten. Name "
+            "another folder with --out.",
+            next_command=again(replacing={"--out": str(folder / "study")}),
+        )
+    if begun and not (flags["resume"] or flags["force"]):
         raise UsageError(
             f"{folder} holds a {study.kind} already. Add --resume to go on with it or to see it "
             "again, --force to overwrite it, or --out to name another folder.",
@@ -278,6 +293,8 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
     import torch
 
     device, threads, jobs = flags["device"], flags["threads"], flags["jobs"]
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     where = Where(
         engine=flags["engine"],
         address=flags["address"],

@@ -1,4 +1,4 @@
-"""What a study found, as plain numbers: the text, the page and study.json show nothing else."""
+"""What a study found, as plain numbers: the text, the page and results.json show nothing else."""
 
 from __future__ import annotations
 

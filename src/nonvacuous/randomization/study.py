@@ -45,8 +45,7 @@ def study(
     *,
     train: Callable[..., Any] | None = None,
     settings: StudySettings | None = None,
-    architecture: str | None = None,
-    trained_by: str | None = None,
+    names: tuple[str, str | None] | None = None,
     device: torch.device | str | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
@@ -61,6 +60,7 @@ def study(
                    labels); without a test part a fifth is split off
     train          your own ``train(model, inputs, labels, *, seed) -> model``, which may also yield
                    the model after every epoch; by default the library trains, many networks at once
+    names          what model and training function are called in the record
     settings       conditions, seeds, and how much else; see StudySettings
     folder         keeps every finished part, so that a study that was stopped can be resumed
     resume, force  go on with the study in the folder, or overwrite it
@@ -69,7 +69,8 @@ def study(
     given = with_test(_dataset(data), seed=settings.seed)
     # A training function of the user's gets the data as they are.
     dataset = standardized(given) if settings.standardize and train is None else given
-    build, name = builder_of(model, dataset.train)
+    build, own_name = builder_of(model, dataset.train)
+    architecture, trained_by = names or (own_name, None)
     place = torch.device("cpu" if device is None else device)
     example = build(settings.seed)
     check_fits(example, dataset.train)
@@ -87,7 +88,7 @@ def study(
     stages.open(
         {
             **settings.to_dict(),
-            "architecture": architecture or name,
+            "architecture": architecture,
             "network": str(example),
             "trained_by": learner.name,
             "examples": dataset.train.content_hash(),
@@ -116,7 +117,7 @@ def study(
     leak = leak_part(dataset, random, settings)
     rademacher = rademacher_of(signs, settings=settings)
     result = Study(
-        architecture=architecture or name,
+        architecture=architecture,
         parameters=sum(parameter.numel() for parameter in example.parameters()),
         data=dataset.name,
         examples=len(dataset.train),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from nonvacuous.errors import BadInput
+from nonvacuous.claims import SETTINGS, claim_folder
 from nonvacuous.files import write_atomically
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.randomization.learners import Learner, Task, UserLearner
@@ -23,8 +24,8 @@ _CERTIFICATE = 3
 _WHOLE = "the whole study"
 
 
-SETTINGS = "settings.json"
 _PARTS = "parts"
+_RECORD = replace(SETTINGS, kind="study")
 
 
 class Stages:
@@ -35,32 +36,12 @@ class Stages:
 
     def open(self, record: Mapping[str, Any], *, resume: bool, force: bool) -> None:
         """Claim the folder for a study with these settings, or find it claimed by the same one."""
-        if self.folder is None:
-            return
-        place = self.folder / SETTINGS
-        text = json.dumps(record, indent=2, sort_keys=True, allow_nan=False) + "\n"
-        if place.is_file() and not force:
-            if not resume:
-                raise BadInput(
-                    f"{self.folder} holds a study already. Go on with it (resume), overwrite it "
-                    "(force), or name another folder."
-                )
-            stored = json.loads(place.read_text(encoding="utf-8"))
-            now = json.loads(text)
-            changed = sorted(
-                key for key in stored.keys() | now.keys() if stored.get(key) != now.get(key)
-            )
-            if changed:
-                raise BadInput(
-                    f"{self.folder} holds a study with other settings ({', '.join(changed)}). "
-                    f"Resume it with those in its {SETTINGS}, or name another folder."
-                )
-            return
-        if force:
+        if self.folder is not None:
             # The result goes first: what is left after a kill must not look finished.
-            for old in (self.folder / "study.json", *self._parts(), *self._checkpoints()):
-                old.unlink(missing_ok=True)
-        write_atomically(place, lambda stream: stream.write(text.encode()))
+            results = ("study.json", f"{_PARTS}/*.json", f"{_PARTS}/*.checkpoint*")
+            claim_folder(
+                self.folder, record, results=results, resume=resume, force=force, record=_RECORD
+            )
 
     def part(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The stored part, or ``compute()`` once and store it."""
@@ -86,9 +67,6 @@ class Stages:
         """A finished study needs none."""
         for path in self._checkpoints():
             path.unlink(missing_ok=True)
-
-    def _parts(self) -> list[Path]:
-        return [] if self.folder is None else sorted((self.folder / _PARTS).glob("*.json"))
 
     def _checkpoints(self) -> list[Path]:
         return [] if self.folder is None else sorted((self.folder / _PARTS).glob("*.checkpoint*"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -39,3 +41,18 @@ def first_examples(train: Examples, count: int | None) -> Examples:
             instead={"--examples": str(len(train))},
         )
     return train.subset(np.arange(count))
+
+
+def default_folder(data: str, model: str, seed: int) -> Path:
+    """runs/DATA-MODEL-seedN, whatever characters the names have.
+
+    >>> default_folder("my data/x<1>.npz", "mlp:256,64", 3).as_posix()
+    'runs/x-1-mlp-256-64-seed3'
+    """
+    source = data if ":" in data else Path(data).stem
+    return Path("runs") / f"{_slug(source)}-{_slug(model)}-seed{seed}"
+
+
+def _slug(text: str) -> str:
+    words = re.findall(r"[A-Za-z0-9._]+", text)
+    return "-".join(words).strip(".-_")[:60] or "unnamed"

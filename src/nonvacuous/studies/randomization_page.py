@@ -1,23 +1,17 @@
-"""A randomization study for people: one page, its pictures, and study.json beside them."""
+"""A randomization study for people: one page, its pictures, and results.json beside them."""
 
 from __future__ import annotations
 
 import itertools
-import json
-from functools import partial
-from pathlib import Path
-from typing import BinaryIO
 
 from rich.console import Console
 from rich.table import Table
 
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.files import write_atomically
 from nonvacuous.randomization.results import ConditionResult, Study
-from nonvacuous.report.study import StudyPage, write_study
+from nonvacuous.report.study import StudyPage
 from nonvacuous.report.terminal import printable
 from nonvacuous.report.wording import plural
-from nonvacuous.studies.randomization_figures import figures
 from nonvacuous.studies.randomization_sections import (
     capacity_section,
     certificates_section,
@@ -29,28 +23,6 @@ from nonvacuous.studies.randomization_sections import (
     regularization_section,
     same_section,
 )
-
-PAGE = "study.html"
-RECORD = "study.json"
-
-
-def write_files(study: Study, folder: str | Path, *, command: str) -> dict[str, Path]:
-    """Write the page, every picture by itself, and last the numbers; say where they are."""
-    place = Path(folder)
-    drawn = figures(study)
-    paths = {}
-    for name, svg in drawn.items():
-        paths[name] = place / "figures" / f"{name}.svg"
-        write_atomically(paths[name], partial(_fill, text=svg))
-    paths["page"] = write_study(page_of(study, drawn, command=command), place / PAGE)
-    paths["record"] = place / RECORD
-    text = json.dumps(study.to_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    write_atomically(paths["record"], partial(_fill, text=text))
-    return paths
-
-
-def _fill(stream: BinaryIO, *, text: str) -> None:
-    stream.write(text.encode())
 
 
 def page_of(study: Study, drawn: dict[str, str], *, command: str) -> StudyPage:
