@@ -141,6 +141,26 @@ def risk(results: dict[str, dict[str, Any]]) -> str:
             "",
             table(["network", "pairs per minute", "part of the floor"], rows),
         ]
+    if "risk-convolutions" in results:
+        rows = [
+            [
+                name,
+                number(case["microseconds"], 0),
+                number(case["naive_microseconds"], 0),
+                f"{case['times_faster']:.1f}×",
+            ]
+            for name, case in results["risk-convolutions"].items()
+        ]
+        header = ["convolutional network", "µs a pair", "µs to draw and call", "times faster"]
+        parts += [
+            "",
+            "Convolutional networks, processor time of one core, against drawing all weights and "
+            "calling the network once for each pair. Noise is drawn at the positions where these "
+            "are fewer than the entries of a patch, which pays where the weights of a row share "
+            "their scale; a scale for each weight leaves most normal numbers to be drawn.",
+            "",
+            table(header, rows),
+        ]
     return "\n".join(parts)
 
 
