@@ -171,7 +171,7 @@ def certify(
 ) -> int:
     """Train or take a network and promise how often it can err on data it has not seen."""
     call.check()
-    chosen: dict[str, Any] = dict(options)  # type: ignore[call-overload]
+    chosen: dict[str, Any] = dict(options)
     given = {name: value for name, value in chosen.items() if value is not None}
     if "prior" in given:
         given["prior"] = prior_of(given["prior"])

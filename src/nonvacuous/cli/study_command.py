@@ -105,7 +105,7 @@ def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
     add("config", Path | None, f"TOML file with settings.{known}")
     add("data_dir", Path | None, "Folder of the data sets; else the variable NONVACUOUS_DATA.")
     if len(study.devices) > 1:
-        devices: Any = Literal[study.devices]  # type: ignore[name-defined]
+        devices: Any = Literal[study.devices]
         add("device", devices, "Where to compute.", study.devices[0])
     add(
         "threads",

@@ -175,7 +175,7 @@ def adaptive_descent(
                 group["lr"] *= 0.7
     # What is left is less than anybody sees; take it off without entering or leaving the span.
     found = weights.detach().numpy()
-    return found + _correction(problem.inputs, problem.targets - problem.inputs @ found)
+    return np.asarray(found + _correction(problem.inputs, problem.targets - problem.inputs @ found))
 
 
 def family(problem: LinearProblem, sizes: np.ndarray, *, seed: int = 0) -> tuple[Fit, ...]:

@@ -313,7 +313,7 @@ def one_hot(labels: Any, classes: int | None = None) -> np.ndarray:
     count = int(given.max()) + 1 if classes is None else classes
     if given.size and int(given.max()) >= count:
         raise BadInput(f"labels: there is a label {int(given.max())}, but only {count} classes")
-    return np.eye(count)[given]
+    return np.asarray(np.eye(count)[given])
 
 
 def _kernel(kernel: Kernel | str, points: Tensor) -> Kernel:

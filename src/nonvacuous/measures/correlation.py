@@ -140,7 +140,7 @@ def bootstrap_weights(cells: Codes, *, draws: int, seed: int) -> Numbers:
     generator = np.random.default_rng(seed)
     drawn = generator.exponential(size=(draws, int(cells.max()) + 1))
     weights: Numbers = drawn[:, cells]
-    return weights / weights.mean(axis=1, keepdims=True)
+    return np.asarray(weights / weights.mean(axis=1, keepdims=True))
 
 
 def coupled_weights(weights: Numbers, first: Codes, second: Codes) -> Numbers:

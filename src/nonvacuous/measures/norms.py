@@ -79,7 +79,8 @@ def _spectral(matrix: Tensor) -> Tensor:
     # The largest eigenvalue of the smaller Gram matrix is as exact as that of the matrix, and far
     # cheaper for wide layers.
     gram = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
-    return torch.linalg.eigvalsh(gram)[-1].sqrt()
+    largest: Tensor = torch.linalg.eigvalsh(gram)[-1]
+    return largest.sqrt()
 
 
 log_frobenius = _scaled(lambda matrix: matrix.square().sum().sqrt())

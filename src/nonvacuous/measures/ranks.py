@@ -22,7 +22,7 @@ class _Watched(TorchDispatchMode):
     """Counts positive results of activations, however the module calls them."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.active = self.units = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -170,4 +170,4 @@ def _limb(significands: np.ndarray, shift: np.ndarray, limb: int, mask: np.int64
     right = significands >> np.clip(-shift, 0, 63)
     left = np.clip(shift, 0, limb)
     kept = right & ((np.int64(1) << (limb - left)) - 1)
-    return (kept << left) & mask
+    return np.asarray((kept << left) & mask)

@@ -101,9 +101,11 @@ class MemorizingNetwork(nn.Module):
         rows = self.pixels(inputs.flatten(1)).to(self.knots.dtype)
         positions = self.direction(rows)
         if self.end is None:
-            return self.head(self.output(torch.relu(positions - self.knots)))
+            scores: Tensor = self.head(self.output(torch.relu(positions - self.knots)))
+            return scores
         weights = self.output.weight[0]
-        return self.head(deep_value(positions, self.knots, weights, self.end, self.blocks))
+        deep: Tensor = self.head(deep_value(positions, self.knots, weights, self.end, self.blocks))
+        return deep
 
     def dense(self) -> nn.Sequential:
         """The same network of nothing but Linear and ReLU layers, with all zeros and copies.

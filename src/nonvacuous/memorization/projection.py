@@ -48,7 +48,7 @@ class Direction:
     def weights(self) -> np.ndarray:
         """The weights as float64: exact, or infinite where float64 ends."""
         with np.errstate(over="ignore", under="ignore"):
-            return np.ldexp(self.whole.astype(np.float64), self.exponents)
+            return np.asarray(np.ldexp(self.whole.astype(np.float64), self.exponents))
 
     def prepare(self, rows: np.ndarray) -> np.ndarray:
         """The numbers that are projected: the rows themselves, or the pixels behind them."""

@@ -161,12 +161,12 @@ def histogram(
     }
     everything = [value for entry in finite.values() for value in entry] or [0.0]
     span = (min(everything), max(everything))
-    outline = {"histtype": "step", "lw": 1.8}
-    filled = {"histtype": "bar", "rwidth": 0.9, "alpha": 0.75}
+    outline: dict[str, Any] = {"histtype": "step", "lw": 1.8}
+    filled: dict[str, Any] = {"histtype": "bar", "rwidth": 0.9, "alpha": 0.75}
     for (name, entry), (color, dash, _) in zip(finite.items(), _styles(len(finite)), strict=True):
         style = filled if len(finite) == 1 else outline
         axes.hist(entry, bins=bins, range=span, color=color, ls=dash, label=name, **style)
-    axes.yaxis.get_major_locator().set_params(integer=True)  # counts
+    axes.yaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # counts
     if level is not None:
         axes.axvline(level[1], color=COLORS["ink"], lw=2.4, label=level[0])
     _scales(axes, False, log_y)

@@ -152,7 +152,7 @@ class Sheet:
         )
 
     def _width(self, label: Text) -> float:
-        return float(label.get_window_extent(self._canvas.get_renderer()).width)
+        return float(label.get_window_extent(self._canvas.get_renderer()).width)  # type: ignore[no-untyped-call]
 
     def finish(self, *, name: str, title: str, description: str) -> str:
         """The drawing as an ``<svg>`` element; ``name`` keeps its ids apart from others'."""
@@ -179,7 +179,7 @@ def _widen(figure: Figure) -> None:
             warnings.filterwarnings("ignore", message="constrained_layout not applied")
             figure.draw_without_rendering()
         width, height = figure.get_size_inches()
-        outside = figure.get_tightbbox(canvas.get_renderer()).x1 - width
+        outside = figure.get_tightbbox(canvas.get_renderer()).x1 - width  # type: ignore[no-untyped-call]
         if outside <= 0:
             return
         figure.set_size_inches(width + outside + _MARGIN, height)

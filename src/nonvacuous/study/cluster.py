@@ -102,6 +102,7 @@ class RayEngine:
     def _result(self, reference: Any, task: Task) -> Outcome:
         errors = self.ray.exceptions
         try:
+            outcome: Outcome
             outcome, files = self.ray.get(reference)
         except errors.RayTaskError as error:
             raise BadInput(

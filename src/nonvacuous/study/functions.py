@@ -42,7 +42,8 @@ def find_function(spec: str) -> Callable[..., Any]:
         found = getattr(found, name)
     if not callable(found):
         raise BadInput(f"{spec} is a {type(found).__name__}, not a function.")
-    return found
+    function: Callable[..., Any] = found
+    return function
 
 
 def arguments_of(

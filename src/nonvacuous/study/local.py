@@ -79,7 +79,8 @@ class LocalEngine:
         threads = {name: str(self.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         with ProcessPoolExecutor(max_workers=1, env=threads) as executor:
             try:
-                return executor.submit(run_cell, task).result()
+                outcome: Outcome = executor.submit(run_cell, task).result()
+                return outcome
             except BrokenProcessPool:
                 return Outcome(task.cell.digest, "lost")
 

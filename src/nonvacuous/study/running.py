@@ -65,7 +65,8 @@ def run_study(
     try:
         run = _Run(study, settings, place, around, progress)
         with own_folder(place, run.record):
-            return run.result()
+            result: Result = run.result()
+            return result
     except NonvacuousError:
         if not parent_was_there:
             with contextlib.suppress(OSError):  # not empty: something was kept

@@ -91,7 +91,7 @@ def train_on_crops(
         configuration=configuration,
         advice=f"Try a smaller learning rate (now {training.learning_rate:g}).",
     )
-    return learner.module.to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload, no-any-return]
+    return learner.module.to(memory_format=torch.contiguous_format).eval()  # type: ignore[no-any-return]
 
 
 def cropped(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 from nonvacuous.bounds.rounding import shown_up
@@ -185,7 +186,7 @@ def figure(result: FigureResult) -> str:
 def _draw_bounds(axes: Any, entries: tuple[NetworkResult, ...], places: list[int]) -> None:
     """Circles before rescaling, diamonds after, squares for certificates; hollow: published."""
     shift = 0.14
-    series = [
+    series: list[tuple[float, str, str, str, str, Callable[[Any], float | None]]] = [
         (-shift, "o", "none", "#555555", "published", lambda e: e.published and e.published.bound),
         (
             -shift,

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
+from nonvacuous.kinds import Center
 from nonvacuous.networks import LayerGraph, ScaleGroups
 from nonvacuous.papers.rescaling.cnn import CnnResult
 from nonvacuous.papers.rescaling.settings import PublishedMlp, RescalingSettings, published_mlp
 from nonvacuous.rescaling.columns import (
     Accounted,
     Accounting,
-    Center,
     best_scale_columns,
     fixed_scale_columns,
     symmetry_columns,
