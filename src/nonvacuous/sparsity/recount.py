@@ -6,9 +6,9 @@ networks; nothing is searched. Whoever writes certificates and whoever checks th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,7 +23,9 @@ from nonvacuous.sparsity.constants import Charge, reference
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_search import CONV_THEOREM, ConvEvaluator
 from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting
-from nonvacuous.sparsity.noise import clean_pass, fresh_passes, read_inputs
+from nonvacuous.sparsity.judging import InputsT, Judge, PassT
+from nonvacuous.sparsity.judging import SettingT as NoisySettingT
+from nonvacuous.sparsity.noise import clean_pass, read_inputs
 from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, Setting
 from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
@@ -35,6 +37,24 @@ from nonvacuous.sparsity.weights import Layers
 Network = Layers | ConvChain
 AnyEvaluator = Evaluator | UniformEvaluator | ConvEvaluator
 AnySetting = Setting | UniformSetting | ConvSetting
+SettingT = TypeVar("SettingT", Setting, UniformSetting, ConvSetting)
+
+
+#: A margin within this of its threshold, relative, may fall to the other side on another machine.
+CLOSE = 1e-6
+
+
+@dataclass(frozen=True)
+class Recount:
+    """Losses counted again; ``close`` of the trials hang on rounding."""
+
+    errors: int
+    trials: int
+    close: int
+
+    def agrees_with(self, *, errors: int, trials: int) -> bool:
+        """The same counts, but for trials that another processor may round to the other side."""
+        return trials == self.trials and abs(errors - self.errors) <= self.close
 
 
 def frozen_setting(
@@ -43,17 +63,55 @@ def frozen_setting(
     """The setting that a record names; positions outside the grids are refused."""
     if theorem not in THEOREMS:
         raise BadInput(f"there is no Theorem {theorem!r}; there are {', '.join(THEOREMS)}")
-    kind = UniformSetting if theorem == "A" else Setting
+    tails = {"D": (None,), "E": TAILS, "F": (SIZES,)}.get(theorem, ())
+    setting: Setting | UniformSetting
+    if theorem == "A":
+        setting = _read(UniformSetting, f"of Theorem {theorem}", record, tails)
+    else:
+        setting = _read(Setting, f"of Theorem {theorem}", record, tails)
+    _check_free(theorem, variant, setting)
+    return setting
+
+
+def frozen_conv_setting(theorem: str, variant: str, record: Mapping[str, Any]) -> ConvSetting:
+    """The setting that a record names; positions outside the grids are refused."""
+    if theorem != CONV_THEOREM:
+        raise BadInput(
+            f"theorem {theorem!r} does not cover convolutions; a convolutional network is "
+            f"certified by theorem {CONV_THEOREM}"
+        )
+    setting = _read(ConvSetting, "for convolutions", record, TAILS)
+    if setting.blend not in range(len(BLENDS)):
+        raise BadInput("the setting names a share of norms off its grid")
+    if variant != "sparse" and setting.blend != ConvSetting.blend:
+        # It plays no part and costs nothing there, but another one would draw other noise.
+        raise BadInput("a setting without the use of inactive units has no share of norms to name")
+    return setting
+
+
+def _read(
+    kind: type[SettingT], what: str, record: Mapping[str, Any], tails: Sequence[str | None]
+) -> SettingT:
+    """A setting whose positions are whole numbers: a record from a file may hold anything."""
     names = {entry.name for entry in fields(kind)}
     if set(record) != names:
         odd = sorted(set(record) ^ names)
-        raise BadInput(f"a setting of Theorem {theorem} has {sorted(names)}; see {odd}")
+        raise BadInput(f"a setting {what} has {sorted(names)}; see {odd}")
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
-    _check_types(theorem, values)
+    for name, value in values.items():
+        if name in ("steps", "inactive"):
+            right = isinstance(value, tuple) and all(type(entry) is int for entry in value)
+        elif name == "tail":
+            right = value in tails
+        elif name in ("anchored", "named"):
+            right = isinstance(value, bool)
+        else:
+            right = type(value) is int
+        if not right:
+            raise BadInput(f"the setting's {name} cannot be {value!r}")
     setting = kind(**values)
     if setting.first not in FIRST_SCALE or setting.escape not in range(len(ESCAPES)):
         raise BadInput("the setting names a noise scale or an escape probability off its grid")
-    _check_free(theorem, variant, setting)
     return setting
 
 
@@ -139,9 +197,19 @@ def recount(
     """
     if isinstance(evaluator, ConvEvaluator):
         assert isinstance(prior, ConvChain) and isinstance(setting, ConvSetting)
-        return recount_conv(
-            evaluator, prior, setting, examples, passes=passes, seed=seed, progress=progress
-        )
+        chain = evaluator.chain
+        known = conv_setting.reference(prior).to(chain.stages[0].layer.weight.device)
+        with torch.no_grad():
+            images = conv_search.read_inputs(chain, known, examples)
+            return _counted(
+                evaluator,
+                setting,
+                images,
+                passes=passes,
+                seed=seed,
+                progress=progress,
+                every_class=True,
+            )
     assert isinstance(prior, Layers)
     where = evaluator.on_device.weights[0].device
     inputs = read_inputs(evaluator.layers.to(where), reference(prior).to(where), examples)
@@ -151,14 +219,29 @@ def recount(
         failed, level, margin = evaluator.judged(setting, inputs, before, scores)
         return Recount(int(failed.sum()), len(inputs), _close(level, margin))
     assert isinstance(setting, Setting)
+    return _counted(evaluator, setting, inputs, passes=passes, seed=seed, progress=progress)
+
+
+def _counted(
+    evaluator: Judge[NoisySettingT, InputsT, PassT],
+    setting: NoisySettingT,
+    inputs: InputsT,
+    *,
+    passes: int,
+    seed: int,
+    progress: Progress | None,
+    every_class: bool = False,
+) -> Recount:
     trials, errors, close, done = passes * len(inputs), 0, 0, 0
     reporter = Reporter(progress, "counting again")
-    for part, noisy in fresh_passes(
-        evaluator.on_device, inputs, setting.sigmas, passes=passes, seed=seed
-    ):
-        losses, level, margin = evaluator.judged(setting, part, noisy)
+    for part, noisy in evaluator.fresh_passes(setting, inputs, passes=passes, seed=seed):
+        if every_class:
+            losses, near = evaluator.counted(setting, part, noisy, within=CLOSE)
+            close += int(near.sum())
+        else:
+            losses, level, margin = evaluator.judged(setting, part, noisy)
+            close += _close(level, margin)
         errors += int(losses.sum())
-        close += _close(level, margin)
         done += len(part)
         reporter.report(done, trials, f"{done:,} noisy networks")
     return Recount(errors, done, close)
@@ -169,81 +252,6 @@ def _close(level: torch.Tensor, margin: torch.Tensor) -> int:
     size = level.abs() + margin.abs()
     near = (margin - level).abs() <= CLOSE * size
     return int((near & level.isfinite() & margin.isfinite()).sum())
-
-
-def _check_types(theorem: str, values: Mapping[str, Any]) -> None:
-    """Positions are whole numbers: a record from a file may hold anything."""
-    lists = ("steps", "inactive")
-    words = ("tail",)
-    switches = ("anchored", "named")
-    for name, value in values.items():
-        if name in lists:
-            right = isinstance(value, tuple) and all(type(entry) is int for entry in value)
-        elif name in words:
-            allowed = {"D": (None,), "E": TAILS, "F": (SIZES,)}[theorem]
-            right = value in allowed
-        elif name in switches:
-            right = isinstance(value, bool)
-        else:
-            right = type(value) is int
-        if not right:
-            raise BadInput(f"the setting's {name} cannot be {value!r}")
-
-
-# A certificate of a convolutional network, gone through again: its setting and its losses.
-
-#: A margin within this of its threshold, relative, may fall to the other side on another machine.
-CLOSE = 1e-6
-
-
-@dataclass(frozen=True)
-class Recount:
-    """Losses counted again; ``close`` of the trials hang on rounding."""
-
-    errors: int
-    trials: int
-    close: int
-
-    def agrees_with(self, *, errors: int, trials: int) -> bool:
-        """The same counts, but for trials that another processor may round to the other side."""
-        return trials == self.trials and abs(errors - self.errors) <= self.close
-
-
-def frozen_conv_setting(theorem: str, variant: str, record: Mapping[str, Any]) -> ConvSetting:
-    """The setting that a record names; positions outside the grids are refused."""
-    if theorem != CONV_THEOREM:
-        raise BadInput(
-            f"theorem {theorem!r} does not cover convolutions; a convolutional network is "
-            f"certified by theorem {CONV_THEOREM}"
-        )
-    names = {entry.name for entry in fields(ConvSetting)}
-    if set(record) != names:
-        odd = sorted(set(record) ^ names)
-        raise BadInput(f"a setting for convolutions has {sorted(names)}; see {odd}")
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
-    for name, value in values.items():
-        if name == "steps":
-            right = isinstance(value, tuple) and all(type(entry) is int for entry in value)
-        elif name == "tail":
-            right = value in TAILS
-        else:
-            right = type(value) is int
-        if not right:
-            raise BadInput(f"the setting's {name} cannot be {value!r}")
-    setting = ConvSetting(**values)
-    if (
-        setting.first not in FIRST_SCALE
-        or setting.escape not in range(len(ESCAPES))
-        or setting.blend not in range(len(BLENDS))
-    ):
-        raise BadInput(
-            "the setting names a noise scale, an escape probability or a share of norms off its "
-            "grid"
-        )
-    if variant != "sparse" and setting.blend != ConvSetting.blend:
-        # It plays no part and costs nothing there, but another one would draw other noise.
-        raise BadInput("a setting without the use of inactive units has no share of norms to name")
-    return setting
 
 
 def conv_evaluator(
@@ -261,30 +269,3 @@ def conv_evaluator(
         return ConvEvaluator(
             chain.to(device), prior.to(device), sparse=variant == "sparse", choices=choices
         )
-
-
-def recount_conv(
-    evaluator: ConvEvaluator,
-    prior: ConvChain,
-    setting: ConvSetting,
-    examples: Examples,
-    *,
-    passes: int,
-    seed: int,
-    progress: Progress | None = None,
-) -> Recount:
-    """Count the losses of a frozen setting with the noise that ``seed`` draws."""
-    chain = evaluator.chain
-    known = conv_setting.reference(prior).to(chain.stages[0].layer.weight.device)
-    reporter = Reporter(progress, "counting again")
-    errors, close, done = 0, 0, 0
-    with torch.no_grad():
-        inputs = conv_search.read_inputs(chain, known, examples)
-        trials = passes * len(inputs)
-        for part, noisy in evaluator.fresh_passes(setting, inputs, passes=passes, seed=seed):
-            losses, near = evaluator.counted(setting, part, noisy, within=CLOSE)
-            errors += int(losses.sum())
-            close += int(near.sum())
-            done += len(part)
-            reporter.report(done, trials, f"{done:,} noisy networks")
-    return Recount(errors, done, close)
