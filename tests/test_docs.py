@@ -56,3 +56,15 @@ def test_the_reference_has_every_public_name() -> None:
             # On the page of a submodule, whose public names are all drawn.
             room = importlib.import_module(module)
             assert f"automodule:: {module}\n" in pages and attribute in room.__all__, name
+
+
+def test_notebooks_ask_questions_and_name_their_pictures() -> None:
+    """They are run when the site is built; a cell that draws says in words what it shows."""
+    notebooks = [page for page in (DOCS / "notebooks").glob("*.md") if page.stem != "index"]
+    assert len(notebooks) == 6
+    for page in notebooks:
+        text = page.read_text("utf-8")
+        cells = re.findall(r"^```{code-cell} ipython3\n(.*?)^```", text, re.S | re.M)
+        drawing = [cell for cell in cells if "plt.show()" in cell]
+        assert drawing and text.count("<details><summary>Answer") >= 2, page
+        assert all("alt: " in cell for cell in drawing), page
