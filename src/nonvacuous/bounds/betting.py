@@ -68,19 +68,21 @@ def betting(losses: Sequence[float] | np.ndarray, *, failure: float) -> float:
     above = surplus(high)
     if above < 0.0:
         return 1.0
-    # The surplus grows with the mean: bisection, sped up by the chord wherever that gains more.
-    below, chord = surplus(low), True
-    while high - low > 1e-9 * high:
-        middle = 0.5 * (low + high)
-        if chord and below < 0.0:
-            part = min(max(below / (below - above), 0.01), 0.99)
-            middle = low + part * (high - low)
-        width, value = high - low, surplus(middle)
+    # The surplus grows with the mean: the chord finds where it is zero. An end that stays twice has
+    # its value halved, so that the other end comes nearer too (Illinois); every fourth step
+    # is a bisection.
+    below, steady, turn = surplus(low), 0, 0
+    while below < 0.0 and high - low > 1e-9 * high:
+        turn = turn + 1 if turn < 3 else 0
+        part = below / (below - above) if turn else 0.5
+        middle = low + min(max(part, 1e-3), 1.0 - 1e-3) * (high - low)
+        value = surplus(middle)
         if value >= 0.0:
             high, above = middle, value
+            below, steady = (below / 2, 1) if steady == 1 else (below, 1)
         else:
             low, below = middle, value
-        chord = high - low < 0.5 * width
+            above, steady = (above / 2, -1) if steady == -1 else (above, -1)
     return as_risk(high)
 
 
