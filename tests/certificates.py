@@ -10,7 +10,6 @@ from nonvacuous.records import (
     BaselineRecord,
     BoundRecord,
     BudgetRecord,
-    ChargeRecord,
     ComplexityRecord,
     DataRecord,
     DistributionRecord,
@@ -18,15 +17,14 @@ from nonvacuous.records import (
     KlTerm,
     LossRecord,
     ModelRecord,
-    NoiseLayer,
     Observation,
     RescalingColumn,
     RescalingRecord,
     RiskRecord,
-    SparsityRecord,
     SpendRecord,
     TwinRecord,
 )
+from nonvacuous.sparsity_records import ChargeRecord, NoiseLayer, SparsityRecord
 
 DIGEST = "0123456789abcdef" * 4
 IID = Assumption(name="examples are independent", status="not checkable", detail="not testable")

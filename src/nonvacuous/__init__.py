@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from nonvacuous.methods import PostHoc as PostHoc
     from nonvacuous.methods import Progressive as Progressive
     from nonvacuous.methods import Sparsity as Sparsity
-    from nonvacuous.methods.progressive.predictor import load_mixture as load_mixture
+    from nonvacuous.methods.progressive.making import load_mixture as load_mixture
     from nonvacuous.networks import LayerGraph as LayerGraph
     from nonvacuous.networks import ScaleGroups as ScaleGroups
     from nonvacuous.networks import capture as capture
@@ -91,7 +91,7 @@ _EXPORTS = {
     "fold_batch_norm": "nonvacuous.networks:fold_batch_norm",
     "interpolate": "nonvacuous.interpolation:interpolate",
     "interpolation": "nonvacuous.interpolation",
-    "load_mixture": "nonvacuous.methods.progressive.predictor:load_mixture",
+    "load_mixture": "nonvacuous.methods.progressive.making:load_mixture",
     "lifted_kl": "nonvacuous.rescaling.lifted:lifted_kl",
     "measures": "nonvacuous.measures",
     "memorization": "nonvacuous.memorization",

@@ -41,10 +41,10 @@ from nonvacuous.records import (
     Record,
     RescalingRecord,
     RiskRecord,
-    SparsityRecord,
     Text,
     TwinRecord,
 )
+from nonvacuous.sparsity_records import SparsityRecord
 
 #: The command that gives what the held-out twin promises.
 PLAIN_TEST = "nonvacuous certify --mode holdout --unseen --weights FILE --data FILE"

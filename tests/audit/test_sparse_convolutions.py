@@ -15,7 +15,6 @@ from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import status_of
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.records import NoiseLayer, SparsityRecord
 from nonvacuous.rules.convolutions import (
     chain_from,
     convolution_records,
@@ -27,6 +26,7 @@ from nonvacuous.rules.convolutions import (
 from nonvacuous.rules.derandomization import charged_nats
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
 from nonvacuous.sparsity.recount import frozen_conv_setting
+from nonvacuous.sparsity_records import NoiseLayer, SparsityRecord
 
 from . import sparse_conv_worlds as worlds
 from .planting import assert_refused

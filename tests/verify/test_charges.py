@@ -10,7 +10,7 @@ import torch
 
 from nonvacuous.methods.sparsity import charges
 from nonvacuous.methods.sparsity.charges import check_charges, hidden_widths
-from nonvacuous.records import ChargeRecord, ComplexityRecord, KlTerm, NoiseLayer, SparsityRecord
+from nonvacuous.records import ComplexityRecord, KlTerm
 from nonvacuous.rules.derandomization import charge_records, charged_nats
 from nonvacuous.sparsity import constants
 from nonvacuous.sparsity.conv_setting import ConvSetting
@@ -18,6 +18,7 @@ from nonvacuous.sparsity.recount import AnySetting, Network, charges_of, evaluat
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity_records import ChargeRecord, NoiseLayer, SparsityRecord
 from nonvacuous.verification.findings import Disagreement
 from tests.sparsity.conv_worlds import moved, random_chain
 

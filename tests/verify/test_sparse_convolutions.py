@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.records import SparsityRecord
 from nonvacuous.rules.derandomization import layers_from, setting_of
 from nonvacuous.sparsity.recount import final_seed
+from nonvacuous.sparsity_records import SparsityRecord
 from nonvacuous.verify import Verification, verify
 from tests.audit import sparse_conv_worlds as worlds
 from tests.test_certificate_schema import problems

@@ -10,9 +10,10 @@ from nonvacuous.audit.registry import Outcome, check, doubtful, holds, refuse
 from nonvacuous.bounds import maurer_moment
 from nonvacuous.bounds.rounding import same_upper_end
 from nonvacuous.certificate import PREDICTORS
-from nonvacuous.records import ComplexityRecord, RiskRecord, SparsityRecord
+from nonvacuous.records import ComplexityRecord, RiskRecord
 from nonvacuous.rules.arithmetic import recompute_bound
 from nonvacuous.rules.theorems import theorem
+from nonvacuous.sparsity_records import SparsityRecord
 
 #: Which predictors a certificate of each mode may be about.
 #: What the losses of a sparsity certificate are measured on; its theorem speaks of the network.

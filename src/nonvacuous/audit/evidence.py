@@ -20,11 +20,11 @@ from nonvacuous.records import (
     Observation,
     ProgressiveRecord,
     RiskRecord,
-    SparsityRecord,
 )
 from nonvacuous.risk import Loss
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.sparsity.recount import Network
+from nonvacuous.sparsity_records import SparsityRecord
 
 
 @dataclass(frozen=True)

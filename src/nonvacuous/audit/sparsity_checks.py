@@ -17,7 +17,6 @@ from nonvacuous.audit.registry import Outcome, check, holds, refuse
 from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.records import SparsityRecord
 from nonvacuous.rules.convolutions import (
     tensor_scales,
     wrong_convolution,
@@ -53,6 +52,7 @@ from nonvacuous.sparsity.recount import (
     scales_of,
 )
 from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity_records import SparsityRecord
 
 MODES = ("sparsity",)
 

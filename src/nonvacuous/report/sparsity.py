@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.records import SparsityRecord
 from nonvacuous.report.wording import capital, clean, nats, percent, plural, whole
+from nonvacuous.sparsity_records import SparsityRecord
 
 
 @dataclass(frozen=True)

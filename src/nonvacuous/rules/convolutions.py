@@ -14,14 +14,9 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.records import (
-    ComplexityRecord,
-    ConvolutionRecord,
-    NoiseLayer,
-    PoolingRecord,
-    SparsityRecord,
-)
+from nonvacuous.records import ComplexityRecord
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, ImageShape, Pool
+from nonvacuous.sparsity_records import ConvolutionRecord, NoiseLayer, PoolingRecord, SparsityRecord
 
 #: Images of more numbers than this are not read from a file.
 _LARGEST = 2**26

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.records import ChargeRecord, ComplexityRecord, RiskRecord, SparsityRecord
+from nonvacuous.records import ComplexityRecord, RiskRecord
 from nonvacuous.rules.arithmetic import tolerance
 from nonvacuous.rules.convolutions import chain_from
 from nonvacuous.sparsity.constants import Charge
@@ -18,6 +18,7 @@ from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.recount import AnySetting, Network, frozen_conv_setting, frozen_setting
 from nonvacuous.sparsity.setting import total_nats
 from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
 
 _BATCH = 8192
 

@@ -25,14 +25,13 @@ from nonvacuous.risk.losses import loss_named
 from nonvacuous.rules.arithmetic import RELATIVE, disagreement, tolerance
 from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.rules.drawing import draw_network, sampling_seed
-from nonvacuous.verification.audited import check_again
+from nonvacuous.verification.audited import check_again, stored_evidence
 from nonvacuous.verification.beside import check_beside
 from nonvacuous.verification.findings import Disagreement, equal
 from nonvacuous.verification.inquiry import Inquiry
 from nonvacuous.verification.network import MODEL, check_own, not_at_hand, rebuilt
 from nonvacuous.verification.replaying import FRESH, check_samples
 from nonvacuous.verification.starting import check_start
-from nonvacuous.verification.stored import stored_evidence
 from nonvacuous.verification.symmetries import check_symmetries, skip_symmetries
 
 PRIOR = "prior.safetensors"

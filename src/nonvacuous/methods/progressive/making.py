@@ -1,8 +1,12 @@
-"""Train on a first part; test on the next batch, add it to the training data, and so on."""
+"""Train on a first part; test on the next batch, add it to the training data, and so on.
+
+And the predictor that such a certificate is about, out of its run folder.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +23,8 @@ from nonvacuous.certification.measurement import count_errors, summed_loss
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints, copied_network
 from nonvacuous.distributions.storage import load_tensors, save_tensors
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, InvalidCertificate
+from nonvacuous.files import inside
 from nonvacuous.records import (
     BatchRecord,
     BoundRecord,
@@ -29,7 +34,7 @@ from nonvacuous.records import (
     TwinRecord,
 )
 from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, ledger, line, share
-from nonvacuous.rules.digests import example_set, fixed_tensors
+from nonvacuous.rules.digests import example_set, fixed_tensors, tensors_digest
 from nonvacuous.rules.progressive import (
     OBSERVED,
     batches_of,
@@ -210,3 +215,26 @@ def _on_test(
             ("the last checkpoint", count_errors(networks[-1], job.test)),
         )
     )
+
+
+def load_mixture(folder: str | Path, model: nn.Module) -> CheckpointMixture:
+    """The certified predictor of a finished run: ``model`` is the network that was given to it."""
+    certificate = Certificate.load(Path(folder) / "certificate.json")
+    if certificate.progressive is None:
+        raise BadInput(f"{folder} holds a certificate of mode {certificate.mode}, not progressive")
+    parameter = next(model.parameters(), torch.empty(0))
+    batches = certificate.progressive.batches
+    networks = [
+        with_tensors(
+            model,
+            load_tensors(
+                inside(Path(folder), file_name(number)), kind="network", device=parameter.device
+            ),
+        )
+        for number in range(1, len(batches) + 1)
+    ]
+    digest = tensors_digest(fixed_tensors(Checkpoints(networks)))
+    if digest != certificate.model.fixed_digest:
+        raise InvalidCertificate(f"the checkpoints in {folder} are not those that were certified")
+    mixture = CheckpointMixture(networks, [batch.examples.examples for batch in batches])
+    return mixture.to(parameter.device).requires_grad_(False)

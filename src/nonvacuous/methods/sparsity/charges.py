@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
-from nonvacuous.records import ChargeRecord, ComplexityRecord, SparsityRecord
+from nonvacuous.records import ComplexityRecord
 from nonvacuous.rules.derandomization import charge_records, charged_nats
 from nonvacuous.sparsity.constants import EXPONENTS, Charge, chosen_among
 from nonvacuous.sparsity.conv_setting import ConvSetting
@@ -20,6 +20,7 @@ from nonvacuous.sparsity.grids import FINENESS
 from nonvacuous.sparsity.recount import AnySetting
 from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, Setting
 from nonvacuous.sparsity.theorem_a import UniformSetting
+from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
 from nonvacuous.verification.findings import Disagreement, equal
 
 _STEP = re.compile(r"reference x 2\^\((-?[0-9]{1,9})/([0-9]{1,9})\)")

@@ -16,7 +16,6 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.sparsity.charges import check_charges
-from nonvacuous.records import SparsityRecord
 from nonvacuous.risk import zero_one
 from nonvacuous.rules.arithmetic import SAMPLING_LINE, line
 from nonvacuous.rules.convolutions import (
@@ -48,6 +47,7 @@ from nonvacuous.sparsity.recount import (
     scales_of,
 )
 from nonvacuous.sparsity.setting import Setting
+from nonvacuous.sparsity_records import SparsityRecord
 from nonvacuous.verification.checking import PriorChecking
 from nonvacuous.verification.findings import FALSE_ALARM, Disagreement, equal, same_rate
 from nonvacuous.verification.inquiry import Inquiry

@@ -13,15 +13,7 @@ from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.methods.sparsity.candidate import SparseCandidate, layer_tensors
-from nonvacuous.records import (
-    BoundRecord,
-    BudgetRecord,
-    ComplexityRecord,
-    KlTerm,
-    NoiseLayer,
-    RiskRecord,
-    SparsityRecord,
-)
+from nonvacuous.records import BoundRecord, BudgetRecord, ComplexityRecord, KlTerm, RiskRecord
 from nonvacuous.rules.arithmetic import (
     bound_record,
     complexity_nats,
@@ -44,6 +36,7 @@ from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.recount import Network, final_seed
+from nonvacuous.sparsity_records import NoiseLayer, SparsityRecord
 
 if TYPE_CHECKING:
     from nonvacuous.methods.sparsity import Sparsity
