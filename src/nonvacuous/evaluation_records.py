@@ -71,6 +71,7 @@ class Evaluation(Record):
     """What a test measures, fixed before anybody looks at an error."""
 
     model_config = ConfigDict(strict=False)
+    unwritten = ("where",)
 
     metric: Annotated[
         Metric,
