@@ -63,6 +63,10 @@ def test_nothing_is_overwritten_and_a_finished_run_is_shown_again(place, invoke)
     assert again.next.endswith("--resume")
     shown = invoke(*WORDS, "--out", "a", "--resume", "--json")
     assert json.loads(shown.out) == json.loads(first.out)
+    how = invoke(*WORDS, "--out", "a", "--resume", "--json", "--method", "conjugate-gradient")
+    assert json.loads(how.out)["method"] == "conjugate-gradient"
+    shown = invoke(*WORDS, "--out", "a", "--resume", "--json")
+    assert json.loads(shown.out) == json.loads(first.out)
     other = invoke(*WORDS, "--out", "a", "--resume", "--kernel", "laplace")
     assert other.code == exits.FAILED
     assert "other settings (kernel)" in other.error

@@ -85,13 +85,6 @@ def exit_code(error: NonvacuousError) -> int:
     return USAGE if isinstance(error, (UsageError, Unrecognized)) else FAILED
 
 
-def passed_on(error: BadInput, *, flag: str = "", next_command: str | None = None) -> CommandError:
-    """The library's error as the command's: the same exit code, with the flag and what to try."""
-    text = f"{flag}: {error}" if flag else str(error)
-    kind = UsageError if isinstance(error, Unrecognized) else CommandError
-    return kind(text, next_command=next_command)
-
-
 def help_of(command: str | None) -> str:
     return "nonvacuous --help" if command is None else f"nonvacuous {command} --help"
 

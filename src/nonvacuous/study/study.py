@@ -282,7 +282,9 @@ class SingleStudy(Study[Settings, Single]):
         return ()
 
     def result(self, settings: Settings, finished: Sequence[Finished], at: Context) -> Single:
-        return Single(**finished[-1].found)
+        # A folder may hold several where settings may change that decide nothing but how.
+        asked = settings.record()
+        return next(Single(**each.found) for each in finished if each.cell.record() == asked)
 
     def folder(self, settings: Settings, preset: str) -> Path | None:
         return None
