@@ -81,18 +81,18 @@ def randomized() -> str:
     words = ("--data", "digits", "--model", "mlp:64", "--seeds", "1", "--epochs", "12")
     short = ("--conditions", "partial:0.4", "--permutations", "19", "--sign-vectors", "1")
     _run("randomize", *words, *short, "--no-certificates", "--out", "r")
-    return "r/study.html"
+    return "r/report.html"
 
 
 def measured() -> str:
     words = ("--data", "digits", "--model", "mlp:32,32", "--examples", "400", "--epochs", "40")
     _run("measures", *words, "--attack", "--gauges", "4", "--without", "expensive", "--out", "r")
-    return "r/measures.html"
+    return "r/report.html"
 
 
 def sparse() -> str:
     _run("sparsity", "--data", "digits", "--steps", "200", "--out", "r")
-    return "r/sparsity.html"
+    return "r/report.html"
 
 
 def swept() -> str:
