@@ -204,10 +204,10 @@ def forgotten(
     saved: dict[str, float] = {}
     if output is not None:
         saved = translation_savings(Q, P, output, relative_error=relative_error)
-    found, reasons = _permutation_savings(Q, P, layers, output)
+    savings, reasons = _permutation_savings(Q, P, layers, output)
     return Forgotten(
         translation=MappingProxyType(saved),
-        permutations=_best_together(found),
+        permutations=_best_together(savings),
         refused=(*refused, *reasons),
     )
 

@@ -165,6 +165,10 @@ class ConvChain:
         return tuple(stage.layer.name for stage in self.stages)
 
     @property
+    def weights(self) -> tuple[Tensor, ...]:
+        return tuple(stage.layer.weight for stage in self.stages)
+
+    @property
     def output(self) -> Tensor:
         """The output layer as a matrix (classes, inputs)."""
         return self.stages[-1].layer.matrix

@@ -103,7 +103,7 @@ def study(
     seed         decides the noise of the certificate; nothing else here is random
     """
     sample = Examples.of(examples)
-    failure = _failure(confidence)
+    failure = checks.failure_of(confidence)
     sizes = sorted(checks.grid_of("epsilons", epsilons))
     checks.positive("level", level)
     network = _network(model, sample)
@@ -307,12 +307,6 @@ def _check(network: Layers | ConvChain, examples: Examples) -> None:
         )
 
 
-def _failure(confidence: float) -> float:
-    value = checks.unit_interval("confidence", confidence)
-    # As a decimal: 0.95 leaves 0.05, not 0.050000000000000044.
-    return checks.failure_probability(round(1.0 - value, 12))
-
-
 def _longest(norms: Tensor, constant: bool, given: float | None) -> float:
     """How long an input, the constant included, can be."""
     seen = float(norms.max())
@@ -365,7 +359,7 @@ def _held_out(
     if held_out is not None:
         others = Examples.of(held_out)
         tests.append(("the network on held-out examples", network, others))
-    if base is not None and any(bool((w != 0).any()) for w in _weights(base)):
+    if base is not None and any(bool((w != 0).any()) for w in base.weights):
         tests.append(("the prior itself on the same examples", base, sample))
     results = []
     for what, tested, examples in tests:
@@ -373,12 +367,6 @@ def _held_out(
         risk = holdout(errors=errors, examples=len(examples), failure=failure)
         results.append(HeldOut(what, errors, len(examples), risk))
     return tuple(results)
-
-
-def _weights(network: Layers | ConvChain) -> Sequence[Tensor]:
-    if isinstance(network, Layers):
-        return network.weights
-    return [stage.layer.weight for stage in network.stages]
 
 
 def _certificates(
