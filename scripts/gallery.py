@@ -41,6 +41,21 @@ def evaluated() -> str:
     return "r/report.html"
 
 
+def compared() -> str:
+    """A new model that is better at two sites, and not shown to be at the third."""
+    random = np.random.default_rng(0)
+    rows = []
+    for i in range(2400):
+        label, draw = int(random.integers(0, 3)), float(random.random())
+        old = (label + 1) % 3 if draw < 0.09 else label
+        new = (label + 2) % 3 if draw < (0.08 if i % 3 == 2 else 0.03) else label
+        rows.append(f"{old},{new},{label},{'ABC'[i % 3]}")
+    Path("answers.csv").write_text("\n".join(["old,new,label,site", *rows]) + "\n")
+    words = ("--first", "old", "--second", "new", "--group", "site", "--page", "compare.html")
+    _run("compare", "answers.csv", *words)
+    return "compare.html"
+
+
 def monitored() -> str:
     _answers(900, 0.03)
     _run("evaluate", "answers.csv", "--unseen", "--out", "r")
@@ -108,6 +123,7 @@ def swept() -> str:
 GIVEN = ("--data", "digits", "--model", "mlp:64", "--weights", "w.safetensors")
 REPORTS: dict[str, Callable[[], str]] = {
     "evaluate": evaluated,
+    "compare": compared,
     "monitor": monitored,
     "certificate-valid": valid,
     "certificate-conditional": conditional,

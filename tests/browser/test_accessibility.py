@@ -39,6 +39,12 @@ def evaluation(folder: Path, name: str) -> Path:
     return nv.report(report, folder / "page.html")
 
 
+def comparison(folder: Path, name: str) -> Path:
+    groups = {"site": ["A", "B"] * 100}
+    result = nv.compare([0, 1, 1, 0] * 50, [0, 1, 0, 0] * 50, [0, 1, 0, 0] * 50, groups=groups)
+    return nv.report(result, folder / "page.html")
+
+
 def study(folder: Path, name: str) -> Path:
     picture = histogram({"a": [1, 2, 2, 3]}, title="Counts", x_label="x", level=("true", 0.5))
     tables = (Table(("what", "number", "why"), (("a", "1", "since it is so"),)),)
@@ -50,6 +56,7 @@ PAGES = {
     **{f"certificate-{name}": certificate for name in ("posterior", "vacuous", "refused")},
     "certificate-post_hoc": certificate,
     "evaluation": evaluation,
+    "comparison": comparison,
     "study": study,
 }
 

@@ -58,3 +58,23 @@ def test_paper_shows_what_the_screen_folds(browser, page_file, tmp_path) -> None
     assert conditions.is_visible()
     assert page.evaluate("document.documentElement.scrollHeight") <= 1123
     page.close()
+
+
+def test_a_comparison_on_one_page(browser, tmp_path) -> None:
+    """Verdict, intervals, groups and the other predictors; hostile names are shown as names."""
+    labels = [0, 1] * 300
+    old = [1, 0] * 30 + labels[60:]
+    others = {"<b>new</b>$": labels, "same": old}
+    result = nv.compare(old, others, labels, groups={"site": ["A", "B", "C"] * 200})
+    file = nv.report(result, tmp_path / "compare.html")
+    for width in (1280, 390):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto(file.as_uri())
+        assert page.inner_text("h1") == f"{result.verdict}."
+        assert result.verdict.startswith("<b>new</b>$ errs less, by ")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate("document.documentElement.scrollHeight") <= 3 * 900
+        ticks = page.locator("svg.figure text").all_text_contents()
+        assert {"all examples", "site A", "site B", "site C", "same"} <= set(ticks)
+        assert "not told apart" in page.locator("tbody tr").last.inner_text()
+        page.close()

@@ -89,6 +89,11 @@ def test_compare_one_file_and_two(rows: Path, tmp_path: Path, capsys) -> None:
     assert main([*command, "--second", "new", "--group", "site"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("new errs less, by ") and "site A" in out
+    drawn = tmp_path / "compare.html"
+    assert main([*command, "--second", "new", "--group", "site", "--page", str(drawn)]) == 0
+    verdict = out.partition(" (")[0].removeprefix("new")
+    assert f"<h1><bdi>New{verdict}.</bdi></h1>" in drawn.read_text("utf-8")
+    assert capsys.readouterr().out == out
     other = tmp_path / "other.csv"
     lines = rows.read_text().splitlines()
     other.write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")

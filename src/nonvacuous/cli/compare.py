@@ -60,6 +60,7 @@ def compare(
     columns: Columns = Columns(),  # noqa: B008
     attempts: WholeNumber = 1,
     confidence: float = 0.95,
+    page: Path | None = None,
     json: Json = False,
 ) -> int:
     """Is the second predictor better than the first, on the same examples?
@@ -74,6 +75,8 @@ def compare(
         How many predictors the first two were chosen from: choosing is paid for.
     confidence
         Of all intervals of two predictors together.
+    page
+        Write a page with the intervals in a picture.
     """
     from nonvacuous.evaluation.compare import compare as compared
 
@@ -92,6 +95,10 @@ def compare(
         names=(file.stem if others else columns.first, ""),
         attempts=attempts,
     )
+    if page is not None:
+        from nonvacuous.report import write_report
+
+        write_report(result, page)
     if json:
         write_json(asdict(result))
         return DONE

@@ -1,4 +1,4 @@
-"""Certificates for people: one self-contained page, and text for a terminal."""
+"""Certificates and comparisons for people: one self-contained page, and text for a terminal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from nonvacuous.errors import BadInput
 if TYPE_CHECKING:
     from nonvacuous.certificate import Certificate
     from nonvacuous.comparison import Comparison
+    from nonvacuous.evaluation.compare import Comparison as Compared
 
 __all__ = ["report", "write_report"]
 
 
 def write_report(
-    certificate: Certificate,
+    certificate: Certificate | Compared,
     path: str | os.PathLike[str],
     *,
     comparison: Comparison | None = None,
@@ -25,7 +26,7 @@ def write_report(
     run_folder: str | os.PathLike[str] | None = None,
     labels: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write the certificate as one HTML page and return where it lies.
+    """Write the certificate, or what ``nv.compare`` gave, as one HTML page; return where it lies.
 
     path        the file to write; an older one is replaced in one step
     comparison  what :func:`nonvacuous.comparison.compare` gives: the terms one by one, and the
@@ -35,6 +36,13 @@ def write_report(
     labels      what ``nonvacuous randomize --run`` found: the same recipe on random labels
     """
     # Imported here: matplotlib is not needed for words.
+    from nonvacuous.certificate import Certificate
+
+    if not isinstance(certificate, Certificate):
+        from nonvacuous.report.compared import comparison_page
+        from nonvacuous.report.study import write_study
+
+        return write_study(comparison_page(certificate), path)
     if certificate.evaluation is not None:
         from nonvacuous.report.evaluation import page_of
         from nonvacuous.report.study import write_study

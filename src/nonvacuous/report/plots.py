@@ -143,6 +143,33 @@ def bars(
 
 
 @plain_settings()
+def intervals(
+    labels: Sequence[str],
+    low: Sequence[float],
+    high: Sequence[float],
+    *,
+    title: str,
+    x_label: str,
+) -> str:
+    """Horizontal intervals, one for each label, on either side of zero."""
+    figure, axes = _axes(title, x_label, "", height=88.0 + 25.0 * len(labels))
+    rows = list(range(len(labels)))
+    middle = [(start + end) / 2 for start, end in zip(low, high, strict=True)]
+    half = [(end - start) / 2 for start, end in zip(low, high, strict=True)]
+    style = {"color": COLORS["certificate"], "lw": 2.4, "capsize": 5.0, "capthick": 2.4}
+    axes.errorbar(middle, rows, xerr=half, ls="", **style)
+    axes.axvline(0.0, color=COLORS["ink"], lw=1.4, ls=(0, (4, 2)))
+    axes.set_yticks(rows, [_plain(label) for label in labels])
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0, labelcolor=COLORS["ink"])
+    told = "; ".join(
+        f"{label}: {start:.4g} to {end:.4g}"
+        for label, start, end in zip(labels, low, high, strict=True)
+    )
+    return _finish(figure, axes, title, told, legend=False)
+
+
+@plain_settings()
 def histogram(
     values: Mapping[str, Sequence[float]],
     *,
