@@ -1,4 +1,5 @@
-"""What Lighthouse would ask of every page: contrast, names, headings, keyboard, width.
+"""What Lighthouse would ask of every page: contrast, names, headings, keyboard, width; and pictures
+whose marks and lines cover no word.
 
 Usage: python scripts/check-access.py build/site (one page of every kind), or name the files. Needs
 Chromium; `make docs` runs it where there is one.
@@ -88,6 +89,54 @@ FOCUSED = """() => {
   return [e.outerHTML.slice(0, 60), ring || style.boxShadow !== 'none' || e.tagName === 'INPUT'];
 }"""
 
+# Small shapes by their boxes, lines by points along them, against the letters of every text.
+COVERED = """() => {
+  document.querySelectorAll('details').forEach((e) => { e.open = true; });
+  const found = new Set();
+  for (const svg of document.querySelectorAll('svg')) {
+    if (!svg.checkVisibility() || !svg.querySelector('text')) continue;
+    const scale = svg.getScreenCTM().a;
+    const letters = [...svg.querySelectorAll('text:not(:has(tspan)), tspan')]
+      .filter((e) => e.textContent.trim())
+      .map((e) => {
+        const r = e.getBoundingClientRect(), air = 0.2 * Math.min(r.width, r.height);
+        return [r.left + air, r.right - air, r.top + air, r.bottom - air, e.textContent.trim()];
+      });
+    const cover = (left, right, top, bottom, what) => {
+      for (const [l, r, t, b, text] of letters) {
+        if (left < r && right > l && top < b && bottom > t) {
+          found.add(`${what} covers words: ${text.slice(0, 40)}`);
+        }
+      }
+    };
+    for (const e of svg.querySelectorAll('path, use, circle, rect, ellipse, polygon, line')) {
+      if (e.closest('defs, clipPath, symbol, pattern')) continue;
+      const style = getComputedStyle(e);
+      const stroked = style.stroke !== 'none', filled = style.fill !== 'none';
+      const box = e.getBoundingClientRect();
+      if (!(stroked || filled) || style.opacity === '0') continue;
+      const clip = (e.closest('[clip-path]')?.getAttribute('clip-path') || '').match(/#([^)"']+)/);
+      const frame = clip && document.getElementById(clip[1])?.firstElementChild?.getBBox();
+      const inside = (p) => !frame || (p.x >= frame.x - 1 && p.x <= frame.x + frame.width + 1 &&
+        p.y >= frame.y - 1 && p.y <= frame.y + frame.height + 1);
+      if (box.width <= 26 * scale && box.height <= 26 * scale) {
+        const own = svg.getScreenCTM().inverse();
+        const middle = new DOMPoint(box.x + box.width / 2, box.y + box.height / 2);
+        if (inside(middle.matrixTransform(own))) {
+          cover(box.left, box.right, box.top, box.bottom, 'a mark');
+        }
+      } else if (stroked && !filled && e.getTotalLength) {
+        const length = e.getTotalLength(), matrix = e.getScreenCTM();
+        for (let at = 0; at <= length; at += Math.max(2, length / 2000)) {
+          const point = e.getPointAtLength(at), seen = point.matrixTransform(matrix);
+          if (inside(point)) cover(seen.x, seen.x, seen.y, seen.y, 'a line');
+        }
+      }
+    }
+  }
+  return [...found];
+}"""
+
 
 def findings(page: Page, *, stops: int = 12) -> list[str]:
     """What is wrong with the open page, as sentences; and with its first stops by keyboard."""
@@ -99,7 +148,7 @@ def findings(page: Page, *, stops: int = 12) -> list[str]:
             break
         if not focused[1]:
             said.append(f"focus cannot be seen: {focused[0]}")
-    return said
+    return said + list(page.evaluate(COVERED))
 
 
 def visited(browser: Browser, file: Path) -> list[str]:

@@ -77,6 +77,10 @@ FAULTS = {
     "a link without a name": "<a href='#x'></a>",
     "ids that occur twice": "<p id=y></p><p id=y></p>",
     "scrolls sideways": "<div style='width:5000px'>wide</div>",
+    "a mark covers words: here": "<svg role=img aria-label=x viewBox='0 0 99 40'>"
+    "<text x=9 y=20>here</text><circle cx=20 cy=16 r=6 /></svg>",
+    "a line covers words: struck": "<svg role=img aria-label=x viewBox='0 0 99 40'>"
+    "<text x=9 y=20>struck</text><path d='M0 15H90' fill=none stroke=black /></svg>",
     "focus cannot be seen": "<a href='#z' style='outline:none'>link</a>",
 }
 

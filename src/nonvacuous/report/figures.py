@@ -18,6 +18,8 @@ from nonvacuous.report.wording import shortened
 _MAGNIFY_BELOW = 0.2
 _EDGE = 18.0
 _GAP = 22.0
+#: Between words on a bar and the middle of a mark: half a mark, and room for a wider font.
+_AIR = 18.0
 
 
 @plain_settings()
@@ -68,6 +70,7 @@ class _Bar:
         self.middle = top + 12.0
         self.promised = next((m.value for m in view.marks if m.kind == "certificate"), None)
         self.confidence = view.confidence.emphasis
+        self.marks = [mark.value for mark in view.marks]
 
     def at(self, value: float) -> float:
         return _EDGE + (self.sheet.width - 2 * _EDGE) * min(value / self.limit, 1.0)
@@ -92,16 +95,20 @@ class _Bar:
             self._explain(end, right)
 
     def _explain(self, end: float, right: float) -> None:
+        """Words on the bar, in the widest gap between its marks; none where they do not fit."""
+        words = [f"ruled out, with {self.confidence} confidence", "ruled out"]
         if self.promised is None:
-            words, center = "nothing is promised", (self.at(0.0) + right) / 2
+            end, words = self.at(0.0), ["nothing is promised"]
         elif self.promised >= self.limit:
-            words, center = "nothing is ruled out", (self.at(0.0) + right) / 2
-        elif right - end > (260 if self.fine else 190):
-            words = f"ruled out, with {self.confidence} confidence" if self.fine else "ruled out"
-            center = (end + right) / 2
-        else:
-            return
-        self.sheet.text(center, self.middle + 4.5, words, color="muted", size=12.5)
+            end, words = self.at(0.0), ["nothing is ruled out"]
+        marks = sorted({end, right, *(x for x in map(self.at, self.marks) if end < x < right)})
+        left, until = max(pairwise(marks), key=lambda gap: gap[1] - gap[0], default=(end, end))
+        for said in words:
+            if self.sheet.measure(said, size=12.5) + 2 * _AIR <= until - left:
+                self.sheet.text(
+                    (left + until) / 2, self.middle + 4.5, said, color="muted", size=12.5
+                )
+                return
 
 
 def _magnified(sheet: Sheet, view: View, bar: _Bar, limit: float, *, fine: bool) -> _Bar:

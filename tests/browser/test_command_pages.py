@@ -1,0 +1,89 @@
+"""Pages that studies write, and marks that stand where the words would, in a real browser."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from nonvacuous.cli.app import main
+from nonvacuous.measures.registry import MEASURES
+from nonvacuous.report import figures, view
+from tests.cli.conftest import blobs
+from tests.report import samples
+from tests.test_house import script
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+access = script("check-access")
+STUDIES = {
+    "randomize": "--model mlp:24 --conditions partial:0.5 --seeds 1 --epochs 10 --permutations 3 "
+    "--sign-vectors 1 --no-certificates",
+    "measures": "--model mlp:8 --epochs 40 --attack --gauges 4 --against random-labels",
+}
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    folder, before = tmp_path_factory.mktemp("studies"), Path.cwd()
+    inputs, labels = blobs()
+    np.savez(folder / "x.npz", inputs=inputs, labels=labels)
+    os.chdir(folder)
+    try:
+        for name, words in STUDIES.items():
+            assert main([name, "--data", "x.npz", "--out", name, *words.split()]) == 0
+    finally:
+        os.chdir(before)
+    yield {name: folder / name / "report.html" for name in STUDIES}
+
+
+def opened(browser: Browser, file: Path, width: int) -> Page:
+    page = browser.new_page(viewport={"width": width, "height": 844})
+    page.goto(file.as_uri())
+    return page
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", STUDIES)
+def test_no_mark_of_a_study_covers_a_word(browser, pages, name: str, width: int) -> None:
+    page = opened(browser, pages[name], width)
+    assert page.locator("svg.figure text").count() > 10
+    assert page.evaluate(access.COVERED) == []
+    page.close()
+
+
+def test_all_measures_fit_a_telephone(browser, pages) -> None:
+    """Every measure, attacked and beside another network, in at most 5,000 pixels."""
+    page = opened(browser, pages["measures"], 390)
+    height = page.evaluate("document.documentElement.scrollHeight")
+    assert height <= 5000
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    shown = page.locator("body").text_content() or ""
+    assert [name for name in MEASURES if name not in shown] == [], "none is left out for room"
+    page.close()
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_the_scale_writes_beside_its_marks(browser, tmp_path: Path, narrow: bool) -> None:
+    """A constant answer may err anywhere, also where the words of the scale would stand."""
+    whole = view.of(samples.SAMPLES["post_hoc"]())
+    drawn = []
+    for promised, guessing in product((0.05, 0.2, 0.365), (0.3, 0.5, 0.6, 0.75)):
+        moved = {"guessing": guessing, "certificate": promised}
+        marks = tuple(replace(m, value=moved.get(m.kind, m.value)) for m in whole.marks)
+        drawn.append(figures.scale(replace(whole, marks=marks), narrow=narrow))
+    assert all("ruled out" in picture for picture in drawn)
+    file = tmp_path / "page.html"
+    style = "<meta charset=utf-8><style>svg { display: block; font-family: sans-serif }</style>"
+    file.write_text(f"<!doctype html>{style}{''.join(drawn)}", "utf-8")
+    page = opened(browser, file, 390 if narrow else 1280)
+    assert page.evaluate(access.COVERED) == []
+    page.close()
