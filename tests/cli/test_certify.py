@@ -180,7 +180,8 @@ def test_a_zero_mean_prior_and_one_drawn_network(trained, invoke, quick):
     record = json.loads(done.out)
     assert record["predictor"] == "drawn"
     assert "3 from 0.1 to 1" in record["prior"]["description"]
-    assert record["budget"]["entries"][-1]["choices"] == 3
+    # Three prior scales, and three posteriors of each that were measured.
+    assert record["budget"]["entries"][-1]["choices"] == 3 * 3
 
 
 def test_the_plain_test_uses_the_test_part(trained, place, invoke, quick):

@@ -175,7 +175,9 @@ def _usage_message(error: CycloptsError, command: str | None = None) -> str:
         first = refused.errors()[0]  # type: ignore[union-attr]
         names = [str(part) for part in first["loc"] if str(part).isidentifier()]
         where = f"--{names[-1].replace('_', '-')}: " if names else ""
-        message = f"{where}{first['msg'].removeprefix('Value error, ')}."
+        _, own, words = first["msg"].rpartition("Value error, ")
+        given = f", not {first['input']!r}" if not own and isinstance(first["input"], str) else ""
+        message = f"{where}{words}{given}."
     keyword = str(getattr(getattr(error, "token", None), "keyword", ""))
     meant = _MEANT.get(keyword.replace("_", "-"))
     if type(error).__name__ == "UnknownOptionError" and meant and command == "certify":
