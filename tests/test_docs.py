@@ -68,3 +68,4 @@ def test_notebooks_ask_questions_and_name_their_pictures() -> None:
         drawing = [cell for cell in cells if "plt.show()" in cell]
         assert drawing and text.count("<details><summary>Answer") >= 2, page
         assert all("alt: " in cell for cell in drawing), page
+        assert f"notebook <{page.stem}.ipynb>`" in text, f"{page} cannot be downloaded"
