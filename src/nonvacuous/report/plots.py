@@ -156,8 +156,8 @@ def intervals(
     rows = list(range(len(labels)))
     middle = [(start + end) / 2 for start, end in zip(low, high, strict=True)]
     half = [(end - start) / 2 for start, end in zip(low, high, strict=True)]
-    style = {"color": COLORS["certificate"], "lw": 2.4, "capsize": 5.0, "capthick": 2.4}
-    axes.errorbar(middle, rows, xerr=half, ls="", **style)
+    style: dict[str, Any] = {"color": COLORS["certificate"], "lw": 2.4, "capsize": 5.0}
+    axes.errorbar(middle, rows, xerr=half, ls="", capthick=2.4, **style)
     axes.axvline(0.0, color=COLORS["ink"], lw=1.4, ls=(0, (4, 2)))
     axes.set_yticks(rows, [_plain(label) for label in labels])
     axes.set_ylim(len(labels) - 0.5, -0.5)
