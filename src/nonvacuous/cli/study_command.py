@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import UnionType
@@ -86,12 +85,13 @@ def command_of(study: Study[Any, Any]) -> Callable[..., int]:
 def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
     """The settings first, as their model groups them, then what every study takes."""
     flags: dict[str, tuple[Any, Any]] = {}
+    groups = _Groups()
     fields = study.settings.model_fields
     for name in (*(name for name in fields if name != "seed"), "seed"):
         kind = _kind(fields[name].annotation)
         if kind is not None:
-            flags[name] = (Annotated[kind, _parameter(kind, fields[name])], None)
-    group = _group("The run")
+            flags[name] = (Annotated[kind, _parameter(kind, fields[name], groups)], None)
+    group = groups["The run"]
 
     def add(name: str, kind: Any, text: str, default: Any = None) -> None:
         switch = [SWITCH] if kind is bool else []
@@ -126,11 +126,6 @@ def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
     return flags
 
 
-@cache
-def _group(name: str) -> Group:
-    return Group.create_ordered(name)
-
-
 def _kind(annotation: Any) -> Any:
     """The type of the flag, or None where a setting can only stand in a file."""
     if get_origin(annotation) in (Union, UnionType):
@@ -144,14 +139,21 @@ def _kind(annotation: Any) -> Any:
     return None
 
 
-def _parameter(kind: Any, field: FieldInfo) -> Parameter:
+class _Groups(dict[str, Group]):
+    """The groups of one command's flags, in the order in which they are first named."""
+
+    def __missing__(self, name: str) -> Group:
+        return self.setdefault(name, Group.create_ordered(name))
+
+
+def _parameter(kind: Any, field: FieldInfo, groups: _Groups) -> Parameter:
     default = None if field.is_required() else field.default
     shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
     options: dict[str, Any] = {"help": field.description or "", "negative": ()}
     if kind == bool | None and default is not False:
         options["negative"] = None
     if isinstance(field.json_schema_extra, dict):
-        options["group"] = _group(str(field.json_schema_extra["group"]))
+        options["group"] = groups[str(field.json_schema_extra["group"])]
     if get_origin(get_args(kind)[0]) is tuple:
         options["consume_multiple"] = True
     if kind == int | None:
