@@ -85,5 +85,5 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) $(shell grep '^torch==' constraints.txt)
 	$(PIP) hatchling
-	$(PIP) --no-build-isolation -e '.[dev,data,docs,tensorboard,ray,sql]'
+	$(PIP) --no-build-isolation -e '.[dev,data,docs,tensorboard,ray,sql,integrations]'
 	@touch $@
