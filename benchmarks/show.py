@@ -1,7 +1,7 @@
-"""Write docs/results.md from the result files, so that the page says what was measured.
+"""Write docs/results.md and docs/papers.md from the result files: they say what was measured.
 
-python benchmarks/show.py            # writes docs/results.md
-python benchmarks/show.py --check    # exit code 1 if it is not what the files say
+python benchmarks/show.py            # writes both pages
+python benchmarks/show.py --check    # exit code 1 if one is not what the files say
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from show_many import section as many
 from show_measures import section as measures_attack
 from show_measures_study import section as measures_study
 from show_memorization import memorization
+from show_papers import page as papers
 from show_progressive import section as progressive
 from show_records import section as records
 from show_rescaling_cifar import section as rescaling_cifar
@@ -31,7 +32,6 @@ from show_sweep import section as sweep
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "results.md"
 INTRODUCTION = """# Measured results
 
 Every figure is the output of a script in `benchmarks/`, kept with its commit, machine, seed,
@@ -396,14 +396,15 @@ def _sources(files: dict[str, dict[str, Any]]) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    text = page()
-    if parser.parse_args().check:
-        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        if current != text:
-            print("docs/results.md is not what the result files say: python benchmarks/show.py")
-        return int(current != text)
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    check, stale = parser.parse_args().check, 0
+    for name, text in (("results.md", page()), ("papers.md", papers())):
+        path = ROOT / "docs" / name
+        if not check:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            print(f"docs/{name} is not what the result files say: python benchmarks/show.py")
+            stale = 1
+    return stale
 
 
 if __name__ == "__main__":

@@ -1,23 +1,18 @@
-"""Write docs/papers.md: every definition, theorem, figure, table and claim of the papers.
+"""The page docs/papers.md: every definition, theorem, figure, table and claim of the papers.
 
-python benchmarks/show_papers.py            # writes docs/papers.md
-python benchmarks/show_papers.py --check    # exit code 1 if it is not what the files say
-
-Numbers come from the result files. A row names what there is in the library (a dotted name that
-can be imported) and the command that shows it; tests/test_papers_page.py tries both.
+`python benchmarks/show.py` writes it. Numbers come from the result files. A row names what there is
+in the library (a dotted name that can be imported) and the command that shows it;
+tests/test_papers_page.py tries both.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "papers.md"
 
 #: What can be said of a row.
 VERDICTS = {
@@ -154,8 +149,8 @@ def rescaling() -> list[Row]:
             "nonvacuous.certify",
             "nonvacuous certify --help",
             "inf over λ ≤ λ = 1",
-            "certificates with rescaling are never above those without, property-tested; the "
-            "weights are not moved before the noise is chosen",
+            "certificates with rescaling are never above those without: where another noise is not "
+            "clearly better, both are measured and paid for; property-tested",
             "holds",
         ),
         Row(
@@ -652,7 +647,7 @@ def measures() -> list[Row]:
             "nonvacuous.measures.MEASURES",
             "nonvacuous measures --data digits --model mlp:16",
             "some forty",
-            "57, each against an oracle",
+            "57, with oracles in tests/measures",
             "beyond",
         ),
         Row(
@@ -725,7 +720,7 @@ def page() -> str:
         "Every definition, theorem, figure, table and claim of the founding papers that software "
         "can show: where it lives, the command that shows it, the published number, ours, a "
         "verdict. Figures of the commands' full runs stand on [the page of results](results.md). "
-        "`python benchmarks/show_papers.py` writes this page.",
+        "`python benchmarks/show.py` writes this page.",
         "",
         *(f"- **{name}** ({counted[name]}): {text}." for name, text in VERDICTS.items()),
     ]
@@ -743,20 +738,3 @@ def page() -> str:
                 f"| **{row.verdict}** |"
             )
     return "\n".join(lines) + "\n"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true")
-    text = page()
-    if parser.parse_args().check:
-        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-        if current != text:
-            print("docs/papers.md is not what the files say: python benchmarks/show_papers.py")
-        return int(current != text)
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

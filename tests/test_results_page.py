@@ -1,4 +1,4 @@
-"""The page of results says what the result files say."""
+"""The pages of results and of papers say what the result files say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_page_is_what_the_files_say() -> None:
+def test_the_pages_are_what_the_files_say() -> None:
     done = subprocess.run(
         [sys.executable, "benchmarks/show.py", "--check"], cwd=ROOT, capture_output=True, text=True
     )
