@@ -297,7 +297,12 @@ def monitor(
     if isinstance(promise, Certificate) and promise.status == "refused":
         raise BadInput("a certificate that was refused promises nothing that could be watched.")
     if groups:
-        known = promise.groups if isinstance(promise, Certificate) else {}
+        if not isinstance(promise, Certificate):
+            raise BadInput(
+                "a number promises nothing about groups; watch them with the certificate of a test "
+                "on these groups as the promise."
+            )
+        known = promise.groups
         own = [column for column in known if column not in ("true class", "predicted class")]
         columns = own if groups is True else [groups] if isinstance(groups, str) else list(groups)
         for column in columns or [""]:
