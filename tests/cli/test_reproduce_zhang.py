@@ -46,8 +46,13 @@ def test_the_table_then_the_regularizers_then_the_figure(small, invoke):
     assert done.next == "nonvacuous reproduce zhang-regularization --table t"
     more = ["--config", "small.toml", "--out", "r", "--json"]
     record = json.loads(invoke(*done.next.split()[1:], *more).out)
-    assert [entry["augmentation"] for entry in record["switches"]] == ["none", "none", "crop"]
-    assert sum(entry["networks"] for entry in record["timings"]) == 3
+    kinds = [(entry["augmentation"], entry["dropout"]) for entry in record["switches"]]
+    assert kinds == [("none", False), ("none", False), ("none", True), ("crop", False)]
+    assert sum(entry["networks"] for entry in record["timings"]) == 5
+    words = ["--config", "small.toml", "--out", "d", "--regularizers", "decay"]
+    done = invoke("reproduce", "zhang-regularization", *words, "--decay-times", "8", "--json")
+    times = [entry["weight_decay_times"] for entry in json.loads(done.out)["switches"]]
+    assert times == [1.0, 8.0]
     words = ["reproduce", "zhang-figure-1", "--config", "small.toml", "--out", "f"]
     done = invoke(*words, "--levels", "0.5", "--table", "t")
     assert done.code == exits.DONE, done.err
@@ -101,6 +106,8 @@ def test_a_stop_is_told_and_resumed(small, invoke, monkeypatch):
         (["zhang-figure-1", "--levels", "2"], exits.USAGE, "between 0 and 1"),
         (["zhang-figure-1", "--table", "absent"], exits.USAGE, "holds no table"),
         (["zhang-regularization", "--only", "resnet"], exits.USAGE, "inception"),
+        (["zhang-regularization", "--regularizers", "noise"], exits.USAGE, "dropout"),
+        (["zhang-regularization", "--decay-times", "-1"], exits.USAGE, "not positive"),
         (["zhang-regularization"], exits.FAILED, "cifar10"),
     ],
 )

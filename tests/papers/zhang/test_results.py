@@ -23,7 +23,13 @@ from nonvacuous.papers.zhang import (
 )
 from nonvacuous.papers.zhang.networks import Cell, GroupTiming
 from nonvacuous.papers.zhang.published import RANDOM_WITH_REGULARIZERS, TABLE_1
-from nonvacuous.papers.zhang.settings import FigureSettings, Recipe, TableSettings, ZhangSettings
+from nonvacuous.papers.zhang.settings import (
+    FigureSettings,
+    Recipe,
+    RegularizationSettings,
+    TableSettings,
+    ZhangSettings,
+)
 from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
 
 from .worlds import SHARED, in_table, made_up, tiny, write_images
@@ -227,13 +233,57 @@ def test_levels_are_shares():
 # -- the regularizers -----------------------------------------------------------------------------
 
 
-def matrix() -> zhang_regularization.RegularizationResult:
+def matrix(**changes: object) -> zhang_regularization.RegularizationResult:
+    settings = RegularizationSettings().changed(**changes)
     found = {
         cell: made_up(cell, ((30, 250), (0, 300)))
-        for cell in zhang_regularization.matrix_cells(PAPER)
+        for cell in zhang_regularization.matrix_cells(settings)
     }
-    switches = zhang_regularization._switches(PAPER, found)
-    return zhang_regularization.RegularizationResult(PAPER, switches, (TIMING,))
+    switches = zhang_regularization._switches(settings, found)
+    return zhang_regularization.RegularizationResult(settings, switches, (TIMING,))
+
+
+def test_dropout_and_stronger_decay_stand_beside_the_papers_regularizers():
+    alexnet = {s.kind.regularizers: s for s in matrix(decay_times=(8.0,)).of("alexnet")}
+    assert list(alexnet) == [
+        "none",
+        "weight decay",
+        "weight decay × 8",
+        "dropout",
+        "random crops",
+        "random crops, weight decay",
+    ]
+    for name in ("dropout", "weight decay × 8"):
+        switch = alexnet[name]
+        assert switch.true is not None and switch.random is not None
+        assert (switch.published_test, switch.published_train, switch.fails) == (None, None, False)
+    record = alexnet["weight decay × 8"].to_dict()
+    assert (record["weight_decay_times"], record["dropout"]) == (8.0, False)
+    assert alexnet["dropout"].to_dict()["dropout"] is True
+
+
+@pytest.mark.parametrize(
+    ("names", "kinds"),
+    [
+        (("full",), {("full",)}),
+        (("dropout",), {("dropout",)}),
+        (("none", "decay"), {(), ("decay",)}),
+        (("crop", "decay"), {("crop",), ("decay",), ("crop", "decay")}),
+    ],
+)
+def test_some_regularizers_only(names, kinds):
+    cells = zhang_regularization.matrix_cells(RegularizationSettings(regularizers=names))
+    assert {cell.switched_on for cell in cells} == kinds
+
+
+def test_regularizers_that_are_not_there():
+    with pytest.raises(BadInput, match="there is no 'noise'; there are none, decay"):
+        RegularizationSettings.of({"regularizers": ("noise",)})
+    with pytest.raises(BadInput, match="is not positive"):
+        RegularizationSettings.of({"decay_times": (0.0,)})
+    nothing = RegularizationSettings(only=("alexnet",), regularizers=("full",))
+    with pytest.raises(BadInput, match="full leave no network to train"):
+        zhang_regularization.STUDY.networks(nothing)
 
 
 def test_every_published_number_stands_once_in_the_matrix():
@@ -245,20 +295,18 @@ def test_every_published_number_stands_once_in_the_matrix():
     expected += [entry.train for entry in RANDOM_WITH_REGULARIZERS if entry.train is not None]
     assert sorted(trains) == sorted(expected)
     assert [s.network for s in switches if s.fails] == ["alexnet"]
-    both = next(
-        s for s in switches if s.network == "inception" and s.augmentation == "crop" and s.decay
-    )
+    both = next(s for s in switches if s.kind == Cell("inception", "true", "crop", True))
     assert both.published_train is None and both.random is None
 
 
 def test_gains_and_early_stopping():
     result = matrix()
     first = result.switches[0]
-    assert (first.augmentation, first.decay) == ("none", False)
+    assert first.plain
     assert first.early_stopping == pytest.approx(5.0)
     better = made_up(Cell("alexnet", decay=True), ((0, 200),))
     switches = tuple(
-        replace(s, true=better) if s.network == "alexnet" and s.decay else s
+        replace(s, true=better) if s.network == "alexnet" and s.kind.decay else s
         for s in result.switches
     )
     changed = replace(result, switches=switches)
@@ -273,7 +321,7 @@ def test_the_page_of_the_regularizers(tmp_path):
     page = paths["report.html"].read_text()
     for words in ("did not converge", "99.93", "full augmentation", "77.84", "batch normalization"):
         assert words in page
-    assert "6 of 6 networks still fit" in page
+    assert "11 of 11 networks still fit" in page
 
 
 def test_the_matrix_from_beginning_to_end(tmp_path):
@@ -282,15 +330,15 @@ def test_the_matrix_from_beginning_to_end(tmp_path):
     asked = settings.changed(only=("small",), table=tmp_path / "table")
     result = run_study(zhang_regularization.STUDY, asked, tmp_path / "r")
     small = result.of("small")
-    assert [(s.augmentation, s.decay) for s in small] == [
-        ("none", False),
-        ("none", True),
-        ("crop", False),
-    ]
+    assert [s.kind.switched_on for s in small] == [(), ("decay",), ("dropout",), ("crop",)]
     assert all(s.true is not None and s.random is not None for s in small)
     # What the table has of the other network is shown, nothing more is trained.
     assert [s.random is None for s in result.of("convolutional")] == [False, True]
-    assert sum(timing.networks for timing in result.timings) == 3
+    assert sum(timing.networks for timing in result.timings) == 5
+    plain, dropped = small[0].true, small[2].true
+    assert dropped.training["dropout"] == 0.5
+    # The same start and order of examples: what differs is dropped units.
+    assert plain.history != dropped.history
 
 
 # -- the settings ---------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from nonvacuous.data.preprocessing import center_crop
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang import training
 from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming
+from nonvacuous.papers.zhang.settings import Longer
 from nonvacuous.papers.zhang.training import Material
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
@@ -202,23 +203,54 @@ def test_points_of_a_history():
 
 
 def longer(settings):
-    moved = {"moved_epochs": 3, "moved_rate_decay": 0.5}
-    recipes = {n: r.model_copy(update=moved) for n, r in settings.networks.items()}
+    slower = tuple(
+        Longer(regularizer=name, epochs=3, rate_decay=0.5) for name in ("crop", "full", "dropout")
+    )
+    recipes = {n: r.model_copy(update={"longer": slower}) for n, r in settings.networks.items()}
     return settings.changed(networks=recipes)
 
 
-def test_random_labels_on_augmented_images_are_trained_longer(tmp_path, images):
+def test_random_labels_are_trained_longer_where_no_example_comes_twice_alike(tmp_path, images):
     settings = longer(tiny(images))
     cells = [
-        Cell("small", "random-labels", augmentation) for augmentation in ("none", "crop", "full")
-    ] + [Cell("small", "true", "crop")]
+        *(Cell("small", "random-labels", kind) for kind in ("none", "crop", "full")),
+        Cell("small", "random-labels", dropout=True),
+        Cell("small", "true", "crop"),
+        Cell("small", dropout=True),
+    ]
     results = train_cells(cells, settings, tmp_path / "r")
     assert [result.cell for result in results] == cells
-    assert [result.history[-1].epoch for result in results] == [2, 3, 3, 2]
+    assert [result.history[-1].epoch for result in results] == [2, 3, 3, 3, 2, 2]
     assert [result.training["rate_decay"] == 0.5 for result in results] == [
-        False, True, True, False
+        False, True, True, True, False, False
     ]  # fmt: skip
     timings = STUDY.timings(finished_cells(STUDY, tmp_path / "r"))
     assert sorted(timing.epochs for timing in timings) == [2, 3]
     assert train_cells(cells, settings, tmp_path / "r", resume=True) == results
     assert settings.changed(epochs=1).recipe(cells[1]).epochs == 1
+
+
+def test_stronger_decay_and_dropout_reach_the_training(tmp_path, images, monkeypatch):
+    jobs = []
+    original = training.train_many
+
+    def watched(*arguments, **options):
+        jobs.extend(arguments[2])
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(training, "train_many", watched)
+    cells = [
+        Cell("small", decay=True),
+        Cell("small", decay=True, decay_times=8.0),
+        Cell("small", dropout=True),
+    ]
+    settings = tiny(images)
+    train_cells(cells, settings, tmp_path / "r")
+    decay = settings.networks["small"].weight_decay
+    assert [job.weight_decay for job in jobs] == [decay, 8 * decay, 0.0]
+    assert [job.dropout for job in jobs] == [0.0, 0.0, 0.5]
+    assert len({cell.key for cell in cells}) == 3
+    # Dropping another share is another training.
+    recipes = {n: r.model_copy(update={"dropout": 0.2}) for n, r in settings.networks.items()}
+    train_cells(cells, settings.changed(networks=recipes), tmp_path / "r", resume=True)
+    assert [job.dropout for job in jobs[3:]] == [0.2]

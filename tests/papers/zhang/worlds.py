@@ -11,7 +11,7 @@ from pydantic import Field
 from nonvacuous.papers.zhang.networks import Cell, CellResult, Point
 from nonvacuous.papers.zhang.settings import (
     Recipe,
-    ReusingSettings,
+    RegularizationSettings,
     TableSettings,
     ZhangSettings,
 )
@@ -55,7 +55,7 @@ def in_table(settings: ZhangSettings, **changes: object) -> TableSettings:
 SHARED = ("data", "crop", "batch_size", "networks")
 
 
-class AskedSettings(ReusingSettings):
+class AskedSettings(RegularizationSettings):
     """Settings that say themselves which networks are asked for."""
 
     asked: tuple[Cell, ...] = Field((), exclude=True)

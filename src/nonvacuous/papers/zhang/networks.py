@@ -17,7 +17,12 @@ _LABELS = {
     "random-pixels": "random pixels",
     "gaussian": "Gaussian images",
 }
-_AUGMENTATIONS = {"crop": "random crops", "full": "full augmentation"}
+REGULARIZED = {
+    "crop": "random crops",
+    "full": "full augmentation",
+    "decay": "weight decay",
+    "dropout": "dropout",
+}
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,16 @@ class Cell:
     corruption     what is done to the data, such as "true", "partial:0.4" or "gaussian"
     augmentation   "none", "crop" or "full"
     decay          whether the network's weight decay is on
+    decay_times    how many times as strong as the recipe's it then is
+    dropout        whether units are dropped in front of linear layers
     """
 
     network: str
     corruption: str = "true"
     augmentation: str = "none"
     decay: bool = False
+    decay_times: float = 1.0
+    dropout: bool = False
 
     @property
     def key(self) -> str:
@@ -43,7 +52,16 @@ class Cell:
         'mlp-1x512.partial-0.4.none.decay'
         """
         ending = "decay" if self.decay else "plain"
+        if self.decay_times != 1:
+            ending += f"-{self.decay_times:g}-times"
+        ending += "-dropout" * self.dropout
         return f"{self.network}.{self.corruption.replace(':', '-')}.{self.augmentation}.{ending}"
+
+    @property
+    def switched_on(self) -> tuple[str, ...]:
+        """The names of its regularizers: some of "crop", "full", "decay", "dropout"."""
+        names = (self.augmentation, "decay" * self.decay, "dropout" * self.dropout)
+        return tuple(name for name in names if name and name != "none")
 
     @property
     def regularizers(self) -> str:
@@ -52,8 +70,9 @@ class Cell:
         >>> Cell("alexnet", augmentation="crop", decay=True).regularizers
         'random crops, weight decay'
         """
-        parts = [_AUGMENTATIONS[self.augmentation]] if self.augmentation != "none" else []
-        return ", ".join(parts + ["weight decay"] * self.decay) or "none"
+        words = ", ".join(REGULARIZED[name] for name in self.switched_on) or "none"
+        strong = f"weight decay × {self.decay_times:g}"
+        return words if self.decay_times == 1 else words.replace("weight decay", strong)
 
     def __str__(self) -> str:
         told = [network_title(self.network), corruption_title(self.corruption)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nonvacuous.papers.zhang.networks import Cell, GroupTiming, network_title
+from nonvacuous.papers.zhang.networks import REGULARIZED, GroupTiming, network_title
 from nonvacuous.papers.zhang.settings import ZhangSettings
 from nonvacuous.report.study import Section, Table
 
@@ -30,9 +30,9 @@ def training_section(settings: ZhangSettings) -> Section:
     """How the networks were trained, and what the paper does not say about it."""
     recipes = {network_title(name): recipe for name, recipe in settings.networks.items()}
     for name, recipe in settings.networks.items():
-        moved = settings.recipe(Cell(name, "random-labels", "crop"))
-        if moved != recipe:
-            recipes[f"{network_title(name)}, random labels on augmented images"] = moved
+        for entry in recipe.longer:
+            title = f"{network_title(name)}, random labels with {REGULARIZED[entry.regularizer]}"
+            recipes[title] = recipe.under([entry.regularizer])
     rows = tuple(
         (
             title,

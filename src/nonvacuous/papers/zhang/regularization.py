@@ -7,10 +7,11 @@ well on test data. Not sufficient: with all of them it still fits random labels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming, network_title
 from nonvacuous.papers.zhang.pages import (
     MISSING,
@@ -27,7 +28,7 @@ from nonvacuous.papers.zhang.published import (
     TABLE_1,
     random_fit,
 )
-from nonvacuous.papers.zhang.settings import ReusingSettings, ZhangSettings
+from nonvacuous.papers.zhang.settings import RegularizationSettings, ZhangSettings
 from nonvacuous.papers.zhang.table import chosen_rows
 from nonvacuous.papers.zhang.training import NetworksStudy
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
@@ -41,20 +42,29 @@ _RANDOM = "random-labels"
 class Switch:
     """One combination of regularizers on one kind of network, on true and on random labels.
 
+    kind                                   the network as it is trained on true labels
     true, random                           None where it was not trained
     published_test, published_train        the paper's test accuracy on true labels and training
                                            accuracy on random ones, where it gives them
     fails                                  the paper says that random labels were not fitted
     """
 
-    network: str
-    augmentation: str
-    decay: bool
+    kind: Cell
     true: CellResult | None
     random: CellResult | None
     published_test: float | None = None
     published_train: float | None = None
     fails: bool = False
+
+    @property
+    def network(self) -> str:
+        """A name of the settings."""
+        return self.kind.network
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is switched on."""
+        return not self.kind.switched_on
 
     @property
     def early_stopping(self) -> float | None:
@@ -68,8 +78,10 @@ class Switch:
         """Plain numbers for a file."""
         return {
             "network": self.network,
-            "augmentation": self.augmentation,
-            "weight_decay": self.decay,
+            "augmentation": self.kind.augmentation,
+            "weight_decay": self.kind.decay,
+            "weight_decay_times": self.kind.decay_times,
+            "dropout": self.kind.dropout,
             "true_test": None if self.true is None else self.true.test_accuracy,
             "true_train": None if self.true is None else self.true.train_accuracy,
             "published_true_test": self.published_test,
@@ -96,12 +108,8 @@ class RegularizationResult:
 
     def gain(self, network: str) -> float | None:
         """Points of test accuracy that the best regularizers add to none of them."""
-        found = {
-            (switch.augmentation, switch.decay): switch.true.test_accuracy
-            for switch in self.of(network)
-            if switch.true is not None
-        }
-        plain = found.pop(("none", False), None)
+        found = {s.kind: s.true.test_accuracy for s in self.of(network) if s.true is not None}
+        plain = found.pop(Cell(network), None)
         return None if plain is None or not found else max(found.values()) - plain
 
     @property
@@ -110,7 +118,7 @@ class RegularizationResult:
         found = {
             switch.network: switch.true.test_accuracy
             for switch in self.switches
-            if switch.true is not None and (switch.augmentation, switch.decay) == ("none", False)
+            if switch.true is not None and switch.plain
         }
         if not {"inception", "inception-no-bn"} <= found.keys():
             return None
@@ -133,10 +141,11 @@ class RegularizationResult:
         }
 
 
-def matrix_cells(settings: ZhangSettings) -> tuple[Cell, ...]:
+def matrix_cells(settings: RegularizationSettings) -> tuple[Cell, ...]:
     """True labels with the regularizers of Table 1, random ones with those of the appendix.
 
-    Networks that are not the paper's: each regularizer alone, on both kinds of labels.
+    Networks that are not the paper's: each regularizer alone, on both kinds of labels. Every
+    network also with dropout and with the other strengths of weight decay asked for.
     """
     cells = []
     for network in settings.networks:
@@ -161,45 +170,48 @@ def matrix_cells(settings: ZhangSettings) -> tuple[Cell, ...]:
                 for labels in ("true", _RANDOM)
                 for augmentation, decay in (("none", False), ("none", True), ("crop", False))
             ]
+        for labels in ("true", _RANDOM):
+            shown += [
+                Cell(network, labels, decay=True, decay_times=times)
+                for times in settings.decay_times
+            ]
+            shown.append(Cell(network, labels, dropout=True))
         cells += shown
-    return tuple(cells)
+    asked = set(settings.regularizers)
+    return tuple(cell for cell in cells if set(cell.switched_on or ("none",)) <= asked)
 
 
 def _switches(settings: ZhangSettings, found: Mapping[Cell, CellResult]) -> tuple[Switch, ...]:
+    """What was trained, the paper's numbers beside where network and data are the paper's."""
     comparable = settings.data == "cifar10" and settings.examples is None
     switches = []
     for network in settings.networks:
-        kinds = dict.fromkeys(
-            (cell.augmentation, cell.decay)
-            for cell in matrix_cells(settings)
-            if cell.network == network
-        )
-        for augmentation, decay in sorted(kinds, key=_from_none_to_all):
-            true = found.get(Cell(network, "true", augmentation, decay))
-            random = found.get(Cell(network, _RANDOM, augmentation, decay))
-            if true is None and random is None:
-                continue
-            published = _published(network, augmentation, decay) if comparable else {}
-            switches.append(Switch(network, augmentation, decay, true, random, **published))
+        kinds = {
+            replace(cell, corruption="true")
+            for cell in found
+            if cell.network == network and cell.corruption in ("true", _RANDOM)
+        }
+        for kind in sorted(kinds, key=_from_none_to_all):
+            true, random = found.get(kind), found.get(replace(kind, corruption=_RANDOM))
+            published = _published(kind) if comparable else {}
+            switches.append(Switch(kind, true, random, **published))
     return tuple(switches)
 
 
-def _from_none_to_all(kind: tuple[str, bool]) -> tuple[int, bool]:
-    return AUGMENTATIONS.index(kind[0]), kind[1]
+def _from_none_to_all(kind: Cell) -> tuple[int, bool, bool, float]:
+    return AUGMENTATIONS.index(kind.augmentation), kind.dropout, kind.decay, kind.decay_times
 
 
-def _published(network: str, augmentation: str, decay: bool) -> dict[str, Any]:
+def _published(kind: Cell) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for row in TABLE_1:
-        used = "crop" if row.crop else "none"
-        if (row.network, used, row.decay) == (network, augmentation, decay):
+        if Cell(row.network, "true", "crop" if row.crop else "none", row.decay) == kind:
             if row.labels == "true":
                 found["published_test"] = row.test
             else:
                 found["published_train"] = row.train
-    if decay and augmentation != "none":
-        return found
-    entry = random_fit(network, "decay" if decay else augmentation)
+    alone = kind.switched_on if kind.decay_times == 1 else ()
+    entry = random_fit(kind.network, alone[0]) if len(alone) == 1 else None
     if entry is not None:
         found |= {"published_train": entry.train, "fails": entry.train is None}
     return found
@@ -223,7 +235,7 @@ def table(result: RegularizationResult) -> Table:
 def _row(switch: Switch) -> tuple[str, ...]:
     return (
         network_title(switch.network),
-        _regularizers(switch),
+        switch.kind.regularizers,
         MISSING if switch.true is None else percent(switch.true.test_accuracy),
         percent(switch.published_test),
         MISSING if switch.random is None else percent(switch.random.train_accuracy),
@@ -232,17 +244,12 @@ def _row(switch: Switch) -> tuple[str, ...]:
     )
 
 
-def _regularizers(switch: Switch) -> str:
-    cell = Cell(switch.network, augmentation=switch.augmentation, decay=switch.decay)
-    return cell.regularizers
-
-
 def early_stopping_table(result: RegularizationResult) -> Table:
     """True labels: the test accuracy at the end, and at the best epoch."""
     rows = tuple(
         (
             network_title(switch.network),
-            _regularizers(switch),
+            switch.kind.regularizers,
             percent(switch.true.test_accuracy),
             percent(100 * (1 - switch.true.best.test_errors / switch.true.test_examples)),
             str(switch.true.best.epoch),
@@ -304,7 +311,7 @@ def _figures(result: RegularizationResult) -> tuple[Figure, ...]:
     shown = [s for s in result.switches if s.true is not None]
     if not shown:
         return ()
-    labels = [f"{network_title(s.network)}: {_regularizers(s)}" for s in shown]
+    labels = [f"{network_title(s.network)}: {s.kind.regularizers}" for s in shown]
     groups = {"ours": [s.true.test_accuracy for s in shown if s.true is not None]}
     if all(s.published_test is not None for s in shown):
         groups["published"] = [s.published_test or 0.0 for s in shown]
@@ -325,13 +332,8 @@ def _batch_norm(result: RegularizationResult) -> tuple[Section, ...]:
 
 def _imagenet() -> Table:
     rows = tuple(
-        (
-            "random" if entry.labels == "random-labels" else entry.labels,
-            entry.regularizers,
-            percent(entry.train),
-            percent(entry.test),
-        )
-        for entry in IMAGENET
+        (e.labels.removesuffix("-labels"), e.regularizers, percent(e.train), percent(e.test))
+        for e in IMAGENET
     )
     return Table(("labels", "regularizers", "train", "test"), rows)
 
@@ -342,7 +344,7 @@ def _lead(result: RegularizationResult) -> str:
     fits = [
         switch.random.train_accuracy
         for switch in result.switches
-        if switch.random is not None and (switch.augmentation, switch.decay) != ("none", False)
+        if switch.random is not None and not switch.plain
     ]
     parts = []
     if known:
@@ -356,27 +358,31 @@ def _lead(result: RegularizationResult) -> str:
         parts.append(
             f"with them, {held} of {len(fits)} networks still fit 99 % or more of random labels"
         )
-    text = "; ".join(parts) or "Nothing was trained"
-    return f"{text[:1].upper()}{text[1:]}."
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:] or 'Nothing was trained'}."
 
 
-class Regularization(NetworksStudy[ReusingSettings, RegularizationResult]):
-    """Switch weight decay, augmentation and batch normalization on and off, on both labelings.
+class Regularization(NetworksStudy[RegularizationSettings, RegularizationResult]):
+    """Switch weight decay, augmentation, dropout and batch normalization, on both labelings.
 
     Needs CIFAR-10 and a GPU; the perceptrons (--only mlp) take about an hour on two processor
     cores, --quick takes seconds.
     """
 
     name = "zhang-regularization"
-    settings = ReusingSettings
+    settings = RegularizationSettings
 
-    def networks(self, settings: ReusingSettings) -> Sequence[Cell]:
+    def networks(self, settings: RegularizationSettings) -> Sequence[Cell]:
         rows = chosen_rows(settings, only=settings.only)
         kinds = {row.cell.network for row in rows}
-        return [cell for cell in matrix_cells(settings) if cell.network in kinds]
+        chosen = [cell for cell in matrix_cells(settings) if cell.network in kinds]
+        if not chosen:
+            listed = " ".join(settings.regularizers)
+            raise BadInput(f"regularizers: {listed} leave no network to train; name others too")
+        return chosen
 
     def result(
-        self, settings: ReusingSettings, finished: Sequence[Finished], at: Context
+        self, settings: RegularizationSettings, finished: Sequence[Finished], at: Context
     ) -> RegularizationResult:
         switches = _switches(settings, self.trained(settings, finished))
         return RegularizationResult(settings, switches, self.timings(finished))

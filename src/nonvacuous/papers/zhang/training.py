@@ -235,8 +235,9 @@ class _Training:
             # The same start and the same order of examples in every condition: only data differ.
             seed=self.seed,
             learning_rate=self.recipe.learning_rate,
-            weight_decay=self.recipe.weight_decay if cell.decay else 0.0,
+            weight_decay=self.recipe.weight_decay * cell.decay_times if cell.decay else 0.0,
             augmentation=cell.augmentation,
+            dropout=self.recipe.dropout if cell.dropout else 0.0,
         )
 
     def _many(
@@ -330,7 +331,10 @@ class _Training:
     def _record(self) -> dict[str, Any]:
         """What decided about a network besides its data: see ``ZhangSettings.training_record``."""
         recipe = self.recipe.model_dump(
-            include={"model", "epochs", "learning_rate", "weight_decay", "precision", "rate_decay"}
-        )
+            include={
+                "model", "epochs", "learning_rate", "weight_decay", "precision", "rate_decay",
+                "dropout",
+            }
+        )  # fmt: skip
         names = ("batch_size", "momentum", "data", "examples", "crop", "seed")
         return recipe | {name: getattr(self.group, name) for name in names}
