@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -13,6 +14,7 @@ from hypothesis import settings
 settings.register_profile("reproducible", derandomize=True, deadline=None)
 settings.load_profile("reproducible")
 
+_CLOCK = pytest.StashKey[float]()
 CHROMIUM = Path("/usr/bin/chromium")
 IDX_FILES = (
     "train-images-idx3-ubyte.gz",
@@ -37,6 +39,44 @@ def _missing(reason: str) -> NoReturn:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--nightly", action="store_true", help="run the long forms of tests too")
+    parser.addoption(
+        "--cpu-durations",
+        type=int,
+        metavar="N",
+        help="show the N tests that took most processor time (0: all), and the time of each folder",
+    )
+
+
+def _processor_seconds() -> float:
+    """Of this process and of those it started and saw end; other programs do not disturb it."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    now = _processor_seconds()
+    report.processor_seconds = now - item.stash.get(_CLOCK, now)
+    item.stash[_CLOCK] = now
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    wanted = config.getoption("--cpu-durations")
+    if wanted is None:
+        return
+    tests: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            tests[getattr(report, "nodeid", "")] += getattr(report, "processor_seconds", 0.0)
+    folders: Counter[str] = Counter()
+    for name, seconds in tests.items():
+        folders["/".join(name.split("::")[0].split("/")[:2])] += seconds
+    terminalreporter.section(f"processor seconds: {sum(tests.values()):.1f}")
+    for name, seconds in (*tests.most_common(wanted or None), ("", 0.0), *folders.most_common()):
+        terminalreporter.write_line(f"{seconds:8.2f} {name}" if name else "")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -56,7 +96,9 @@ def no_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[_CLOCK] = _processor_seconds()
     if item.get_closest_marker("browser") and not CHROMIUM.exists():
         _missing(f"{CHROMIUM} is missing: run scripts/install-chromium.sh.")
     if item.get_closest_marker("gpu"):
