@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ from safetensors.torch import save_file
 from nonvacuous.certificate import Certificate
 from nonvacuous.cli import exits
 from nonvacuous.data import import_function
+from tests.processes import Command
 
 QUICK = ("certify", "--mode", "sparsity", "--data", "x.npz", "--steps", "150", "--passes", "1")
 FOLDER = "runs/x-mlp-100-no-bias-seed0"
@@ -111,30 +109,17 @@ def test_the_help_names_the_mode(place, invoke):
 @pytest.mark.slow
 def test_killed_runs_end_with_the_same_bytes(place):
     """SIGKILL at several moments, then --resume: no byte of the certificate changes."""
-    run = "import sys; from nonvacuous.cli.app import main; sys.exit(main())"
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
 
-    def start(folder: str) -> subprocess.Popen[str]:
+    def start(folder: str) -> Command:
         words = [*QUICK[:5], "--steps", "600", "--no-report", "--out", folder]
         words += ["--resume"] if Path(folder, "config.toml").exists() else []
-        return subprocess.Popen(
-            [sys.executable, "-c", run, *words],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=env,
-        )
+        return Command(*words, logs=place / "logs")
 
-    whole = start("whole/run")
-    assert whole.wait(timeout=300) == 0
-    for phase in ("training the network",):
-        process = start("killed/run")
-        assert process.stderr is not None
-        for line in process.stderr:
-            if phase in line:
-                process.kill()
-                break
-        assert process.wait(timeout=60) in (-signal.SIGKILL, 0)
-    assert start("killed/run").wait(timeout=300) == 0
+    assert start("whole/run").code() == 0
+    killed = start("killed/run")
+    killed.wait_for("training the network")
+    killed.process.kill()
+    assert killed.code() in (-signal.SIGKILL, 0)
+    assert start("killed/run").code() == 0
     for name in ("certificate.json", "split.npz", "prior.safetensors", "weights.safetensors"):
         assert Path("whole/run", name).read_bytes() == Path("killed/run", name).read_bytes(), name

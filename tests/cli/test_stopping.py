@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from nonvacuous.cli import exits
-
-RUN = "import sys; from nonvacuous.cli.app import main; sys.exit(main())"
+from tests.processes import Command
 
 
 @pytest.mark.parametrize(
@@ -21,23 +18,12 @@ RUN = "import sys; from nonvacuous.cli.app import main; sys.exit(main())"
 def test_a_signal_during_training_leaves_a_folder_to_go_on_with(place, invoke, quick, number, code):
     # So long that the signal always finds it at work; --force shows that going on leaves it out.
     words = quick("--out", "my runs/r", "--force", epochs="1000000")
-    process = subprocess.Popen(
-        [sys.executable, "-c", RUN, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        # Whoever starts the tests in the background may have told them to ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    assert process.stderr is not None and process.stdout is not None
-    for line in process.stderr:
-        if line.startswith("training the posterior"):
-            break
-    process.send_signal(number)
-    rest = process.stderr.read()
-    assert process.stdout.read() == ""
-    assert process.wait(timeout=60) == code
+    command = Command(*words, logs=place / "logs")
+    command.wait_for("training the posterior")
+    os.kill(command.process.pid, number)
+    assert command.code() == code
+    assert command.out == ""
+    rest = command.err.partition("training the posterior")[2]
     assert "Traceback" not in rest
     message, following = rest.strip().splitlines()[-2:]
     assert message.startswith("Error: stopped. my runs/r keeps everything")
