@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -73,34 +74,42 @@ def write_goldens(folder: Path, *, pages: bool = False) -> None:
     """Everything into the folder; what is there already under these names is overwritten."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    for name in RUNS:
+        for seed in SEEDS:
+            write_run(folder, name, seed, pages=pages)
+    write_words(folder)
+
+
+def write_run(folder: Path, name: str, seed: str, *, pages: bool = False) -> None:
+    """What `certify` and `verify` say of one run, its certificate and its verification."""
     torch.set_num_threads(1)
+    full = f"{name}-{seed}"
+    run = f"{full}/run"
+    words = [*RUNS[name], "--seed", seed, "--out", run]
+    data = words[words.index("--data") + 1]
     with _work():
-        for name, words in RUNS.items():
-            for seed in SEEDS:
-                _run(folder, f"{name}-{seed}", [*words, "--seed", seed], pages=pages)
+        text = _said("certify", *words)
+        text += _said("verify", run, "--data", data)
+        text += _said("certify", *words)
+        checked = json.loads(_said("verify", run, "--data", data, "--json", err=False))
+        certificate = json.loads(Path(run, "certificate.json").read_text())
+        page = Path(run, "report.html").read_text()
+    _write(folder / f"{full}.txt", text)
+    certificate["artifacts"].pop("config.toml", None)
+    for file, record in (("certificate", certificate), ("verification", checked)):
+        record_text = json.dumps(_masked(record), indent=1, sort_keys=True)
+        _write(folder / f"{full}-{file}.json", record_text + "\n")
+    if pages:
+        _write(folder / f"{full}.html", page)
+
+
+def write_words(folder: Path) -> None:
+    """What the calculator says, and the help of every command."""
     for name, words in BOUNDS.items():
         _write(folder / f"{name}.txt", _said("bound", *words))
         _write(folder / f"{name}.json", _said("bound", *words, "--json", err=False))
     for name in sorted(name for name in app if not name.startswith("-")):
         _write(folder / f"help-{name}.txt", _said(name, "--help"))
-
-
-def _run(folder: Path, name: str, words: list[str], *, pages: bool) -> None:
-    # Each in a folder of its own: neighbors would count as attempts.
-    run = Path(name) / "run"
-    text = _said("certify", *words, "--out", str(run))
-    data = words[words.index("--data") + 1]
-    text += _said("verify", str(run), "--data", data)
-    text += _said("certify", *words, "--out", str(run))
-    _write(folder / f"{name}.txt", text)
-    checked = json.loads(_said("verify", str(run), "--data", data, "--json", err=False))
-    certificate = json.loads((run / "certificate.json").read_text())
-    certificate["artifacts"].pop("config.toml", None)
-    for file, record in (("certificate", certificate), ("verification", checked)):
-        text = json.dumps(_masked(record), indent=1, sort_keys=True)
-        _write(folder / f"{name}-{file}.json", text + "\n")
-    if pages:
-        _write(folder / f"{name}.html", (run / "report.html").read_text())
 
 
 def _masked(record: Any) -> Any:
@@ -112,7 +121,8 @@ def _masked(record: Any) -> Any:
 def _said(*words: str, err: bool = True) -> str:
     """What a command writes, and its exit code."""
     out, narration = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(narration):
+    plain = mock.patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"})
+    with plain, contextlib.redirect_stdout(out), contextlib.redirect_stderr(narration):
         # The fallback console keeps the width of the time when it was made.
         app.console = Console(width=100, no_color=True)
         try:
@@ -140,7 +150,6 @@ def _write(path: Path, text: str) -> None:
 def _work() -> Iterator[None]:
     """A folder with two data sets and a trained network, as the current one."""
     before = Path.cwd()
-    os.environ |= {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
     with tempfile.TemporaryDirectory() as temporary:
         os.chdir(temporary)
         try:

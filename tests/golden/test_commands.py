@@ -12,17 +12,10 @@ from typing import Any
 
 import pytest
 
-from scripts.goldens import write_goldens
+from scripts.goldens import RUNS, SEEDS, write_run, write_words
 
 STORED = Path(__file__).parent / "commands"
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder: Path = tmp_path_factory.mktemp("goldens")
-    write_goldens(folder)
-    return folder
 
 
 def assert_same(now: Any, before: Any, where: str) -> None:
@@ -43,17 +36,36 @@ def assert_same(now: Any, before: Any, where: str) -> None:
         assert now == before, where
 
 
-@pytest.mark.slow
-def test_the_same_files(written: Path) -> None:
-    names = [{path.name for path in folder.iterdir()} for folder in (written, STORED)]
-    assert names[0] == names[1]
+def assert_as_stored(folder: Path, expected: set[str]) -> None:
+    assert {path.name for path in folder.iterdir()} == expected
+    for name in sorted(expected):
+        now, before = (path.joinpath(name).read_text("utf-8") for path in (folder, STORED))
+        if name.endswith(".json"):
+            assert_same(json.loads(now), json.loads(before), name)
+        else:
+            assert NUMBER.sub("#", now) == NUMBER.sub("#", before), name
+
+
+def files_of(name: str, seed: str) -> set[str]:
+    return {f"{name}-{seed}{end}" for end in (".txt", "-certificate.json", "-verification.json")}
+
+
+WORDS = {path.name for path in STORED.iterdir() if path.name.startswith(("bound", "help"))}
+
+
+def test_the_calculator_and_the_help_say_what_they_said(tmp_path: Path) -> None:
+    write_words(tmp_path)
+    assert_as_stored(tmp_path, WORDS)
+
+
+def test_there_is_a_stored_file_for_each_run_and_a_run_for_each_file() -> None:
+    expected = set().union(*(files_of(name, seed) for name in RUNS for seed in SEEDS))
+    assert {path.name for path in STORED.iterdir()} == expected | WORDS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(path.name for path in STORED.glob("*")))
-def test_nothing_changed(written: Path, name: str) -> None:
-    now, before = ((folder / name).read_text(encoding="utf-8") for folder in (written, STORED))
-    if name.endswith(".json"):
-        assert_same(json.loads(now), json.loads(before), name)
-    else:
-        assert NUMBER.sub("#", now) == NUMBER.sub("#", before)
+@pytest.mark.parametrize("seed", ["0", pytest.param("1", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_says_what_it_said(tmp_path: Path, name: str, seed: str) -> None:
+    write_run(tmp_path, name, seed)
+    assert_as_stored(tmp_path, files_of(name, seed))
