@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nonvacuous.bounds.holdout import holdout
-from nonvacuous.data import digits
+from nonvacuous.data import Examples, digits
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import prior_kind
 from nonvacuous.sparsity.priors import make_prior, shifted_copies
@@ -108,3 +108,18 @@ def test_unknown_priors(text):
 def test_short_names():
     assert prior_kind("init") == ("initialization", 0.0)
     assert prior_kind("learned:0.05") == ("learned", 0.05)
+
+
+def test_copies_of_color_images_move_all_channels_alike_and_mirror():
+    images = torch.arange(2 * 3 * 16.0).reshape(2, 3, 4, 4) + 1.0
+    few = Examples(images.flatten(1), torch.tensor([0, 1]), ("a", "b"), "small")
+    copies = shifted_copies(few, 1, mirrored=True)
+    assert len(copies) == 2 * 9 * 2 and torch.equal(copies.labels[:4], torch.tensor([0, 1, 0, 1]))
+    views = copies.inputs.reshape(18, 2, 3, 4, 4)
+    # The ninth pair of copies is the one that is not moved; the first of a pair is not mirrored.
+    assert torch.allclose(views[8], images) and torch.allclose(views[9], images.flip(3))
+    scale = images[0].norm() / images[0, :, :3, :3].norm()
+    assert torch.allclose(views[0, 0, :, 1:, 1:], images[0, :, :3, :3] * scale)
+    assert torch.allclose(copies.inputs.norm(dim=1), few.inputs.norm(dim=1).repeat(18))
+    only = shifted_copies(few, 0, mirrored=True)
+    assert torch.allclose(only.inputs[2:].reshape(2, 3, 4, 4), images.flip(3))

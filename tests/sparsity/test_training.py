@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -242,3 +243,48 @@ def test_divergence_is_told(some_digits):
 def test_settings_survive_a_file():
     wanted = ChainTraining(noise=(0.1, 0.2), spectral_limit=1.0)
     assert ChainTraining.from_dict(wanted.to_dict(), where="here") == wanted
+
+
+def test_centered_inputs_have_mean_zero_and_norm_one():
+    raw = Examples(torch.rand(5, 3, 2, 2) + 2.0, torch.zeros(5, dtype=torch.int64), ("a",), "x")
+    moved = unit_norm(raw, centered=True)
+    assert moved.inputs.mean(1).abs().max() < 1e-6
+    assert torch.allclose(moved.inputs.norm(dim=1), torch.ones(5), atol=1e-5)
+    assert moved.preprocessing[-2:] == ("mean 0", "norm 1")
+    # A function of one input alone.
+    alone = unit_norm(raw.subset(np.array([3])), centered=True)
+    assert torch.equal(alone.inputs[0], moved.inputs[3])
+
+
+def test_layers_between_hidden_ones_start_as_rotations():
+    first, *between, last = initial_chain((6, 5, 5, 5, 3), seed=0, start="orthogonal")
+    for matrix in between:
+        assert torch.allclose(matrix @ matrix.T, torch.eye(5), atol=1e-5)
+    assert not torch.allclose(between[0], between[1])
+    assert first.shape == (5, 6) and last.shape == (3, 5)
+
+
+def test_penalties_on_blocks_and_on_what_is_no_rotation_are_what_they_say(few):
+    inputs, labels, chain = few
+    plain, _ = _Objective(ChainTraining(), chain, seed=0)(chain, inputs, labels)
+    wanted = ChainTraining(activity=0.3, activity_block=2, orthogonal=0.7)
+    total, _ = _Objective(wanted, chain, seed=0)(chain, inputs, labels)
+    expected = 0.0
+    for x in inputs:
+        hidden = x
+        for matrix in chain[:-1]:
+            hidden = (matrix @ hidden).clamp(min=0)
+            pairs = hidden.reshape(2, 2)
+            expected += 0.3 * math.sqrt(2) * float(pairs.norm(dim=1).sum()) / len(inputs)
+    away = chain[1] @ chain[1].T - torch.eye(4, dtype=torch.float64)
+    expected += 0.7 * float(away.square().sum())
+    assert float(total - plain) == pytest.approx(expected, rel=1e-5)
+
+
+def test_silent_blocks_do_not_spoil_the_gradient(few):
+    inputs, labels, chain = few
+    dead = (-chain[0].abs(), *chain[1:])
+    weights = [matrix.clone().requires_grad_() for matrix in dead]
+    wanted = ChainTraining(activity=0.3, activity_block=4)
+    _Objective(wanted, dead, seed=0)(weights, inputs, labels)[0].backward()
+    assert all(bool(matrix.grad.isfinite().all()) for matrix in weights)

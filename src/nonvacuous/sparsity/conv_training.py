@@ -31,6 +31,7 @@ class ConvTraining:
     pull     weight of the squared distance to the prior
     noise    standard deviation of the noise on every weight: kernels of its own for every example
     shifts   images of a batch are moved by up to so many pixels; for priors, whose data are theirs
+    mirrored images of every other batch are mirrored left to right; for priors too
     activity weight of the mean l1 norm of the activations before pooling, summed over layers
     """
 
@@ -42,6 +43,7 @@ class ConvTraining:
     noise: float = 0.03
     shifts: int = 0
     activity: float = 0.0
+    mirrored: bool = False
 
     def __post_init__(self) -> None:
         whole_number("steps", self.steps, least=0)
@@ -88,6 +90,8 @@ def train_conv(
     for step in range(settings.steps):
         batch = torch.randint(len(labels), (settings.batch_size,), generator=order)
         images = _moved(inputs[batch.to(device)], settings.shifts, order)
+        if settings.mirrored and step % 2:
+            images = images.flip(3)
         set_rate(optimizer, "cosine", step / settings.steps)
         seen.clear()
         loss = functional.cross_entropy(trained(images), labels[batch.to(device)])

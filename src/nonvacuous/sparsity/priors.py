@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -74,35 +74,45 @@ class ChainPrior:
         return holdout(errors=self.errors, examples=len(self.bound), failure=failure)
 
 
-def shifted_copies(examples: Examples, pixels: int) -> Examples:
-    """Square one-channel images and copies moved by up to ``pixels`` each way, norms kept.
+def shifted_copies(examples: Examples, pixels: int, *, mirrored: bool = False) -> Examples:
+    """Square images of one or three channels and copies moved by up to ``pixels`` each way, norms
+    kept; ``mirrored``, each also left to right.
 
     Only for examples that shape a prior: copies are not independent examples, so that no bound may
     count them.
     """
-    if pixels == 0:
+    if pixels == 0 and not mirrored:
         return examples
     flat = examples.inputs.flatten(1)
-    side = math.isqrt(flat.shape[1])
-    if side * side != flat.shape[1] or not 0 < pixels < side:
+    channels = 1 if math.isqrt(flat.shape[1]) ** 2 == flat.shape[1] else 3
+    side = math.isqrt(flat.shape[1] // channels)
+    if channels * side * side != flat.shape[1] or not 0 <= pixels < side:
         raise BadInput(
             f"{examples.name}: inputs of {flat.shape[1]} values cannot be moved by {pixels} "
-            "pixels; shifts need square images of one channel, and fewer pixels than a side"
+            "pixels; shifts need square images of one or three channels, and fewer pixels than a "
+            "side"
         )
-    images = pad(flat.reshape(-1, side, side), (pixels,) * 4)
+    images = pad(flat.reshape(-1, channels, side, side), (pixels,) * 4)
     norms = flat.norm(dim=1, keepdim=True)
     moves = range(2 * pixels + 1)
-    moved = [
-        images[:, top : top + side, left : left + side].flatten(1)
+    views = [
+        (top, left, flip)
         for top, left in product(moves, moves)
+        for flip in ((False, True) if mirrored else (False,))
     ]
-    # What is moved over the edge is lost; an input of the certificate never is.
-    kept = [copy * (norms / copy.norm(dim=1, keepdim=True).clamp_min(1e-12)) for copy in moved]
+    # Filled one after the other: a list of all copies would need the memory twice.
+    copies = flat.new_empty(len(views), *flat.shape)
+    for place, (top, left, flip) in zip(copies, views, strict=True):
+        view = images[:, :, top : top + side, left : left + side]
+        moved = (view.flip(3) if flip else view).flatten(1)
+        # What is moved over the edge is lost; an input of the certificate never is.
+        place.copy_(moved * (norms / moved.norm(dim=1, keepdim=True).clamp_min(1e-12)))
+    told = (f"moved by up to {pixels} pixels",) + (("mirrored",) if mirrored else ())
     return replace(
         examples,
-        inputs=torch.cat(kept),
-        labels=examples.labels.repeat(len(kept)),
-        preprocessing=(*examples.preprocessing, f"moved by up to {pixels} pixels"),
+        inputs=copies.flatten(0, 1),
+        labels=examples.labels.repeat(len(views)),
+        preprocessing=(*examples.preprocessing, *told),
     )
 
 
@@ -113,7 +123,7 @@ def make_prior(
     *,
     settings: ChainTraining,
     start: str = "gaussian",
-    shifts: int = 0,
+    copied: Callable[[Examples], Examples] | None = None,
     seed: int,
     device: torch.device | str | None = None,
     progress: Progress | None = None,
@@ -124,8 +134,9 @@ def make_prior(
     prior      zero, initialization or learned:FRACTION
     train      all examples, inputs already of norm 1; a learned prior takes its share out of them
     settings   how a learned prior is trained; it may use any trick, since its data are its own
-    start      gaussian or identity, see :func:`nonvacuous.sparsity.training.initial_chain`
-    shifts     a learned prior also sees its images moved by up to so many pixels
+    start      see :func:`nonvacuous.sparsity.training.initial_chain`
+    copied     makes of a learned prior's examples those that it is trained on, such as
+               :func:`shifted_copies`
     device     where to train it, and where its weights and examples then lie; without it, where
                ``train`` lies. The start is the same on every device, training is not
     learned    weights that an earlier call with the same arguments learned, to be used again
@@ -144,9 +155,10 @@ def make_prior(
     # Copies of an input stay on one side, so that the bound is not computed on what was learned.
     split = split_examples(train, prior_fraction=fraction, seed=derived_seed(seed, "split"))
     if learned is None:
+        own = train.subset(split.prior).to(where)
         learned = train_chain(
             initial,
-            shifted_copies(train.subset(split.prior).to(where), shifts),
+            own if copied is None else copied(own),
             settings=settings,
             seed=derived_seed(seed, "prior"),
             phase="prior",

@@ -35,24 +35,28 @@ from nonvacuous.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimize
 # first layer first, each of shape (outputs, inputs).
 
 Chain = tuple[Tensor, ...]
-STARTS = ("gaussian", "identity")
+STARTS = ("gaussian", "identity", "orthogonal")
 _CHUNK = 8192
 _NORMALIZED = "norm 1"
 
 
-def unit_norm(examples: Examples) -> Examples:
+def unit_norm(examples: Examples, *, centered: bool = False) -> Examples:
     """The examples with flat inputs of Euclidean norm 1; an input of zeros stays as it is.
 
-    A function of one input alone, so nothing is fitted to the data.
+    A function of one input alone, so nothing is fitted to the data. ``centered`` takes the mean of
+    an input's own entries away first: photographs differ in little else than what is left.
     """
-    flat = examples.inputs.flatten(1)
-    norms = flat.double().norm(dim=1, keepdim=True)
+    flat = examples.inputs.flatten(1).double()
+    if centered:
+        flat = flat - flat.mean(dim=1, keepdim=True)
+    norms = flat.norm(dim=1, keepdim=True)
     # Rounding to float32 must not push a norm above 1: the theorems rest on it.
-    scaled = flat.double() / torch.where(norms > 0, norms * (1 + 1e-6), 1.0)
+    scaled = flat / torch.where(norms > 0, norms * (1 + 1e-6), 1.0)
+    steps = ("mean 0", _NORMALIZED) if centered else (_NORMALIZED,)
     return replace(
         examples,
         inputs=scaled.to(examples.inputs.dtype),
-        preprocessing=(*examples.preprocessing, _NORMALIZED),
+        preprocessing=(*examples.preprocessing, *steps),
     )
 
 
@@ -70,7 +74,8 @@ def initial_chain(
     start    gaussian: independent entries of variance 2 / inputs. identity: the square layers
              between hidden ones are the identity plus Gaussian entries of standard deviation
              spread / sqrt(inputs); such a layer neither shrinks nor blows up what it is given, so
-             that the product of spectral norms stays near 1 at any depth
+             that the product of spectral norms stays near 1 at any depth. orthogonal: these layers
+             are random rotations
     """
     if start not in STARTS:
         raise BadInput(f"start is {start!r}; choose one of {', '.join(STARTS)}")
@@ -87,6 +92,8 @@ def initial_chain(
         if start == "identity" and between:
             unit = torch.eye(outgoing, device="cpu")
             weights.append(unit + entries * (spread / math.sqrt(incoming)))
+        elif start == "orthogonal" and between:
+            weights.append(torch.linalg.qr(entries).Q.contiguous())
         else:
             weights.append(entries * math.sqrt(2.0 / incoming))
     return tuple(weights)
@@ -144,7 +151,11 @@ class ChainTraining:
                        one for each layer. It is drawn where it acts, on the pre-activations
     stability          weight of the penalty on units within `stability_level` of their kink,
                        measured in norms of the layer's input
-    activity           weight of the mean l1 norm of the activations, summed over layers
+    activity           weight of the mean l1 norm of the activations, summed over layers; with
+                       `activity_block` above 1 of the sum of the norms of blocks of so many units
+                       (times the root of that number), so that blocks fall silent together
+    orthogonal         weight of the squared distance of W W^T from the identity, summed over the
+                       layers between hidden layers
     spectral_limit     upper limit of the spectral norms of the layers between hidden layers
     decay              ordinary weight decay, for priors
     """
@@ -162,13 +173,16 @@ class ChainTraining:
     activity: float = 0.0
     spectral_limit: float | None = None
     decay: float = 0.0
+    orthogonal: float = 0.0
+    activity_block: int = 1
 
     def __post_init__(self) -> None:
         whole_number("steps", self.steps, least=0)
         whole_number("batch_size", self.batch_size, least=1)
+        whole_number("activity_block", self.activity_block, least=1)
         for name in ("learning_rate", "stability_level"):
             real_number(name, getattr(self, name), above=0.0)
-        for name in ("pull", "stability", "activity", "decay"):
+        for name in ("pull", "stability", "activity", "decay", "orthogonal"):
             real_number(name, getattr(self, name), least=0.0)
         real_number("momentum", self.momentum, least=0.0, below=1.0)
         one_of("optimizer", self.optimizer, OPTIMIZERS)
@@ -318,7 +332,7 @@ class _Objective:
                 break
             hidden = torch.relu(sums)
             if settings.activity:
-                extra = extra + settings.activity * hidden.sum(dim=1).mean()
+                extra = extra + settings.activity * _block_norms(hidden, settings.activity_block)
         fit = cross_entropy(sums, labels)
         if settings.pull:
             distance = sum(
@@ -326,12 +340,27 @@ class _Objective:
                 for matrix, anchor in zip(weights, self._anchors, strict=True)
             )
             extra = extra + settings.pull / len(weights) * distance
+        if settings.orthogonal:
+            for matrix in weights[1:-1]:
+                gram = matrix @ matrix.T
+                away = (gram - torch.eye(len(gram), device=gram.device)).square().sum()
+                extra = extra + settings.orthogonal * away
         return fit + extra, fit
 
     def _draws(self, like: Tensor) -> Tensor:
         return torch.randn(
             like.shape, generator=self._generator, device=like.device, dtype=like.dtype
         )
+
+
+def _block_norms(hidden: Tensor, block: int) -> Tensor:
+    """The mean over examples of the summed norms of blocks of units; l1 for blocks of one."""
+    if block == 1:
+        return hidden.sum(dim=1).mean()
+    blocks = hidden.reshape(len(hidden), -1, block)
+    # A root has no slope at zero, where silent blocks are.
+    norms = (blocks.square().sum(dim=2) + 1e-12).sqrt()
+    return math.sqrt(block) * norms.sum(dim=1).mean()
 
 
 @torch.no_grad()

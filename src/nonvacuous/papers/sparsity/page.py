@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nonvacuous.bounds.rounding import shown_up
+from nonvacuous.kinds import prior_kind
 from nonvacuous.papers.sparsity.results import (
     PAPER,
     PROTOTYPE_NOTE,
@@ -212,11 +213,13 @@ def page(result: SparsityResult, *, command: str) -> StudyPage:
             log_x=False,
         ),
         _depth(result),
+        _changed(result),
+        _norms(result),
         _activity(result),
         Section("What does this not say?", paragraphs=_LIMITS),
     )
     return StudyPage(
-        title="sparsity-mnist",
+        title=f"sparsity, {settings.data}",
         question="Can the deployed network itself be certified, and does sparsity help?",
         lead=_lead(result),
         badges=(settings.data, f"confidence {confidence:g}", "deterministic predictor"),
@@ -289,7 +292,11 @@ def _curve(
     groups: dict[str, list[CaseResult]] = {}
     for entry in entries:
         case = entry.case
-        prior = case.prior.replace("learned:0.05", "5 % prior")
+        # All shares of the data at once would be a picture of nothing but lines.
+        if case.prior in ("learned:0.1", "learned:0.2") or case.hidden > 2:
+            continue
+        kind, fraction = prior_kind(case.prior)
+        prior = f"{100 * fraction:g} % prior" if kind == "learned" else kind
         groups.setdefault(f"{case.hidden + 1} layers, {prior}", []).append(entry)
     series = []
     for name, members in groups.items():
@@ -316,10 +323,11 @@ def _depth(result: SparsityResult) -> Section | None:
         return None
     series = []
     for recipe in dict.fromkeys(entry.case.recipe for entry in entries):
-        some = [entry for entry in entries if entry.case.recipe == recipe]
+        some = [
+            entry for entry in entries if entry.case.recipe == recipe and entry.case.pull == 1.0
+        ]
         places = [float(entry.case.hidden) for entry in some]
-        series.append(Series(f"{recipe}: certificate", places, [entry.best for entry in some]))
-        series.append(Series(f"{recipe}: twin", places, [entry.twin or 0.0 for entry in some]))
+        series.append(Series(recipe, places, [entry.best for entry in some]))
     svg = lines(
         series,
         title="What does depth cost?",
@@ -334,10 +342,51 @@ def _depth(result: SparsityResult) -> Section | None:
             "The noise that a margin must survive grows with the product of the spectral norms. "
             "spectral: layers between hidden layers start as the identity plus noise and are kept "
             "small in spectral norm while the prior is learned. That costs nothing in the bound, "
-            "since the prior has its own examples, and it is what keeps deep networks certifiable.",
+            "since the prior has its own examples, and it is what keeps deep networks certifiable. "
+            "contracting: with norms of at most 1 thresholds grow like a power of the depth "
+            "(docs/theory/sparsity.md, 6e).",
         ),
         figures=(Figure(svg),),
         tables=(depth_table(entries),),
+    )
+
+
+def _changed(result: SparsityResult) -> Section | None:
+    entries = result.part("sensitivity")
+    if not entries:
+        return None
+    base = next((e for e in entries if e.case.recipe == "robust" and e.case.pull == 1.0), None)
+    rows = []
+    for entry in sorted(entries, key=lambda entry: entry.best):
+        changed = entry.case.recipe.partition(",")[2] or f"pull={entry.case.pull:g}"
+        change = "-" if base is None else f"{entry.best / base.best - 1:+.1%}"
+        test = "-" if entry.test_error is None else f"{entry.test_error:.4f}"
+        name = "(nothing)" if entry is base else changed
+        rows.append((name, test, promise(entry.twin), promise(entry.best), change))
+    headings = ("changed", "test error", "held-out twin", "certificate", "against nothing changed")
+    return Section(
+        "What does each setting do?",
+        paragraphs=(
+            "One number of the recipe changed at a time; toward-: of the training toward the "
+            "prior, the others of the prior's own.",
+        ),
+        tables=(Table(headings, tuple(rows), numeric=(False, True, True, True, True)),),
+    )
+
+
+def _norms(result: SparsityResult) -> Section | None:
+    entries = [entry for entry in result.part("width") if entry.norm_bounds]
+    if not entries:
+        return None
+    names = list(entries[0].norm_bounds)
+    rows = tuple(
+        (entry.case.short(), promise(entry.best), *(f"{entry.norm_bounds[n]:.3g}" for n in names))
+        for entry in entries
+    )
+    return Section(
+        "What do bounds from norms say?",
+        paragraphs=("On the same examples, not cut at 1: above 1 they say nothing.",),
+        tables=(Table(("network", "ours", *names), rows, numeric=(False,) + (True,) * 4),),
     )
 
 

@@ -16,20 +16,23 @@ from nonvacuous.training.checks import whole_number
 class Recipe:
     """How a prior is learned, and how the network is trained toward it.
 
-    start    gaussian or identity, see nonvacuous.sparsity.training.initial_chain
-    shifts   a learned prior also sees its images moved by up to so many pixels
+    start      see nonvacuous.sparsity.training.initial_chain
+    shifts     a learned prior also sees its images moved by up to so many pixels
+    mirrored   and left to right
     """
 
     prior: ChainTraining = field(default_factory=ChainTraining)
     network: ChainTraining = field(default_factory=ChainTraining)
     start: str = "gaussian"
     shifts: int = 0
+    mirrored: bool = False
 
     def shortened(self, *, steps: int) -> Recipe:
         """The same with fewer steps and no shifts, for trying out on images of 8 x 8 pixels."""
         return replace(
             self,
             shifts=0,
+            mirrored=False,
             prior=replace(self.prior, steps=min(steps, self.prior.steps), batch_size=64),
             network=replace(self.network, steps=min(steps, self.network.steps), batch_size=64),
         )
@@ -37,25 +40,35 @@ class Recipe:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], *, where: str) -> Recipe:
         for name in record:
-            if name not in ("prior", "network", "start", "shifts"):
-                raise BadInput(f"{where}: {name!r} is none of prior, network, start and shifts")
+            if name not in ("prior", "network", "start", "shifts", "mirrored"):
+                raise BadInput(
+                    f"{where}: {name!r} is none of prior, network, start, shifts and mirrored"
+                )
         return cls(
             ChainTraining.from_dict(record.get("prior", {}), where=f"{where}, prior"),
             ChainTraining.from_dict(record.get("network", {}), where=f"{where}, network"),
             str(record.get("start", "gaussian")),
             whole_number("shifts", record.get("shifts", 0), least=0),
+            bool(record.get("mirrored", False)),
         )
 
 
-#: plain      the paper's objective, for the prior (without the pull) and for the network
-#: robust     the prior is learned under weight noise, from images that are moved by up to a pixel;
-#:            the network by the paper's objective
-#: blind      the network itself is trained under weight noise: what a prior that has seen no
-#:            example needs; blind-deep likewise for more hidden layers
-#: sparse     an l1 penalty on activations, in both
-#: stable     pre-activations are pushed away from zero, in both
-#: spectral   like robust, and layers between hidden ones start as the identity and keep spectral
-#:            norms small
+#: Units of one block where activations are asked to be sparse in blocks.
+_BLOCK = 10
+_CONTROLLED = ChainTraining(steps=2_500, learning_rate=0.1, noise=0.05, decay=5e-4)
+_TOWARD = ChainTraining(steps=600, learning_rate=0.05)
+
+#: plain       the paper's objective, for the prior (without the pull) and for the network
+#: robust      the prior is learned under weight noise, from images that are moved by up to a pixel;
+#:             the network by the paper's objective
+#: long        like robust, four times as long; mirrored: and from images that are also mirrored
+#: blind       the network itself is trained under weight noise: what a prior that has seen no
+#:             example needs; blind-deep likewise for more hidden layers
+#: sparse      an l1 penalty on activations, in both; blocks: on blocks of ten units
+#: stable      pre-activations are pushed away from zero, in both
+#: spectral    like robust, and layers between hidden ones start as the identity and keep spectral
+#:             norms below 1.2; contracting: below 1
+#: residual    such a start, and no limit; orthogonal: rotations, and a penalty that keeps them such
 RECIPES: Mapping[str, Recipe] = {
     "plain": Recipe(
         prior=ChainTraining(steps=3_000, learning_rate=0.1),
@@ -65,6 +78,17 @@ RECIPES: Mapping[str, Recipe] = {
         prior=ChainTraining(steps=3_000, learning_rate=0.15, noise=0.08),
         network=ChainTraining(steps=800, learning_rate=0.05),
         shifts=1,
+    ),
+    "long": Recipe(
+        prior=ChainTraining(steps=12_000, learning_rate=0.2, noise=0.05, decay=5e-4),
+        network=ChainTraining(steps=800, learning_rate=0.05),
+        shifts=1,
+    ),
+    "mirrored": Recipe(
+        prior=ChainTraining(steps=12_000, learning_rate=0.2, noise=0.03, decay=5e-4),
+        network=ChainTraining(steps=800, learning_rate=0.05),
+        shifts=1,
+        mirrored=True,
     ),
     "blind": Recipe(
         network=ChainTraining(steps=4_000, learning_rate=0.3, noise=(0.2, 0.3)),
@@ -76,16 +100,31 @@ RECIPES: Mapping[str, Recipe] = {
         prior=ChainTraining(steps=3_000, learning_rate=0.1, activity=0.03),
         network=ChainTraining(steps=800, learning_rate=0.05, activity=0.03),
     ),
+    "blocks": Recipe(
+        prior=ChainTraining(steps=3_000, learning_rate=0.1, activity=0.03, activity_block=_BLOCK),
+        network=ChainTraining(steps=800, learning_rate=0.05, activity=0.03, activity_block=_BLOCK),
+    ),
     "stable": Recipe(
         prior=ChainTraining(steps=3_000, learning_rate=0.1, stability=0.5, stability_level=0.1),
         network=ChainTraining(steps=800, learning_rate=0.05, stability=0.5, stability_level=0.1),
     ),
     "spectral": Recipe(
-        prior=ChainTraining(
-            steps=2_500, learning_rate=0.1, noise=0.05, decay=5e-4, spectral_limit=1.2
-        ),
-        network=ChainTraining(steps=600, learning_rate=0.05, spectral_limit=1.2),
+        prior=replace(_CONTROLLED, spectral_limit=1.2),
+        network=replace(_TOWARD, spectral_limit=1.2),
         start="identity",
+        shifts=1,
+    ),
+    "contracting": Recipe(
+        prior=replace(_CONTROLLED, spectral_limit=1.0),
+        network=replace(_TOWARD, spectral_limit=1.0),
+        start="identity",
+        shifts=1,
+    ),
+    "residual": Recipe(prior=_CONTROLLED, network=_TOWARD, start="identity", shifts=1),
+    "orthogonal": Recipe(
+        prior=replace(_CONTROLLED, orthogonal=0.1),
+        network=replace(_TOWARD, orthogonal=0.1),
+        start="orthogonal",
         shifts=1,
     ),
 }
@@ -95,24 +134,28 @@ RECIPES: Mapping[str, Recipe] = {
 #: SHAPES, is a candidate prior. How a network is trained toward its prior is not among them: the
 #: theorems hold for all weights at once. `habit` is at most one penalty or limit, by name.
 PRIOR_GRID: Mapping[str, Sequence[Any]] = {
-    "steps": (2_000, 2_500, 3_000),
-    "learning_rate": (0.1, 0.15, 0.2),
+    "steps": (2_000, 2_500, 3_000, 6_000, 12_000),
+    "learning_rate": (0.05, 0.1, 0.15, 0.2),
     "noise": (0.0, 0.03, 0.05, 0.08, 0.1),
     "decay": (0.0, 5e-4),
     "habit": (
         None,
         *(("activity", value) for value in (0.01, 0.03, 0.1)),
+        *(("blocks", value) for value in (0.01, 0.03, 0.1)),
         *(("stability", value) for value in (0.1, 0.5, 1.0)),
-        *(("spectral_limit", value) for value in (1.0, 1.1, 1.2, 1.5)),
+        *(("spectral_limit", value) for value in (0.9, 1.0, 1.1, 1.2, 1.5)),
+        *(("orthogonal", value) for value in (0.01, 0.1, 1.0)),
     ),
-    "start": ("gaussian", "identity"),
-    "shifts": (0, 1),
+    "start": ("gaussian", "identity", "orthogonal"),
+    "shifts": (0, 1, 2),
+    "mirrored": (False, True),
 }
 SHAPES: Mapping[str, Sequence[Any]] = {
-    "hidden": (1, 2, 3, 5, 10),
+    "hidden": (1, 2, 3, 5, 10, 15, 20),
     "width": (100, 500, 1_000),
     "share": (0.2, 0.4, 0.6, 0.8, 1.0),
-    "fraction": (0.05, 0.2, 0.5),
+    "fraction": (0.05, 0.1, 0.2, 0.5),
+    "centered": (False, True),
 }
 
 
@@ -128,18 +171,20 @@ def is_candidate(recipe: Recipe) -> bool:
     """Whether the prior of a recipe is in PRIOR_GRID."""
     prior = recipe.prior
     named = ("steps", "learning_rate", "noise", "decay")
-    nothing = {"activity": 0.0, "stability": 0.0, "spectral_limit": None}
-    habits = [
-        (name, getattr(prior, name)) for name, off in nothing.items() if getattr(prior, name) != off
-    ]
-    shared: dict[str, Any] = {name: getattr(prior, name) for name in named} | dict(habits)
+    off = {"activity": 0.0, "stability": 0.0, "spectral_limit": None, "orthogonal": 0.0}
+    habits = {name: value for name in off if (value := getattr(prior, name)) != off[name]}
+    habit = next(iter(habits.items()), None)
+    block = prior.activity_block if "activity" in habits else 1
+    shared: dict[str, Any] = {name: getattr(prior, name) for name in named} | habits
     return (
-        prior == ChainTraining(**shared)
+        prior == ChainTraining(**shared, activity_block=block)
         and all(getattr(prior, name) in PRIOR_GRID[name] for name in named)
         and len(habits) <= 1
-        and (habits[0] if habits else None) in PRIOR_GRID["habit"]
-        and recipe.start in PRIOR_GRID["start"]
-        and recipe.shifts in PRIOR_GRID["shifts"]
+        and (habit if block == 1 or habit is None else ("blocks", habit[1])) in PRIOR_GRID["habit"]
+        and block in (1, _BLOCK)
+        and all(
+            getattr(recipe, name) in PRIOR_GRID[name] for name in ("start", "shifts", "mirrored")
+        )
     )
 
 
@@ -163,19 +208,62 @@ def _grid(
 
 _FIVE = "learned:0.05"
 _BLIND = ("zero", "initialization")
+_LEARNED = (_FIVE, "learned:0.1", "learned:0.2", "learned:0.5")
 _WEAK = 0.003
+_STRONG = (1.0, 10.0, 30.0)
+
+
+def _varied() -> dict[str, Recipe]:
+    """The recipe robust with one number changed, by name: what does each of them do?"""
+    base = RECIPES["robust"]
+    priors: dict[str, Sequence[Any]] = {
+        "steps": (2_000, 6_000, 12_000),
+        "learning_rate": (0.05, 0.1, 0.2),
+        "noise": (0.0, 0.03, 0.05, 0.1),
+        "decay": (5e-4,),
+        "activity": (0.01, 0.1),
+        "stability": (0.1, 1.0),
+        "spectral_limit": (1.0, 1.5),
+        "orthogonal": (0.1,),
+    }
+    networks = {"steps": (200, 3_000), "learning_rate": (0.01, 0.2), "noise": (0.03,)}
+    whole: dict[str, Sequence[Any]] = {
+        "start": ("identity", "orthogonal"), "shifts": (0, 2), "mirrored": (True,),
+    }  # fmt: skip
+    found = {
+        f"robust,{name}={value}": replace(base, prior=replace(base.prior, **{name: value}))
+        for name, values in priors.items()
+        for value in values
+    }
+    found |= {
+        f"robust,toward-{name}={value}": replace(
+            base, network=replace(base.network, **{name: value})
+        )
+        for name, values in networks.items()
+        for value in values
+    }
+    return found | {
+        f"robust,{name}={value}": replace(base, **{name: value})
+        for name, values in whole.items()
+        for value in values
+    }
+
+
+RECIPES = {**RECIPES, **_varied()}
 
 #: The questions and their networks; a network that several questions share is trained once.
 DEFAULT_PARTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "goals": (
         _grid([1, 2], [100], [_FIVE], [1.0, 0.1], ["robust"]),
         _grid([5, 10], [100], [_FIVE], [1.0], ["spectral"]),
+        _grid([10], [100], [_FIVE], [10.0], ["contracting"]),
         _grid([1], [100], ["zero"], [_WEAK], ["blind"]),
         _grid([1], [500], [_FIVE], [1.0], ["robust"]),
     ),
+    "best": (_grid([1, 2], [1_000], ["learned:0.5"], _STRONG, ["robust", "long", "mirrored"]),),
     "sparsity": (
-        _grid([1], [100], [_FIVE], [1.0], ["plain", "sparse", "stable"]),
-        _grid([2], [100], [_FIVE], [0.1], ["plain", "sparse", "stable"]),
+        _grid([1], [100], [_FIVE], [1.0], ["plain", "sparse", "stable", "blocks"]),
+        _grid([2], [100], [_FIVE], [0.1], ["plain", "sparse", "stable", "blocks"]),
     ),
     "priors": (
         _grid([1], [100], _BLIND, [_WEAK], ["blind"]),
@@ -184,18 +272,32 @@ DEFAULT_PARTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
         _grid([1, 2], [100], [_FIVE], [0.1, 0.01], ["plain"]),
     ),
     "size": (_grid([1], [100], [_FIVE], [1.0], ["robust"], [0.2, 0.4, 0.6, 0.8, 1.0]),),
-    "depth": (_grid([1, 2, 3, 5, 10], [100], [_FIVE], [1.0], ["spectral", "plain"]),),
+    "depth": (
+        _grid(
+            SHAPES["hidden"],
+            [100],
+            [_FIVE],
+            [1.0, 10.0],
+            ["plain", "orthogonal", "residual", "spectral", "contracting"],
+        ),
+    ),
     "width": (
-        _grid([1, 2], [100, 500, 1_000], [_FIVE], [1.0], ["robust"]),
+        _grid([1, 2, 3], [100, 500, 1_000], _LEARNED, [1.0], ["robust"]),
         _grid([1], [100, 500, 1_000], _BLIND, [_WEAK], ["blind"]),
         _grid([2], [100, 500, 1_000], _BLIND, [_WEAK], ["blind-deep"]),
+    ),
+    "sensitivity": (
+        _grid([2], [100], [_FIVE], [0.01, 0.1, 1.0, 10.0, 30.0], ["robust"]),
+        _grid([2], [100], [_FIVE], [1.0], list(_varied())),
     ),
 }
 QUICK_PARTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "goals": (_grid([1], [20], ["learned:0.3"], [1.0], ["robust"]),),
+    "best": (_grid([1], [20], ["learned:0.3"], [10.0], ["robust"]),),
     "sparsity": (_grid([1], [20], ["learned:0.3"], [1.0], ["plain", "sparse"]),),
     "priors": (_grid([1], [20], ["zero"], [0.01], ["blind"]),),
     "size": (_grid([1], [20], ["learned:0.3"], [1.0], ["robust"], [0.6, 1.0]),),
     "depth": (_grid([3], [20], ["learned:0.3"], [1.0], ["spectral"]),),
     "width": (_grid([1], [10, 20], ["learned:0.3"], [1.0], ["robust"]),),
+    "sensitivity": (_grid([1], [20], ["learned:0.3"], [1.0], ["robust,noise=0.0"]),),
 }

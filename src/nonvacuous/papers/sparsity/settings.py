@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import prior_kind
 from nonvacuous.papers.sparsity.recipes import DEFAULT_PARTS, QUICK_PARTS, RECIPES, Recipe
+from nonvacuous.sparsity.gauge import Gauge
 from nonvacuous.study.settings import Frozen, StudySettings
 
 THEOREMS = ("A", "D", "E", "F")
@@ -71,6 +72,13 @@ class SparsitySettings(StudySettings):
     """
 
     data: str = Field(default="mnist", description="The data set.")
+    centered: bool = Field(
+        default=False,
+        description="Take the mean of an input's own entries away before it is scaled to norm 1.",
+    )
+    gauge: Gauge = Field(
+        default="given", description="In which weights of the same function noise is put."
+    )
     parts: Mapping[str, Sequence[Mapping[str, Any]]] = Field(default_factory=lambda: DEFAULT_PARTS)
     recipes: Mapping[str, Recipe] = Field(default_factory=lambda: RECIPES)
     theorems: tuple[str, ...] = Field(
@@ -83,11 +91,11 @@ class SparsitySettings(StudySettings):
     )
     sampling_failure: float = Field(default=0.01, description="Of Monte Carlo.")
     # A recipe is a handful of numbers, each from a short list, and all combinations for all shapes
-    # are fewer than a million (recipes.PRIOR_GRID). Paying for every one of them, 13.8 nats or a
+    # are fewer than this (recipes.PRIOR_GRID). Paying for every one of them, 18.4 nats or a
     # few per mille of a bound, covers the recipes that were tried out on the same examples, shown
     # here or not, as far as they are on that list.
     attempts: int = Field(
-        default=1_000_000,
+        default=100_000_000,
         ge=1,
         description="How many priors on the same examples the confidence covers at once.",
     )
@@ -100,8 +108,9 @@ class SparsitySettings(StudySettings):
     only: tuple[str, ...] = Field(
         default=(),
         exclude=True,
-        description="Some of the parts (goals, priors, width, size, sparsity, depth) or names of "
-        "networks, such as h1-w100-*; those finished earlier are shown as well.",
+        description="Some of the parts (goals, best, sparsity, priors, size, depth, width, "
+        "sensitivity) or names of networks, such as h1-w100-*; those finished earlier are shown "
+        "as well.",
     )
 
     @field_validator("recipes", mode="before")
@@ -202,6 +211,8 @@ class SparsityCell(Frozen):
     cases: tuple[Case, ...]
     recipe: Mapping[str, Any]
     data: str
+    centered: bool
+    gauge: Gauge
     theorems: tuple[str, ...]
     failure: float
     sampling_failure: float
