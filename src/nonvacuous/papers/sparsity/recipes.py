@@ -226,7 +226,9 @@ def _varied() -> dict[str, Recipe]:
         "spectral_limit": (1.0, 1.5),
         "orthogonal": (0.1,),
     }
-    networks = {"steps": (200, 3_000), "learning_rate": (0.01, 0.2), "noise": (0.03,)}
+    networks: dict[str, Sequence[Any]] = {
+        "steps": (200, 3_000), "learning_rate": (0.01, 0.2), "noise": (0.03,),
+    }  # fmt: skip
     whole: dict[str, Sequence[Any]] = {
         "start": ("identity", "orthogonal"), "shifts": (0, 2), "mirrored": (True,),
     }  # fmt: skip
