@@ -1,4 +1,4 @@
-"""Commands in processes of their own: real and killable, forked from one that has them imported."""
+"""Processes that tests can kill, forked from one that has imported what they need."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 #: What runs import on their way, which would be most of what a short one does.
@@ -17,6 +19,15 @@ IMPORTED = (
 )
 #: How many seconds anything may take, on a machine that does much else.
 PATIENCE = 300.0
+
+
+def forked(target: Callable[..., None], *arguments: object) -> ForkServerProcess:
+    """A process that calls this function, started at once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(IMPORTED))
+    process = context.Process(target=target, args=arguments)
+    process.start()
+    return process
 
 
 class Command:
@@ -30,11 +41,8 @@ class Command:
         self.streams = (logs / "stdout", logs / "stderr")
         for path in self.streams:
             path.write_text("")
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(IMPORTED))
         surroundings = (Path.cwd(), dict(os.environ), self.streams)
-        self.process = context.Process(target=_run, args=([*map(str, words)], *surroundings))
-        self.process.start()
+        self.process = forked(_run, [*map(str, words)], *surroundings)
 
     @property
     def out(self) -> str:

@@ -90,17 +90,27 @@ def with_and_without(
     )
 
 
-@pytest.mark.parametrize(
-    ("center", "per_tensor"),
-    [
-        ("zero", False),
-        pytest.param("zero", True, marks=pytest.mark.slow),
-        pytest.param("initialization", False, marks=pytest.mark.slow),
-        pytest.param("initialization", True, marks=pytest.mark.slow),
-    ],
-)
-@pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("name", NETWORKS)
+def _night(condition: bool) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow, pytest.mark.nightly] if condition else []
+
+
+#: All combinations at night; by day any two choices meet.
+CASES = [
+    pytest.param(
+        *(name, grid, center, per_tensor),
+        marks=_night(k != (i + j) % 4) or ([pytest.mark.slow] if k else []),
+    )
+    for i, name in enumerate(NETWORKS)
+    for j, grid in enumerate(GRIDS)
+    for k, (center, per_tensor) in enumerate(
+        (center, per_tensor)
+        for center in ("zero", "initialization")
+        for per_tensor in (False, True)
+    )
+]
+
+
+@pytest.mark.parametrize(("name", "grid", "center", "per_tensor"), CASES)
 def test_rescaling_never_hurts(name: str, grid: str, center: str, per_tensor: bool) -> None:
     initial, trained, examples = world(name, seed=len(grid) + len(center))
     choices = {"grid": GRIDS[grid], "per_tensor": per_tensor}
@@ -114,7 +124,9 @@ def test_rescaling_never_hurts(name: str, grid: str, center: str, per_tensor: bo
     assert on.risk_upper <= off.risk_upper
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=_night(seed in (0, 2))) for seed in range(4)]
+)
 def test_nor_does_it_in_any_other_gauge_or_loss(seed: int) -> None:
     _, trained, examples = world("deep", seed)
     groups = scale_groups(capture(trained, examples[0][:2]))
@@ -126,7 +138,7 @@ def test_nor_does_it_in_any_other_gauge_or_loss(seed: int) -> None:
         assert on.risk_upper <= off.risk_upper
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=_night(seed > 0)) for seed in range(3)])
 @pytest.mark.parametrize("grid", ["scale 1", "wide"])
 def test_nor_does_it_for_one_drawn_network(grid: str, seed: int) -> None:
     """One draw pays for its own weights, above the KL or below: several are tried, and paid."""

@@ -65,6 +65,7 @@ def test_a_million_inferences_with_a_worker_lost(cluster, tmp_path: Path, monkey
     assert sharded.risk_upper == local.risk_upper
 
 
+@pytest.mark.slow
 def test_the_command_answers_here_and_on_ray(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -95,7 +95,10 @@ def test_the_experiment_file_holds_the_defaults() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("widths", "goal"), [((32,), 0.30), ((64, 32), 0.75 * 0.61)])
+@pytest.mark.parametrize(
+    ("widths", "goal"),
+    [((32,), 0.30), pytest.param((64, 32), 0.75 * 0.61, marks=pytest.mark.nightly)],
+)
 def test_small_networks_on_mnist(
     widths: tuple[int, ...], goal: float, data_dir: Path, tmp_path: Path
 ) -> None:

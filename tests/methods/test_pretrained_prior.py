@@ -179,10 +179,10 @@ def test_a_backbone_exchanged_afterwards_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_priors_from_other_data_keep_their_promise(tmp_path: Path) -> None:
+@pytest.mark.parametrize("worlds", [40, pytest.param(160, marks=pytest.mark.nightly)])
+def test_priors_from_other_data_keep_their_promise(tmp_path: Path, worlds: int) -> None:
     """Half of these certificates may be false; see the test above for what is not counted here."""
     false = 0
-    worlds = 80
     for world in range(worlds):
         run = tmp_path / f"w{world}" / "run"
         network = nv.priors.low_rank(elsewhere(world), rank=1)

@@ -41,7 +41,7 @@ class Cluster:
     """A head without processors, and workers with one each, all started here."""
 
     folder: Path
-    port: int
+    port: int = 0
     #: Ray listens on every interface of the machine. A token that only this test knows keeps
     #: others out, who could run anything here otherwise.
     token: str = field(default_factory=lambda: secrets.token_hex(32))
@@ -66,7 +66,7 @@ class Cluster:
             "--object-store-memory=80000000",
             *("--min-worker-port=0", "--max-worker-port=0", "--disable-usage-stats", *words),
         ]
-        log = open(self.folder / f"node{len(self.nodes)}.log", "wb")  # noqa: SIM115
+        log = open(self.folder / f"node{time.monotonic_ns()}.log", "wb")  # noqa: SIM115
         node = subprocess.Popen(
             command,
             stdout=log,
@@ -90,28 +90,72 @@ class Cluster:
     def log(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("node*.log")))
 
+    def repair(self) -> None:
+        """What earlier tests killed is started again: the head, and two workers."""
+        alive = [node for node in self.nodes if node.poll() is None]
+        if not alive or alive[0] is not self.nodes[0]:
+            self.close()
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self.port = probe.getsockname()[1]
+            self.start(
+                *("--head", f"--port={self.port}", "--num-cpus=0", "--include-dashboard=false"),
+                f"--temp-dir={self.folder}",
+            )
+            alive = self.nodes[:]
+        self.nodes = alive
+        while len(self.nodes) < 3:
+            self.start(f"--address={self.address}", "--num-cpus=1")
 
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
+    def close(self) -> None:
+        for node in self.nodes[::-1]:
+            if node.poll() is None:
+                self.kill(node)
+        self.nodes = []
+
+
+@pytest.fixture(scope="module")
+def standing() -> Iterator[Cluster]:
     # A short path: Ray makes sockets below it, and their names must not be long.
-    folder = Path(tempfile.mkdtemp(prefix="ray"))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    made = Cluster(folder, port)
+    made = Cluster(Path(tempfile.mkdtemp(prefix="ray")))
     try:
-        made.start(
-            *("--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false"),
-            f"--temp-dir={folder}",
-        )
-        for _ in range(2):
-            made.start(f"--address={made.address}", "--num-cpus=1")
         yield made
     finally:
-        for node in made.nodes[::-1]:
-            if node.poll() is None:
-                made.kill(node)
-        shutil.rmtree(folder, ignore_errors=True)
+        made.close()
+        shutil.rmtree(made.folder, ignore_errors=True)
+
+
+@pytest.fixture
+def cluster(standing: Cluster) -> Cluster:
+    standing.repair()
+    return standing
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_reproduction_on_a_cluster_is_the_same_as_here(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('data = "digits"\nsizes = [40, 90]\ndepths = [2, 4]\n')
+    words = [sys.executable, "-m", "nonvacuous.cli.app", "reproduce", "zhang-theorem-1"]
+    words += ["--config", "s.toml", "--out"]
+    places = {"here": [], "there": ["--engine", "ray", "--address", cluster.address]}
+    found = {}
+    for place, flags in places.items():
+        done = subprocess.run(
+            [*words, place, *flags],
+            cwd=tmp_path,
+            env={**os.environ, **cluster.variables},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stderr
+        found[place] = json.loads((tmp_path / place / "results.json").read_text())
+        for entry in found[place]["depths"]:
+            for name in ("seconds", "certificate_seconds", "forward_seconds"):
+                del entry[name]
+    assert found["here"] == found["there"]
+    ended = [path.parent.name for path in (tmp_path / "there").glob("cells/*/result.json")]
+    assert len(ended) == 6
 
 
 @needs_ray
@@ -176,33 +220,6 @@ def test_a_driver_says_that_the_head_has_died(
         assert "does not answer any more" in err and "What was finished is kept" in err
     finally:
         worlds.end(driver.pid)
-
-
-@needs_ray
-@pytest.mark.slow
-def test_a_reproduction_on_a_cluster_is_the_same_as_here(cluster: Cluster, tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text('data = "digits"\nsizes = [40, 90]\ndepths = [2, 4]\n')
-    words = [sys.executable, "-m", "nonvacuous.cli.app", "reproduce", "zhang-theorem-1"]
-    words += ["--config", "s.toml", "--out"]
-    places = {"here": [], "there": ["--engine", "ray", "--address", cluster.address]}
-    found = {}
-    for place, flags in places.items():
-        done = subprocess.run(
-            [*words, place, *flags],
-            cwd=tmp_path,
-            env={**os.environ, **cluster.variables},
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert done.returncode == 0, done.stderr
-        found[place] = json.loads((tmp_path / place / "results.json").read_text())
-        for entry in found[place]["depths"]:
-            for name in ("seconds", "certificate_seconds", "forward_seconds"):
-                del entry[name]
-    assert found["here"] == found["there"]
-    ended = [path.parent.name for path in (tmp_path / "there").glob("cells/*/result.json")]
-    assert len(ended) == 6
 
 
 def test_a_worker_that_does_not_see_the_folder_sends_the_files(

@@ -1,4 +1,4 @@
-"""A two-phase run in a folder, for tests that kill it: `python killable.py <folder>`.
+"""A two-phase run in a folder, for tests that kill it.
 
 Writes `result.safetensors` at the end. Uses everything that has state: dropout, batch
 normalization, early stopping, momentum, Adam, a free parameter that follows its best value.
@@ -6,8 +6,6 @@ normalization, early stopping, momentum, Adam, a free parameter that follows its
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from pathlib import Path
 
@@ -77,8 +75,7 @@ def run(folder: Path, *, epochs: int = 12, progress: Progress | None = None) -> 
     save_tensors(folder / "result.safetensors", tensors, kind="result")
 
 
-if __name__ == "__main__":
+def run_stretched(folder: Path, pause: float) -> None:
+    """The pause only stretches the run, so that a kill lands in its middle."""
     torch.set_num_threads(1)
-    pause = float(os.environ.get("PAUSE", "0"))
-    # The pause only stretches the run, so that a kill lands in its middle.
-    run(Path(sys.argv[1]), progress=lambda *_: time.sleep(pause))
+    run(folder, progress=lambda *_: time.sleep(pause))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,9 +14,10 @@ from safetensors.torch import load_file
 from nonvacuous import files
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.training import CorruptCheckpoint, OtherConfiguration, erm, posterior, read_events
+from tests.processes import PATIENCE, forked
+from tests.training import killable
 from tests.training.calls import train, train_posterior
 
-from . import killable
 from .worlds import blobs, same_tensors, small_mlp
 
 
@@ -163,34 +161,27 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
         train(small_mlp(), blobs(), epochs=1, checkpoint=path)
 
 
-def start(folder: Path, *, pause: float) -> subprocess.Popen[bytes]:
-    repository = Path(__file__).parents[2]
-    environment = dict(os.environ, OMP_NUM_THREADS="1", PAUSE=str(pause))
-    environment["PYTHONPATH"] = str(repository / "src")
-    return subprocess.Popen(
-        [sys.executable, str(Path(killable.__file__)), str(folder)], env=environment
-    )
-
-
 @pytest.mark.slow
 def test_real_kills_of_a_real_process_change_nothing(tmp_path: Path) -> None:
     folder, calm = tmp_path / "killed", tmp_path / "calm"
     folder.mkdir()
     calm.mkdir()
-    assert start(calm, pause=0.0).wait(timeout=300) == 0
+    killable.run_stretched(calm, 0.0)
     chance, landed = random.Random(1), 0
     for _ in range(5):
-        process = start(folder, pause=0.05)
         before = _newest_change(folder)
+        process = forked(killable.run_stretched, folder, 0.05)
         # Wait until this process has written something, then kill it at a random moment.
-        while _newest_change(folder) == before and process.poll() is None:
+        while _newest_change(folder) == before and process.is_alive():
             time.sleep(0.002)
         time.sleep(chance.uniform(0.0, 0.4))
-        landed += process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        process.wait(timeout=60)
+        landed += process.is_alive()
+        process.kill()
+        process.join(PATIENCE)
     assert landed >= 3
-    assert start(folder, pause=0.0).wait(timeout=300) == 0
+    last = forked(killable.run_stretched, folder, 0.0)
+    last.join(PATIENCE)
+    assert last.exitcode == 0
     assert_same_end(folder, calm)
 
 
