@@ -4,10 +4,11 @@
     python benchmarks/reproduction.py zhang-table-1 --only inception --device cuda
     python benchmarks/reproduction.py zhang-table-1 --rows 15 16 18 19 --name zhang-table-1-cpu
     python benchmarks/reproduction.py zhang-figure-1 --table runs/zhang-table-1 --device cuda
-    python benchmarks/reproduction.py rescaling-figure-1 --cifar --device cuda
+    python benchmarks/reproduction.py rescaling-figure-1 --cifar --architectures cnn resnet20 vit \\
+        --device cuda
 
 The flags are those of `nonvacuous reproduce`, and --name, the name of the result file. A run that
-was stopped goes on.
+was stopped goes on. Networks on images of the rescaling figure have files of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 from provenance import write_result
 
 from nonvacuous.cli.app import main as command
-from nonvacuous.papers.rescaling.cnn import CnnResult, inferred_weights
+from nonvacuous.papers.rescaling.images import ImageSettings
 
 
 def main() -> int:
@@ -40,10 +41,9 @@ def main() -> int:
         return code
     record = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     seed = record["settings"]["seed"]
-    if "convolutional" in record:
-        print(
-            write_result("rescaling-cifar", convolutional(record.pop("convolutional")), seed=seed)
-        )
+    for network in record.pop("images", []):
+        key = ImageSettings(**network["settings"]).key
+        print(write_result(f"rescaling-images-{key}", network, seed=seed))
     print(write_result(name, shortened(record), seed=seed))
     return 0
 
@@ -62,16 +62,6 @@ def shortened(record: dict[str, Any]) -> dict[str, Any]:
         case.pop("training_seconds", None)
         case.pop("certificate_seconds", None)
     return record
-
-
-def convolutional(record: dict[str, Any]) -> dict[str, Any]:
-    weights, squares = inferred_weights()
-    return {
-        **record,
-        "kl_ratios": [point.kl_ratio for point in CnnResult(**record).points],
-        "inferred_weights": weights,
-        "inferred_weights_squared": squares,
-    }
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ from show_memorization import memorization
 from show_papers import page as papers
 from show_progressive import section as progressive
 from show_records import section as records
-from show_rescaling_cifar import section as rescaling_cifar
+from show_rescaling_images import architecture_section, certificate_section
+from show_rescaling_images import section as rescaling_images
 from show_sparsity import section as sparsity
 from show_sparsity_conv import section as sparsity_conv
 from show_sweep import section as sweep
@@ -349,7 +350,9 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "lifted": lifted,
     "risk-cpu": risk,
     "rescaling-cpu": rescaling,
-    "rescaling-cifar": rescaling_cifar,
+    "rescaling-cifar": rescaling_images,
+    "rescaling-images-resnet-20": architecture_section,
+    "rescaling-certificate-resnet20-learned": certificate_section,
     "sparsity-mnist": sparsity,
     "sparsity-conv": sparsity_conv,
     "zhang-table-1": zhang.table_section,

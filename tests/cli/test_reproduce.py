@@ -103,11 +103,14 @@ def test_errors_of_a_newcomer(place, invoke, words, code, message):
 
 
 @pytest.mark.slow
-def test_quick_mode_with_the_convolutional_network(place, invoke):
-    done = invoke("reproduce", "rescaling-figure-1", "--quick", "--cifar", "--json")
+def test_quick_mode_with_networks_on_images(place, invoke):
+    words = ("--quick", "--cifar", "--gains", "1", "--architectures", "vit", "--json")
+    done = invoke("reproduce", "rescaling-figure-1", *words)
     assert done.code == exits.DONE, done.err
     record = json.loads(done.out)
     assert [entry["name"] for entry in record["networks"]] == ["64-32-10", "64-64-32-10"]
     assert all(entry["ours"]["status"] == "valid" for entry in record["networks"])
-    assert len(record["convolutional"]["points"]) == 6
+    transformer, panel = record["images"]
+    assert transformer["columns"] and not transformer["points"]
+    assert len(panel["points"]) == len(panel["kl_ratios"]) == 6
     assert (place / "runs/rescaling-figure-1-quick/figure.svg").is_file()

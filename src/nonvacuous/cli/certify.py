@@ -57,7 +57,7 @@ class Call:
         order of the alphabet.
     model
         mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, with /no-bias at the end without biases;
-        resnet, resnet9, scatter, alexnet, inception, or inception:no-bn without batch
+        resnet, resnet9, vit, scatter, alexnet, inception, or inception:no-bn without batch
         normalization; or
         package.module:function, called without arguments, returning a torch.nn.Module (the current
         folder is searched too). By default cnn:32,64 for images and mlp:256 for other inputs; in

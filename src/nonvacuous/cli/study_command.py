@@ -134,7 +134,7 @@ def _kind(annotation: Any) -> Any:
     if annotation in _PLAIN or get_origin(annotation) is Literal:
         return annotation | None
     parts = get_args(annotation)
-    if get_origin(annotation) is tuple and parts[-1] is Ellipsis and parts[0] in _PLAIN:
+    if get_origin(annotation) is tuple and parts[-1] is Ellipsis and _kind(parts[0]) is not None:
         return annotation | None
     return None
 

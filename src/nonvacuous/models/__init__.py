@@ -22,6 +22,7 @@ from nonvacuous.models.cnn import Cnn, Mlp
 from nonvacuous.models.inception import SmallInception
 from nonvacuous.models.resnet import ResNet9, SmallResNet
 from nonvacuous.models.scattering import ScatteringNet
+from nonvacuous.models.vit import SmallViT
 from nonvacuous.recipes import Recipe, recipe_of, seeded
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "SmallAlexNet",
     "SmallInception",
     "SmallResNet",
+    "SmallViT",
     "build",
     "rebuild",
     "seeded",
@@ -107,6 +109,15 @@ def _build_scatter(arguments: str, example_shape: tuple[int, ...], classes: int)
     return ScatteringNet(example_shape, classes, **_width_and_mirror("scatter", arguments or "16"))
 
 
+def _build_vit(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+    sizes = _sizes(arguments or "128,4", name="vit")
+    if len(sizes) != 2:
+        raise Unrecognized(
+            f"model vit:{arguments}: it has a width and a number of blocks; write vit:128,4"
+        )
+    return SmallViT(example_shape, classes, width=sizes[0], depth=sizes[1])
+
+
 def _width_and_mirror(name: str, arguments: str) -> dict[str, Any]:
     width, _, variant = arguments.partition("/")
     sizes = _sizes(width, name=name)
@@ -126,13 +137,15 @@ BUILDERS: dict[str, Builder] = {
     "resnet": _build_resnet,
     "resnet9": _build_resnet9,
     "scatter": _build_scatter,
+    "vit": _build_vit,
 }
 """Every architecture by name. mlp:600,600 has two hidden layers; cnn:32,64/128 has two
 convolutional blocks and one hidden linear layer (mlp:600,600/no-bias and cnn:32,64/128/no-bias have
 no biases); inception (or inception:no-bn, without batch normalization) and alexnet are the small
 ones of Zhang et al. (2017); resnet:20 (or resnet:20/no-bn) is the one of He et al. (2016);
 resnet9:64 (or resnet9:64/mirror) learns small images fast; scatter:16 (or scatter:16/mirror) learns
-little on fixed wavelet features, which makes for small certificates without a learned prior.
+little on fixed wavelet features, which makes for small certificates without a learned prior;
+vit:128,4 is a vision transformer of four blocks.
 """
 
 
@@ -143,8 +156,8 @@ def build(
 
     name            mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, sizes separated by commas, each
                     with /no-bias at the end for a network without biases; inception,
-                    inception:no-bn, alexnet, resnet:DEPTH, resnet:DEPTH/no-bn, resnet9:WIDTH or
-                    scatter:WIDTH, the last two with /mirror at the end if wanted
+                    inception:no-bn, alexnet, resnet:DEPTH, resnet:DEPTH/no-bn, vit:WIDTH,DEPTH,
+                    resnet9:WIDTH or scatter:WIDTH, the last two with /mirror at the end if wanted
     example_shape   the shape of one input, such as (1, 28, 28) or (20,)
     seed            makes the initial weights reproducible and leaves torch's global random state
                     alone; without it one is drawn from that state. The network remembers it, so

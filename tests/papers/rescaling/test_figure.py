@@ -13,8 +13,7 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.rescaling import figure as rescaling_figure
-from nonvacuous.papers.rescaling.cnn import CnnSettings, cnn_table, run_cnn
-from nonvacuous.papers.rescaling.figure import STUDY, RescalingCell, initialized
+from nonvacuous.papers.rescaling.figure import STUDY, initialized
 from nonvacuous.papers.rescaling.page import figure, table
 from nonvacuous.papers.rescaling.results import FigureResult
 from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
@@ -76,7 +75,7 @@ def test_the_columns_tell_who_earns_what(result: FigureResult) -> None:
         assert list(entry.columns) == ["0.03", "0.06"]
         for columns in entry.columns.values():
             nats = {column.name: column.kl_nats for column in columns}
-            assert len(nats) == len(columns) == 13
+            assert len(nats) == len(columns) == 15
             fixed = "around zero, prior scale 1"
             assert nats[f"{fixed}, rescaled"] <= nats[fixed]
             for center in ("zero", "initial weights"):
@@ -84,6 +83,7 @@ def test_the_columns_tell_who_earns_what(result: FigureResult) -> None:
                 assert nats[f"{name}, rescaled"] <= nats[name]
                 each = nats[f"{name} per tensor, rescaled"]
                 assert each <= nats[f"{name}, rescaled"] * (1 + 1e-6)
+                assert each <= nats[f"{name} per tensor"] * (1 + 1e-6)
                 scaled = nats[f"around {center}, + scale of the scores"]
                 shifted = nats[f"around {center}, + shift of the scores"]
                 assert shifted < scaled <= each
@@ -213,15 +213,3 @@ def test_too_many_examples(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="1437 training examples, not 5000"):
         run(SMALL.changed(examples=5000), tmp_path / "figure")
     assert not (tmp_path / "figure").exists()
-
-
-def test_the_convolutional_network(tmp_path: Path) -> None:
-    settings = CnnSettings.quick().model_copy(update={"epochs": 1, "trials": 50})
-    found = run_cnn(settings, Context(tmp_path))
-    assert len(found.points) == 6
-    for point in found.points:
-        assert point.kl_after <= point.kl_before
-        assert point.rescaled <= point.bound
-    assert "not described" in cnn_table(found).caption
-    (cell,) = STUDY.cells(SMALL.changed(networks=((4,),), cifar=True), ())[1:]
-    assert cell == RescalingCell(cnn=CnnSettings.quick())

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from nonvacuous.bounds import sampling
 from nonvacuous.certificate import Certificate
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples, Split
@@ -28,19 +27,18 @@ from nonvacuous.errors import BadInput
 from nonvacuous.methods import PostHoc
 from nonvacuous.models import build, seeded
 from nonvacuous.networks import ScaleGroups, capture, scale_groups
-from nonvacuous.papers.rescaling.cnn import CnnResult, CnnSettings, cnn_table, run_cnn
+from nonvacuous.papers.rescaling.columns import accounting_of, all_columns
+from nonvacuous.papers.rescaling.images import ImageResult, ImageSettings, run_images
 from nonvacuous.papers.rescaling.results import (
     FigureResult,
     NetworkResult,
     OurSetting,
     PaperSetting,
-    all_columns,
 )
 from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
 from nonvacuous.report.measured import errors_on_test
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rescaling import rescale
-from nonvacuous.rescaling.columns import Accounting
 from nonvacuous.risk import RiskEstimate, estimate_risk
 from nonvacuous.rules.arithmetic import recompute_bound, total_nats
 from nonvacuous.seeds import derived_seed
@@ -50,9 +48,6 @@ from nonvacuous.study.settings import Frozen
 from nonvacuous.study.study import Context, Finished, Study
 from nonvacuous.training import Records, Trained, TrainSettings, train
 from nonvacuous.training_settings import PlainTraining
-
-#: The part of the failure probability that pays for sampling a risk.
-_SAMPLING_SHARE = 0.2
 
 
 def initialized(
@@ -112,7 +107,11 @@ class _Work:
                 grid=grid,
                 graph=graph,
                 groups=groups,
-                accounting=self._accounting(risks[scale]),
+                accounting=accounting_of(
+                    risks[scale],
+                    examples=len(self.bound_part),
+                    confidence=self.settings.confidence,
+                ),
             )
             self._tell("columns", done + 1, len(levels), f"noise {scale:g}")
         self.initial.to("cpu")
@@ -177,12 +176,6 @@ class _Work:
             trials=self.settings.trials,
             generator=generator,
         )
-
-    def _accounting(self, risk: RiskEstimate) -> Accounting:
-        failure = 1.0 - self.settings.confidence
-        assert risk.errors is not None
-        upper = sampling(errors=risk.errors, trials=risk.trials, failure=failure * _SAMPLING_SHARE)
-        return Accounting(upper, len(self.bound_part), failure * (1.0 - _SAMPLING_SHARE))
 
     def _paper(self, module: nn.Module, groups: ScaleGroups, risk: RiskEstimate) -> PaperSetting:
         settings = self.settings
@@ -274,16 +267,16 @@ def _split(examples: Examples, settings: RescalingSettings) -> Split:
 
 
 class RescalingCell(Frozen):
-    """One perceptron with all that decides about it, or the convolutional network."""
+    """One perceptron with all that decides about it, or a network on images."""
 
     widths: tuple[int, ...] = ()
     settings: Mapping[str, Any] = {}
-    cnn: CnnSettings | None = None
+    images: ImageSettings | None = None
 
     @property
     def key(self) -> str:
         """Its name."""
-        return "-".join(map(str, self.widths)) or "cnn"
+        return self.images.key if self.images else "-".join(map(str, self.widths))
 
 
 class Figure1(Study[RescalingSettings, FigureResult]):
@@ -307,15 +300,16 @@ class Figure1(Study[RescalingSettings, FigureResult]):
             RescalingCell(widths=widths, settings=self.claimed(settings))
             for widths in settings.networks
         ]
+        images = [ImageSettings.named(name, seed=settings.seed) for name in settings.architectures]
         if settings.cifar:
-            quick = settings.data == "digits"
-            cnn = CnnSettings.quick() if quick else CnnSettings(seed=settings.seed)
-            cells.append(RescalingCell(cnn=cnn))
+            images += [ImageSettings(gain=gain, seed=settings.seed) for gain in settings.gains]
+        quick = settings.data == "digits"
+        cells += [RescalingCell(images=each.small() if quick else each) for each in images]
         return cells
 
     def compute(self, cell: RescalingCell, at: Context) -> Frozen:
-        if cell.cnn is not None:
-            return run_cnn(cell.cnn, at)
+        if cell.images is not None:
+            return run_images(cell.images, at)
         return _Work(
             RescalingSettings.of({**cell.settings, "networks": [cell.widths]}), at
         ).compute()
@@ -327,24 +321,23 @@ class Figure1(Study[RescalingSettings, FigureResult]):
         cells = self.cells(settings, finished)
         return FigureResult(
             settings,
-            tuple(NetworkResult(**found[c.model_dump_json()]) for c in cells if c.cnn is None),
-            next((CnnResult(**found[c.model_dump_json()]) for c in cells if c.cnn), None),
+            tuple(NetworkResult(**found[c.model_dump_json()]) for c in cells if not c.images),
+            tuple(ImageResult(**found[c.model_dump_json()]) for c in cells if c.images),
         )
 
     def title(self, settings: RescalingSettings) -> str:
         return f"{len(settings.networks)} networks on {settings.data}, seed {settings.seed}"
 
     def cell_lines(self, cell: RescalingCell, found: Mapping[str, Any]) -> Sequence[str]:
-        return (cell.key,) if cell.cnn else (NetworkResult(**found).told(),)
+        return ((ImageResult if cell.images else NetworkResult)(**found).told(),)
 
     def page(self, result: FigureResult, command: str) -> StudyPage | None:
         return None
 
     def tables(self, result: FigureResult) -> Sequence[Table]:
-        from nonvacuous.papers.rescaling.page import short_table
+        from nonvacuous.papers.rescaling.page import image_tables, short_table
 
-        cnn = result.convolutional
-        return (short_table(result), *([] if cnn is None else [cnn_table(cnn)]))
+        return (short_table(result), *image_tables(result.images))
 
     def files(self, result: FigureResult, page: StudyPage | None) -> Mapping[str, str]:
         from nonvacuous.papers.rescaling.page import figure, table

@@ -1,15 +1,16 @@
-"""The rescaling figure for people: a table in Markdown, a picture in SVG."""
+"""The rescaling figure for people: tables in Markdown, a picture in SVG."""
 
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable
 from typing import Any
 
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.papers.rescaling.cnn import cnn_table
+from nonvacuous.papers.rescaling.images import ImageResult, inferred_weights
 from nonvacuous.papers.rescaling.results import FigureResult, NetworkResult
-from nonvacuous.papers.rescaling.settings import RESCALING_PAPER
+from nonvacuous.papers.rescaling.settings import CNNS, RESCALING_PAPER
 from nonvacuous.report.study import Table
 from nonvacuous.study.study import markdown
 
@@ -86,8 +87,8 @@ def table(result: FigureResult) -> str:
     ]
     for level in result.networks[0].columns:
         lines += ["", f"### Noise {level}", "", *_columns_table(result, level)]
-    if result.convolutional is not None:
-        lines += ["", "## A convolutional network", "", markdown(cnn_table(result.convolutional))]
+    for number, shown in enumerate(image_tables(result.images)):
+        lines += ["", *(["## Networks on images", ""] if not number else []), markdown(shown)]
     return "\n".join(lines) + "\n"
 
 
@@ -160,6 +161,89 @@ def _columns_table(result: FigureResult, level: str) -> list[str]:
 
 def _row(cells: list[str] | tuple[str, ...]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def nearest(results: tuple[ImageResult, ...]) -> ImageResult:
+    """The network whose squares come nearest to those that the paper's numbers imply."""
+    _, squares = inferred_weights()
+    return min(results, key=lambda result: abs(math.log(result.weights_squared / squares)))
+
+
+def image_tables(results: tuple[ImageResult, ...]) -> list[Table]:
+    """The right panel beside the published one, then what every column says."""
+    panels = tuple(result for result in results if result.points)
+    tables = [_panel(nearest(panels)), _by_squares(panels)] if panels else []
+    return tables + [_accounts(result) for result in results if result.columns]
+
+
+def _panel(result: ImageResult) -> Table:
+    tested = "" if result.test_error is None else f", {1 - result.test_error:.1%} on test data"
+    weights, squares = inferred_weights()
+    caption = (
+        f"{result.settings.architecture} on {result.settings.data}, {result.weights:,} weights "
+        f"whose squares add up to {result.weights_squared:,.0f}, "
+        f"{1 - result.train_error:.1%} right on its training examples{tested}. The paper's network "
+        "(86 % on test data) is not described; its printed bounds and ratios suggest "
+        f"{weights / 1e6:.1f} million weights whose squares add up to about {squares:,.0f}. That "
+        "is an inference. All bounds are vacuous, ours and the published ones."
+    )
+    headings = (
+        "prior scale", "noise", "KL ratio", "published", "bound → rescaled", "published", "risk",
+    )  # fmt: skip
+    rows = tuple(
+        (
+            f"{p.prior_scale:g}",
+            f"{p.posterior_scale:g}",
+            f"{p.kl_ratio:.2f}",
+            f"{p.published_kl_ratio:.2f}",
+            f"{shown_up(p.bound, 2)} → {shown_up(p.rescaled, 2)}",
+            f"{p.published_bound:.2f} → {p.published_rescaled:.2f}",
+            f"{p.empirical_risk:.2f}",
+        )
+        for p in result.points
+    )
+    return Table(headings, rows, caption, numeric=(True,) * len(headings))
+
+
+def _by_squares(results: tuple[ImageResult, ...]) -> Table:
+    """The six ratios against the squares of the weights: these decide them."""
+    headings = (
+        "initial gain",
+        "squares",
+        *(f"{p.prior_scale:g}, {p.posterior_scale:g}" for p in CNNS),
+    )
+    rows = tuple(
+        (
+            "own" if result.settings.gain is None else f"{result.settings.gain:g}",
+            f"{result.weights_squared:,.0f}",
+            *(f"{point.kl_ratio:.2f}" for point in result.points),
+        )
+        for result in sorted(results, key=lambda result: result.weights_squared)
+    )
+    published = ("published", f"{inferred_weights()[1]:,.0f}", *(f"{p.kl_ratio:.2f}" for p in CNNS))
+    return Table(
+        headings,
+        (*rows, published),
+        "KL ratio of each pair (prior scale, noise) against the squares of the weights.",
+        numeric=(True,) * len(headings),
+    )
+
+
+def _accounts(result: ImageResult) -> Table:
+    levels = list(result.columns)
+    rows = []
+    for number, column in enumerate(result.columns[levels[0]]):
+        cells = [result.columns[level][number] for level in levels]
+        shown = (f"{c.kl_nats + c.charge_nats:,.0f} ({shown_up(c.kl_inverse)})" for c in cells)
+        rows.append((column.name, *shown))
+    risks = ", ".join(f"{level}: {risk:.3f}" for level, risk in result.risks.items())
+    return Table(
+        (result.settings.architecture, *(f"noise {level}" for level in levels)),
+        tuple(rows),
+        "Complexity in nats, charge included, and the kl-inverse bound, each with confidence "
+        f"{result.settings.confidence:g} by itself. Risk of the randomized network at {risks}.",
+        numeric=(False, *(True for _ in levels)),
+    )
 
 
 def figure(result: FigureResult) -> str:

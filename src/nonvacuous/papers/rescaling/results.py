@@ -6,23 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from torch import Tensor, nn
-
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.distributions.grids import ScaleGrid
-from nonvacuous.kinds import Center
-from nonvacuous.networks import LayerGraph, ScaleGroups
-from nonvacuous.papers.rescaling.cnn import CnnResult
+from nonvacuous.papers.rescaling.columns import Column
+from nonvacuous.papers.rescaling.images import ImageResult
 from nonvacuous.papers.rescaling.settings import PublishedMlp, RescalingSettings, published_mlp
-from nonvacuous.rescaling.columns import (
-    Accounted,
-    Accounting,
-    best_scale_columns,
-    fixed_scale_columns,
-    symmetry_columns,
-)
-from nonvacuous.rescaling.quotients import symmetries_of
 from nonvacuous.study.settings import Frozen
 
 #: How near a ratio must come to the published one, and how far below its bound ours should be.
@@ -116,7 +103,7 @@ class FigureResult:
 
     settings: RescalingSettings
     networks: tuple[NetworkResult, ...]
-    convolutional: CnnResult | None = None
+    images: tuple[ImageResult, ...] = ()
 
     @property
     def summary(self) -> dict[str, int]:
@@ -137,7 +124,6 @@ class FigureResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a file, derived ones included."""
-        cnn = self.convolutional
         return {
             "settings": self.settings.record(),
             "summary": self.summary,
@@ -151,67 +137,8 @@ class FigureResult:
                 }
                 for entry in self.networks
             ],
-            **({} if cnn is None else {"convolutional": cnn.model_dump()}),
+            "images": [
+                {**entry.model_dump(), "kl_ratios": [point.kl_ratio for point in entry.points]}
+                for entry in self.images
+            ],
         }
-
-
-class Column(Frozen):
-    """One way to account for the complexity, in nats, and the two bounds that follow.
-
-    charge_nats   what the choice of the prior's scale from its grid costs; the bounds contain it
-    """
-
-    name: str
-    kl_nats: float
-    charge_nats: float
-    mcallester: float
-    kl_inverse: float
-
-    @classmethod
-    def of(cls, column: Accounted, accounting: Accounting) -> Column:
-        """Both bounds for one complexity."""
-        return cls(
-            name=column.name,
-            kl_nats=column.kl_nats,
-            charge_nats=column.charge_nats,
-            mcallester=accounting.mcallester(column.total_nats),
-            kl_inverse=accounting.kl_inverse(column.total_nats),
-        )
-
-
-def all_columns(
-    trained: nn.Module,
-    initial: nn.Module,
-    *,
-    scale: float,
-    prior_scale: float,
-    grid: ScaleGrid,
-    graph: LayerGraph,
-    groups: ScaleGroups,
-    accounting: Accounting,
-) -> tuple[Column, ...]:
-    """Every column for equal noise of one scale around the trained weights."""
-    Q = DiagonalGaussian.around(trained, scale=scale)
-    prior = DiagonalGaussian.centered(trained, scale=prior_scale)
-    columns = [*fixed_scale_columns(Q, prior, groups, center="zero", scale=prior_scale)]
-    symmetries = symmetries_of(graph)
-    start = {name: p.detach() for name, p in initial.named_parameters()}
-    centers: tuple[tuple[Center, dict[str, Tensor] | None], ...] = (
-        ("zero", None),
-        ("initialization", start),
-    )
-    for center, means in centers:
-        found = best_scale_columns(Q, means, groups, center=center, grid=grid)
-        each = found.per_tensor
-        columns += found.columns
-        columns += symmetry_columns(
-            Q,
-            each.prior,
-            groups,
-            each.log_scales,
-            symmetries=symmetries,
-            loss="zero-one",
-            center=center,
-            charge_nats=each.charge_nats,
-        )
-    return tuple(Column.of(column, accounting) for column in columns)

@@ -126,8 +126,20 @@ class RescalingSettings(StudySettings):
         default=False,
         exclude=True,
         description="Also the figure's right side: a convolutional network on CIFAR-10. The paper "
-        "does not say which; ours has as many weights as its numbers suggest. Needs a GPU "
-        "(--device cuda), and a minute there.",
+        "does not say which; ours has as many weights as its numbers suggest, and is trained from "
+        "initial weights of several sizes (--gains). Needs a GPU (--device cuda), and minutes.",
+    )
+    gains: tuple[float, ...] = Field(
+        default=(0.33, 0.67, 1.0, 1.33, 1.67),
+        exclude=True,
+        description="For --cifar: variance of the initial weights times the inputs of a unit. They "
+        "decide how large the weights are at the end, and these the ratios.",
+    )
+    architectures: tuple[Literal["cnn", "resnet20", "vit"], ...] = Field(
+        default=(),
+        exclude=True,
+        description="Also every way of accounting for these networks on CIFAR-10: a convolutional "
+        "one, a residual one with batch normalization folded, a small vision transformer.",
     )
 
     @model_validator(mode="after")
