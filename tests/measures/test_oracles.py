@@ -44,6 +44,14 @@ def test_norms_and_distances(norm: str) -> None:
     assert value(f"{norm}-distance-sum") == pytest.approx(sum(far), rel=1e-9)
 
 
+@pytest.mark.parametrize("norm", ["frobenius", "spectral"])
+def test_norms_in_the_gauge_of_smallest_norm(norm: str) -> None:
+    weights = balanced(world("mlp"))
+    own = [oracles.NORMS[norm](w.numpy()) for w in weights.values() if w.ndim == 2]
+    assert value(f"balanced-{norm}-product") == pytest.approx(math.prod(own), rel=1e-9)
+    assert value(f"balanced-{norm}-sum") == pytest.approx(sum(own), rel=1e-9)
+
+
 def test_distance() -> None:
     squares = sum(
         float(((a - b) ** 2).sum())

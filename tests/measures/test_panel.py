@@ -126,7 +126,7 @@ def test_cheap_measures_and_what_is_left_out() -> None:
     assert not any(MEASURES[name].cost == "expensive" for name in names)
     assert {m.cost for m in chosen(["flatness", "PAC-Bayes"])} == {"expensive"}
     found = panel(module, examples, only=["norms"], without=["spectral-sum"])
-    assert len(found.entries) == 7
+    assert len(found.entries) == 11
     with pytest.raises(BadInput, match="leave no measure"):
         panel(module, examples, only=["norms"], without=["norms"])
 

@@ -38,6 +38,10 @@ def perceptron(seed: int) -> nn.Module:
     return models.build("mlp:24,16", SHAPE, CLASSES, seed=seed)
 
 
+def plain_convolutional(seed: int) -> nn.Module:
+    return models.build("cnn:6,5/7", SHAPE, CLASSES, seed=seed)
+
+
 def convolutional(seed: int) -> nn.Module:
     """Convolutions with batch normalization and a dropout layer of its own."""
     with torch.random.fork_rng(devices=[]):

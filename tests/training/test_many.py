@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from nonvacuous import models
 from nonvacuous.training import Job, ManySettings
 from nonvacuous.training.loop import batch_edges, shuffled
+from nonvacuous.training.many_trainer import plain_stack
 from tests.training.many_worlds import (
     CLASSES,
     convolutional,
@@ -20,6 +22,7 @@ from tests.training.many_worlds import (
     labelings,
     largest_difference,
     perceptron,
+    plain_convolutional,
     train_many,
 )
 
@@ -46,7 +49,12 @@ def inputs() -> list[Tensor]:
 
 @pytest.mark.parametrize(
     ("build", "method"),
-    [(perceptron, "matrices"), (perceptron, "vmap"), (convolutional, "vmap")],
+    [
+        (perceptron, "matrices"),
+        (plain_convolutional, "matrices"),
+        (perceptron, "vmap"),
+        (convolutional, "vmap"),
+    ],
 )
 def test_methods_agree_with_one_network_at_a_time(
     build: Callable[[int], nn.Module], method: str
@@ -159,9 +167,26 @@ def test_auto_chooses_matrices_for_perceptrons_only() -> None:
 
     chosen = [
         train_many(build, inputs(), labelings(), JOBS[:1], **world()).method
-        for build in (perceptron, convolutional, odd)
+        for build in (perceptron, convolutional, plain_convolutional, odd)
     ]
-    assert chosen == ["matrices", "one at a time", "one at a time"]
+    assert chosen == ["matrices", *["one at a time"] * 3]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda network: setattr(network.blocks[0], "stride", (2, 2)),
+        lambda network: setattr(network.blocks[2], "kernel_size", 3),
+        lambda network: network.blocks.__setitem__(1, nn.Tanh()),
+        lambda network: network.blocks[0].register_forward_hook(lambda *_: None),
+        lambda network: network.layers[0].weight.requires_grad_(False),
+    ],
+)
+def test_a_changed_network_is_not_trained_as_what_it_was(change: Callable[[Any], object]) -> None:
+    network = plain_convolutional(0)
+    assert plain_stack(network) is not None
+    change(network)
+    assert plain_stack(network) is None
 
 
 def test_networks_of_double_precision_and_frozen_layers() -> None:

@@ -62,7 +62,7 @@ def certificate(subject: Subject, noise: float, *, rescaled: bool) -> float:
     source = torch.Generator().manual_seed(derived_seed(subject.seed, "certificates"))
     risk = estimate_risk(
         subject.module,
-        DiagonalGaussian.from_means(weights, noise),
+        DiagonalGaussian.from_means(subject.at_examples(weights), noise),
         (inputs, labels),
         trials=TRIALS,
         generator=source,

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from nonvacuous.errors import NotYetSupported
 from nonvacuous.measures.subject import Subject
 
-_CHUNK = 256
+_CHUNK, _CHUNK_ON_ACCELERATOR = 256, 2048
 #: Examples for derivatives that are taken class by class.
 FEW = 128
 #: Derivatives by weights that are held at once.
@@ -51,9 +51,10 @@ def _by_torch(function: Callable[Arguments, Returned]) -> Callable[Arguments, Re
     return wrapped
 
 
-def batches(subject: Subject, *, size: int = _CHUNK) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(subject: Subject) -> Iterator[tuple[Tensor, Tensor]]:
     """The examples, a few at a time."""
     inputs, labels = subject.examples
+    size = _CHUNK if subject.device.type == "cpu" else _CHUNK_ON_ACCELERATOR
     yield from zip(inputs.split(size), labels.split(size), strict=True)
 
 
@@ -66,10 +67,10 @@ def slopes_along_weights(subject: Subject) -> Tensor:
     """
     parts = []
     for inputs, labels in batches(subject):
-        step = torch.zeros((), dtype=torch.float64, requires_grad=True)
-        marks = torch.ones(len(labels), dtype=torch.float64, requires_grad=True)
+        step = inputs.new_zeros((), dtype=torch.float64, requires_grad=True)
+        marks = inputs.new_ones(len(labels), dtype=torch.float64, requires_grad=True)
         with torch.enable_grad():
-            moved = {name: weight * (1 + step) for name, weight in subject.weights.items()}
+            moved = {name: weight * (1 + step) for name, weight in subject.ready.items()}
             losses = cross_entropy(subject.outputs(inputs, moved), labels, reduction="none")
             (slope,) = torch.autograd.grad((marks * losses).sum(), step, create_graph=True)
             parts.append(torch.autograd.grad(slope, marks)[0])
@@ -81,9 +82,9 @@ def bend_along_weights(subject: Subject) -> float:
     """d²/dε² of the mean cross-entropy when all weights are multiplied by 1 + ε: wᵀHw."""
     total = 0.0
     for inputs, labels in batches(subject):
-        step = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        step = inputs.new_zeros((), dtype=torch.float64, requires_grad=True)
         with torch.enable_grad():
-            moved = {name: weight * (1 + step) for name, weight in subject.weights.items()}
+            moved = {name: weight * (1 + step) for name, weight in subject.ready.items()}
             loss = cross_entropy(subject.outputs(inputs, moved), labels, reduction="sum")
             (slope,) = torch.autograd.grad(loss, step, create_graph=True)
             (bend,) = torch.autograd.grad(slope, step)
@@ -94,13 +95,13 @@ def bend_along_weights(subject: Subject) -> float:
 @_by_torch
 def weight_gradient(subject: Subject) -> dict[str, Tensor]:
     """The derivative of the mean cross-entropy by every weight."""
-    total = {name: torch.zeros_like(weight) for name, weight in subject.weights.items()}
+    total = {name: torch.zeros_like(weight) for name, weight in subject.ready.items()}
     for inputs, labels in batches(subject):
 
         def loss(w: dict[str, Tensor], x: Tensor = inputs, y: Tensor = labels) -> Tensor:
             return cross_entropy(subject.outputs(x, w), y, reduction="sum")
 
-        for name, slope in grad(loss)(dict(subject.weights)).items():
+        for name, slope in grad(loss)(subject.ready).items():
             total[name] += slope.detach()
     return {name: slope / len(subject.examples[1]) for name, slope in total.items()}
 
@@ -112,7 +113,7 @@ def gauss_newton_trace(subject: Subject) -> float:
     For a network in which no path passes a weight twice and all functions are piecewise linear,
     this is the trace of the Hessian of the cross-entropy, whatever the labels.
     """
-    weights = dict(subject.weights)
+    weights = subject.ready
     inputs = subject.examples[0][:FEW]
     classes = subject.scores.shape[1]
 
@@ -127,7 +128,8 @@ def gauss_newton_trace(subject: Subject) -> float:
     for part in inputs.split(size):
         with torch.no_grad():
             probabilities = subject.outputs(part).softmax(1)
-        slopes = by_examples(weights, part, torch.eye(classes, dtype=torch.float64))
+        marked = torch.eye(classes, dtype=torch.float64, device=part.device)
+        slopes = by_examples(weights, part, marked)
         squares = torch.stack([slope.flatten(2).square().sum(2) for slope in slopes.values()])
         total += float((probabilities * squares.sum(0)).sum().detach())
     return total / len(inputs)
@@ -141,8 +143,8 @@ def largest_curvature(subject: Subject) -> float:
     the weights, which change order together with the channels, so that their order does not matter.
     """
     inputs, labels = (part[:FEW] for part in subject.examples)
-    names, sizes = list(subject.weights), [w.numel() for w in subject.weights.values()]
-    leaves = [subject.weights[name].clone().requires_grad_(True) for name in names]
+    names, sizes = list(subject.ready), [w.numel() for w in subject.ready.values()]
+    leaves = [subject.ready[name].clone().requires_grad_(True) for name in names]
     with torch.enable_grad():
         scores = subject.outputs(inputs, dict(zip(names, leaves, strict=True)))
         slopes = torch.autograd.grad(cross_entropy(scores, labels), leaves, create_graph=True)
@@ -152,17 +154,17 @@ def largest_curvature(subject: Subject) -> float:
         parts = torch.autograd.grad(
             slope,
             leaves,
-            torch.from_numpy(vector).reshape(-1),
+            torch.from_numpy(vector).reshape(-1).to(slope.device),
             retain_graph=True,
             materialize_grads=True,
         )
-        return torch.cat([part.flatten() for part in parts]).numpy()
+        return torch.cat([part.flatten() for part in parts]).cpu().numpy()
 
     start = torch.cat([leaf.detach().flatten() for leaf in leaves]) + slope.detach()
     total = sum(sizes)
     hessian = LinearOperator((total, total), matvec=product, dtype=np.float64)
     try:
-        found = eigsh(hessian, k=1, which="LA", v0=start.numpy(), return_eigenvectors=False)
+        found = eigsh(hessian, k=1, which="LA", v0=start.cpu().numpy(), return_eigenvectors=False)
     except ArpackError as error:
         raise NotYetSupported(f"the largest eigenvalue was not found: {error}") from error
     return float(found[0])

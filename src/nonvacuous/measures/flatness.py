@@ -132,6 +132,7 @@ def noise_scale(subject: Subject, weights: Weights, shape: Shape) -> float | Und
     total = len(subject.examples[1])
     allowed = errors(subject, weights) + TOLERATED * total
     directions = [_direction(subject, weights, shape, draw) for draw in range(_DRAWS)]
+    weights = subject.at_examples(weights)
 
     def bears(step: int) -> bool:
         scale, wrong = 2.0 ** (step / _FINENESS), 0
@@ -154,10 +155,11 @@ def noise_scale(subject: Subject, weights: Weights, shape: Shape) -> float | Und
 
 def _direction(subject: Subject, weights: Weights, shape: Shape, draw: int) -> dict[str, Tensor]:
     source = torch.Generator().manual_seed(derived_seed(subject.seed, "flatness", draw))
-    return {
+    noise = {
         name: shape(weight) * torch.randn(weight.shape, generator=source, dtype=torch.float64)
         for name, weight in weights.items()
     }
+    return subject.at_examples(noise)
 
 
 def isotropic_scale(subject: Subject, *, in_balance: bool) -> float | Undefined:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from nonvacuous.bounds.capacity import vc_upper
+from nonvacuous.measures.gauges import balanced
+from nonvacuous.measures.layers import layers_of
 from nonvacuous.measures.registry import register_measure
 from nonvacuous.measures.subject import Subject
 from nonvacuous.measures.values import Value, log_sum
@@ -132,6 +134,27 @@ def _register(name: str, log_norm: LogNorm, formula: str, source: str) -> None:
 
 for _name, (_log_norm, _formula, _source) in NORMS.items():
     _register(_name, _log_norm, _formula, _source)
+
+
+def _register_balanced(name: str, log_norm: LogNorm, formula: str, *, whole: str) -> None:
+    @register_measure(
+        f"balanced-{name}-{whole}",
+        family="norms",
+        formula=f"{formula}, of the weights in the gauge of smallest norm",
+        source=f"{name}-{whole} where the norm is smallest over rescaling",
+        invariant=["rescaling", "permutation"],
+        cost="expensive",
+    )
+    def norm(subject: Subject) -> Value:
+        layers = layers_of(subject.graph, balanced(subject))
+        logs = [log_norm(layer.matrix) for layer in layers]
+        return Value.of_log(math.fsum(logs) if whole == "product" else log_sum(logs))
+
+
+for _name in ("frobenius", "spectral"):
+    _log_norm, _formula, _ = NORMS[_name]
+    _register_balanced(_name, _log_norm, f"Π over layers of {_formula}", whole="product")
+    _register_balanced(_name, _log_norm, f"Σ over layers of {_formula}", whole="sum")
 
 
 def differences(subject: Subject) -> list[Tensor]:

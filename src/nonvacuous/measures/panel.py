@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from nonvacuous.errors import Unsupported
@@ -90,6 +91,7 @@ def panel(
     only: Iterable[str] | None = None,
     without: Iterable[str] | None = None,
     like: Subject | None = None,
+    device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Panel:
     """Every measure of the registry for one network.
@@ -102,6 +104,7 @@ def panel(
     only       names or families of measures, or "cheap" or "expensive"; all by default
     without    the same: what to leave out
     like       a Subject of the same architecture whose capture is used again
+    device     where passes over the examples are computed
 
     >>> import torch
     >>> from nonvacuous.models import build
@@ -121,7 +124,7 @@ def panel(
     True
     """
     measures = chosen(only, without)
-    subject = Subject.of(model, examples, initial=initial, seed=seed, like=like)
+    subject = Subject.of(model, examples, initial=initial, seed=seed, like=like, device=device)
     return measured(subject, measures, progress=progress)
 
 

@@ -22,13 +22,17 @@ from nonvacuous.networks import LayerGraph, ScaleGroups, capture, fold_batch_nor
 from nonvacuous.risk.losses import class_margins
 
 Weights = Mapping[str, Tensor]
-#: Examples in one forward pass: few enough for the activations of a convolutional network.
-_CHUNK = 512
+#: Examples in one forward pass: few enough for the activations of a convolutional network, and
+#: on an accelerator enough to fill it.
+_CHUNK, _CHUNK_ON_ACCELERATOR = 512, 2048
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
     """One network under measurement. Everything is float64; nothing here is written to.
+
+    Module and examples are where passes over the examples are computed; weights are on the
+    processor, where what concerns them alone is faster.
 
     module    in evaluation mode, batch normalization folded into the layers
     graph     what it computes
@@ -59,6 +63,7 @@ class Subject:
         initial: nn.Module | Weights | None = None,
         seed: int = 0,
         like: Subject | None = None,
+        device: torch.device | str = "cpu",
     ) -> Subject:
         """Capture a network for measurement; neither it nor the data are changed.
 
@@ -68,6 +73,7 @@ class Subject:
         like       a subject of the same architecture, whose capture is used again: what tells one
                    network of a study from the next is its weights. Layers are compared by name,
                    kind and size; what a module computes beyond its layers must be the same
+        device     where passes over the examples are computed
         """
         if isinstance(examples, Tensor):
             inputs, labels = examples, None
@@ -81,19 +87,19 @@ class Subject:
         module = _prepared(model, inputs[:2])
         graph, groups = _captured(module, inputs[:2], like)
         start = _initial_weights(initial, module, inputs[:2])
-        given = None if labels is None else inputs
+        weights = _weights(module)
         found = cls(
-            module=module,
+            module=module.to(device),
             graph=graph,
             groups=groups,
-            weights=_weights(module),
-            example=inputs[:8],
-            inputs=given,
-            labels=labels,
+            weights=weights,
+            example=inputs[:8].to(device),
+            inputs=None if labels is None else inputs.to(device),
+            labels=None if labels is None else labels.to(device),
             initial=start,
             seed=seed,
         )
-        if given is not None:
+        if labels is not None:
             found._check_scores()
         return found
 
@@ -118,14 +124,30 @@ class Subject:
 
     def outputs(self, inputs: Tensor, weights: Weights | None = None) -> Tensor:
         """The class scores of one batch, with these weights or with the network's own."""
-        scores: Tensor = functional_call(self.module, dict(weights or self.weights), (inputs,))
+        used = self.ready if weights is None else self.at_examples(weights)
+        scores: Tensor = functional_call(self.module, used, (inputs,))
         return scores
+
+    @property
+    def device(self) -> torch.device:
+        """Where passes over the examples are computed."""
+        return self.example.device
+
+    def at_examples(self, weights: Weights) -> dict[str, Tensor]:
+        """The weights where the examples are."""
+        return {name: weight.to(self.device) for name, weight in weights.items()}
+
+    @cached_property
+    def ready(self) -> dict[str, Tensor]:
+        """The network's own weights there."""
+        return self.at_examples(self.weights)
 
     def all_outputs(self, weights: Weights | None = None) -> Tensor:
         """The class scores of all examples, without gradients."""
         inputs, _ = self.examples
+        size = _CHUNK if self.device.type == "cpu" else _CHUNK_ON_ACCELERATOR
         with torch.no_grad():
-            return torch.cat([self.outputs(part, weights) for part in inputs.split(_CHUNK)])
+            return torch.cat([self.outputs(part, weights) for part in inputs.split(size)])
 
     @cached_property
     def scores(self) -> Tensor:

@@ -63,7 +63,8 @@ def train_many(
 
     build       makes the network of a seed, always of the same architecture, such as
                 `lambda seed: models.build("mlp:512", (3, 28, 28), 10, seed=seed)`
-    method      "matrices": plain perceptrons, all weights in one tensor per layer
+    method      "matrices": plain perceptrons, all weights in one tensor per layer; and "cnn:..." of
+                few channels, whose windows become rows of a matrix
                 "vmap": any network, all weights in one tensor per layer
                 "streams": one recorded CUDA graph per network, side by side on the GPU
                 "one at a time": ordinary training, one network after the other

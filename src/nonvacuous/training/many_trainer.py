@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.models.cnn import Mlp
+from nonvacuous.models.cnn import Cnn, Mlp
 from nonvacuous.training.many_dropout import Chance, dropped, seed_dropout, with_faster_layers
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material
@@ -18,34 +18,57 @@ from nonvacuous.training.many_modules import ModulesTrainer, precision
 from nonvacuous.training.many_recording import Measured
 from nonvacuous.training.many_stacked import StackedTrainer
 
-# Multilayer perceptrons as batched matrices: one product per layer serves all networks.
+# Plain networks as batched matrices: one product per layer serves all networks.
 #
 # Weights are kept as (networks, inputs, outputs), transposed against torch's linear layers, so that
-# batched products read them as they lie.
+# batched products read them as they lie. A convolution is the same product, of every window of its
+# input: grouped convolutions, what vmap makes of it, are far slower for networks of few channels.
 
 
-def linear_stack(module: nn.Module) -> list[tuple[str, nn.Linear]] | None:
-    """The linear layers of a plain perceptron by name; None for any other network.
+def plain_stack(module: nn.Module) -> list[tuple[str, nn.Linear | nn.Conv2d]] | None:
+    """The layers with weights of a plain network by name; None for any other.
 
     Plain: flattening, then linear layers with biases and one ReLU between each two, in
-    `nn.Sequential` or in the package's own `Mlp`, nothing frozen.
+    `nn.Sequential` or in the package's own `Mlp`; or the package's own `Cnn`. Nothing frozen.
     """
-    allowed = (nn.Sequential, nn.Flatten, nn.Linear, nn.ReLU, Mlp)
+    allowed: set[type] = {nn.Sequential, nn.Flatten, nn.Linear, nn.ReLU, Mlp}
     named = list(module.named_modules())
+    if _has_hooks(module):
+        return None
+    if type(module) is Cnn and _is_as_built(module):
+        named = [(name, part) for name, part in named if not isinstance(part, Cnn | nn.MaxPool2d)]
+        allowed = {nn.Sequential, nn.Linear, nn.ReLU, nn.Conv2d}
+    elif type(module) not in (Mlp, nn.Sequential):
+        return None
     if not all(type(layer) in allowed for _, layer in named):
         return None
-    if type(module) not in (Mlp, nn.Sequential) or _has_hooks(module):
-        return None
-    layers = [(name, layer) for name, layer in named if isinstance(layer, nn.Linear | nn.ReLU)]
-    linear = [(name, layer) for name, layer in layers if isinstance(layer, nn.Linear)]
-    alternates = len(layers) == 2 * len(linear) - 1 and all(
+    kinds = (nn.Linear, nn.Conv2d)
+    layers = [(name, layer) for name, layer in named if isinstance(layer, (*kinds, nn.ReLU))]
+    weighty = [(name, layer) for name, layer in layers if isinstance(layer, kinds)]
+    alternates = len(layers) == 2 * len(weighty) - 1 and all(
         isinstance(layer, nn.ReLU) == (number % 2 == 1) for number, (_, layer) in enumerate(layers)
     )
     whole = all(
         layer.bias is not None and layer.weight.requires_grad and layer.bias.requires_grad
-        for _, layer in linear
+        for _, layer in weighty
     )
-    return linear if alternates and whole else None
+    return weighty if alternates and whole else None
+
+
+def _is_as_built(module: Cnn) -> bool:
+    """Whether every block is a 3 x 3 convolution, ReLU and 2 x 2 max-pooling still."""
+    blocks = list(module.blocks)
+    fresh = [
+        part
+        for layer in blocks[::3]
+        if isinstance(layer, nn.Conv2d)
+        for part in (
+            nn.Conv2d(layer.in_channels, layer.out_channels, 3, padding=1, device="meta"),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        )
+    ]
+    return [repr(part) for part in blocks] == [repr(part) for part in fresh]
 
 
 def _has_hooks(module: nn.Module) -> bool:
@@ -63,38 +86,80 @@ class MatricesTrainer(StackedTrainer):
         settings: ManySettings,
     ) -> None:
         super().__init__(jobs, material, settings)
-        stacks = [linear_stack(module) or [] for module in modules]
-        self._names = [name for name, _ in stacks[0]]
+        stacks = [plain_stack(module) or [] for module in modules]
+        #: Name of each layer, and the shape of its windows (height, width, channels) if it has any.
+        self._layers = [(name, _window(layer)) for name, layer in stacks[0]]
         trained = {}
-        for number, name in enumerate(self._names):
+        for number, (name, _) in enumerate(self._layers):
             layers = [stack[number][1] for stack in stacks]
-            weights = [layer.weight.detach().T.to(material.device) for layer in layers]
-            biases = [layer.bias.detach().to(material.device) for layer in layers]
+            weights = [_matrix(layer.weight.detach()).to(material.device) for layer in layers]
+            biases = [
+                layer.bias.detach().to(material.device)
+                for layer in layers
+                if layer.bias is not None
+            ]
             trained[f"{name}.weight"] = torch.stack(weights)
             trained[f"{name}.bias"] = torch.stack(biases)
         self.take(trained, {})
 
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
-        values = inputs.flatten(2)
+        values, dropping = inputs, 0
         with precision(self._settings, values.device):
-            for number, name in enumerate(self._names):
+            for number, (name, window) in enumerate(self._layers):
                 if number > 0:
                     values = values.relu()
-                    if training and self.drops:
-                        values = self._dropped(values, number)
-                bias = self.trained[f"{name}.bias"].unsqueeze(1)
-                values = torch.baddbmm(bias, values, self.trained[f"{name}.weight"])
+                if window:
+                    values = _pooled(self._product(name, _windows(values)))
+                    continue
+                values = values.flatten(2)
+                if number > 0 and training and self.drops:
+                    dropping += 1
+                    values = dropped(
+                        values, self.chance, -dropping, self.chance.rate.view(-1, 1, 1)
+                    )
+                values = self._product(name, values)
         return values
 
-    def _dropped(self, values: Tensor, number: int) -> Tensor:
-        rate = self.chance.rate.view(-1, 1, 1)
-        return dropped(values, self.chance, -number, rate)
+    def _product(self, name: str, rows: Tensor) -> Tensor:
+        """(networks, ..., inputs) times the weights, plus the biases."""
+        bias = self.trained[f"{name}.bias"].unsqueeze(1)
+        found = torch.baddbmm(bias, rows.flatten(1, -2), self.trained[f"{name}.weight"])
+        return found.view(*rows.shape[:-1], -1)
 
     def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        windows = {f"{name}.weight": window for name, window in self._layers}
         return {
-            name: tensor.T if name.endswith(".weight") else tensor
+            name: tensor if name.endswith(".bias") else _as_in_module(tensor, windows[name])
             for name, tensor in tensors.items()
         }
+
+
+def _window(layer: nn.Linear | nn.Conv2d) -> tuple[int, ...]:
+    return (*layer.kernel_size, layer.in_channels) if isinstance(layer, nn.Conv2d) else ()
+
+
+def _matrix(weight: Tensor) -> Tensor:
+    """(inputs, outputs); the inputs of a convolution are a window's rows, columns, channels."""
+    return weight.T if weight.ndim == 2 else weight.permute(2, 3, 1, 0).flatten(0, 2)
+
+
+def _as_in_module(matrix: Tensor, window: tuple[int, ...]) -> Tensor:
+    """The inverse of `_matrix`, as a view."""
+    return matrix.unflatten(0, window).permute(3, 2, 0, 1) if window else matrix.T
+
+
+def _windows(values: Tensor) -> Tensor:
+    """Images (networks, batch, channels, height, width) as (..., height, width, 9 channels)."""
+    padded = torch.nn.functional.pad(values.permute(0, 1, 3, 4, 2), (0, 0, 1, 1, 1, 1))
+    windows = padded.unfold(2, 3, 1).unfold(3, 3, 1)
+    return windows.permute(0, 1, 2, 3, 5, 6, 4).flatten(4)
+
+
+def _pooled(values: Tensor) -> Tensor:
+    """Channels to the front, and the largest of each 2 x 2 pixels."""
+    images = values.flatten(0, 1).permute(0, 3, 1, 2)
+    largest: Tensor = torch.nn.functional.max_pool2d(images, 2).unflatten(0, values.shape[:2])
+    return largest
 
 
 # Any networks of one architecture, stacked: one forward pass of `torch.func.vmap` serves all.
@@ -186,12 +251,12 @@ class Trainer(Protocol):
 
 def resolved(method: str, module: nn.Module, device: torch.device) -> str:
     """The method that "auto" stands for, or `method` itself where the network allows it."""
-    stack = linear_stack(module)
+    stack = plain_stack(module)
     if method == "matrices" and stack is None:
         raise BadInput(
             'method="matrices" trains plain stacks of linear layers with ReLU between them, such '
-            f'as models.build("mlp:512"), but the network is {type(module).__name__}. Use '
-            'method="auto".'
+            'as models.build("mlp:512"), and models.build("cnn:16,16"), but the network is '
+            f'{type(module).__name__}. Use method="auto".'
         )
     if method == "streams" and device.type != "cuda":
         raise BadInput(
@@ -199,7 +264,8 @@ def resolved(method: str, module: nn.Module, device: torch.device) -> str:
         )
     if method != "auto":
         return method
-    if stack is not None:
+    # Windows take nine times the memory of what they show: only who has few asks for them.
+    if stack is not None and not isinstance(module, Cnn):
         return "matrices"
     return "streams" if device.type == "cuda" else "one at a time"
 

@@ -60,6 +60,11 @@ def test_the_grids() -> None:
     assert len(MeasuresSettings().networks()) == 256
     assert len(MeasuresSettings.large().networks()) == 2592
     assert len({cell.key for cell in MeasuresSettings.large().networks()}) == 2592
+    assert len({cell.key for cell in MeasuresSettings.cnn().networks()}) == 1458
+    # Each part has one seed and all rates, decays and dropouts: a stop leaves whole combinations.
+    for part in MeasuresSettings.cnn().groups():
+        assert len({cell.repetition for cell in part}) == 1
+        assert len({(c.learning_rate, c.weight_decay, c.dropout) for c in part}) == 27
     groups = list(TINY.groups())
     assert [len(group) for group in groups] == [8] * 4
     for group in groups:
@@ -68,7 +73,11 @@ def test_the_grids() -> None:
 
 
 def test_the_files_hold_the_defaults() -> None:
-    for name, settings in (("", MeasuresSettings()), ("-large", MeasuresSettings.large())):
+    for name, settings in (
+        ("", MeasuresSettings()),
+        ("-large", MeasuresSettings.large()),
+        ("-cnn", MeasuresSettings.cnn()),
+    ):
         read = MeasuresSettings.from_toml(ROOT / "experiments" / f"measures-study{name}.toml")
         assert read == settings
         assert MeasuresSettings.of(json.loads(json.dumps(settings.record()))) == settings
@@ -164,6 +173,27 @@ def test_a_record_is_what_a_network_trained_alone_comes_to(
             assert found["number"] == pytest.approx(entry.result.to_dict()["number"], rel=1e-3)
 
 
+def test_convolutional_networks_are_trained_to_what_they_are_alone(tmp_path: Path) -> None:
+    settings = TINY.changed(
+        network="cnn", centered=True, width=(4, 6), dropout=(0.0,), label_noise=(0.0,),
+        learning_rate=(0.05,), measures=("norms", "kl"), repetitions=1, alone=0, stop_loss=1.5,
+    )  # fmt: skip
+    result = run(settings.changed(examples=(40, 60), repetitions=2), tmp_path)
+    material = material_of(settings)
+    assert -2.0 <= float(material.inputs.min()) < -1.0 < 1.0 < float(material.inputs.max()) <= 2.0
+    record = next(entry for entry in result.records if entry.judged)
+    assert record.key.startswith("cnn-w4-d1-")
+    assert {"balanced-spectral-sum", "kl"} <= set(record.measures)
+    assert not any("undefined" in entry for entry in record.measures.values())
+    assert result.times.method == "matrices"
+    page = study.STUDY.page(result, "")
+    assert any(
+        "Convolutional networks on digits" in text
+        for part in page.sections
+        for text in part.paragraphs
+    )
+
+
 def test_every_network_is_there_and_judged_only_if_it_reached_the_loss(
     done: tuple[study.StudyResult, Path],
 ) -> None:
@@ -224,6 +254,10 @@ def test_a_stopped_run_goes_on_where_it_was(
             run(TINY, tmp_path)
     finished = finished_cells(study.STUDY, tmp_path)
     assert sum(len(entry.found["records"]) for entry in finished) == 16
+    # What is there can be judged as it is.
+    part = run(TINY.changed(train=False), tmp_path, resume=True)
+    assert part.records == tuple(entry for entry in result.records if entry in part.records)
+    assert (part.to_dict()["networks"], part.to_dict()["planned"]) == (16, 32)
     resumed = run(TINY, tmp_path, resume=True)
     assert resumed.records == result.records
     assert [e.to_dict() for e in resumed.judged] == [e.to_dict() for e in result.judged]
@@ -405,5 +439,6 @@ def test_the_command_is_told() -> None:
     base = "nonvacuous reproduce measures-study"
     assert command(MeasuresSettings()) == base
     assert command(MeasuresSettings.large()) == f"{base} --large --device cuda"
+    assert command(MeasuresSettings.cnn()) == f"{base} --cnn --device cuda"
     assert command(MeasuresSettings.quick().changed(seed=3)) == f"{base} --quick --seed 3"
     assert command(TINY) == f"{base} --config FILE"

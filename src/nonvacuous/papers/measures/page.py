@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nonvacuous.papers.measures.study import StudyResult
 
 MISSING = "-"
+KINDS = {"mlp": "perceptrons", "cnn": "convolutional networks"}
 #: What each verdict means, in the order in which they are told.
 VERDICTS = {
     "predicts": "Larger goes with a larger gap, over all pairs and when one thing changes at a "
@@ -138,8 +139,8 @@ def _words(result: StudyResult) -> tuple[str, ...]:
         found.append(f"Not judged: {listed}.")
     found.append(
         f"{CHANCE} are what the name says, for comparison. None of this is a guarantee: a "
-        "correlation in one grid of perceptrons on one data set may not hold elsewhere, and it is "
-        "no bound."
+        "correlation in one grid of networks on one data set may not hold elsewhere, and it is no "
+        "bound."
     )
     return tuple(found)
 
@@ -272,10 +273,11 @@ def _networks(result: StudyResult) -> tuple[str, ...]:
     settings, gaps = result.settings, [entry.gap for entry in result.reached]
     small = f", averaged over squares of {settings.pool} pixels" if settings.pool > 1 else ""
     told = (
-        f"Perceptrons on {settings.data}{small}, trained by stochastic gradient descent with "
-        f"momentum {settings.momentum:g} and a constant rate until the cross-entropy on their "
-        f"training set is at most {settings.stop_loss:g}. Wrong labels are drawn once and kept; "
-        f"test labels are clean. {len(result.reached):,} of {len(result.records):,} networks got "
+        f"{KINDS[settings.network].capitalize()} on {settings.data}{small}, trained by stochastic "
+        f"gradient descent with momentum {settings.momentum:g} and a constant rate until the "
+        f"cross-entropy on their training set is at most {settings.stop_loss:g}. Wrong labels are "
+        "drawn once and kept; test labels are clean. "
+        f"{len(result.reached):,} of {len(result.records):,} networks got "
         f"there within {settings.epochs} epochs. Gaps run from {100 * min(gaps):.1f} to "
         f"{100 * max(gaps):.1f} points."
     )
@@ -309,6 +311,7 @@ def command(settings: MeasuresSettings) -> str:
     for flags, known in (
         ("", MeasuresSettings()), (" --quick", MeasuresSettings.quick()),
         (" --large --device cuda", MeasuresSettings.large()),
+        (" --cnn --device cuda", MeasuresSettings.cnn()),
     ):  # fmt: skip
         if settings.record() | {"seed": 0} == known.record():
             return f"{base}{flags}" + (f" --seed {settings.seed}" if settings.seed else "")

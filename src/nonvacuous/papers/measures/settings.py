@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar, Self
+from random import Random
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from nonvacuous.errors import BadInput
+from nonvacuous.seeds import derived_seed
 from nonvacuous.study.settings import Frozen, StudySettings
 from nonvacuous.training.checks import real_number, whole_number
 
@@ -33,6 +35,7 @@ JUDGING = frozenset(
         "alone",
         "alone_epochs",
         "together",
+        "train",
     }
 )
 
@@ -50,20 +53,22 @@ class Cell:
     label_noise: float
     examples: int
     repetition: int
+    network: str = "mlp"
 
     @property
     def key(self) -> str:
         """A name that says what it is."""
+        kind = "" if self.network == "mlp" else f"{self.network}-"
         return (
-            f"w{self.width}-d{self.depth}-r{self.learning_rate:g}-b{self.batch_size}"
+            f"{kind}w{self.width}-d{self.depth}-r{self.learning_rate:g}-b{self.batch_size}"
             f"-l{self.weight_decay:g}-o{self.dropout:g}-p{self.label_noise:g}-n{self.examples}"
             f"-s{self.repetition}"
         )
 
     @property
     def model(self) -> str:
-        """The perceptron's name in ``nonvacuous.models``: ``depth`` hidden layers."""
-        return "mlp:" + ",".join([str(self.width)] * self.depth)
+        """Its name in ``nonvacuous.models``: ``depth`` hidden layers or blocks of convolution."""
+        return f"{self.network}:" + ",".join([str(self.width)] * self.depth)
 
     @property
     def group(self) -> tuple[Any, ...]:
@@ -81,13 +86,23 @@ class MeasuresSettings(StudySettings):
 
     presets: ClassVar[Mapping[str, str]] = {
         "large": "2,592 perceptrons on MNIST at 14 by 14 pixels; for a GPU.",
+        "cnn": "1,458 convolutional networks on CIFAR-10 at 16 by 16 pixels; for a GPU.",
         "quick": "A few networks and the cheap measures, in seconds.",
     }
 
+    network: Literal["mlp", "cnn"] = Field(
+        default="mlp",
+        description="mlp: perceptrons. cnn: blocks of 3 by 3 convolution, ReLU and max-pooling.",
+    )
     data: str = Field(default="digits", description="The data set.")
     pool: int = Field(default=1, description="Squares of so many pixels are averaged first.")
-    width: tuple[int, ...] = Field(default=(32, 96), description="Units of every hidden layer.")
-    depth: tuple[int, ...] = Field(default=(1, 2), description="Hidden layers.")
+    centered: bool = Field(
+        default=False, description="Networks see 4 (x - 1/2) where pixels x run from 0 to 1."
+    )
+    width: tuple[int, ...] = Field(
+        default=(32, 96), description="Units, or channels, of every hidden layer."
+    )
+    depth: tuple[int, ...] = Field(default=(1, 2), description="Hidden layers, or blocks.")
     learning_rate: tuple[float, ...] = Field(default=(0.02, 0.05), description="Learning rates.")
     batch_size: tuple[int, ...] = Field(default=(16, 64), description="Batch sizes.")
     weight_decay: tuple[float, ...] = Field(
@@ -136,6 +151,11 @@ class MeasuresSettings(StudySettings):
     )
     alone_epochs: int = Field(default=10, description="For so many epochs each.")
     together: int = Field(default=256, description="Most networks trained in the same tensors.")
+    train: bool = Field(
+        default=True,
+        description="Train what the folder lacks. Without it the networks that are there are "
+        "judged, those of a stopped run too.",
+    )
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
@@ -169,17 +189,22 @@ class MeasuresSettings(StudySettings):
         """Every network of the grid."""
         values = (getattr(self, name) for name in AXES)
         return tuple(
-            Cell(*combination) for combination in product(*values, range(self.repetitions))
+            Cell(*combination)
+            for combination in product(*values, range(self.repetitions), [self.network])
         )
 
     def groups(self) -> Iterator[tuple[Cell, ...]]:
-        """Networks to be trained at once."""
+        """Networks to be trained at once, in a random order: a stop leaves a part of the grid."""
         found: dict[tuple[Any, ...], list[Cell]] = {}
-        for cell in self.networks():
+        for cell in sorted(self.networks(), key=lambda cell: cell.repetition):
             found.setdefault(cell.group, []).append(cell)
-        for cells in found.values():
-            for start in range(0, len(cells), self.together):
-                yield tuple(cells[start : start + self.together])
+        parts = [
+            tuple(cells[start : start + self.together])
+            for cells in found.values()
+            for start in range(0, len(cells), self.together)
+        ]
+        Random(derived_seed(self.seed, "measures study", "order")).shuffle(parts)
+        yield from parts
 
     @classmethod
     def quick(cls) -> Self:
@@ -201,6 +226,17 @@ class MeasuresSettings(StudySettings):
             alone_epochs=30,
         )  # fmt: skip
 
+    @classmethod
+    def cnn(cls) -> Self:
+        """Convolutional networks for one GPU: the axes of Jiang et al. without the optimizer."""
+        return cls(
+            network="cnn", data="cifar10", pool=2, centered=True, width=(24, 32, 48),
+            depth=(1, 2, 3), learning_rate=(0.005, 0.01, 0.02), batch_size=(32, 64, 128),
+            weight_decay=(0.0, 0.001, 0.003), dropout=(0.0, 0.15, 0.3), label_noise=(0.0,),
+            examples=(1500,), repetitions=2, stop_loss=0.1, epochs=300, unused_as_test=False,
+            alone=0, together=27,
+        )  # fmt: skip
+
 
 class MeasuresCell(Frozen):
     """Networks trained in the same tensors, or (``alone``) one after another to take the time.
@@ -212,6 +248,7 @@ class MeasuresCell(Frozen):
     alone: bool = False
     data: str
     pool: int
+    centered: bool
     most: int
     levels: tuple[float, ...]
     stop_loss: float
@@ -242,6 +279,7 @@ class MeasuresCell(Frozen):
         """A name that says what they are."""
         first = self.networks[0]
         shared = f"w{first.width}-d{first.depth}-b{first.batch_size}-n{first.examples}"
+        shared = shared if first.network == "mlp" else f"{first.network}-{shared}"
         return f"alone-{shared}" if self.alone else shared
 
 

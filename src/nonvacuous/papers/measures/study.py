@@ -89,6 +89,7 @@ class StudyResult:
         gaps = [entry.gap for entry in self.reached]
         return {
             "settings": self.settings.record(),
+            "planned": len(self.settings.networks()),
             "networks": len(self.records),
             "reached": len(self.reached),
             "left_out": self.left_out,
@@ -239,6 +240,8 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
     def cells(
         self, settings: MeasuresSettings, finished: Sequence[Finished]
     ) -> Sequence[MeasuresCell]:
+        if not settings.train:
+            return ()
         known = {record["key"] for entry in finished for record in entry.found["records"]}
         groups = ([c for c in cells if c.key not in known] for cells in settings.groups())
         missing = [MeasuresCell.of(cells, settings) for cells in groups if cells]
@@ -265,7 +268,7 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
             for entry in finished
             for record in entry.found["records"]
         }
-        records = tuple(found[cell.key] for cell in settings.networks())
+        records = tuple(found[cell.key] for cell in settings.networks() if cell.key in found)
         judged, refused = judge(records, settings, jobs=at.jobs, progress=at.progress)
         return StudyResult(settings, records, judged, refused, _added(finished))
 

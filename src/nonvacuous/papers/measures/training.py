@@ -69,10 +69,10 @@ class StudyMaterial:
             tested = torch.cat([tested, rest.inputs])
             truth = torch.cat([truth, rest.labels])
         return cls(
-            inputs=_pooled(used.inputs, settings.pool),
+            inputs=_shown(used.inputs, settings),
             labels=_noisy(replace(dataset, train=used), settings),
             levels=settings.levels,
-            test_inputs=_pooled(tested, settings.pool),
+            test_inputs=_shown(tested, settings),
             test_labels=truth,
             classes=dataset.train.classes,
         )
@@ -95,6 +95,12 @@ def _noisy(dataset: Dataset, settings: MeasuresCell) -> Tensor:
     seed = derived_seed(settings.seed, "measures study", "labels")
     specs = ["true" if level == 0 else f"partial:{level:g}" for level in settings.levels]
     return torch.stack([corrupt(dataset, spec, seed=seed).train.labels for spec in specs])
+
+
+def _shown(inputs: Tensor, settings: MeasuresCell) -> Tensor:
+    """What networks see of the inputs; nothing about it is learned from them."""
+    found = _pooled(inputs, settings.pool)
+    return 4.0 * (found - 0.5) if settings.centered else found
 
 
 def _pooled(inputs: Tensor, pool: int) -> Tensor:
@@ -121,7 +127,7 @@ class Training:
     def together(self) -> dict[str, Any]:
         """All networks in the same tensors: their records with every measure, and the times."""
         cells = self.cell.networks
-        result = self._many(cells, method="auto")
+        result = self._many(cells, method="matrices")
         records = self._tested(cells, result.jobs)
         begun = time.perf_counter()
         for place, (cell, job) in enumerate(zip(cells, result.jobs, strict=True)):
@@ -158,6 +164,7 @@ class Training:
             initial=build(cell.model, material.shape, material.classes, seed=seed),
             only=self.cell.measures or None,
             like=_captured(cell.model, material.shape, material.classes),
+            device=self.at.device,
         )
         return {entry.measure.name: entry.result.to_dict() for entry in measured.entries}
 
