@@ -1,10 +1,11 @@
 """Progressive certificates and gates on hundreds of random subsets of real data sets.
 
-    python benchmarks/progressive_subsets.py count --device cuda --case mnist-3000 fashion-3000
-    python benchmarks/progressive_subsets.py report
+    python benchmarks/progressive_subsets.py --device cuda --case mnist-3000 fashion-3000
+    python benchmarks/progressive_bounds.py
 
-`count` draws subsets, trains one network after every fortieth of each, all side by side, and counts
-its errors on the next fortieth and on all that come after. `report` turns the counts into bounds.
+Draws subsets, trains one network after every fortieth of each, all side by side, and counts its
+errors on the parts that come next and on all that come after; the second command makes bounds of
+the counts.
 Networks: one hidden layer of 128 on images, none on the features of a pretrained network
 (--features, a folder of pretrained_features.py); all take the same number of steps.
 """
@@ -31,6 +32,8 @@ from nonvacuous.training import train
 from nonvacuous.training_settings import PlainTraining
 
 _BATCH, _MODELS = 50, 700
+#: Parts that one checkpoint tests; the fewer, the more networks are trained.
+WIDTHS = (1, 2, 4)
 
 
 class Case(NamedTuple):
@@ -174,9 +177,15 @@ def count(case: Case, arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         **case._asdict(),
         "subsets": arguments.subsets,
-        "next": _lines(np.diagonal(table, axis1=1, axis2=2)),
+        "next": {str(width): _lines(_next(table, width)) for width in WIDTHS},
         "rest": _lines(np.triu(table).sum(axis=2)),
     }
+
+
+def _next(table: np.ndarray, width: int) -> np.ndarray:
+    """Errors of each checkpoint on so many parts after it, or on those that are left."""
+    band = np.triu(np.ones(table.shape[1:], dtype=int))
+    return (table * (band - np.triu(band, width))).sum(axis=2)
 
 
 def _lines(table: np.ndarray) -> list[str]:
