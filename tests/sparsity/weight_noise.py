@@ -123,7 +123,7 @@ def uniform_hit_rate(
     for k, z in enumerate(noisy.before):
         level = 2.0 * gammas[k] * used.xi[k] * size
         if setting.inactive[k]:
-            loss |= (z <= -level).sum(1) < setting.inactive[k]
+            loss |= (evaluator.grouped(z) <= -level).sum(1) < setting.inactive[k]
         size *= used.nu[k]
     scores = noisy.scores
     others = torch.cat([scores[:, :label], scores[:, label + 1 :]], dim=1).amax(1)

@@ -179,33 +179,45 @@ def chi_quantile(*, degrees: int, failure: float) -> float:
     return 0.0 if n == 0 else _raised(math.sqrt(float(special.chdtri(n, p))))
 
 
-def row_noise_quantile(*, rows: int, columns: int, active: int, failure: float) -> float:
+def row_noise_quantile(
+    *, rows: int, columns: int, active: int, failure: float, block: int = 1
+) -> float:
     """t^a of Theorem A: every row of standard noise, on every ``active`` columns, is at most this.
 
     sqrt(active) + sqrt(2 (ln rows + ln C(columns, active) + ln(1/failure))), or the exact quantile
-    of the chi distribution where its argument is not too small, whichever is less.
+    of the chi distribution where its argument is not too small, whichever is less. With ``block``
+    above 1 columns are counted in blocks of so many, which are active as a whole.
 
     >>> round(row_noise_quantile(rows=100, columns=784, active=784, failure=0.01), 2)
     30.66
     """
     nats = _log_choose(columns, active) + math.log(rows) - math.log(failure)
-    quantile = _raised(math.sqrt(active) + math.sqrt(2.0 * nats))
+    quantile = _raised(math.sqrt(active * block) + math.sqrt(2.0 * nats))
     if nats < 600.0:
-        quantile = min(quantile, chi_quantile(degrees=active, failure=math.exp(-nats)))
+        quantile = min(quantile, chi_quantile(degrees=active * block, failure=math.exp(-nats)))
     return quantile
 
 
 def block_noise_quantile(
-    *, rows: int, active_rows: int, columns: int, active_columns: int, failure: float
+    *,
+    rows: int,
+    active_rows: int,
+    columns: int,
+    active_columns: int,
+    failure: float,
+    blocks: tuple[int, int] = (1, 1),
 ) -> float:
     """t^b of Theorem A: every block of standard noise of this size has spectral norm at most this.
+
+    Rows and columns are counted in blocks of so many.
 
     >>> round(block_noise_quantile(rows=100, active_rows=100, columns=784, active_columns=784,
     ...                            failure=0.01), 2)
     41.03
     """
     nats = _log_choose(rows, active_rows) + _log_choose(columns, active_columns) - math.log(failure)
-    return _raised(math.sqrt(active_rows) + math.sqrt(active_columns) + math.sqrt(2.0 * nats))
+    tall, wide = active_rows * blocks[0], active_columns * blocks[1]
+    return _raised(math.sqrt(tall) + math.sqrt(wide) + math.sqrt(2.0 * nats))
 
 
 def _self_normalized_tail(t: float) -> float:

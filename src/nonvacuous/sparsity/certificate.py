@@ -44,6 +44,7 @@ class SparseSettings:
     gauge              which weights that compute the same function the noise is put on: those
                        given, those "nearest" to the prior, or both networks "balanced"; to be
                        chosen before looking at results. Squared distances are those of the gauge
+    block              Theorem A, sparse: hidden units are counted in blocks of so many neighbors
     """
 
     theorem: Theorem = "E"
@@ -54,6 +55,7 @@ class SparseSettings:
     passes: int = 4
     subset: int | None = None
     gauge: Gauge = "given"
+    block: int = 1
 
     def __post_init__(self) -> None:
         if self.theorem not in THEOREMS or self.variant not in VARIANTS:
@@ -65,6 +67,8 @@ class SparseSettings:
         checks.failure_probability(self.sampling_failure, "sampling_failure")
         checks.count("choices", self.choices, minimum=1)
         checks.count("passes", self.passes, minimum=1)
+        if checks.count("block", self.block, minimum=1) > 1 and self.theorem != "A":
+            raise BadInput("blocks of units are for Theorem A: the others look at every unit")
 
     @property
     def failure(self) -> float:
@@ -269,6 +273,7 @@ def uniform_certificate(
             "setting": _plain(setting),
             "inactive": list(setting.inactive),
             "epsilons": list(setting.epsilons),
+            **({} if evaluator.block == 1 else {"block": evaluator.block}),
         },
     )
 

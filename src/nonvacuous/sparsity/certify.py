@@ -66,7 +66,12 @@ def certify_sparse(
     subset = 3000 if chosen.subset is None else chosen.subset
     if chosen.theorem == "A":
         uniform = UniformEvaluator(
-            layers, prior, sparse=chosen.sparse, choices=chosen.choices, device=where
+            layers,
+            prior,
+            sparse=chosen.sparse,
+            choices=chosen.choices,
+            device=where,
+            block=chosen.block,
         )
         final = search_uniform(
             uniform, inputs, failure=chosen.failure, subset=subset, seed=seed, progress=progress

@@ -81,6 +81,47 @@ def descending_sums(values: Tensor, dim: int) -> Tensor:
     return torch.cat([sums.new_zeros(shape), sums], dim=dim)
 
 
+# Units that are active in blocks: rows and columns are then counted in blocks, and a block of one
+# unit is the unit (docs/theory/sparsity.md, 4b).
+
+Blocks = tuple[int, int]
+
+
+def summed(values: Tensor, block: int) -> Tensor:
+    """Sums over blocks of so many entries along the last axis."""
+    return values if block == 1 else values.unflatten(-1, (-1, block)).sum(-1)
+
+
+def _counts(matrix: Tensor, blocks: Blocks) -> tuple[int, int]:
+    """How many blocks of rows and of columns there are."""
+    tall, wide = (
+        divmod(size, checks.count("blocks", block, minimum=1))
+        for size, block in zip(matrix.shape, blocks, strict=True)
+    )
+    if tall[1] or wide[1]:
+        raise BadInput(
+            f"blocks of {blocks[0]} rows and {blocks[1]} columns do not divide a matrix of "
+            f"{matrix.shape[0]} x {matrix.shape[1]}; choose sizes that do."
+        )
+    return tall[0], wide[0]
+
+
+def _cut(matrix: Tensor, blocks: Blocks) -> Tensor:
+    """The blocks: (blocks of rows, blocks of columns, rows, columns)."""
+    return matrix.unflatten(1, (-1, blocks[1])).unflatten(0, (-1, blocks[0])).transpose(1, 2)
+
+
+def _largest(matrices: Tensor) -> Tensor:
+    """The spectral norms of a batch, rounded up."""
+    singular = torch.linalg.svdvals(matrices)[..., 0]
+    return raised(singular, terms=8 * sum(matrices.shape[-2:]))
+
+
+def _block_squares(matrix: Tensor, blocks: Blocks) -> Tensor:
+    """The squared spectral norm of every block."""
+    return matrix.square() if blocks == (1, 1) else _largest(_cut(matrix, blocks)).square()
+
+
 # The reduced babel function: how far the rows of a matrix are from orthogonal when few entries
 # count.
 #
@@ -91,58 +132,73 @@ def descending_sums(values: Tensor, dim: int) -> Tensor:
 _PRODUCTS = 2**24
 
 
-def reduced_gram(weight: Tensor, *, columns: int, products: int = _PRODUCTS) -> Tensor:
+def reduced_gram(
+    weight: Tensor, *, columns: int, products: int = _PRODUCTS, blocks: Blocks = (1, 1)
+) -> Tensor:
     """For every two rows, the largest |inner product| over any ``columns`` of their entries.
 
     On the diagonal stand the squares of the largest norms of so many entries of a row. ``products``
-    limits the memory: the rows are worked off in chunks.
+    limits the memory: the rows are worked off in chunks. With ``blocks``, for every two blocks of
+    rows an upper bound on the norm of the product of one with the other's transpose, over any
+    ``columns`` blocks of columns; exact for single rows, and where all columns count.
     """
     matrix, power = as_matrix(weight)
-    rows, width = matrix.shape
+    rows, width = _counts(matrix, blocks)
     count = active("columns", columns, width)
+    if blocks[0] > 1:
+        return _block_gram(matrix, count, blocks) * power**2
     if count == width:
         gram = (matrix @ matrix.T).abs()
     else:
         gram = matrix.new_empty(rows, rows)
-        step = max(1, products // (rows * width))
+        step = max(1, products // matrix.numel())
         for start in range(0, rows, step):
             stop = min(start + step, rows)
             # The matrix is symmetric: what lies left of this block is known already.
-            pairs = matrix[start:stop, None] * matrix[None, start:]
+            pairs = summed(matrix[start:stop, None] * matrix[None, start:], blocks[1])
             block = torch.maximum(top_sums(pairs, count), top_sums(-pairs, count))
             gram[start:stop, start:] = block
             gram[start:, start:stop] = block.T
     return gram * power**2
 
 
-def babel(weight: Tensor, *, rows: int, columns: int) -> float:
+def _block_gram(matrix: Tensor, columns: int, blocks: Blocks) -> Tensor:
+    whole = columns == matrix.shape[1] // blocks[1]
+    pieces = _cut(matrix, (blocks[0], matrix.shape[1]) if whole else blocks)
+    lines = [
+        top_sums(_largest(mine @ pieces.mT), 1 if whole else columns) for mine in pieces[:, None]
+    ]
+    return torch.stack([line.reshape(len(pieces)) for line in lines])
+
+
+def babel(weight: Tensor, *, rows: int, columns: int, blocks: Blocks = (1, 1)) -> float:
     """The reduced babel function: 0 for orthogonal rows (and for a single one), never negative.
 
     The largest sum, over a row j and ``rows`` - 1 others, of the reduced inner products with row j,
-    divided by the square of the largest row norm over ``columns`` entries.
+    divided by the square of the largest row norm over ``columns`` entries; all in ``blocks``.
     """
     matrix, _ = as_matrix(weight)
-    count = active("rows", rows, matrix.shape[0])
-    gram = reduced_gram(matrix, columns=columns)
+    count = active("rows", rows, _counts(matrix, blocks)[0])
+    gram = reduced_gram(matrix, columns=columns, blocks=blocks)
     largest = float(gram.diagonal().max())
     if count == 1 or largest == 0.0:
         return 0.0
     return up(float(_others(gram, count).max()) / largest, terms=8 * matrix.shape[1] + count)
 
 
-def babel_norm(weight: Tensor, *, rows: int, columns: int) -> float:
+def babel_norm(weight: Tensor, *, rows: int, columns: int, blocks: Blocks = (1, 1)) -> float:
     """An upper bound on the norm of every submatrix of ``rows`` rows and ``columns`` columns.
 
     Gershgorin row by row: at most (largest row norm) * sqrt(1 + babel), and below it where the row
-    with the most overlap is not the longest.
+    with the most overlap is not the longest. Rows and columns are counted in ``blocks``.
     """
     matrix, power = as_matrix(weight)
-    count = active("rows", rows, matrix.shape[0])
-    gram = reduced_gram(matrix, columns=columns)
+    count = active("rows", rows, _counts(matrix, blocks)[0])
+    gram = reduced_gram(matrix, columns=columns, blocks=blocks)
     lengths = gram.diagonal()
     circles = lengths + (_others(gram, count) if count > 1 else 0.0)
     # Rounding an inner product loses relative to the lengths of the rows, not to the product.
-    lost = (4 * columns + 16) * EPSILON * count * float(lengths.max())
+    lost = (4 * columns * blocks[1] + 16) * EPSILON * count * blocks[0] * float(lengths.max())
     return up(power * math.sqrt(float(circles.max()) + lost), terms=count)
 
 
@@ -171,11 +227,12 @@ class SparseNorm:
         return self.value
 
 
-def row_norm(weight: Tensor, *, columns: int) -> float:
-    """The largest norm of any ``columns`` entries of any row: exact, up to rounding upward."""
+def row_norm(weight: Tensor, *, columns: int, block: int = 1) -> float:
+    """The largest norm of any ``columns`` (blocks of) entries of any row: exact, rounded upward."""
     matrix, power = as_matrix(weight)
-    count = active("columns", columns, matrix.shape[1])
-    return up(power * math.sqrt(float(top_sums(matrix.square(), count).max())), terms=4 * count)
+    count = active("columns", columns, _counts(matrix, (1, block))[1])
+    longest = float(top_sums(summed(matrix.square(), block), count).max())
+    return up(power * math.sqrt(longest), terms=4 * count * block)
 
 
 def row_norms(weight: Tensor) -> Tensor:
@@ -196,24 +253,29 @@ def spectral_norm(weight: Tensor) -> float:
     return up(power * largest, terms=8 * sum(matrix.shape))
 
 
-def frobenius_norm(weight: Tensor, *, rows: int, columns: int) -> float:
+def frobenius_norm(weight: Tensor, *, rows: int, columns: int, blocks: Blocks = (1, 1)) -> float:
     """The Frobenius norm of the heaviest ``rows`` rows with ``columns`` entries each, or the same
     with rows and columns exchanged, whichever is smaller: above every such submatrix's norm.
+
+    With ``blocks``, of the matrix of the blocks' spectral norms.
     """
     matrix, power = as_matrix(weight)
-    tall, wide = matrix.shape
+    tall, wide = _counts(matrix, blocks)
     high, broad = active("rows", rows, tall), active("columns", columns, wide)
-    squares = matrix.square()
+    squares = _block_squares(matrix, blocks)
     by_rows = top_sums(top_sums(squares, broad), high)
     by_columns = top_sums(top_sums(squares.T, high), broad)
     smaller = min(float(by_rows), float(by_columns))
     return up(power * math.sqrt(smaller), terms=4 * high * broad)
 
 
-def sparse_norm(weight: Tensor, *, rows: int, columns: int, babel: bool = True) -> SparseNorm:
+def sparse_norm(
+    weight: Tensor, *, rows: int, columns: int, babel: bool = True, blocks: Blocks = (1, 1)
+) -> SparseNorm:
     """The smallest upper bound on the norm of any submatrix of ``rows`` rows, ``columns`` columns.
 
-    ``babel=False`` leaves out the bound whose cost grows with the square of the rows.
+    ``babel=False`` leaves out the bound whose cost grows with the square of the rows. With
+    ``blocks``, rows and columns are counted in blocks of so many.
 
     >>> weight = torch.tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 1.0]])
     >>> found = sparse_norm(weight, rows=1, columns=1)
@@ -221,19 +283,21 @@ def sparse_norm(weight: Tensor, *, rows: int, columns: int, babel: bool = True) 
     ('exact', 4.0)
     """
     matrix, power = as_matrix(weight)
-    tall, wide = matrix.shape
+    tall, wide = _counts(matrix, blocks)
     high, broad = active("rows", rows, tall), active("columns", columns, wide)
     bounds = {
         "spectral": power * spectral_norm(matrix),
-        "frobenius": power * frobenius_norm(matrix, rows=high, columns=broad),
+        "frobenius": power * frobenius_norm(matrix, rows=high, columns=broad, blocks=blocks),
     }
     if babel:
-        bounds["babel"] = power * babel_norm(matrix, rows=high, columns=broad)
+        bounds["babel"] = power * babel_norm(matrix, rows=high, columns=broad, blocks=blocks)
     way = min(bounds, key=lambda name: bounds[name])
     value = bounds[way]
-    if high == 1 or broad == 1:
+    if (high, blocks[0]) == (1, 1) or (broad, blocks[1]) == (1, 1):
         one_row = power * (
-            row_norm(matrix, columns=broad) if high == 1 else row_norm(matrix.T, columns=high)
+            row_norm(matrix, columns=broad, block=blocks[1])
+            if (high, blocks[0]) == (1, 1)
+            else row_norm(matrix.T, columns=high, block=blocks[0])
         )
         value, way = min(value, one_row), "exact"
     return SparseNorm(value, way, bounds["spectral"], bounds["frobenius"], bounds.get("babel"))

@@ -40,7 +40,7 @@ _ROOM = 1e-11
 class UniformSetting:
     """Choices of Theorem A.
 
-    inactive   s_k: how many units of each hidden layer are asked to stay inactive
+    inactive   s_k: how many units (blocks) of each hidden layer are asked to stay inactive
     first      the first layer's relative noise level is 2^(first/4)
     steps      log2 of the ratio of the other levels to the layer before, times 4
     escape     position in ESCAPES
@@ -75,7 +75,11 @@ class UniformConstants:
 
 
 class UniformEvaluator:
-    """Theorem A for one network and prior."""
+    """Theorem A for one network and prior.
+
+    With ``block`` above 1 the units of hidden layers are counted in blocks of so many neighbors,
+    which are inactive as a whole (docs/theory/sparsity.md, 4b).
+    """
 
     def __init__(
         self,
@@ -85,8 +89,11 @@ class UniformEvaluator:
         sparse: bool,
         choices: int = 1,
         device: torch.device | str = "cpu",
+        block: int = 1,
     ) -> None:
-        self.layers, self.sparse = layers, sparse
+        self.layers, self.sparse, self.block = layers, sparse, block
+        _check_block(layers, block)
+        self.groups = tuple(width // block for width in layers.widths)
         self.on_device, self.device = layers.to(device), torch.device(device)
         self._shared = chosen_among(choices)
         self.distances = layers.squared_distances(prior)
@@ -112,16 +119,19 @@ class UniformEvaluator:
         scales = []
         for k, epsilon in enumerate(setting.epsilons):
             rows, columns = self._matrices[k].shape
-            inputs = active[k]
-            row = row_noise_quantile(rows=rows, columns=columns, active=inputs, failure=share)
+            size, inputs = self._block(k), active[k]
+            row = row_noise_quantile(
+                rows=rows, columns=columns // size, active=inputs, failure=share, block=size
+            )
             scale = epsilon * used.xi[k] / row
             if k < self.layers.hidden:
                 block = block_noise_quantile(
-                    rows=rows,
-                    active_rows=rows - setting.inactive[k],
-                    columns=columns,
+                    rows=self.groups[k],
+                    active_rows=self.groups[k] - setting.inactive[k],
+                    columns=columns // size,
                     active_columns=inputs,
                     failure=share,
+                    blocks=(self.block, size),
                 )
                 scale = min(scale, epsilon * used.nu[k] / block)
             scales.append(scale * (1.0 - 1e-12))
@@ -144,7 +154,7 @@ class UniformEvaluator:
         lines.append(Charge("escape probability", text, choice_nats(len(ESCAPES))))
         if self.sparse:
             for layer, (count, width) in enumerate(
-                zip(setting.inactive, self.layers.widths, strict=True), start=1
+                zip(setting.inactive, self.groups, strict=True), start=1
             ):
                 if count not in range(width):
                     raise BadInput(
@@ -171,7 +181,8 @@ class UniformEvaluator:
         for k, z in enumerate(before):
             if setting.inactive[k]:
                 level = (3.0 * _SAFE * gammas[k] + _ROOM) * used.xi[k] * size
-                failed |= (z <= -level[:, None]).sum(1) < setting.inactive[k]
+                highest = self.grouped(z)
+                failed |= (highest <= -level[:, None]).sum(1) < setting.inactive[k]
             size = used.nu[k] * size
             if self.layers.biases[k + 1] is not None:
                 size = (size.square() + 1.0).sqrt()
@@ -180,13 +191,23 @@ class UniformEvaluator:
         room = 2.0 * _ROOM * used.xi[-1] * size
         return failed | ~(margin > level + room), level, margin
 
+    def grouped(self, values: Tensor) -> Tensor:
+        """The largest entry of every block: a block is inactive where all of it is."""
+        return values if self.block == 1 else values.unflatten(1, (-1, self.block)).amax(2)
+
+    def _block(self, layer: int) -> int:
+        """How many inputs of a layer are counted as one; those of the first have no blocks."""
+        return self.block if layer else 1
+
     def _share(self, setting: UniformSetting) -> float:
         return setting.escape_probability / (2 * self.layers.hidden + 1)
 
     def _active(self, inactive: tuple[int, ...]) -> list[int]:
-        """How many inputs of each layer may be active, the constant input included."""
-        spared = (0, *inactive)
-        return [m.shape[1] - s for m, s in zip(self._matrices, spared, strict=True)]
+        """How many (blocks of) inputs of each layer may be active, the constant included."""
+        return [
+            matrix.shape[1] // self._block(k) - spared
+            for k, (matrix, spared) in enumerate(zip(self._matrices, (0, *inactive), strict=True))
+        ]
 
     def _round(self, inactive: tuple[int, ...]) -> UniformConstants:
         xi, nu, charges = [], [], []
@@ -195,22 +216,32 @@ class UniformEvaluator:
             mine, theirs = self._matrices[k], self._known[k]
             value, line = scalar(
                 f"row norm of layer {name}",
-                row_norm(mine, columns=inputs),
-                row_norm(theirs, columns=inputs),
+                row_norm(mine, columns=inputs, block=self._block(k)),
+                row_norm(theirs, columns=inputs, block=self._block(k)),
             )
             xi.append(value)
             charges.append(line)
             if k < self.layers.hidden:
-                rows = mine.shape[0] - inactive[k]
+                rows, blocks = self.groups[k] - inactive[k], (self.block, self._block(k))
                 # For one row or one column the second is exact.
                 own, known = (
-                    min(norm, frobenius_norm(matrix, rows=rows, columns=inputs))
+                    min(norm, frobenius_norm(matrix, rows=rows, columns=inputs, blocks=blocks))
                     for norm, matrix in zip(self._spectral[k], (mine, theirs), strict=True)
                 )
                 value, line = scalar(f"norm of layer {name}", own, known)
                 nu.append(value)
                 charges.append(line)
         return UniformConstants(tuple(xi), tuple(nu), tuple(charges))
+
+
+def _check_block(layers: Layers, block: int) -> None:
+    if block > 1 and any(bias is not None for bias in layers.biases):
+        raise BadInput("blocks of units need a network without biases; leave them out, or block=1")
+    if any(width % block for width in layers.widths):
+        raise BadInput(
+            f"blocks of {block} units do not divide hidden layers of {layers.widths} units; choose "
+            "a size that does"
+        )
 
 
 def _augmented(layers: Layers) -> list[Tensor]:
@@ -278,14 +309,16 @@ def search_uniform(
         return seen[setting]
 
     inactive = tuple(
-        max(1, int(torch.quantile((z < 0).sum(1).double(), _QUANTILE))) if evaluator.sparse else 0
+        max(1, int(torch.quantile((evaluator.grouped(z) < 0).sum(1).double(), _QUANTILE)))
+        if evaluator.sparse
+        else 0
         for z in before
     )
-    inactive = tuple(min(s, w - 1) for s, w in zip(inactive, evaluator.layers.widths, strict=True))
+    inactive = tuple(min(s, w - 1) for s, w in zip(inactive, evaluator.groups, strict=True))
     steps = (0,) * evaluator.layers.hidden
     starts = [UniformSetting(inactive, first, steps, 4) for first in range(-48, 1, 6)]
     if evaluator.sparse:
-        fewest = tuple(min(1, width - 1) for width in evaluator.layers.widths)
+        fewest = tuple(min(1, count - 1) for count in evaluator.groups)
         starts += [UniformSetting(fewest, first, steps, 4) for first in range(-48, 1, 6)]
     best = min(starts, key=value)
     for stride in _STRIDES:
@@ -323,7 +356,7 @@ def _moved(
         return None
     layer = axis - hidden - 2
     count = setting.inactive[layer] + stride
-    if not 1 <= count < evaluator.layers.widths[layer]:
+    if not 1 <= count < evaluator.groups[layer]:
         return None
     return replace(
         setting, inactive=(*setting.inactive[:layer], count, *setting.inactive[layer + 1 :])
