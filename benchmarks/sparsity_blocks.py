@@ -3,9 +3,9 @@
 python benchmarks/sparsity_blocks.py --device cuda
 
 Perceptrons on MNIST, prior from 5 % of the data: trained as always, with an l1 penalty on
-activations and with one on blocks of ten units. Each is certified by Theorem A without sparsity, with units
-and with blocks of several sizes. Then convolutions: on how many images is a channel silent at
-every position, which is what a block of a convolution would have to be?
+activations and with one on blocks of ten units. Each is certified by Theorem A without sparsity,
+with units and with blocks of several sizes. Then convolutions: on how many images is a channel
+silent at every position, which is what a block of a convolution would have to be?
 """
 
 from __future__ import annotations
@@ -127,19 +127,24 @@ def channels(data: Any, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     bound = train.subset(split.bound).to(arguments.device)
     found = []
     for name, build in (("one", Images.strided), ("two", Images.two_convolutions)):
-        for penalty in (0.0, 0.0003, 0.001, 0.003):
+        for penalty, whole in ((0.0, False), (0.003, False), (0.003, True), (0.03, True)):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(derived_seed(arguments.seed, name))
                 start = build(kind).to(arguments.device)
             settings = ConvTraining(
-                steps=arguments.steps or 2_000, learning_rate=0.15, activity=penalty, noise=0.01
+                steps=arguments.steps or 2_000,
+                learning_rate=0.15,
+                noise=0.01,
+                activity=penalty,
+                by_channel=whole,
             )
             network = train_conv(start, bound, settings=settings, seed=arguments.seed)
             found.append(
                 {
                     "convolutions": name,
                     "penalty": penalty,
-                    "layers": silent(network, test, penalty),
+                    "by_channel": whole,
+                    "layers": silent(network, test),
                 }
             )
             print(found[-1], file=sys.stderr, flush=True)
@@ -147,7 +152,7 @@ def channels(data: Any, arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 @torch.no_grad()
-def silent(network: nn.Module, test: Examples, penalty: float) -> list[dict[str, Any]]:
+def silent(network: nn.Module, test: Examples) -> list[dict[str, Any]]:
     values, shown = test.inputs[:5_000], []
     scores = network(values).argmax(1)
     errors = float((scores != test.labels[:5_000]).double().mean())

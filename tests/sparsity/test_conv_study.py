@@ -225,3 +225,18 @@ def test_an_l1_penalty_makes_it_sparser_and_priors_keep_to_their_share() -> None
     assert zero.start is start and not any(bool(p.any()) for p in zero.center.parameters())
     assert len(zero.bound) == 400
     assert make_conv_prior("init", examples, start, **words).center is start
+
+
+def test_a_penalty_on_channels_silences_them_whole():
+    from nonvacuous.sparsity.conv_training import _size
+
+    values = torch.rand(2, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+    values[:, 1] = 0.0
+    values.requires_grad_()
+    size = _size(values, True)
+    assert float(size) == pytest.approx(2.0 * float(values.flatten(2).norm(dim=2).sum()), rel=1e-4)
+    size.backward()
+    assert bool(values.grad.isfinite().all())
+    # Of equal entries the norm times the root of their number is their sum.
+    even = torch.full((2, 3, 2, 2), 0.7)
+    assert float(_size(even, True)) == pytest.approx(float(_size(even, False)), rel=1e-5)

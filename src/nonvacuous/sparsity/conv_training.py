@@ -32,7 +32,8 @@ class ConvTraining:
     noise    standard deviation of the noise on every weight: kernels of its own for every example
     shifts   images of a batch are moved by up to so many pixels; for priors, whose data are theirs
     mirrored images of every other batch are mirrored left to right; for priors too
-    activity weight of the mean l1 norm of the activations before pooling, summed over layers
+    activity weight of the mean l1 norm of the activations before pooling, summed over layers;
+             by_channel: of the norms of whole channels (times the root of their size) instead
     """
 
     steps: int = 1_500
@@ -44,6 +45,7 @@ class ConvTraining:
     shifts: int = 0
     activity: float = 0.0
     mirrored: bool = False
+    by_channel: bool = False
 
     def __post_init__(self) -> None:
         whole_number("steps", self.steps, least=0)
@@ -98,7 +100,7 @@ def train_conv(
         total = loss
         if settings.activity:
             # The last one holds the scores, which are no activations.
-            sizes = [values.clamp(min=0).sum() for values in seen[:-1]]
+            sizes = [_size(values.clamp(min=0), settings.by_channel) for values in seen[:-1]]
             total = total + settings.activity * torch.stack(sizes).sum() / len(images)
         if settings.pull:
             distance = sum((w - a).square().sum() for w, a in zip(weights, anchors, strict=True))
@@ -129,6 +131,15 @@ def without_biases(module: nn.Module) -> nn.Module:
 
 def _layers(module: nn.Module) -> list[nn.Conv2d | nn.Linear]:
     return [part for part in module.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+
+
+def _size(values: Tensor, by_channel: bool) -> Tensor:
+    if not by_channel or values.dim() < 4:
+        return values.sum()
+    channels = values.flatten(2)
+    # A root has no slope at zero, where silent channels are.
+    norms = (channels.square().sum(2) + 1e-12).sqrt()
+    return channels.shape[2] ** 0.5 * norms.sum()
 
 
 def _note(seen: list[Tensor]) -> Any:
