@@ -87,7 +87,7 @@ def _recipes() -> dict[str, Recipe]:
             epochs=60,
             learning_rate=0.1,
             weight_decay=0.0001,
-            longer=longer(crop=(220, 0.98), full=(360, 0.985), dropout=(120, 0.965)),
+            longer=longer(crop=(220, 0.98), full=(300, 0.982), dropout=(120, 0.965)),
         ),
         "inception-no-bn": Recipe(model=MODELS["inception-no-bn"], epochs=140, rate_decay=0.98),
         "alexnet": Recipe(
