@@ -163,6 +163,35 @@ class RescalingColumn(Record):
     certified: bool = False
 
 
+class PaperAccounting(Record):
+    """The certified randomized network in the accounting of arXiv 2509.26149: no promise.
+
+    The posterior is kept as it was given and rescaled; the prior is N(0, ``prior_scale`` squared)
+    for every weight. ``bound`` and ``rescaled`` are mean loss + sqrt(KL / 2n): no confidence and
+    no price of sampling is in them, and they may exceed 1.
+    """
+
+    prior_scale: Annotated[float, Field(gt=0.0)]
+    kl_before: Nats
+    kl_after: Nats
+    bound: Nats
+    rescaled: Nats
+
+    @classmethod
+    def of(
+        cls, nats: tuple[float, float], *, prior_scale: float, mean: float, examples: int
+    ) -> PaperAccounting:
+        """The formula for the KL before and after rescaling."""
+        before, after = (mean + math.sqrt(kl / (2 * examples)) for kl in nats)
+        return cls(
+            prior_scale=prior_scale,
+            kl_before=nats[0],
+            kl_after=nats[1],
+            bound=before,
+            rescaled=after,
+        )
+
+
 class RescalingRecord(Record):
     """What a function-preserving rescaling did to the complexity.
 
@@ -170,14 +199,17 @@ class RescalingRecord(Record):
     were given and a prior of the same family that suits them best; ``kl_after`` is the KL of the
     certified posterior, before symmetries are forgotten. ``noise_digest`` is that of the posterior
     before it was moved, from which the draws that measure its risk are derived: with and without
-    rescaling they are the same draws.
+    rescaling they are the same draws. ``paper`` is a comparison.
     """
+
+    unwritten = ("paper",)
 
     kl_before: Nats
     kl_after: Nats
     log_scales_digest: Digest
     noise_digest: Digest | None = None
     columns: tuple[RescalingColumn, ...] = ()
+    paper: PaperAccounting | None = None
 
     @model_validator(mode="after")
     def _one_certified(self) -> RescalingRecord:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.columns import accounting_of, bounds_of
+from nonvacuous.certification.columns import accounting_of, bounds_of, paper_accounting
 from nonvacuous.data.files import write_npz
 from nonvacuous.rules.arithmetic import complexity_nats, recompute_bound, statement_of
 from nonvacuous.rules.digests import array_digest, file_digest
@@ -88,6 +88,28 @@ def test_a_flattering_comparison_is_found(run: Path) -> None:
     forge(run, genuine, columns=tuple(columns))
     assert verify(run).passed
     assert failed_fields(checked(run)) == ["rescaling.columns.0.kl_nats"]
+
+
+def test_the_papers_accounting_is_recomputed_and_is_no_promise(run: Path) -> None:
+    genuine = Certificate.load(run / "certificate.json")
+    assert genuine.rescaling is not None and genuine.rescaling.paper is not None
+    paper = genuine.rescaling.paper
+    assert paper.prior_scale == 1.0 and paper.kl_after <= paper.kl_before
+    excess = paper.rescaled - genuine.empirical.mean
+    assert excess**2 * 2 * genuine.data.bound.examples == pytest.approx(paper.kl_after)
+    # A better formula, and a KL that the formula follows from: only the stored tensors tell.
+    forge(run, genuine, paper=paper.model_copy(update={"rescaled": 0.9 * paper.rescaled}))
+    assert failed_fields(verify(run)) == ["rescaling.paper"]
+    less = paper_accounting(
+        (paper.kl_before, 0.5 * paper.kl_after), genuine.empirical, genuine.bound
+    )
+    forge(run, genuine, paper=less)
+    assert verify(run).passed
+    assert failed_fields(checked(run)) == ["rescaling.paper.kl_after"]
+    # Certificates that were written without it are as they were.
+    forge(run, genuine, paper=None)
+    assert '"paper"' not in (run / "certificate.json").read_text()
+    assert checked(run).passed
 
 
 def test_a_column_left_out_or_renamed_is_found(run: Path) -> None:

@@ -23,7 +23,7 @@ from nonvacuous.audit.evidence import Evidence, Search, StoredEvidence
 from nonvacuous.audit.registry import required
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certification.candidate import Candidate, RescalingFacts, frozen_copy
-from nonvacuous.certification.columns import column_records
+from nonvacuous.certification.columns import column_records, paper_accounting
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import (
     Measured,
@@ -210,6 +210,7 @@ def _rescaling_record(facts: RescalingFacts, evidence: Evidence) -> RescalingRec
             evidence.budget,
             risk_upper=evidence.risk_upper,
         ),
+        paper=paper_accounting(facts.paper, evidence.risk, evidence.bound),
     )
 
 

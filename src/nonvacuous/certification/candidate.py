@@ -34,6 +34,7 @@ class RescalingFacts:
     columns        the same randomized network accounted for in other ways, for comparison
     center, way    where the certified posterior stands among them
     charge_nats    what the choice of the certified prior's scale costs
+    paper          the KL as given and rescaled under the prior of the paper on rescaling
     """
 
     log_scales: np.ndarray
@@ -43,6 +44,7 @@ class RescalingFacts:
     center: Center
     way: Way
     charge_nats: float
+    paper: tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,9 @@ from nonvacuous.records import (
     BoundRecord,
     BudgetRecord,
     ComplexityRecord,
+    PaperAccounting,
     RescalingColumn,
+    RiskRecord,
 )
 from nonvacuous.rescaling import push
 from nonvacuous.rescaling.accounting import rounded_up_sum
@@ -38,6 +40,8 @@ from nonvacuous.rescaling.columns import (
 )
 from nonvacuous.rules.arithmetic import BOUND_LINE, complexity_nats, line, total_nats
 
+#: Of the prior around zero in the paper on rescaling.
+PAPER_SCALE = 1.0
 _MOVED = ("best scale, rescaled", "best scale per tensor, rescaled")
 
 
@@ -60,11 +64,15 @@ def certified_way(
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Columns for comparison, and for each center the KL as given with the best scales."""
+    """Columns for comparison, and for each center the KL as given with the best scales.
+
+    paper   the KL as given and rescaled under the paper's prior
+    """
 
     columns: tuple[Accounted, ...]
     shared: Mapping[Center, float]
     per_tensor: Mapping[Center, float]
+    paper: tuple[float, float]
 
     def before(self, center: Center, *, per_tensor: bool) -> float:
         """The KL in the given gauge, with the best prior scales."""
@@ -109,7 +117,9 @@ def comparison_columns(
             columns += best.columns
             shared[around] = best.shared.kl_before
             per_tensor[around] = best.per_tensor.kl_before
-    return Compared(tuple(columns), shared, per_tensor)
+    unit = DiagonalGaussian.from_means(families["zero"], PAPER_SCALE)
+    before, after = fixed_scale_columns(given, unit, hidden, center="zero", scale=PAPER_SCALE)
+    return Compared(tuple(columns), shared, per_tensor, (before.kl_nats, after.kl_nats))
 
 
 def accounting_of(bound: BoundRecord, budget: BudgetRecord) -> Accounting:
@@ -173,6 +183,16 @@ def column_records(
             )
         )
     return tuple(records)
+
+
+def paper_accounting(
+    nats: tuple[float, float], risk: RiskRecord, bound: BoundRecord
+) -> PaperAccounting | None:
+    """The paper's formula beside the certificate; a bound for one drawn network has none."""
+    if "kl_nats" not in bound.inputs:
+        return None
+    examples = int(bound.inputs["examples"])
+    return PaperAccounting.of(nats, prior_scale=PAPER_SCALE, mean=risk.mean, examples=examples)
 
 
 def certified_steps(

@@ -158,6 +158,13 @@ def story(certificate: Certificate) -> tuple[str, ...]:
             f"{nats(found.rescaling_alone)} nats: {most} of what it does then is to make up for a "
             "prior of the wrong width."
         )
+    paper = certificate.rescaling.paper if certificate.rescaling is not None else None
+    if paper is not None:
+        sentences.append(
+            f"In the accounting of arXiv 2509.26149 (prior N(0, {paper.prior_scale:g}), mean loss "
+            f"+ √(KL / 2n), neither confidence nor sampling paid) it would read {paper.bound:.2f} "
+            f"as given and {paper.rescaled:.2f} rescaled: a comparison, not a promise."
+        )
     sentences.append(
         "Only the marked row is certified. The others are about the same randomized network, for "
         "comparison: the least of rows with different priors is not a bound."

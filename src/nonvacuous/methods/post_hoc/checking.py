@@ -17,6 +17,7 @@ from nonvacuous.certification.columns import (
     certified_steps,
     comparison_columns,
     first_step,
+    paper_accounting,
 )
 from nonvacuous.certification.gauge import free_scales
 from nonvacuous.data.files import read_npz_arrays
@@ -51,7 +52,12 @@ class PostHocChecking(PriorChecking):
         equal(rescaling.kl_after, total_nats(complexity.terms), "rescaling.kl_after")
         if "kl_nats" not in certificate.bound.inputs:
             equal(len(rescaling.columns), 0, "rescaling.columns")
+            equal(rescaling.paper, None, "rescaling.paper")
             return "the bound is not in the KL: no columns."
+        if rescaling.paper is not None:
+            nats = rescaling.paper.kl_before, rescaling.paper.kl_after
+            again = paper_accounting(nats, certificate.empirical, certificate.bound)
+            equal(rescaling.paper, again, "rescaling.paper")
         if not rescaling.columns:
             return "no columns."
         accounting = accounting_of(certificate.bound, certificate.budget)
@@ -141,6 +147,9 @@ def _columns(inquiry: Inquiry, graph: LayerGraph) -> str:
     _compare(rescaling, compared, own)
     per_tensor = bool(_prior_of(contents.settings).get("per_tensor"))
     _near(rescaling.kl_before, compared.before(own, per_tensor=per_tensor), "rescaling.kl_before")
+    if rescaling.paper is not None:
+        _near(rescaling.paper.kl_before, compared.paper[0], "rescaling.paper.kl_before")
+        _near(rescaling.paper.kl_after, compared.paper[1], "rescaling.paper.kl_after")
     return f"{len(compared.columns)} of {len(rescaling.columns)} columns, recomputed."
 
 

@@ -148,6 +148,7 @@ def _facts(
         center=center_of(prior.kind),
         way=certified_way(gauge.hidden, gauge.groups, prior.grid, per_tensor=prior.per_tensor),
         charge_nats=prior.charge_nats(module),
+        paper=compared.paper,
     )
 
 
