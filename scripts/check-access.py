@@ -1,5 +1,5 @@
 """What Lighthouse would ask of every page: contrast, names, headings, keyboard, width; and pictures
-whose marks and lines cover no word.
+whose words are large enough, keep apart, and are covered by no mark or line.
 
 Usage: python scripts/check-access.py build/site (one page of every kind), or name the files. Needs
 Chromium; `make docs` runs it where there is one.
@@ -21,7 +21,7 @@ KINDS = (
     *("validity.html", "results.html", "glossary.html", "decisions/index.html"),
     *("notebooks/first-report.html", "notebooks/pac-bayes.html"),
 )
-LOOKS = ((1280, "light"), (1280, "dark"), (390, "light"))
+LOOKS = ((1280, "light"), (1280, "dark"), (768, "light"), (390, "light"))
 FOUND = """() => {
   const found = [];
   const shown = (e) => e.checkVisibility({checkOpacity: true, checkVisibilityCSS: true});
@@ -137,6 +137,37 @@ COVERED = """() => {
   return [...found];
 }"""
 
+# As the reader sees them: a picture that is scaled down scales its words. In pixels.
+CRAMPED = """() => {
+  document.querySelectorAll('details').forEach((e) => { e.open = true; });
+  const found = new Set();
+  for (const svg of document.querySelectorAll('svg')) {
+    if (!svg.checkVisibility() || svg.closest('[aria-hidden=true], a, button, label')) continue;
+    const frame = svg.getBoundingClientRect();
+    const letters = [...svg.querySelectorAll('text:not(:has(tspan)), tspan')]
+      .filter((e) => e.textContent.trim() && e.checkVisibility());
+    const boxes = letters.map((e) => {
+      const text = e.textContent.trim().slice(0, 40), m = e.closest('text').getScreenCTM();
+      const scale = Math.sqrt(Math.abs(m.a * m.d - m.b * m.c));
+      const size = scale * parseFloat(getComputedStyle(e).fontSize);
+      if (size < 11) found.add(`words of ${size.toFixed(1)} px: ${text}`);
+      const r = e.getBoundingClientRect();
+      if (r.left < frame.left - 2 || r.right > frame.right + 2 || r.top < frame.top - 2 ||
+        r.bottom > frame.bottom + 2) found.add(`words cut off: ${text}`);
+      const air = 0.2 * Math.min(r.width, r.height);
+      return [r.left + 1, r.right - 1, r.top + air, r.bottom - air, text];
+    });
+    boxes.forEach(([left, right, top, bottom, text], i) => {
+      for (const [l, r, t, b, other] of boxes.slice(0, i)) {
+        if (left < r && right > l && top < b && bottom > t) {
+          found.add(`words on words: ${text} / ${other}`);
+        }
+      }
+    });
+  }
+  return [...found];
+}"""
+
 
 def findings(page: Page, *, stops: int = 12) -> list[str]:
     """What is wrong with the open page, as sentences; and with its first stops by keyboard."""
@@ -148,7 +179,7 @@ def findings(page: Page, *, stops: int = 12) -> list[str]:
             break
         if not focused[1]:
             said.append(f"focus cannot be seen: {focused[0]}")
-    return said + list(page.evaluate(COVERED))
+    return [*said, *page.evaluate(COVERED), *page.evaluate(CRAMPED)]
 
 
 def visited(browser: Browser, file: Path) -> list[str]:

@@ -81,6 +81,12 @@ FAULTS = {
     "<text x=9 y=20>here</text><circle cx=20 cy=16 r=6 /></svg>",
     "a line covers words: struck": "<svg role=img aria-label=x viewBox='0 0 99 40'>"
     "<text x=9 y=20>struck</text><path d='M0 15H90' fill=none stroke=black /></svg>",
+    "words of 7.0 px: small": "<svg role=img aria-label=x viewBox='0 0 200 40' width=100>"
+    "<text x=9 y=20 font-size=14>small</text></svg>",
+    "words on words: two / one": "<svg role=img aria-label=x viewBox='0 0 99 40' width=99>"
+    "<text x=9 y=20>one</text><text x=19 y=24>two</text></svg>",
+    "words cut off: too long": "<svg role=img aria-label=x viewBox='0 0 99 40' width=99>"
+    "<text x=70 y=20>too long</text></svg>",
     "focus cannot be seen": "<a href='#z' style='outline:none'>link</a>",
 }
 

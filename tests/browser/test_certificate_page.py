@@ -101,6 +101,12 @@ def test_it_is_short_and_the_rest_is_folded(visit: Open, name: str) -> None:
     assert page.locator("details").first.get_attribute("open") is not None
 
 
+@pytest.mark.parametrize("name", REALISTIC)
+def test_it_is_three_screens_of_a_telephone(visit: Open, name: str) -> None:
+    page = visit(name, width=390).page
+    assert page.evaluate("document.documentElement.scrollHeight") <= 3 * 844
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", REALISTIC)
 def test_labels_on_the_scale_keep_apart(visit: Open, name: str, width: int) -> None:

@@ -10,11 +10,13 @@ import pytest
 
 from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
+from tests.test_house import script
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
+access = script("check-access")
 
 OUTSIDE = """() => [...document.querySelectorAll('main *')]
   .filter(e => e.checkVisibility()
@@ -109,24 +111,42 @@ def test_a_table_that_must_scroll_says_so_and_can_be_reached_by_keys(visit: Open
     assert scroller.evaluate("e => e.scrollLeft") > 0
 
 
-def test_a_long_legend_stays_within_its_picture(visit: Open) -> None:
-    """Drawn on top of the axes, where nothing makes room for it."""
-    from matplotlib.figure import Figure as Drawing
+NAMES = (*LABELS, "a-word-that-is-much-longer-than-a-telephone-is-wide-" * 2, "short")
 
-    from nonvacuous.report.svg import element, plain_settings
 
-    with plain_settings():
-        drawing = Drawing(figsize=(7, 4), dpi=72, layout="constrained")
-        axes = drawing.add_subplot()
-        for label in LABELS:
-            axes.plot([0, 1], [0, 1], label=label)
-        axes.legend(ncols=2, fontsize=14, loc="lower left", bbox_to_anchor=(0.0, 1.0))
-        svg = element(drawing, name="a", title="t", description="d")
-    section = Section("a", figures=(Figure(svg),))
-    page = visit(width=1280, page=StudyPage(title="t", lead="l", sections=(section,)))
-    over = page.evaluate(
-        """() => { const frame = document.querySelector('svg').getBoundingClientRect();
-          return [...document.querySelectorAll('svg text')]
-            .map(e => e.getBoundingClientRect().right - frame.right); }"""
+@pytest.fixture(scope="module")
+def drawings() -> StudyPage:
+    """Every kind of picture with names and numbers of every length."""
+    x, values = [0.0, 25_000.0, 60_000.0], [3e-9, 0.4, 0.9]
+    series = [plots.Series(name, x, values, values, [1.0, 1.0, 1.0]) for name in NAMES]
+    level = ("what guessing would give", 0.9)
+    small = [1e-18, 3e-9, 0.4, 0.9]
+
+    def words(kind: str, **more: Any) -> dict[str, Any]:
+        title = f"{kind}: a title that does not fit into one line, or into two"
+        return {"title": title, "x_label": SENTENCE, **more}
+
+    def axes(kind: str, **more: Any) -> dict[str, Any]:
+        return words(kind, y_label=SENTENCE, level=level, **more)
+
+    drawn = (
+        plots.lines(series, **axes("lines", lowest=0.0)),
+        plots.lines(series[:1], **axes("logarithms", log_x=True, log_y=True)),
+        plots.lines([plots.Series("a", x, [2, 3, 5])], **axes("half a decade", log_y=True)),
+        plots.bars(NAMES, {"first": small, "second": small}, **words("bars", level=level)),
+        plots.bars(NAMES[3:], {"first": small[:1]}, **words("decades", log=True)),
+        plots.bars(["a", "b"], {"": [0.00012, 0.00034]}, **words("short")),
+        plots.intervals(NAMES, [-9.5, -3.0, 0.0, 1.0], [1.0, 2.0, 3.0, 4.0], **words("intervals")),
+        plots.histogram({NAMES[0]: small, NAMES[3]: small}, **words("histogram", level=level)),
     )
-    assert max(over) <= 0
+    section = Section("Pictures", figures=tuple(Figure(picture) for picture in drawn))
+    return StudyPage(title="t", lead="l", sections=(section,))
+
+
+@pytest.mark.parametrize("width", [1280, 768, 390])
+def test_every_picture_can_be_read(visit: Open, drawings: StudyPage, width: int) -> None:
+    page = visit(width=width, page=drawings)
+    assert page.locator("svg text").count() > 80
+    assert page.evaluate(access.CRAMPED) == []
+    assert page.evaluate(access.COVERED) == []
+    assert page.evaluate(OUTSIDE) == []

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from nonvacuous.comparison import compare
 from nonvacuous.report import figures, view
 from nonvacuous.report.curves import Curve, Line
-from nonvacuous.report.svg import COLORS, Sheet, plain_settings
+from nonvacuous.report.svg import COLORS, plain_settings, text_width
 from nonvacuous.report.view import View
 from tests.report import samples
 
@@ -75,7 +75,7 @@ def box_of(element: ElementTree.Element) -> tuple[float, float, float, float, st
     style = dict(part.split(": ", 1) for part in element.attrib["style"].split("; "))
     size = float(style["font-size"].removesuffix("px"))
     words = element.text or ""
-    length = Sheet(10, 10).measure(words, size=size, bold=style.get("font-weight") == "700")
+    length = text_width(words, size=size, bold=style.get("font-weight") == "700")
     x, y = float(element.attrib["x"]), float(element.attrib["y"])
     anchor = {"middle": 0.5, "end": 1.0}.get(style.get("text-anchor", "start"), 0.0)
     return x - anchor * length, y - 0.75 * size, x + (1 - anchor) * length, y + 0.2 * size, words

@@ -23,7 +23,6 @@ def pictures(name: str = "a") -> list[str]:
     return [
         plots.lines(series, title="Curves", x_label=name, y_label="y", level=(name, 0.9)),
         plots.lines(series[:1], title=name, x_label="x", y_label=name, log_y=True),
-        plots.scatter(series, title="Points", x_label="x", y_label="y", log_x=False),
         plots.bars(
             [name, "b"],
             {name: [1.0, 2.0], "second": [3.0, 0.5]},

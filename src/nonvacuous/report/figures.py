@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from nonvacuous.report.curves import Curve
 from nonvacuous.report.rescaling import Row
-from nonvacuous.report.svg import Sheet, plain_settings
+from nonvacuous.report.svg import Sheet, plain_settings, text_width
 from nonvacuous.report.view import Mark, View
 from nonvacuous.report.wording import shortened
 
@@ -32,10 +32,11 @@ def scale(view: View, *, narrow: bool = False) -> str:
     lens = _lens(view.marks)
     above = [m for m in view.marks if lens is not None and m.value > lens]
     below = [m for m in view.marks if m not in above]
-    labels = 34.0 + sum(map(_row_height, view.marks)) if narrow else 96.0
-    height = (150.0 if lens is not None else 58.0) + labels
-    sheet = Sheet(width, height)
-    bar = _Bar(sheet, view, top=34.0, limit=1.0, fine=not narrow)
+    labels = 12.0 + sum(map(_row_height, view.marks)) if narrow else 96.0
+    # Names above the bar are for the wide one.
+    top = 22.0 if narrow else 34.0
+    sheet = Sheet(width, top + (108.0 if lens is not None else 24.0) + labels)
+    bar = _Bar(sheet, view, top=top, limit=1.0, fine=not narrow)
     bar.draw(label=True)
     for mark in above:
         sheet.mark(mark.kind, bar.at(mark.value), bar.middle)
@@ -46,7 +47,7 @@ def scale(view: View, *, narrow: bool = False) -> str:
     if narrow:
         for mark in below:
             sheet.mark(mark.kind, bar.at(mark.value), bar.middle)
-        _list(sheet, view.marks, top=bar.bottom + 40.0)
+        _list(sheet, view.marks, top=bar.bottom + 32.0)
     else:
         _labels(sheet, below, bar)
     name = "scale-narrow" if narrow else "scale-wide"
@@ -104,7 +105,7 @@ class _Bar:
         marks = sorted({end, right, *(x for x in map(self.at, self.marks) if end < x < right)})
         left, until = max(pairwise(marks), key=lambda gap: gap[1] - gap[0], default=(end, end))
         for said in words:
-            if self.sheet.measure(said, size=12.5) + 2 * _AIR <= until - left:
+            if text_width(said, size=12.5) + 2 * _AIR <= until - left:
                 self.sheet.text(
                     (left + until) / 2, self.middle + 4.5, said, color="muted", size=12.5
                 )
@@ -113,7 +114,7 @@ class _Bar:
 
 def _magnified(sheet: Sheet, view: View, bar: _Bar, limit: float, *, fine: bool) -> _Bar:
     """A second axis for the left end of the first, and the lines that say so."""
-    lens = _Bar(sheet, view, top=bar.bottom + 68.0, limit=limit, fine=fine)
+    lens = _Bar(sheet, view, top=bar.bottom + 60.0, limit=limit, fine=fine)
     near, far = bar.at(limit), lens.at(limit)
     start = bar.at(0.0)
     sheet.line([(start, bar.bottom), (start, lens.top - 24)], "line", dash=True)
@@ -127,7 +128,7 @@ def _magnified(sheet: Sheet, view: View, bar: _Bar, limit: float, *, fine: bool)
 def _tag(sheet: Sheet, mark: Mark, x: float, width: float) -> None:
     """The name of a mark on the upper axis, above the ticks."""
     words = f"{mark.name} {mark.text}"
-    half = sheet.measure(words, size=13) / 2
+    half = text_width(words, size=13) / 2
     x = min(max(x, half), width - half)
     sheet.text(x, 11, words, size=13)
 
@@ -136,7 +137,7 @@ def _labels(sheet: Sheet, marks: Sequence[Mark], bar: _Bar) -> None:
     """Names and values under the axis, side by side, each with a line to its mark."""
     ordered = sorted(marks, key=lambda mark: mark.value)
     top = bar.bottom + 34.0
-    widths = [_label_width(sheet, mark) for mark in ordered]
+    widths = [_label_width(mark) for mark in ordered]
     targets = [bar.at(mark.value) for mark in ordered]
     centers = spread(targets, widths, low=0.0, high=sheet.width, gap=_GAP)
     for mark, x, center in zip(ordered, targets, centers, strict=True):
@@ -152,12 +153,12 @@ def _labels(sheet: Sheet, marks: Sequence[Mark], bar: _Bar) -> None:
         sheet.mark(mark.kind, bar.at(mark.value), bar.middle)
 
 
-def _label_width(sheet: Sheet, mark: Mark) -> float:
-    """Measured off the sheet. The page's own font is hardly ever wider than the one measured."""
+def _label_width(mark: Mark) -> float:
+    """The page's own font is hardly ever wider than the one measured."""
     return max(
-        sheet.measure(mark.name, size=13.5, bold=mark.kind == "certificate"),
-        sheet.measure(mark.text, size=15, bold=True),
-        sheet.measure(mark.note, size=12) if mark.note else 0.0,
+        text_width(mark.name, size=13.5, bold=mark.kind == "certificate"),
+        text_width(mark.text, size=15, bold=True),
+        text_width(mark.note, size=12) if mark.note else 0.0,
     )
 
 
@@ -170,12 +171,12 @@ def _list(sheet: Sheet, marks: Sequence[Mark], *, top: float) -> None:
         right = sheet.width - _EDGE
         sheet.text(right, y, mark.text, color=mark.kind, size=15.5, bold=True, anchor="right")
         if mark.note:
-            sheet.text(_EDGE + 26, y + 18, mark.note, color="muted", size=12.5, anchor="left")
+            sheet.text(_EDGE + 26, y + 16, mark.note, color="muted", size=12.5, anchor="left")
         y += _row_height(mark)
 
 
 def _row_height(mark: Mark) -> float:
-    return 54.0 if mark.note else 36.0
+    return 45.0 if mark.note else 29.0
 
 
 def spread(
@@ -313,19 +314,20 @@ def _column(sheet: Sheet, row: Row, place: _Layout, y: float) -> None:
 @plain_settings()
 def training(curve: Curve, *, number: int) -> str:
     """The course of one phase of training; ``number`` tells the drawings of a page apart."""
-    sheet = Sheet(480.0, 196.0)
-    left, right, top, bottom = 62.0, 470.0, 48.0, 166.0
+    left, right, top, bottom = 54.0, 354.0, 38.0, 156.0
+    # Names below one another: two would be wider than a telephone.
+    sheet = Sheet(360.0, bottom + 32 + 19.0 * len(curve.lines))
     highest = max(max(line.values) for line in curve.lines)
     lowest = min(0.0, *(min(line.values) for line in curve.lines))
     span = (highest - lowest) or 1.0
     epochs = max(max(line.epochs) for line in curve.lines)
-    sheet.text(left, 18, shortened(curve.phase, 40), size=14, bold=True, anchor="left")
+    sheet.text(0.0, 18, shortened(curve.phase, 40), size=14, bold=True, anchor="left")
     sheet.line([(left, bottom), (right, bottom)], "line")
     for level, value in ((bottom, lowest), (top, highest)):
         sheet.text(left - 8, level + 4, f"{value:.3g}", color="muted", size=12, anchor="right")
     sheet.text(left, bottom + 20, "epoch 1", color="muted", size=12, anchor="left")
     sheet.text(right, bottom + 20, f"{epochs:g}", color="muted", size=12, anchor="right")
-    legend = left
+    legend = bottom + 42
     styles = (("certificate", False), ("test", True))
     for line, (color, dash) in zip(curve.lines, styles, strict=False):
         points = [
@@ -336,8 +338,9 @@ def training(curve: Curve, *, number: int) -> str:
             for epoch, value in zip(line.epochs, line.values, strict=True)
         ]
         sheet.line(points, color, width=2.0, dash=dash)
-        sheet.line([(legend, 32), (legend + 22, 32)], color, width=2.0, dash=dash)
-        legend += 44 + sheet.text(legend + 28, 36, line.name, size=12, anchor="left")
+        sheet.line([(left, legend - 4), (left + 22, legend - 4)], color, width=2.0, dash=dash)
+        sheet.text(left + 30, legend, shortened(line.name, 40), size=12.5, anchor="left")
+        legend += 19
     words = "; ".join(
         f"{line.name} from {line.values[0]:.4g} to {line.values[-1]:.4g}" for line in curve.lines
     )

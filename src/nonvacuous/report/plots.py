@@ -1,7 +1,9 @@
-"""Pictures of a study: lines, bars, points and histograms in the look of the pages.
+"""Pictures of a study: lines, bars, intervals and histograms in the look of the pages.
 
 Every function returns an ``<svg>`` element. Series differ by dash and mark as well as by color, the
-same input gives the same text, and the words for readers who cannot see it are written along.
+same input gives the same text, and the words for readers who cannot see it are written along. A
+picture is as wide as a telephone's column, so that its words are never scaled down: long names
+stand above their bars, the legend below the drawing, and what is too long for a line is broken.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import LogFormatter
 
-from nonvacuous.report.svg import COLORS, element, plain_settings
+from nonvacuous.report.svg import COLORS, element, plain_settings, text_width, wrapped
 
 #: Color, dash and mark of the series, in their order: the second round of colors has other dashes.
 _STYLES = tuple(
@@ -25,8 +29,13 @@ _STYLES = tuple(
         ("certificate", "test", "twin", "guessing", "training", "muted"), marks, strict=True
     )
 )
-_WIDTH, _HEIGHT = 640.0, 300.0
+#: The page shows a unit as one pixel on a telephone and as 1.25 at most: see ``.pictures figure``.
+_WIDTH, _HEIGHT = 360.0, 165.0
+_TITLE, _LABEL, _TICK = 15.0, 13.0, 12.0
+#: Of a row of bars: a line of its name, one bar, the space below.
+_LINE, _BAR, _SPACE = 16.0, 13.0, 9.0
 _FEW = 25
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class Series:
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """The course in words."""
         if not len(self.y):
             return f"{self.label}: nothing"
@@ -60,7 +69,7 @@ def lines(
     level: tuple[str, float] | None = None,
 ) -> str:
     """Curves. ``level`` is a named horizontal line, such as ("guessing", 0.9)."""
-    figure, axes = _axes(title, x_label, y_label)
+    figure, axes = blank(title, x_label, y_label)
     for entry, (color, dash, mark) in zip(series, _styles(len(series)), strict=True):
         few = len(entry.x) <= _FEW
         axes.plot(
@@ -73,26 +82,8 @@ def lines(
         axes.axhline(level[1], color=COLORS["muted"], lw=1, ls=(0, (1, 2)), label=level[0])
     _scales(axes, log_x, log_y)
     axes.set_ylim(bottom=lowest, top=highest)
-    return _finish(figure, axes, title, "; ".join(entry.told() for entry in series))
-
-
-@plain_settings()
-def scatter(
-    series: Sequence[Series],
-    *,
-    title: str,
-    x_label: str,
-    y_label: str,
-    log_x: bool = False,
-    log_y: bool = False,
-) -> str:
-    """Points that no line joins."""
-    figure, axes = _axes(title, x_label, y_label)
-    for entry, (color, _, mark) in zip(series, _styles(len(series)), strict=True):
-        axes.plot(entry.x, entry.y, color=color, ls="", marker=mark, ms=4.5, label=entry.label)
-    _scales(axes, log_x, log_y)
-    told = "; ".join(f"{entry.label}: {len(entry.x)} points" for entry in series)
-    return _finish(figure, axes, title, told)
+    words = "; ".join(entry.in_words() for entry in series)
+    return finish(figure, axes, title, words, legend=len(series) > 1 or level is not None)
 
 
 @plain_settings()
@@ -108,38 +99,40 @@ def bars(
     level: tuple[str, float] | None = None,
 ) -> str:
     """Horizontal bars, one for each label and group, with room for long names."""
-    height = 76.0 + len(labels) * (12.0 + 13.0 * len(groups))
-    figure, axes = _axes(title, x_label, "", height=height)
-    thickness = 0.8 / max(len(groups), 1)
+    figure, axes = blank(title, x_label)
+    tops, height = _rows(axes, labels, thickness=_BAR * len(groups))
     # Hatching tells the groups apart where colors cannot.
     hatches = ("", "////", "....", "xxxx", "----", "++++")
     for number, ((name, values), (color, _, _)) in enumerate(
         zip(groups.items(), _styles(len(groups)), strict=True)
     ):
-        places = [row + thickness * (number - (len(groups) - 1) / 2) for row in range(len(labels))]
+        middles = [top + _BAR * (number + 0.5) for top in tops]
         style: dict[str, Any] = {"color": color, "alpha": 0.85}
         if number:
             style = {"facecolor": "none", "edgecolor": color, "hatch": hatches[number % 6]}
-        axes.barh(places, values, height=thickness * 0.9, label=name, **style)
+        axes.barh(middles, values, height=_BAR * 0.85, label=name, **style)
         if low is not None and high is not None and name in low:
             spread = [
                 [value - start for value, start in zip(values, low[name], strict=True)],
                 [end - value for value, end in zip(values, high[name], strict=True)],
             ]
             axes.errorbar(
-                values, places, xerr=spread, ls="", color=COLORS["ink"], lw=1.2, capsize=2.5
+                values, middles, xerr=spread, ls="", color=COLORS["ink"], lw=1.2, capsize=2.5
             )
-    axes.set_yticks(range(len(labels)), [_plain(label) for label in labels])
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0, labelcolor=COLORS["ink"])
     if level is not None:
-        axes.axvline(level[1], color=COLORS["muted"], lw=1.2, ls=(0, (1, 2)), label=level[0])
+        # Beside the bars alone: the names between them stay clear.
+        ends = [top + _BAR * len(groups) for top in tops]
+        axes.vlines(
+            [level[1]] * len(tops), tops, ends, color=COLORS["ink"], lw=1.6, ls=(0, (1, 1)),
+            label=level[0],
+        )  # fmt: skip
     _scales(axes, log, False)
-    told = "; ".join(
+    words = "; ".join(
         f"{label}: " + ", ".join(f"{name} {values[row]:.4g}" for name, values in groups.items())
         for row, label in enumerate(labels)
     )
-    return _finish(figure, axes, title, told, legend=len(groups) > 1 or level is not None)
+    legend = len(groups) > 1 or level is not None
+    return finish(figure, axes, title, words, legend=legend, height=height)
 
 
 @plain_settings()
@@ -152,21 +145,20 @@ def intervals(
     x_label: str,
 ) -> str:
     """Horizontal intervals, one for each label, on either side of zero."""
-    figure, axes = _axes(title, x_label, "", height=88.0 + 25.0 * len(labels))
-    rows = list(range(len(labels)))
+    figure, axes = blank(title, x_label)
+    tops, height = _rows(axes, labels, thickness=_BAR)
     middle = [(start + end) / 2 for start, end in zip(low, high, strict=True)]
     half = [(end - start) / 2 for start, end in zip(low, high, strict=True)]
     style: dict[str, Any] = {"color": COLORS["certificate"], "lw": 2.4, "capsize": 5.0}
-    axes.errorbar(middle, rows, xerr=half, ls="", capthick=2.4, **style)
-    axes.axvline(0.0, color=COLORS["ink"], lw=1.4, ls=(0, (4, 2)))
-    axes.set_yticks(rows, [_plain(label) for label in labels])
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0, labelcolor=COLORS["ink"])
-    told = "; ".join(
+    centers = [top + _BAR / 2 for top in tops]
+    axes.errorbar(middle, centers, xerr=half, ls="", capthick=2.4, **style)
+    ends = [top + _BAR for top in tops]
+    axes.vlines([0.0] * len(tops), tops, ends, color=COLORS["ink"], lw=1.4)
+    words = "; ".join(
         f"{label}: {start:.4g} to {end:.4g}"
         for label, start, end in zip(labels, low, high, strict=True)
     )
-    return _finish(figure, axes, title, told, legend=False)
+    return finish(figure, axes, title, words, legend=False, height=height)
 
 
 @plain_settings()
@@ -181,7 +173,7 @@ def histogram(
     level: tuple[str, float] | None = None,
 ) -> str:
     """How often each value occurs; one set is filled, several are outlines over one another."""
-    figure, axes = _axes(title, x_label, y_label)
+    figure, axes = blank(title, x_label, y_label)
     finite = {
         name: [float(value) for value in entry if math.isfinite(value)]
         for name, entry in values.items()
@@ -197,12 +189,12 @@ def histogram(
     if level is not None:
         axes.axvline(level[1], color=COLORS["ink"], lw=2.4, label=level[0])
     _scales(axes, False, log_y)
-    told = "; ".join(
+    words = "; ".join(
         f"{name}: {len(entry)} values"
         + (f", mean {math.fsum(entry) / len(entry):.4g}" if entry else "")
         for name, entry in finite.items()
     )
-    return _finish(figure, axes, title, told)
+    return finish(figure, axes, title, words)
 
 
 def _styles(count: int) -> list[tuple[Any, Any, str]]:
@@ -214,42 +206,120 @@ def _plain(words: str) -> str:
     return words.replace("$", r"\$")
 
 
-def _axes(
-    title: str, x_label: str, y_label: str, *, height: float = _HEIGHT
-) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(_WIDTH / 72, height / 72), dpi=72, layout="constrained")
+def blank(title: str, x_label: str, y_label: str = "") -> tuple[Figure, Axes]:
+    """Axes to draw on, under their title."""
+    engine = ConstrainedLayoutEngine(w_pad=0.03, h_pad=0.05)
+    figure = Figure(dpi=72, layout=engine)
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(COLORS["line"])
-    axes.tick_params(colors=COLORS["muted"], labelsize=13, which="both")
+    axes.tick_params(colors=COLORS["muted"], labelsize=_TICK, which="both")
     axes.grid(color=COLORS["ruled"], lw=1)
     axes.set_axisbelow(True)
-    axes.set_title(title, loc="left", fontsize=16, color=COLORS["ink"], parse_math=False, pad=10)
-    axes.set_xlabel(x_label, fontsize=14, color=COLORS["muted"], parse_math=False)
-    axes.set_ylabel(y_label, fontsize=14, color=COLORS["muted"], parse_math=False)
+    plain: dict[str, Any] = {"parse_math": False}
+    figure.suptitle(
+        _lines(title, _TITLE, _WIDTH - 12), x=0.01, ha="left", fontsize=_TITLE,
+        color=COLORS["ink"], **plain,
+    )  # fmt: skip
+    # Above its axis and level: a name on its side is hard to read and takes width.
+    axes.set_title(
+        _lines(y_label, _LABEL, _WIDTH - 60), loc="left", fontsize=_LABEL, color=COLORS["muted"],
+        **plain,
+    )  # fmt: skip
+    x_label = _lines(x_label, _LABEL, _WIDTH - 80)
+    axes.set_xlabel(x_label, fontsize=_LABEL, color=COLORS["muted"], **plain)
     return figure, axes
+
+
+def _rows(axes: Axes, labels: Sequence[str], *, thickness: float) -> tuple[list[float], float]:
+    """A row for each label, downward in units: where what is drawn starts, and the height of all.
+
+    Short names stand to the left, long ones above.
+    """
+    beside = max((text_width(label, size=_LABEL) for label in labels), default=0.0) <= _WIDTH / 3
+    tops, y = [], 0.0
+    for label in labels:
+        if not beside:
+            for line in wrapped(label, size=_LABEL, width=_WIDTH - 40):
+                y += _LINE
+                axes.text(
+                    0.0, y - 2, line, transform=axes.get_yaxis_transform(), parse_math=False,
+                    fontsize=_LABEL, color=COLORS["ink"], va="baseline",
+                )  # fmt: skip
+            y += 2
+        tops.append(y)
+        axes.axhspan(y, y + thickness, color=COLORS["ruled"], lw=0)
+        y += thickness + _SPACE
+    names = [_plain(label) for label in labels] if beside else []
+    axes.set_yticks([top + thickness / 2 for top in tops] if beside else [], names)
+    axes.tick_params(axis="y", length=0, labelcolor=COLORS["ink"], labelsize=_LABEL)
+    axes.spines["left"].set_visible(beside)
+    axes.grid(visible=False)
+    axes.set_ylim(y, -3.0 if beside else 0.0)
+    return tops, y
+
+
+class _PlainLog(LogFormatter):
+    """Powers of ten that are read at the size they have: 0.01, 1,000, 10⁻⁷."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        if not super().__call__(x, pos):
+            return ""
+        if 1e-3 <= x < 1e5:
+            return f"{x:,.10g}"
+        power = math.floor(math.log10(x) + 1e-9)
+        raised = "10" + f"{power}".translate(_RAISED)
+        times = round(x / 10.0**power)
+        return raised if times == 1 else f"{times}·{raised}"
 
 
 def _scales(axes: Axes, log_x: bool, log_y: bool) -> None:
     if log_x:
         axes.set_xscale("log")
+    else:
+        axes.locator_params(axis="x", nbins=6, steps=[1, 2, 5, 10])
     if log_y:
         axes.set_yscale("log")
+    for axis in (*([axes.xaxis] if log_x else []), *([axes.yaxis] if log_y else [])):
+        axis.set_major_formatter(_PlainLog())
+        axis.set_minor_formatter(_PlainLog(minor_thresholds=(0.9, 0.4)))
 
 
-def _finish(figure: Figure, axes: Axes, title: str, told: str, *, legend: bool = True) -> str:
+def finish(
+    figure: Figure,
+    axes: Axes,
+    title: str,
+    words: str,
+    *,
+    legend: bool = True,
+    height: float = _HEIGHT,
+) -> str:
+    """The picture as text, with a legend below; ``height`` is what the axes get in the end."""
+    handles, names = axes.get_legend_handles_labels()
     if legend:
-        handles, names = axes.get_legend_handles_labels()
-        shown = axes.legend(
+        narrow = max((text_width(name, size=_LABEL) for name in names), default=0.0)
+        columns = 2 if narrow < _WIDTH / 2 - 50 else 1
+        figure.legend(
             handles,
-            [_plain(name) for name in names],
+            [_lines(_plain(name), _LABEL, _WIDTH - 50) for name in names],
             frameon=False,
-            fontsize=14,
+            fontsize=_LABEL,
             labelcolor=COLORS["ink"],
-            loc="upper left",
-            bbox_to_anchor=(1.0, 1.0),
-            borderaxespad=0.4,
+            loc="outside lower left",
+            ncols=columns,
+            borderpad=0.1,
+            labelspacing=0.35,
+            columnspacing=1.2,
         )
-        shown.set_in_layout(True)
+    # Title, labels and legend take what they need: surely less than this, and then so much.
+    whole = height + 400.0 + 3 * _LINE * len(names)
+    figure.set_size_inches(_WIDTH / 72, whole / 72)
+    figure.draw_without_rendering()
+    whole += height - axes.get_window_extent().height
+    figure.set_size_inches(_WIDTH / 72, whole / 72)
     name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "picture"
-    return element(figure, name=name, title=title, description=f"{told}.")
+    return element(figure, name=name, title=title, description=f"{words}.")
+
+
+def _lines(words: str, size: float, width: float) -> str:
+    return "\n".join(wrapped(words, size=size, width=width))

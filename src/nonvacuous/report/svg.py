@@ -12,14 +12,15 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Circle, Patch, Polygon, Rectangle
-from matplotlib.text import Text
 
 #: Roles and their colors on paper. The page maps each to a variable of the same name.
 COLORS = {
@@ -36,9 +37,6 @@ COLORS = {
     "guessing": "#6a4c93",
 }
 _ROLES = {color: role for role, color in COLORS.items()}
-#: Inches beside what reaches over the edge: the page's font may be a little wider than ours.
-_MARGIN = 0.15
-_TRIES = 3
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 _HEX = re.compile(r"#[0-9a-f]{6}\b")
@@ -51,7 +49,6 @@ class Sheet:
     def __init__(self, width: float, height: float) -> None:
         self.width, self.height = width, height
         self.figure = Figure(figsize=(width / 72, height / 72), dpi=72)
-        self._canvas = FigureCanvasAgg(self.figure)
         self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0), frameon=False)
         self.axes.set_axis_off()
         self.axes.set_xlim(0, width)
@@ -124,21 +121,9 @@ class Sheet:
         size: float = 13.0,
         bold: bool = False,
         anchor: str = "center",
-    ) -> float:
-        """Write the words with their baseline at y; return their width."""
-        return self._width(self._label(x, y, words, color, size, bold, anchor))
-
-    def measure(self, words: str, *, size: float, bold: bool = False) -> float:
-        """The width that :meth:`text` would return, without writing anything."""
-        label = self._label(0.0, 0.0, words, "ink", size, bold, "left")
-        width = self._width(label)
-        label.remove()
-        return width
-
-    def _label(
-        self, x: float, y: float, words: str, color: str, size: float, bold: bool, anchor: str
-    ) -> Text:
-        return self.axes.text(
+    ) -> None:
+        """Write the words with their baseline at y."""
+        self.axes.text(
             x,
             y,
             words,
@@ -151,38 +136,47 @@ class Sheet:
             zorder=self._next(),
         )
 
-    def _width(self, label: Text) -> float:
-        return float(label.get_window_extent(self._canvas.get_renderer()).width)  # type: ignore[no-untyped-call]
-
     def finish(self, *, name: str, title: str, description: str) -> str:
         """The drawing as an ``<svg>`` element; ``name`` keeps its ids apart from others'."""
         return element(self.figure, name=name, title=title, description=description)
 
 
+def text_width(words: str, *, size: float, bold: bool = False) -> float:
+    """The width of the words in units of a drawing, in a font wider than those of most pages."""
+    font = FontProperties(size=size, weight="bold" if bold else "normal")
+    return float(_renderer().get_text_width_height_descent(words, font, False)[0])
+
+
+@cache
+def _renderer() -> Any:
+    return RendererAgg(1, 1, 72)  # type: ignore[no-untyped-call]
+
+
+def wrapped(words: str, *, size: float, width: float) -> list[str]:
+    """The words in lines of at most this width; a word that is wider is broken."""
+    lines: list[str] = []
+    for word in words.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(longer, size=size) <= width:
+            lines[-1] = longer
+            continue
+        while text_width(word, size=size) > width and len(word) > 1:
+            fits = max(
+                (n for n in range(1, len(word)) if text_width(word[:n], size=size) <= width),
+                default=1,
+            )
+            lines.append(word[:fits])
+            word = word[fits:]
+        lines.append(word)
+    return lines
+
+
 def element(figure: Figure, *, name: str, title: str, description: str) -> str:
     """A matplotlib figure as an ``<svg>`` element of a page; ``name`` keeps its ids its own."""
-    _widen(figure)
     target = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": f"nonvacuous {name}"}):
         figure.savefig(target, format="svg", dpi=72, transparent=True)
     return _for_a_page(target.getvalue(), name, title, description)
-
-
-def _widen(figure: Figure) -> None:
-    """Make room for a legend that is wider than the picture it stands on."""
-    if figure.get_layout_engine() is None:
-        return
-    canvas = FigureCanvasAgg(figure)
-    for _ in range(_TRIES):
-        with warnings.catch_warnings():
-            # Where the legend leaves no room for the axes, the next width will.
-            warnings.filterwarnings("ignore", message="constrained_layout not applied")
-            figure.draw_without_rendering()
-        width, height = figure.get_size_inches()
-        outside = figure.get_tightbbox(canvas.get_renderer()).x1 - width  # type: ignore[no-untyped-call]
-        if outside <= 0:
-            return
-        figure.set_size_inches(width + outside + _MARGIN, height)
 
 
 @contextmanager

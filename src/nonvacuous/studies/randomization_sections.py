@@ -12,9 +12,9 @@ _MISSING = "–"
 
 
 def findings_section(study: Study) -> Section:
-    marks = {"problem": "problem", "good": "found", "note": "note"}
-    rows = tuple((finding.name, marks[finding.level], finding.text) for finding in study.findings)
-    return Section("What was found", tables=(Table(("finding", "kind", "in words"), rows),))
+    marks = {"problem": "Problem: ", "good": "", "note": "Note: "}
+    rows = tuple((f"{marks[entry.level]}{entry.name}", entry.text) for entry in study.findings)
+    return Section("What was found", tables=(Table(("finding", "what it says"), rows),))
 
 
 def conditions_section(study: Study, drawn: dict[str, str]) -> Section:
@@ -62,18 +62,17 @@ def conditions_section(study: Study, drawn: dict[str, str]) -> Section:
                 caption=f"In brackets: {confidence} interval ({_how(study)}).",
                 numeric=(False, True, True, True, False, True),
             ),
-            Table(("training data", "what was done to it"), _descriptions(study)),
         ),
     )
 
 
 def _descriptions(study: Study) -> tuple[tuple[str, str], ...]:
     """Every kind of condition once, whatever its strength."""
-    told: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for entry in study.conditions:
         name, colon, _ = entry.name.partition(":")
-        told.setdefault(f"{name}:P" if colon else name, entry.description)
-    return tuple(told.items())
+        kinds.setdefault(f"{name}:P" if colon else name, entry.description)
+    return tuple(kinds.items())
 
 
 def _how(study: Study) -> str:
@@ -259,8 +258,9 @@ def same_section(study: Study) -> Section:
                 rows,
                 numeric=(False, False, False),
             ),
+            Table(("training data", "what was done to it"), _descriptions(study)),
         ),
-        folded="The fingerprints",
+        folded="The fingerprints, and what was done to the data",
     )
 
 

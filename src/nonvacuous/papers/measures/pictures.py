@@ -9,9 +9,10 @@ from matplotlib.figure import Figure
 
 from nonvacuous.measures.correlation import Estimate
 from nonvacuous.measures.correlation_summary import Standing
-from nonvacuous.report.svg import COLORS, element, plain_settings
+from nonvacuous.report.plots import blank, finish
+from nonvacuous.report.svg import COLORS, plain_settings
 
-_ROW, _WIDTH = 19.0, 700.0
+_ROW = 19.0
 
 
 @plain_settings()
@@ -27,17 +28,17 @@ def ranking(standings: Sequence[Standing]) -> str:
         _points(axes, entries, shift, COLORS[color], mark, name)
     axes.axvline(0.0, color=COLORS["muted"], lw=1.2, ls=(0, (1, 2)))
     axes.set_xlim(-1.02, 1.02)
-    told = "; ".join(
+    words = "; ".join(
         f"{s.name}: {s.tau.value:+.2f} over all pairs, {s.granulated_mean.value:+.2f} one at a time"
         for s in standings
     )
-    return _finished(figure, axes, "measures-ranking", title, told)
+    return finish(figure, axes, title, words, height=_ROW * len(standings))
 
 
 @plain_settings()
 def by_hyperparameter(standings: Sequence[Standing], axes_shown: Sequence[str]) -> str:
     """A disk for every measure and hyper-parameter: filled above 0, hollow below, large if sure."""
-    title = "Which changes does the measure foretell?"
+    title = "Which changes does the measure predict?"
     figure, axes = _rows(title, standings, "")
     filled: tuple[list[float], list[float], list[float]] = ([], [], [])
     hollow: tuple[list[float], list[float], list[float]] = ([], [], [])
@@ -47,21 +48,21 @@ def by_hyperparameter(standings: Sequence[Standing], axes_shown: Sequence[str]) 
             if entry is None or abs(entry.value) < 0.005:
                 continue
             kind = filled if entry.value > 0 else hollow
-            for place, value in enumerate((column, row, 150.0 * abs(entry.value))):
-                kind[place].append(float(value))
+            for values, value in zip(kind, (column, row, 150.0 * abs(entry.value)), strict=True):
+                values.append(float(value))
     axes.scatter(*filled[:2], s=filled[2], color=COLORS["certificate"], label="right way round")
     axes.scatter(
         *hollow[:2], s=hollow[2], facecolor="none", edgecolor=COLORS["test"], linewidth=1.8,
         label="inverted",
     )  # fmt: skip
     axes.set_xlim(-0.6, len(axes_shown) - 0.4)
-    axes.set_xticks(range(len(axes_shown)), [spoken(name) for name in axes_shown], rotation=30)
-    told = "; ".join(
+    axes.set_xticks(range(len(axes_shown)), [spoken(name) for name in axes_shown], rotation=90)
+    words = "; ".join(
         f"{s.name}: "
         + ", ".join(f"{spoken(name)} {entry.value:+.2f}" for name, entry in s.granulated.items())
         for s in standings
     )
-    return _finished(figure, axes, "measures-granulated", title, told)
+    return finish(figure, axes, title, words, height=_ROW * len(standings))
 
 
 @plain_settings()
@@ -84,11 +85,11 @@ def sign_errors(standings: Sequence[Standing]) -> str:
     )
     axes.axvline(0.5, color=COLORS["muted"], lw=1.2, ls=(0, (1, 2)), label="a coin")
     axes.set_xlim(-0.02, 1.02)
-    told = "; ".join(
+    words = "; ".join(
         f"{s.name}: {s.sign_error.value:.2f} on average, {s.worst_error.value:.2f} at worst"
         for s in standings
     )
-    return _finished(figure, axes, "measures-sign-errors", title, told)
+    return finish(figure, axes, title, words, height=_ROW * len(standings))
 
 
 def spoken(name: str) -> str:
@@ -97,19 +98,11 @@ def spoken(name: str) -> str:
 
 
 def _rows(title: str, standings: Sequence[Standing], x_label: str) -> tuple[Figure, Axes]:
-    height = 110.0 + _ROW * len(standings)
-    figure = Figure(figsize=(_WIDTH / 72, height / 72), dpi=72, layout="constrained")
-    axes = figure.add_subplot()
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(COLORS["line"])
-    axes.tick_params(colors=COLORS["muted"], labelsize=12)
+    figure, axes = blank(title, x_label)
+    axes.spines["left"].set_visible(False)
     axes.set_yticks(range(len(standings)), [standing.name for standing in standings])
     axes.tick_params(axis="y", length=0, labelcolor=COLORS["ink"])
     axes.set_ylim(len(standings) - 0.4, -0.6)
-    axes.grid(color=COLORS["ruled"], lw=1)
-    axes.set_axisbelow(True)
-    axes.set_title(title, loc="left", fontsize=16, color=COLORS["ink"], parse_math=False, pad=34)
-    axes.set_xlabel(x_label, fontsize=14, color=COLORS["muted"], parse_math=False)
     return figure, axes
 
 
@@ -125,11 +118,3 @@ def _points(
     axes.errorbar(
         values, rows, xerr=spread, ls="", marker=mark, ms=5, color=color, lw=1.4, label=name
     )
-
-
-def _finished(figure: Figure, axes: Axes, name: str, title: str, told: str) -> str:
-    axes.legend(
-        frameon=False, fontsize=13, labelcolor=COLORS["ink"], ncols=3, loc="lower left",
-        bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2, handletextpad=0.4, markerscale=0.9,
-    )  # fmt: skip
-    return element(figure, name=name, title=title, description=f"{told}.")
