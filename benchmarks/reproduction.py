@@ -1,6 +1,7 @@
 """A reproduction as a result file with its provenance.
 
     python benchmarks/reproduction.py measures-study --large --device cuda
+    python benchmarks/reproduction.py measures-study --name measures-study-cnn --cnn --device cuda
     python benchmarks/reproduction.py zhang-table-1 --only inception --device cuda
     python benchmarks/reproduction.py zhang-table-1 --rows 15 16 18 19 --name zhang-table-1-cpu
     python benchmarks/reproduction.py zhang-figure-1 --table runs/zhang-table-1 --device cuda

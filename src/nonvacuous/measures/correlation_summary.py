@@ -162,6 +162,25 @@ class Court:
         value = kendall_tau(measure, target)[0]
         return Estimate.of(value, kendall_tau(measure, target, self.weights))
 
+    def difference(self, measure: Numbers, other: Numbers) -> tuple[Estimate, Estimate]:
+        """How much better ``other`` orders the networks, over all pairs and granulated.
+
+        Both are drawn with the same weights: the interval is that of the difference.
+        """
+        gaps = self.trials.gaps
+        values, drawn = zip(*map(self._granulated_draws, (measure, other)), strict=True)
+        both = [axis for axis in values[0] if axis in values[1]]
+        taus = kendall_tau(other, gaps)[0] - kendall_tau(measure, gaps)[0]
+        over_all = kendall_tau(other, gaps, self.weights) - kendall_tau(measure, gaps, self.weights)
+        if not both:
+            return Estimate.of(taus, over_all), Estimate(0.0, 0.0, 0.0)
+        means = [float(np.mean([found[axis] for axis in both])) for found in values]
+        single = [np.mean([found[axis] for axis in both], axis=0) for found in drawn]
+        return (
+            Estimate.of(taus, over_all),
+            Estimate.of(means[1] - means[0], single[1] - single[0]),
+        )
+
     def judge(self, name: str, measure: Numbers) -> Standing:
         """All statistics of a measure; it must be defined (not nan) for every network here."""
         granulated, granulated_mean = self._granulated(measure)
@@ -181,7 +200,8 @@ class Court:
             information_given=given,
         )
 
-    def _granulated(self, measure: Numbers) -> tuple[dict[str, Estimate], Estimate]:
+    def _granulated_draws(self, measure: Numbers) -> tuple[dict[str, float], dict[str, Numbers]]:
+        """The rank correlation by hyper-parameter, and its draws."""
         gaps = self.trials.gaps
         values, drawn = {}, {}
         for axis, pairs in self.coupled.items():
@@ -189,6 +209,10 @@ class Court:
             if not np.isnan(value):
                 values[axis] = value
                 drawn[axis] = granulated_tau(measure, gaps, pairs, self.weights)
+        return values, drawn
+
+    def _granulated(self, measure: Numbers) -> tuple[dict[str, Estimate], Estimate]:
+        values, drawn = self._granulated_draws(measure)
         each = {axis: Estimate.of(values[axis], drawn[axis]) for axis in values}
         if not each:
             return {}, Estimate(0.0, 0.0, 0.0)

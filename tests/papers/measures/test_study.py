@@ -16,7 +16,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.measures.panel import panel
 from nonvacuous.models import build
 from nonvacuous.papers.measures import study, training
-from nonvacuous.papers.measures.page import command, lead
+from nonvacuous.papers.measures.page import command, gauges_tables, lead
 from nonvacuous.papers.measures.settings import (
     AXES,
     MeasuresCell,
@@ -367,6 +367,30 @@ def test_measures_without_n_are_divided_by_its_root() -> None:
         assert study.knows_examples(name)
     for name in ("spectral-sum", "parameter-count", "kl", "fisher-rao", "vc-dimension"):
         assert not study.knows_examples(name)
+
+
+def test_a_better_gauge_is_told_from_a_worse_one() -> None:
+    records = made_up(
+        {
+            "spectral-sum": lambda place: number(place % 7),
+            "balanced-spectral-sum": lambda place: number(place),
+            "kl": lambda place: number(place),
+            "rescaled-kl": lambda place: number(-place),
+            "frobenius-sum": lambda place: number(place),
+            "balanced-frobenius-sum": lambda place: number(2 * place),
+            "sharpness-trace": lambda place: number(place),
+            "sharpness-balanced": lambda place: {"undefined": "none"},
+        }
+    )
+    found = {entry.given: entry for entry in study.compare_gauges(records, JUDGE)}
+    assert set(found) == {"spectral-sum", "kl", "frobenius-sum"}
+    assert found["spectral-sum"].verdict == "better"
+    assert found["kl"].verdict == "worse"
+    assert found["kl"].tau.value == found["kl"].granulated.value == pytest.approx(-2.0)
+    assert found["frobenius-sum"].verdict == "no difference"
+    result = study.StudyResult(JUDGE, tuple(records), (), {}, Times(), tuple(found.values()))
+    (table,) = gauges_tables(result)
+    assert table.rows[0][:3] == ("frobenius-sum", "balanced-frobenius-sum", "no difference")
 
 
 def test_too_few_networks_are_no_study() -> None:

@@ -38,6 +38,7 @@ def all_tables(result: StudyResult) -> tuple[Table, ...]:
         ranking_table(result),
         granulated_table(result),
         robustness_table(result),
+        *gauges_tables(result),
         times_table(result),
     )
 
@@ -69,6 +70,11 @@ def page(result: StudyResult) -> StudyPage:
                 figures=(Figure(by_hyperparameter(standings, shown)),),
                 tables=(granulated_table(result),),
             ),
+            *(
+                Section("Is a measure better in its best gauge?", (_GAUGES_TEXT,), tables=tables)
+                for tables in [gauges_tables(result)]
+                if tables
+            ),
             Section("How bad can it be?", (_SIGN_TEXT,), figures=(Figure(sign_errors(standings)),)),
             Section("Which networks?", _networks(result), tables=(_grid_table(result.settings),)),
             Section("How long did it take?", tables=(times_table(result),)),
@@ -94,6 +100,11 @@ _SIGN_TEXT = (
     "middle half of the environments; lines: nine tenths; the dot: the mean; the cross: the worst "
     "kind of change, averaged over everything else. Pairs whose gaps differ by less than chance "
     "are left out. A measure that explains generalization would have its cross left of the coin."
+)
+_GAUGES_TEXT = (
+    "The same function has many weights: rescaling a channel changes norms, sharpness and "
+    "divergence but no prediction. Each measure is compared with itself where the norm (or the "
+    "divergence) is smallest over rescaling. Intervals are those of the difference."
 )
 _TOLD_TEXT = (
     "Told: which of two networks has the larger gap is unknown; this share of what is unknown the "
@@ -191,7 +202,27 @@ def robustness_table(result: StudyResult) -> Table:
         for own in (entry.standing for entry in result.judged)
     )
     headings = ("measure", "wrong", "95 %", "at worst", "where", "told", "given")
-    return Table(headings, rows, numeric=(False, True, True, True, False, True, False))
+    numeric = (False, True, True, True, False, True, False)
+    return Table(headings, rows, caption=_TOLD_TEXT, numeric=numeric)
+
+
+def gauges_tables(result: StudyResult) -> tuple[Table, ...]:
+    """By how much a measure orders better where the norm is smallest over rescaling."""
+    rows = tuple(
+        (
+            entry.given,
+            entry.best,
+            entry.verdict,
+            f"{entry.tau.value:+.3f}",
+            interval(entry.tau),
+            f"{entry.granulated.value:+.3f}",
+            interval(entry.granulated),
+        )
+        for entry in result.rescaled
+    )
+    headings = ("given", "best gauge", "then", "τ changes by", "95 %", "granulated τ by", "95 %")
+    numeric = (False, False, False, True, True, True, True)
+    return (Table(headings, rows, numeric=numeric),) if rows else ()
 
 
 def short_table(result: StudyResult) -> Table:

@@ -39,6 +39,19 @@ from nonvacuous.study.study import Context, Finished, Study, markdown
 
 #: Fewer networks than this cannot be judged by.
 FEWEST = 8
+#: A measure in the given gauge, and the same where the norm or the divergence is smallest.
+PAIRS = (
+    ("frobenius-sum", "balanced-frobenius-sum"),
+    ("frobenius-product", "balanced-frobenius-product"),
+    ("spectral-sum", "balanced-spectral-sum"),
+    ("spectral-product", "balanced-spectral-product"),
+    ("sharpness-trace", "sharpness-balanced"),
+    ("flatness-isotropic", "flatness-balanced"),
+    ("kl", "rescaled-kl"),
+    ("kl-certificate", "rescaled-kl-certificate"),
+    ("description-length", "balanced-description-length"),
+    ("occam-bound", "balanced-occam-bound"),
+)
 
 
 @dataclass(frozen=True)
@@ -61,11 +74,39 @@ class Judged:
 
 
 @dataclass(frozen=True)
+class Rescaled:
+    """How much better a measure orders networks where the norm is smallest over rescaling.
+
+    tau, granulated   rank correlation of ``best`` minus that of ``given``
+    """
+
+    given: str
+    best: str
+    tau: Estimate
+    granulated: Estimate
+
+    @property
+    def verdict(self) -> str:
+        """What the intervals allow to say: "better", "worse", "mixed" or "no difference"."""
+        both = (self.tau, self.granulated)
+        better, worse = any(e.low > 0 for e in both), any(e.high < 0 for e in both)
+        if better and worse:
+            return "mixed"
+        return "better" if better else "worse" if worse else "no difference"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers for a file."""
+        named = {"given": self.given, "best": self.best, "verdict": self.verdict}
+        return named | {"tau": self.tau.to_dict(), "granulated": self.granulated.to_dict()}
+
+
+@dataclass(frozen=True)
 class StudyResult:
     """All networks and all verdicts.
 
     judged      measures, those that order best when one thing changes at a time first
     not_judged  measure -> why not
+    rescaled    measures in the given gauge beside their versions in the best one
     """
 
     settings: MeasuresSettings
@@ -73,6 +114,7 @@ class StudyResult:
     judged: tuple[Judged, ...]
     not_judged: Mapping[str, str]
     times: Times
+    rescaled: tuple[Rescaled, ...] = ()
 
     @property
     def reached(self) -> tuple[NetworkRecord, ...]:
@@ -97,6 +139,7 @@ class StudyResult:
             "gap": {"least": min(gaps), "mean": float(np.mean(gaps)), "most": max(gaps)},
             "measures": [entry.to_dict() for entry in self.judged],
             "not_judged": dict(self.not_judged),
+            "rescaled": [entry.to_dict() for entry in self.rescaled],
             "times": self.times.to_dict(),
         }
 
@@ -125,20 +168,15 @@ def judge(
     loss_gaps = np.array([entry.loss_gap for entry in reached])
     work, divisions = [], []
     refused = {}
+    divisible = settings.per_root_n and "examples" in trials.axes
     for name in (*reached[0].measures, CHANCE):
-        divided = settings.per_root_n and "examples" in trials.axes and not knows_examples(name)
+        divided = divisible and not knows_examples(name)
         column = oriented(name, reached, per_root_n=divided, seed=settings.seed)
         some = ~np.isnan(column)
         if 2 * int(some.sum()) < len(reached) or int(some.sum()) < FEWEST:
             refused[name] = _why_undefined(name, reached)
             continue
-        court = Court(
-            trials.where(some),
-            draws=settings.draws,
-            information_draws=settings.information_draws,
-            beyond=settings.beyond,
-            seed=derived_seed(settings.seed, "measures study", "bootstrap") % 2**32,
-        )
+        court = _court(trials.where(some), settings)
         work.append(delayed(_judged)(name, court, column[some], loss_gaps[some]))
         divisions.append(divided)
     found: list[Judged] = []
@@ -148,6 +186,40 @@ def judge(
             progress("measures", len(found), len(work), standing.name)
     found.sort(key=lambda entry: -entry.standing.granulated_mean.value)
     return tuple(found), refused
+
+
+def _court(trials: Trials, settings: MeasuresSettings) -> Court:
+    return Court(
+        trials,
+        draws=settings.draws,
+        information_draws=settings.information_draws,
+        beyond=settings.beyond,
+        seed=derived_seed(settings.seed, "measures study", "bootstrap") % 2**32,
+    )
+
+
+def compare_gauges(
+    records: Sequence[NetworkRecord], settings: MeasuresSettings, *, jobs: int = 1
+) -> tuple[Rescaled, ...]:
+    """Each measure of PAIRS that both gauges have, by the networks for which both are defined."""
+    reached = [entry for entry in records if entry.judged]
+    trials = trials_of(reached)
+    divisible = settings.per_root_n and "examples" in trials.axes
+    work = []
+    for pair in PAIRS:
+        if not set(pair) <= set(reached[0].measures):
+            continue
+        divided = divisible and not knows_examples(pair[0])
+        given, best = (oriented(name, reached, per_root_n=divided) for name in pair)
+        some = ~(np.isnan(given) | np.isnan(best))
+        if 2 * int(some.sum()) >= len(reached):
+            court = _court(trials.where(some), settings)
+            work.append(delayed(_compared)(pair, court, given[some], best[some]))
+    return tuple(Parallel(n_jobs=jobs)(work))
+
+
+def _compared(pair: tuple[str, str], court: Court, given: Numbers, best: Numbers) -> Rescaled:
+    return Rescaled(*pair, *court.difference(given, best))
 
 
 def _judged(
@@ -270,7 +342,8 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
         }
         records = tuple(found[cell.key] for cell in settings.networks() if cell.key in found)
         judged, refused = judge(records, settings, jobs=at.jobs, progress=at.progress)
-        return StudyResult(settings, records, judged, refused, _added(finished))
+        rescaled = compare_gauges(records, settings, jobs=at.jobs)
+        return StudyResult(settings, records, judged, refused, _added(finished), rescaled)
 
     def title(self, settings: MeasuresSettings) -> str:
         count = len(settings.networks())
