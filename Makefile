@@ -35,8 +35,8 @@ test: install ## run the tests, the slow ones too (ARGS="-k word" selects)
 quick: install ## run the tests that are not marked slow
 	$(TEST) -m "not slow" $(ARGS)
 
-nightly: install ## run the long forms of simulations whose short forms are in `make test`
-	$(TEST) --nightly -m nightly $(ARGS)
+nightly: install ## run the long forms of what `make test` runs, and properties on many examples
+	$(TEST) --nightly -m "nightly or hypothesis" $(ARGS)
 
 lint: install ## check style, types and the walls between the rooms
 	$(BIN)/ruff check .

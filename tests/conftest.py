@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import settings
 
-settings.register_profile("reproducible", derandomize=True, deadline=None)
-settings.load_profile("reproducible")
+from tests.examples import choose_examples
 
 _CLOCK = pytest.StashKey[float]()
 CHROMIUM = Path("/usr/bin/chromium")
@@ -45,6 +43,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="show the N tests that took most processor time (0: all), and the time of each folder",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    choose_examples(night=config.getoption("--nightly"))
 
 
 def _processor_seconds() -> float:

@@ -27,6 +27,7 @@ from nonvacuous.rules.derandomization import charged_nats
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
 from nonvacuous.sparsity.recount import frozen_conv_setting
 from nonvacuous.sparsity_records import NoiseLayer, SparsityRecord
+from tests.examples import some
 
 from . import sparse_conv_worlds as worlds
 from .planting import assert_refused
@@ -228,7 +229,7 @@ def record_of(chain: ConvChain, honest: SparsityRecord) -> SparsityRecord:
     return honest.model_copy(update={"layers": layers, "images": chain.input_shape})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(120), deadline=None)
 @given(chain=chains())
 def test_a_chain_is_written_and_read_back(honest: Evidence, chain: ConvChain) -> None:
     assert honest.sparsity is not None

@@ -5,18 +5,20 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from tests.examples import some
+
 from .oracles import mpf
 
 # Property tests draw the same examples every time: a red run can be repeated.
 DETERMINISTIC = settings(
     derandomize=True,
     deadline=None,
-    max_examples=120,
+    max_examples=some(240),
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
 # For the tests whose oracle inverts a function in 60 digits.
-DETERMINISTIC_FEW = settings(DETERMINISTIC, max_examples=60)
+DETERMINISTIC_FEW = settings(DETERMINISTIC, max_examples=some(120))
 
 RELATIVE = mpf(10) ** -9
 ABSOLUTE = mpf(10) ** -12

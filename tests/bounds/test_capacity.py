@@ -20,6 +20,7 @@ from nonvacuous.bounds import (
 )
 from nonvacuous.errors import BadInput
 from tests.bounds import capacity_oracles as oracles
+from tests.examples import some
 
 EXAMPLES = st.integers(1, 10**12)
 FAILURE = st.floats(1e-300, 1, exclude_max=True)
@@ -89,7 +90,7 @@ def layers_of(inputs: int, widths: list[int]) -> tuple[list[int], list[int]]:
     return parameters, [*widths, 1]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=some(50))
 @given(st.integers(1, 4), st.lists(st.integers(1, 4), min_size=1, max_size=2))
 def test_vc_upper_is_the_first_m_that_fails(inputs: int, widths: list[int]) -> None:
     parameters, comparisons = layers_of(inputs, widths)

@@ -91,14 +91,18 @@ def blobs(examples: int = 240, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return inputs.astype(np.float32), labels
 
 
+def furnish(folder: Path) -> None:
+    inputs, labels = blobs()
+    np.savez(folder / "x.npz", inputs=inputs, labels=labels)
+    (folder / "my_model.py").write_text(MODEL_FILE)
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, with x.npz and my_model.py in it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NONVACUOUS_DATA", raising=False)
-    inputs, labels = blobs()
-    np.savez(tmp_path / "x.npz", inputs=inputs, labels=labels)
-    (tmp_path / "my_model.py").write_text(MODEL_FILE)
+    furnish(tmp_path)
     sys.modules.pop("my_model", None)
     yield tmp_path
     sys.modules.pop("my_model", None)

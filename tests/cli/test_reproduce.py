@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import shutil
 
 import pytest
 
 from nonvacuous.cli import exits
+from nonvacuous.cli.app import main
 from nonvacuous.papers.rescaling import figure as rescaling_figure
+from tests.cli.conftest import furnish
 
 #: The quick mode made quicker.
 TOML = """
@@ -28,28 +33,53 @@ def small(place):
     return place
 
 
-def test_a_figure_in_one_command(small, invoke):
-    done = invoke(*WORDS)
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    """A finished reproduction, and what it said as JSON."""
+    folder, said = tmp_path_factory.mktemp("reproduced"), io.StringIO()
+    furnish(folder)
+    (folder / "small.toml").write_text(TOML.replace("trials", "examples = 200\ntrials"))
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+        patch.chdir(folder)
+        assert main([*WORDS, "--json"]) == exits.DONE
+    return folder, json.loads(said.getvalue())
+
+
+@pytest.fixture
+def finished(reproduced, small):
+    """That folder again, to be changed."""
+    shutil.copytree(reproduced[0] / "r", small / "r")
+    return reproduced[1]
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """Whatever would train a network fails."""
+    monkeypatch.setattr(rescaling_figure, "train", None)
+
+
+def test_a_figure_in_one_command(small, finished, untrained, invoke):
+    for name in ("results.json", "table.md", "figure.svg", "settings.json"):
+        assert (small / "r" / name).is_file()
+    done = invoke(*WORDS, "--resume")
     assert done.code == exits.DONE, done.err
     assert "12-6-3" in done.out and "12-5-4-3" in done.out
     assert "Certificates better than guessing" in done.out
-    for name in ("results.json", "table.md", "figure.svg", "settings.json"):
-        assert (small / "r" / name).is_file()
     assert done.next.startswith("nonvacuous verify r/cells/6-")
     assert invoke(*done.next.split()[1:], "--data", "x.npz").code == exits.DONE
 
 
-def test_resume_and_force(small, invoke, monkeypatch):
-    first = json.loads(invoke(*WORDS, "--json").out)
+def test_a_finished_one_is_not_begun_again_unasked(finished, untrained, invoke):
     refused = invoke(*WORDS)
     assert refused.code == exits.USAGE
     assert "holds a reproduction already" in refused.error
     assert refused.next.endswith("--resume")
-    with monkeypatch.context() as patch:
-        patch.setattr(rescaling_figure, "train", None)
-        assert json.loads(invoke(*WORDS, "--resume", "--json").out) == first
-    again = json.loads(invoke(*WORDS, "--force", "--json").out)
-    assert again["networks"] == first["networks"]
+    assert json.loads(invoke(*WORDS, "--resume", "--json").out) == finished
+
+
+def test_force_computes_the_same_again(finished, invoke):
+    again = json.loads(invoke(*WORDS, "--only", "6", "--force", "--json").out)
+    assert again["networks"] == finished["networks"][:1]
 
 
 def test_a_stop_is_told_and_resumed(small, invoke, monkeypatch):
@@ -58,26 +88,24 @@ def test_a_stop_is_told_and_resumed(small, invoke, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(rescaling_figure, "certify", stop)
-        done = invoke(*WORDS)
+        done = invoke(*WORDS, "--only", "6")
     assert done.code == exits.INTERRUPTED
     assert "stopped" in done.error
     assert done.next.endswith("--resume")
     assert invoke(*done.next.split()[1:]).code == exits.DONE
 
 
-def test_only_some_networks(small, invoke):
-    record = json.loads(invoke(*WORDS, "--only", "6", "--json").out)
-    assert [entry["name"] for entry in record["networks"]] == ["12-6-3"]
-    more = json.loads(invoke(*WORDS, "--only", "5,4", "--resume", "--json").out)
-    assert [entry["name"] for entry in more["networks"]] == ["12-5-4-3"]
+def test_only_some_networks(finished, untrained, invoke):
+    for only, name in (("6", "12-6-3"), ("5,4", "12-5-4-3")):
+        record = json.loads(invoke(*WORDS, "--only", only, "--resume", "--json").out)
+        assert [entry["name"] for entry in record["networks"]] == [name]
 
 
-def test_another_seed_gives_other_networks(small, invoke):
-    one = json.loads(invoke(*WORDS, "--only", "6", "--json").out)
+def test_another_seed_gives_other_networks(finished, invoke):
     words = [*WORDS[:-1], "s", "--only", "6", "--seed", "1", "--json"]
     other = json.loads(invoke(*words).out)
     assert other["settings"]["seed"] == 1
-    assert one["networks"][0]["paper"] != other["networks"][0]["paper"]
+    assert finished["networks"][0]["paper"] != other["networks"][0]["paper"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from nonvacuous.data.preprocessing import (
     whitened,
 )
 from nonvacuous.errors import BadInput
+from tests.examples import some
 
 
 def test_center_crop_of_cifar_leaves_two_pixels_around() -> None:
@@ -25,7 +26,7 @@ def test_center_crop_of_cifar_leaves_two_pixels_around() -> None:
     assert torch.equal(center_crop(images[0], 28), images[0][:, 2:30, 2:30])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=some(100))
 @given(st.integers(1, 12), st.integers(1, 12), st.data())
 def test_crop_keeps_the_middle(height: int, width: int, data: st.DataObject) -> None:
     size = data.draw(st.integers(1, min(height, width)))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nonvacuous.distributions import DiagonalGaussian, divergences
 from nonvacuous.errors import BadInput
+from tests.examples import some
 
 mpmath.mp.dps = 60
 finite_means = st.floats(-1e6, 1e6, width=32)
@@ -69,7 +70,7 @@ def test_agrees_with_torch_distributions() -> None:
     assert posterior.kl_nats(prior) >= math.fsum(posterior.kl_to(prior).values())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=some(600), deadline=None)
 @given(finite_means, positive_scales, finite_means, positive_scales)
 def test_kl_is_never_below_the_exact_value(
     m: float, s: float, prior_m: float, prior_s: float
@@ -80,7 +81,7 @@ def test_kl_is_never_below_the_exact_value(
     assert computed <= exact * (1 + mpmath.mpf(10) ** -9) + mpmath.mpf(10) ** -12
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some(400), deadline=None)
 @given(close_scales, close_scales)
 def test_kl_keeps_its_digits_for_almost_equal_scales(s: float, prior_s: float) -> None:
     computed = single(0.5, s).kl_nats(single(0.5, prior_s))
@@ -117,7 +118,7 @@ def test_kl_sums_in_float64_and_over_blocks(monkeypatch: pytest.MonkeyPatch) -> 
     assert small.kl_nats(other) == pytest.approx(whole, rel=1e-12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some(400), deadline=None)
 @given(finite_means, positive_scales, finite_means, positive_scales, st.floats(-20, 20))
 def test_kl_does_not_change_when_both_are_rescaled(
     m: float, s: float, prior_m: float, prior_s: float, log_factor: float
@@ -128,7 +129,7 @@ def test_kl_does_not_change_when_both_are_rescaled(
     assert after == pytest.approx(before, rel=1e-6, abs=1e-9)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=some(600), deadline=None)
 @given(
     finite_means,
     st.floats(1e-3, 1e3),

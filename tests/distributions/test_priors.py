@@ -13,6 +13,7 @@ from torch import nn
 
 from nonvacuous.distributions import DiagonalGaussian, ScaleGrid, priors
 from nonvacuous.errors import BadInput
+from tests.examples import some
 
 GRID = ScaleGrid((0.01, 0.1, 1.0))
 
@@ -106,7 +107,7 @@ def test_choose_finds_the_least_kl(network: nn.Module, per_tensor: bool) -> None
         assert posterior.kl_nats(chosen.distribution) == best
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(120), deadline=None)
 @given(st.floats(1e-6, 1e-1), st.floats(1.01, 1e6), st.integers(2, 50))
 def test_geometric_grids(lowest: float, factor: float, count: int) -> None:
     grid = ScaleGrid.geometric(lowest, lowest * factor, count)

@@ -10,6 +10,7 @@ from scipy import linalg
 from nonvacuous.interpolation import cholesky, kernels
 from nonvacuous.interpolation.cholesky import Tiles, entries
 from nonvacuous.interpolation.gram import PointGram
+from tests.examples import some
 
 
 def gram_of(n: int, seed: int = 0) -> PointGram:
@@ -41,7 +42,7 @@ def test_tiles_cover_the_triangle_without_overlap(size, tile):
     assert tiles.stretch(tiles.count - 1).stop == len(tiles.flat)
 
 
-@settings(max_examples=25)
+@settings(max_examples=some(50))
 @given(st.integers(1, 50), st.integers(1, 20), st.integers(0, 10))
 def test_the_factor_is_that_of_scipy(size, tile, seed):
     gram = gram_of(size, seed)

@@ -25,6 +25,7 @@ from nonvacuous.interpolation.equations import solve_equations
 from nonvacuous.interpolation.gram import PointGram
 from nonvacuous.interpolation.plan import Plan
 from nonvacuous.interpolation.solve import squared_norms
+from tests.examples import some
 from tests.interpolation import oracles
 
 
@@ -113,7 +114,7 @@ def test_the_interpolant_has_the_smallest_norm():
         assert large.norms["values"] >= small
 
 
-@settings(max_examples=20)
+@settings(max_examples=some(40))
 @given(st.integers(1, 40), st.integers(1, 6), st.floats(0.3, 3.0), st.integers(0, 99))
 def test_values_are_met_and_norms_scale(n, d, gamma, seed):
     points, values = problem(n, d, 1, seed)

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from nonvacuous.data import Examples
 from nonvacuous.errors import Unsupported
 from nonvacuous.memorization import memorize, random_labels
+from tests.examples import some
 from tests.memorization.oracles import network_value, stored_value
 
 
@@ -50,7 +51,7 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False, width=64)
 VALUES = st.one_of(FLOATS, st.integers(-(10**15), 10**15).map(float))
 
 
-@settings(max_examples=80)
+@settings(max_examples=some(160))
 @given(data=st.data())
 def test_any_floats_whatever_their_range(data):
     shape = data.draw(hnp.array_shapes(min_dims=2, max_dims=2, max_side=6))
@@ -71,7 +72,7 @@ def test_any_floats_whatever_their_range(data):
         assert same.count(float(exact)) == max(same.count(value) for value in same)
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(120))
 @given(
     near=st.lists(st.integers(-3, 3), min_size=2, max_size=12, unique=True),
     base=st.floats(1.0, 2.0),
@@ -97,7 +98,7 @@ def test_points_that_nearly_coincide(near, base, seed):
         assert float(worst) == pytest.approx(stored.largest_error, rel=1e-9, abs=1e-300)
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(120))
 @given(
     pixels=hnp.arrays(np.uint8, st.tuples(st.integers(1, 25), st.integers(1, 5))),
     depth=st.integers(2, 6),

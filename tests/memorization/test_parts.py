@@ -17,11 +17,12 @@ from nonvacuous.memorization import check_lemma, fixed_point, load, memorize, wh
 from nonvacuous.memorization.construction import construct, hidden_widths
 from nonvacuous.memorization.feedback import stored_weights
 from nonvacuous.memorization.networks import MemorizingNetwork, class_head, nearest_class
+from tests.examples import some
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@settings(max_examples=150)
+@settings(max_examples=some(300))
 @given(
     rows=st.one_of(
         hnp.arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 5)), elements=ANY),
@@ -82,7 +83,7 @@ def test_data_of_another_scale_are_read_like_the_ones_memorized():
         assert network(inputs)[:, 0].detach().numpy() == pytest.approx(labels, abs=1e-8)
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(120))
 @given(
     places=st.lists(st.integers(-(10**20), 10**20), min_size=1, max_size=9, unique=True),
     data=st.data(),
@@ -112,7 +113,7 @@ def test_the_smallest_eigenvalue_is_what_a_library_finds():
         check_lemma(range(1, 1000), range(999))
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(80))
 @given(
     gaps=st.lists(st.integers(1, 2**40), min_size=3, max_size=30),
     depth=st.integers(2, 8),
@@ -208,7 +209,7 @@ def test_the_record_is_plain():
     assert record["parameters"] == 7 and record["certificate"]["mismatches"] == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(120))
 @given(
     places=st.lists(st.integers(-12, 12), min_size=4, max_size=20, unique=True),
     depth=st.integers(2, 9),

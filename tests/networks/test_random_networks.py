@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from nonvacuous.networks import capture, preservation_error, rescaled, scale_groups
+from tests.examples import some
 
 
 class Lambda(nn.Module):
@@ -93,7 +94,7 @@ KINDS = [
 ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(80))
 @given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=7), st.data())
 def test_random_scales_keep_the_function(kinds: list[str], data: st.DataObject) -> None:
     torch.manual_seed(0)

@@ -23,6 +23,7 @@ from nonvacuous.randomization import (
     register_corruption,
     unregister_corruption,
 )
+from tests.examples import some
 
 
 def world(count: int = 60, shape: tuple[int, ...] = (3, 5, 4), classes: int = 4) -> Dataset:
@@ -112,7 +113,7 @@ def test_other_shapes(shape: tuple[int, ...], name: str) -> None:
     np.testing.assert_allclose(deviations.squeeze().numpy(), inputs.std(axes), atol=1e-12)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=some(60))
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**40))
 def test_weaker_corruptions_are_part_of_stronger_ones(one: float, two: float, seed: int) -> None:
     data = world()

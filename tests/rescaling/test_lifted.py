@@ -26,6 +26,7 @@ from nonvacuous.rescaling.fibers import (
 from nonvacuous.rescaling.lifted import best_log_scales, lifted_kl
 from nonvacuous.rescaling.solver import push, rescale
 from nonvacuous.rescaling.surfaces import Surface, pairs_of
+from tests.examples import some
 from tests.rescaling.hand_groups import HandGroups, Sketch, mlp, pinned
 from tests.rescaling.problems import minimize_slowly, posterior, prior
 
@@ -49,7 +50,7 @@ def mp_log_bessel_k(order: float, x: float) -> float:
         return float(top + mpmath.log(total * step / 2))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(120), deadline=None)
 @given(
     order=st.one_of(st.floats(0, 60), st.floats(0, 5000), st.integers(0, 200).map(lambda k: k / 2)),
     log_x=st.floats(-25, 11.5),
@@ -138,7 +139,7 @@ def test_two_peaks_are_both_integrated() -> None:
     assert float(mirror.curvature(np.zeros(1))[0]) < 0  # it is a valley
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=some(200), deadline=None)
 @given(
     squares=st.tuples(st.floats(0.01, 1e4), st.floats(0.01, 1e4)),
     crosses=st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)),

@@ -27,6 +27,7 @@ from nonvacuous.rescaling.overlap import translation_savings
 from nonvacuous.rescaling.permutation import permutation_saving
 from nonvacuous.rescaling.quotients import quotients
 from nonvacuous.rescaling.solver import kl_along_orbit, push, rescale, total_nats
+from tests.examples import some
 from tests.rescaling.quotient_oracles import (
     BIAS,
     HIDDEN_BIAS,
@@ -133,7 +134,7 @@ def test_scaling_the_scores_keeps_every_prediction() -> None:
 # ------------------------------------------------------------------------------ shift of the scores
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(120), deadline=None)
 @given(
     classes=st.integers(2, 7),
     units=st.integers(1, 4),

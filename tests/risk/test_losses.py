@@ -12,6 +12,7 @@ from torch import nn
 
 from nonvacuous.errors import BadInput
 from nonvacuous.risk import Loss, bounded_cross_entropy, margin_loss, margins, plain_risk, zero_one
+from tests.examples import some
 
 scores = st.lists(
     st.lists(st.floats(-1e4, 1e4, width=32), min_size=3, max_size=3), min_size=1, max_size=8
@@ -35,7 +36,7 @@ def test_zero_one_counts_ties_and_broken_rows_as_errors() -> None:
     assert zero_one(outputs, labels).tolist() == [0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
 
 
-@settings(max_examples=100)
+@settings(max_examples=some(200))
 @given(scores, st.floats(0, 10))
 def test_margin_loss_is_never_below_zero_one(rows: list[list[float]], margin: float) -> None:
     outputs, labels = torch.tensor(rows), torch.arange(len(rows)) % 3
@@ -44,7 +45,7 @@ def test_margin_loss_is_never_below_zero_one(rows: list[list[float]], margin: fl
     assert torch.equal(margin_loss(0.0)(outputs, labels), zero_one(outputs, labels))
 
 
-@settings(max_examples=100)
+@settings(max_examples=some(200))
 @given(scores, st.floats(1e-6, 0.9))
 def test_bounded_cross_entropy_lies_in_its_range(rows: list[list[float]], least: float) -> None:
     outputs, labels = torch.tensor(rows), torch.arange(len(rows)) % 3

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from nonvacuous.risk.estimate import default_chunk, is_out_of_memory
 from nonvacuous.risk.pairs import Schedule
+from tests.examples import some
 
 
-@settings(max_examples=100)
+@settings(max_examples=some(200))
 @given(st.integers(1, 30), st.integers(1, 200), st.integers(1, 250), st.integers(0, 100))
 def test_pieces_make_up_the_drawn_examples(
     examples: int, trials: int, chunk: int, seed: int

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nonvacuous.sparsity.conv_chain import ConvLayer, Field, Pool
 from nonvacuous.sparsity.conv_noise import patch_norm
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
+from tests.examples import some
 
 
 def _looped(layer: ConvLayer, shape: tuple[int, int, int]) -> np.ndarray:
@@ -32,7 +33,7 @@ def _looped(layer: ConvLayer, shape: tuple[int, int, int]) -> np.ndarray:
     return matrix.reshape(outputs * rows * columns, -1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(80), deadline=None)
 @given(
     sizes=st.tuples(*[st.integers(1, 3)] * 4),
     image=st.tuples(st.integers(3, 7), st.integers(3, 7)),
@@ -84,7 +85,7 @@ def test_kernel_that_covers_the_image_is_a_linear_layer() -> None:
     assert found.value == pytest.approx(float(np.linalg.norm(weight.flatten(1).numpy(), 2)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(120), deadline=None)
 @given(
     kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
@@ -136,7 +137,7 @@ def test_norm_of_patches_is_an_upper_bound() -> None:
         assert bool((found[10:20] <= (1 + 1e-4) * truth[10:20]).all())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(80), deadline=None)
 @given(
     first=st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(0, 1)),
     second=st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(0, 1)),

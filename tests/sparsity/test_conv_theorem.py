@@ -17,6 +17,7 @@ from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, noisy_pass, sta
 from nonvacuous.sparsity.conv_search import ConvEvaluator
 from nonvacuous.sparsity.conv_setting import ConvSetting
 from nonvacuous.sparsity.setting import ESCAPES
+from tests.examples import some
 from tests.sparsity.conv_worlds import (
     WORLDS,
     Draw,
@@ -239,7 +240,7 @@ def test_no_kernels_and_image_escape_more_often_than_promised(sparse: bool) -> N
     assert smallest < (0.95 if sparse else 0.999)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(80), deadline=None)
 @given(
     means=st.lists(st.floats(-3.0, 3.0), min_size=4, max_size=4),
     spread=st.floats(0.05, 2.0),

@@ -25,6 +25,7 @@ from nonvacuous.sparsity.training import (
     unit_norm,
 )
 from nonvacuous.training import Diverged
+from tests.examples import some
 
 NAMES = ("0", "1", "2")
 
@@ -99,7 +100,7 @@ def test_noise_is_weight_noise(few):
     assert float(ours.std()) == pytest.approx(float(true.std()), rel=0.1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(80), deadline=None)
 @given(
     rows=st.integers(1, 7),
     columns=st.integers(1, 7),

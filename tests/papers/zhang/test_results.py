@@ -31,6 +31,7 @@ from nonvacuous.papers.zhang.settings import (
     ZhangSettings,
 )
 from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
+from tests.examples import some
 
 from .worlds import SHARED, in_table, made_up, tiny, write_images
 
@@ -182,7 +183,7 @@ def test_cells_of_the_figure():
     assert Cell("alexnet", "gaussian") not in cells
 
 
-@settings_of_tests(max_examples=25, deadline=None)
+@settings_of_tests(max_examples=some(50), deadline=None)
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=6))
 def test_a_sorted_sweep_rises(errors):
     assert figure(sorted(errors)).rises("alexnet")
