@@ -55,7 +55,10 @@ class Counts:
             for width in WIDTHS
         }
         self.rest = _table([line for one in found for line in one["rest"]])
-        self.subsets = len(self.rest)
+        self.subsets, self.more_examples = len(self.rest), found[0]["more_examples"]
+        more = _table([line for one in found for line in one["more"]])
+        #: How often each network errs, as far as examples outside the subset say.
+        self.risks = more / self.more_examples if self.more_examples else None
 
     def share(self, number: int) -> float:
         return float(round(self.ends[number] / self.ends[-1], 3))
@@ -75,15 +78,18 @@ class Counts:
         return chosen
 
     def held_out(self, number: int, failure: float) -> np.ndarray:
-        tests = self.tests(number)
+        tests, errors = self.tests(number), self.rest[:, number]
         call = {"examples": tests, "failure": failure}
-        return np.array([held_out_bound(errors=int(e), **call) for e in self.rest[:, number]])
+        values = np.array([held_out_bound(errors=int(e), **call) for e in errors])
+        if self.risks is None:
+            return values
+        return _steadied(values, errors / tests - self.risks[:, number])
 
     def progressive(self, start: int, width: int, failure: float) -> np.ndarray:
         tests = self.tests(start)
         aside = int(self.ends[start] - self.ends[start - ASIDE])
-        before = self.next[ASIDE][:, start - ASIDE]
-        return np.array(
+        before, errors = self.next[ASIDE][:, start - ASIDE], self.errors(start, width)
+        values = np.array(
             [
                 progressive_bound(
                     errors=int(wrong),
@@ -91,13 +97,29 @@ class Counts:
                     tilt=tilt(int(guess), aside, tests, failure),
                     failure=failure,
                 )
-                for wrong, guess in zip(self.errors(start, width), before, strict=True)
+                for wrong, guess in zip(errors, before, strict=True)
             ]
         )
+        if self.risks is None:
+            return values
+        sizes = np.diff(self.ends[start::width])
+        mean = (self.risks[:, start::width] * sizes).sum(axis=1) / tests
+        return _steadied(values, errors / tests - mean)
 
 
 def _table(lines: list[str]) -> np.ndarray:
     return np.array([[int(word) for word in line.split()] for line in lines])
+
+
+def _steadied(values: np.ndarray, luck: np.ndarray) -> np.ndarray:
+    """Bounds less what the luck of their tests did to them: same mean, smaller spread.
+
+    The luck is the error rate in the tests minus that on other examples: zero on average.
+    """
+    enough = len(values) >= 30
+    slope = np.cov(values, luck)[0, 1] / luck.var(ddof=1) if enough else 1.0
+    steadied: np.ndarray = values - slope * luck
+    return steadied
 
 
 def _difference(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:

@@ -31,7 +31,9 @@ from nonvacuous.models import build
 from nonvacuous.training import train
 from nonvacuous.training_settings import PlainTraining
 
-_BATCH, _MODELS = 50, 700
+_BATCH, _AT_ONCE, _MODELS = 50, 250, 700
+#: Examples outside the subset that say how well each network does.
+_MORE = 10_000
 #: Parts that one checkpoint tests; the fewer, the more networks are trained.
 WIDTHS = (1, 2, 4)
 
@@ -112,19 +114,18 @@ def trained(
 def errors_side_by_side(
     case: Case, inputs: Tensor, labels: Tensor, orders: Tensor, ends: np.ndarray, seed: int
 ) -> np.ndarray:
-    """(subsets, checkpoints, parts after the first) errors, all networks trained at once."""
+    """(subsets, checkpoints, parts after the first and the rest), all networks trained at once."""
     numbers = range(case.first, case.parts)
     rows = orders.repeat_interleave(len(numbers), dim=0)
-    sizes = torch.tensor(ends[case.first : -1].tolist(), device=rows.device).repeat(len(orders))
+    sizes = torch.tensor(ends[case.first : -2].tolist(), device=rows.device).repeat(len(orders))
     networks = trained(case, inputs, labels, rows, sizes, seed)
-    wrong = torch.zeros(len(rows), len(numbers), dtype=torch.long, device=rows.device)
+    wrong = torch.zeros(len(rows), len(numbers) + 1, dtype=torch.long, device=rows.device)
     with torch.no_grad():
-        for column, part in enumerate(numbers):
-            tested = rows[:, ends[part] : ends[part + 1]]
-            for some in torch.arange(len(tested[0]), device=rows.device).split(_BATCH):
-                answers = networks(inputs[tested[:, some]]).argmax(dim=2)
-                wrong[:, column] += (answers != labels[tested[:, some]]).sum(dim=1)
-    return wrong.view(len(orders), len(numbers), len(numbers)).cpu().numpy()
+        for column, (begin, end) in enumerate(pairwise(ends[case.first :])):
+            for tested in rows[:, begin:end].split(_AT_ONCE, dim=1):
+                answers = networks(inputs[tested]).argmax(dim=2)
+                wrong[:, column] += (answers != labels[tested]).sum(dim=1)
+    return wrong.view(len(orders), len(numbers), -1).cpu().numpy()
 
 
 def errors_one_by_one(
@@ -134,7 +135,7 @@ def errors_one_by_one(
     assert isinstance(case.network, str)
     numbers = range(case.first, case.parts)
     model = build(case.network, whole.example_shape, whole.classes, seed=seed)
-    wrong = np.zeros((1, len(numbers), len(numbers)), dtype=np.int64)
+    wrong = np.zeros((1, len(numbers), len(numbers) + 1), dtype=np.int64)
     for row, number in enumerate(numbers):
         training = PlainTraining(
             epochs=max(1, round(case.steps * 128 / ends[number])),
@@ -148,37 +149,40 @@ def errors_one_by_one(
         )
         part = whole.subset(order[: ends[number]])
         network = train(model, part, training, seed=seed, device=device).module
-        for column in range(row, len(numbers)):
-            begin = ends[case.first + column]
-            tested = whole.subset(order[begin : ends[case.first + column + 1]])
-            wrong[0, row, column] = count_errors(network, tested)
+        for column, (begin, end) in enumerate(pairwise(ends[case.first :])):
+            if column >= row and end > begin:
+                tested = whole.subset(order[begin:end])
+                wrong[0, row, column] = count_errors(network, tested)
     return wrong
 
 
 def count(case: Case, arguments: argparse.Namespace) -> dict[str, Any]:
     """Errors of each checkpoint of each subset on the next part, and on all that come after."""
-    ends = np.linspace(0, case.examples, case.parts + 1).round().astype(int)
     whole = load(case.data, data_dir=arguments.data_dir).train
     alone = isinstance(case.network, str)
     inputs, labels = (None, None) if alone else material(case, whole, arguments)
     at_once = 1 if alone else max(1, _MODELS // (case.parts - case.first))
+    size = len(whole) if inputs is None else len(inputs)
+    ends = np.linspace(0, case.examples, case.parts + 1).round().astype(int)
+    ends = np.append(ends, min(size, case.examples + _MORE))
     last, tables = arguments.first + arguments.subsets, []
     for begin in range(arguments.first, last, at_once):
         seeds = range(begin, min(begin + at_once, last))
-        size = len(whole) if inputs is None else len(inputs)
         orders = np.stack([np.random.default_rng(s).permutation(size) for s in seeds])
-        orders = orders[:, : case.examples]
+        orders = orders[:, : ends[-1]]
         if inputs is None or labels is None:
             tables.append(errors_one_by_one(case, whole, orders[0], ends, arguments.device, begin))
         else:
             rows = torch.from_numpy(orders).to(inputs.device)
             tables.append(errors_side_by_side(case, inputs, labels, rows, ends, begin))
-    table = np.concatenate(tables)
+    table, more = np.split(np.concatenate(tables), [-1], axis=2)
     return {
         **case._asdict(),
         "subsets": arguments.subsets,
         "next": {str(width): _lines(_next(table, width)) for width in WIDTHS},
         "rest": _lines(np.triu(table).sum(axis=2)),
+        "more_examples": int(ends[-1] - case.examples),
+        "more": _lines(more[:, :, 0]),
     }
 
 
