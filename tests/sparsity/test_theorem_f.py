@@ -10,14 +10,15 @@ import pytest
 import torch
 from scipy.stats import norm
 
+from nonvacuous.bounds.sparsity import expected_shortfall
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.sparsity import theorem_f
 from nonvacuous.sparsity.constants import check_covering, constants, measured
-from nonvacuous.sparsity.noise import clean_pass, noisy_pass, read_inputs
+from nonvacuous.sparsity.noise import clean_pass, noisy_pass, read_inputs, standard_noise
 from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import Setting
-from nonvacuous.sparsity.training import initial_chain
+from nonvacuous.sparsity.training import initial_chain, limit_spectral_norms
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.calls import certify_sparse
 from tests.sparsity.weight_noise import point_inputs, random_layers, tied, true_noise
@@ -197,3 +198,66 @@ def test_activations_whose_squares_vanish_count_as_losses() -> None:
     silent = [torch.zeros(100, size) for size in sizes[1:]]
     passed = noisy_pass(layers, inputs, [1e-50] * 4, [part.double() for part in silent])
     assert bool(torch.isnan(passed.scores).all())
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("start", ["identity", "orthogonal"])
+def test_with_norms_near_one_thresholds_grow_like_a_power_of_the_depth(
+    sparse: bool, start: str
+) -> None:
+    """The proposition on depth, and that without it thresholds explode."""
+    width, found = 12, {}
+    generator = _generator(9)
+    inputs = torch.rand(20, 6, generator=generator)
+    examples = Examples(
+        inputs / inputs.norm(dim=1, keepdim=True), torch.arange(20) % 3, ("a", "b", "c"), "points"
+    )
+    for hidden in (1, 2, 3, 5, 10, 20):
+        chain = [m.double() for m in initial_chain((6, *[width] * hidden, 3), seed=1, start=start)]
+        limit_spectral_norms(chain, 1.0)
+        layers = Layers.of(chain)
+        evaluator = Evaluator(layers, layers, theorem="F", sparse=sparse)
+        for anchored in (False, True) if sparse else (False,):
+            setting = Setting(-36, (0,) * hidden, 5, theorem_f.SIZES, 4, anchored)
+            sigmas, used = setting.sigmas, evaluator.constants(setting)
+            norms = [value for value in used.spectral if value is not None]
+            rows = [float(value.max()) for value in used.units if value is not None]
+            assert all(v**2 + width * sigmas[0] ** 2 <= 1 + 1 / hidden for v in norms)
+            assert all(v**2 <= 1 + 1 / hidden for v in rows)
+            seen = read_inputs(layers, layers, _repeated(examples))
+            noise = standard_noise(layers, len(seen), generator)
+            noisy = noisy_pass(layers, seen, sigmas, noise)
+            values = evaluator.thresholds(setting, seen, noisy)
+            room = [1.0] + [setting.tail_factor] * hidden
+            caps = torch.stack([sigmas[k] * room[k] * seen.known[:, k] for k in range(hidden + 1)])
+            largest = caps[:-1].amax(0)
+            kappa = float(used.pair_norms[..., -1].max())
+            if used.pair_sums is not None:
+                kappa = max(kappa, float(used.pair_sums[..., -1].max()) / math.sqrt(width))
+            if anchored:
+                anchor = evaluator._anchor.flatten(0, 1).norm(dim=1).max()
+                kappa = max(kappa, float(anchor) + float(used.drift or 0.0))
+            split = theorem_f.levels(layers.widths, setting.escape_probability, sparse=sparse)
+            tail = (math.e * hidden + 2 * (caps[-1] / (kappa * largest)) ** 2).sqrt()
+            power = 2 / 3 * math.sqrt(math.e) * hidden**1.5 + hidden**0.5
+            bound = math.sqrt(math.e * width / (2 * math.pi)) * power
+            bound = kappa * largest * (bound + expected_shortfall(split.output) * tail)
+            finite = values[values.isfinite().all(1)]
+            assert len(finite) > 50
+            assert bool((finite <= bound[values.isfinite().all(1)][:, None] * (1 + 1e-6)).all())
+        found[hidden] = float(finite.median())
+    # Ten times as deep: far below ten to the power of the layers, and above nothing at all.
+    assert found[20] / found[2] < 10**1.5 * 2
+    loud = Layers.of([m * (1.5 if 0 < k < 20 else 1.0) for k, m in enumerate(chain)])
+    evaluator = Evaluator(loud, loud, theorem="F", sparse=sparse)
+    seen = read_inputs(loud, loud, _repeated(examples))
+    noisy = noisy_pass(loud, seen, sigmas, standard_noise(loud, len(seen), generator))
+    values = evaluator.thresholds(setting, seen, noisy)
+    assert float(values[values.isfinite()].median()) > 100 * found[20]
+
+
+def _repeated(examples: Examples) -> Examples:
+    """As many as a certificate asks for."""
+    return dataclasses.replace(
+        examples, inputs=examples.inputs.repeat(6, 1), labels=examples.labels.repeat(6)
+    )
