@@ -191,11 +191,14 @@ def main() -> None:
             folder=folder,
         )
         assert certificate.complexity is not None and certificate.held_out_twin is not None
-        nv.verify(folder, data=train, model=network).raise_if_failed()
+        verification = nv.verify(folder, data=train, model=network)
+        if not verification.passed:
+            print(verification, flush=True)
         entry = {
             "seed": seed,
             "risk_upper": certificate.risk_upper,
             "status": certificate.status,
+            "verified": verification.passed,
             "bound": certificate.bound.name,
             "held_out_twin": certificate.held_out_twin.risk_upper,
             "examples": certificate.data.bound.examples,
