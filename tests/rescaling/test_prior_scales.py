@@ -21,7 +21,7 @@ from nonvacuous.rescaling import (
     rescale,
     rescale_with_prior_scales,
 )
-from nonvacuous.rescaling.prior_scales import choose_scales
+from nonvacuous.rescaling.prior_scales import choose_scales, rough_rescaling
 from nonvacuous.rescaling.solver import total_nats
 from tests.rescaling.hand_groups import ARCHITECTURES, HandGroups, Sketch, mlp, pinned
 from tests.rescaling.problems import kl_by_definition, posterior, prior
@@ -148,6 +148,23 @@ def test_the_result_does_not_depend_on_how_the_network_was_scaled(per_tensor: bo
     slack = 1e-4 * Q.weights if per_tensor else 1e-8 * expected.kl_after
     assert abs(found.kl_after - expected.kl_after) <= slack
     assert per_tensor or found.scales == expected.scales
+
+
+@pytest.mark.parametrize("centered", [True, False])
+@pytest.mark.parametrize("per_tensor", [False, True])
+def test_a_rough_look_tells_the_kl_and_where_to_start(centered: bool, per_tensor: bool) -> None:
+    groups = mlp(5, 4, 3)
+    Q, P = posterior(groups, seed=3), prior(groups, seed=3, centered=centered)
+    options = {"grid": ScaleGrid.geometric(0.05, 2.0, 30), "per_tensor": per_tensor}
+    cold = rescale_with_prior_scales(Q, P.means, groups, **options)
+    nats, near = rough_rescaling(Q, P.means, groups, **options)
+    assert nats == pytest.approx(cold.kl_after, rel=1e-2)
+    nats, near = rough_rescaling(Q, P.means, groups, **options, start=near)
+    assert nats == pytest.approx(cold.kl_after, rel=1e-2)
+    warm = rescale_with_prior_scales(Q, P.means, groups, **options, start=near)
+    assert warm.scales == cold.scales
+    assert warm.kl_after == pytest.approx(cold.kl_after, rel=1e-8)
+    assert warm.sweeps < cold.sweeps
 
 
 def test_the_endless_grid_charges_by_number() -> None:

@@ -313,6 +313,12 @@ def build(case: Case, *, scales: str = "mixed") -> tuple[nn.Module, DiagonalGaus
             name: (0.1 + 0.4 * torch.rand(len(p), *[1] * (p.ndim - 1))).expand_as(p)
             for name, p in parameters.items()
         }
+    elif scales == "multiples":  # as equal noise becomes when channels are rescaled
+        spread = {
+            name: (0.1 + 0.4 * torch.rand(len(p), *[1] * (p.ndim - 1)))
+            * ((0.5 + torch.rand_like(p[:1])) if p.ndim > 1 else 1.0)
+            for name, p in parameters.items()
+        }
     else:
         spread = dict.fromkeys(parameters, 0.3)
     return network, DiagonalGaussian.around(network, scale=spread), case.inputs(6)

@@ -65,7 +65,7 @@ def assert_same_law(first: Tensor, second: Tensor) -> None:
 KINDS = [
     (case, scales)
     for case in CASES
-    for scales in (("mixed", "rows", "equal") if case.method == LOCAL else ("mixed",))
+    for scales in (("mixed", "rows", "multiples", "equal") if case.method == LOCAL else ("mixed",))
 ]
 
 

@@ -16,6 +16,8 @@ def weights(*, scales: str, entries: int, outputs: int = 3) -> Weights:
     scale = {
         "equal": torch.full(shape, 0.3),
         "rows": (0.1 + torch.rand(outputs, 1, generator=generator)).expand(shape).clone(),
+        "multiples": (0.1 + torch.rand(outputs, 1, generator=generator))
+        * (0.1 + torch.rand(1, entries, generator=generator)),
         "mixed": 0.1 + torch.rand(shape, generator=generator),
     }[scales]
     return Weights.of("weight", torch.zeros(shape), scale)
@@ -40,7 +42,8 @@ def covariance(patches: Tensor, given: Weights) -> Tensor:
 
 @pytest.mark.parametrize("kind", ["plain", "equal patches", "empty patches", "dead example"])
 @pytest.mark.parametrize(
-    ("scales", "positions"), [("equal", 9), ("rows", 9), ("mixed", 4), ("mixed", 1)]
+    ("scales", "positions"),
+    [("equal", 9), ("rows", 9), ("multiples", 9), ("mixed", 4), ("mixed", 1)],
 )
 def test_the_covariance_is_that_of_drawn_weights(scales: str, positions: int, kind: str) -> None:
     given = weights(scales=scales, entries=20)
@@ -55,6 +58,13 @@ def test_the_covariance_is_that_of_drawn_weights(scales: str, positions: int, ki
         "nkp,ok,nkq->nopq", patches.double(), given.variance.double(), patches.double()
     )
     assert torch.allclose(covariance(patches, given), exact, rtol=0, atol=2e-6 * float(exact.max()))
+
+
+def test_rows_of_scales_are_multiples_only_up_to_rounding() -> None:
+    assert weights(scales="multiples", entries=50).entry_variance is not None
+    given = weights(scales="multiples", entries=50)
+    given.scale[2, 7] *= 1 + 1e-5
+    assert Weights.of("weight", given.mean, given.scale).row_variance is None
 
 
 def test_weights_are_drawn_where_positions_are_many() -> None:

@@ -12,6 +12,7 @@ import torch
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.kinds import Kind, kind_of
+from nonvacuous.networks import LayerGraph
 from nonvacuous.records import (
     BoundRecord,
     BudgetRecord,
@@ -94,6 +95,8 @@ class Evidence:
     groups_declared: bool | None = None
     #: The network before any training here, where it is at hand.
     start: torch.nn.Module | None = None
+    #: The network as a graph, where it was captured on the way.
+    graph: LayerGraph | None = None
     #: Where the starting weights come from, if the user declares that they were trained on other,
     #: independent data.
     pretrained: str | None = None

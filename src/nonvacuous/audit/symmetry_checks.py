@@ -163,6 +163,8 @@ def impossible_saving(complexity: ComplexityRecord) -> str | None:
 
 def _graph(evidence: Evidence) -> LayerGraph:
     """The network as a graph, captured once for all checks of the same evidence."""
+    if evidence.graph is not None:
+        return evidence.graph
     if evidence not in _GRAPHS:
         try:
             _GRAPHS[evidence] = captured(evidence.module, evidence.examples.inputs)

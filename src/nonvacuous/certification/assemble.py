@@ -90,6 +90,7 @@ def random_certificate(
         draws=(*candidate.draws, ("freeze", 0), *measured.draws),
         pretrained=job.pretrained,
         start=candidate.start,
+        graph=candidate.graph,
         drawn=measured.drawn,
         prior_saw_digest=candidate.saw_digest,
         tilt=candidate.tilt,

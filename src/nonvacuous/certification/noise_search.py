@@ -1,8 +1,9 @@
 """Which noise around a given network's weights serves best: how much, and in which gauge.
 
-Every try is estimated on a few pairs of a draw and an example. These choices are free, since the
-bound holds for all posteriors at once; but an estimate errs, and rescaling must never make a
-certificate worse. Two posteriors are in question:
+Scales are compared on few pairs of a draw and an example and at about the KL that rescaling will
+leave; what is best in its gauge is rescaled to the end, and what may be certified is estimated on
+more pairs. These choices are free, since the bound holds for all posteriors at once; but an
+estimate errs, and rescaling must never make a certificate worse. Two posteriors are in question:
 
 sure    the noise that would be certified without rescaling, moved: it predicts as before, draw by
         draw, at a smaller KL. It stays where it was if the gain is so small that a few predictions
@@ -22,7 +23,6 @@ rescaling: differences are measured much more finely than either risk.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,7 +30,6 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.bounds import kl_inverse_upper, seeger
-from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.gauge import Gauge, Rescaled, Where
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import complexity_of
@@ -39,26 +38,32 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.records import ComplexityRecord
-from nonvacuous.risk import estimate_risk
+from nonvacuous.risk.pairs import RiskPilot
 from nonvacuous.rules.arithmetic import SAMPLING_SHARE
 
-#: Pairs of a draw and an example spent on each try.
+#: Pairs of a draw and an example spent on what may be certified, and on each scale tried.
 SEARCH_TRIALS = 10_000
+_FEW_TRIALS = 1_500
 #: Standard deviations that are far more than an estimate errs, or one draw costs above the mean.
 _CLEARLY = 6.0
 #: First every fourth scale is tried, then the neighbors of the best one.
 _STEP = 4
+#: In another gauge the best scale is not far: downhill from there by steps of two, then of one.
+_STEPS = (2, 1)
+
+
+#: What the bound makes of a scale, and where that is no news, something larger that it grows with.
+Look = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """One posterior, its losses in a few trials, and what the bound makes of both."""
+    """One posterior, and its losses in some trials."""
 
     where: Where
     scale: float
     rescaled: Rescaled
     losses: np.ndarray
-    value: float
 
     @property
     def risk(self) -> float:
@@ -92,34 +97,45 @@ class NoiseSearch:
         self._job, self._module, self._prior = job, module, prior
         self._scales, self._gauge, self._seed = scales.scales, gauge, seed
         self._examples = job.examples.subset(split.bound).to(job.device)
-        self._known: dict[tuple[Where, float], np.ndarray] = {}
+        self._pilot = RiskPilot(module, self._examples)
+        self._known: dict[tuple[Where, float, int], np.ndarray] = {}
         self._tries = 0
 
     def run(self) -> Found:
         """The posteriors to measure, one or two."""
-        plain = self._best("given", self._unmoved)
+        start = self._best_of_all()
+        plain = self._tried("given", start, self._unmoved(self._scales[start]))
         if isinstance(self._gauge, str):
             return Found(((plain, None),))
         # Symmetries are worth more in some gauges than in others: they decide along.
         sure = plain, self._complexity(plain)
         off = self._promise(plain.risk, sure[1].kl_nats)
-        moved = self._tried("given", plain.scale, self._gauge.rescaled)
+        moved = self._tried("given", start, self._gauge.rescaled("given", plain.scale))
         moved_cost = self._complexity(moved)
         worst = moved.risk + self._rounding, moved_cost.kl_nats + self._luck(moved)
         if self._promise(*worst, measured=2) < off:
             sure = moved, moved_cost
         limit = self._promise(sure[0].risk, sure[1].kl_nats)
-        rival = None
+        best: tuple[float, Tried, ComplexityRecord] | None = None
         for where in self._gauge.wheres:
-            tried = self._best(where, self._gauge.rescaled)
+            center = self._downhill(where, start)
+            if (where, center) == ("given", start):
+                rescaled = moved.rescaled
+            else:
+                rescaled = self._gauge.rescaled(where, self._scales[center])
+            tried = self._tried(where, center, rescaled, _FEW_TRIALS)
             cost = self._complexity(tried)
             value = self._promise(tried.risk, cost.kl_nats)
-            if value < limit:
-                limit, rival = value, (tried, cost)
+            if best is None or value < best[0]:
+                best = value, tried, cost
+        assert best is not None
+        _, tried, cost = best
+        losses = self._losses(tried.where, tried.scale, tried.rescaled.noise, SEARCH_TRIALS)
+        tried = replace(tried, losses=losses)
         digest = plain.rescaled.noise.digest()
-        if rival is None:
+        if not self._promise(tried.risk, cost.kl_nats) < limit:
             return Found((sure,), digest)
-        tried, cost = rival
+        rival = tried, cost
         risk = tried.risk + _CLEARLY * self._error(tried, plain)
         if self._job.predictor == "stochastic" and self._promise(risk, cost.kl_nats) < off:
             return Found((rival,), digest)
@@ -131,39 +147,79 @@ class NoiseSearch:
             return Found((sure, (moved, moved_cost), rival), digest)
         return Found((sure,), digest)
 
-    def _best(self, where: Where, make: Callable[[Where, float], Rescaled]) -> Tried:
-        """The best scale in one gauge: coarsely, then finely. The bound has one valley."""
-        count, best = len(self._scales), None
-        done: set[int] = set()
+    def _best_of_all(self) -> int:
+        """The best scale without rescaling: coarsely over all, then finely."""
+        count, center = len(self._scales), 0
+        values: dict[int, Look] = {}
         positions = [*range(0, count, _STEP), count - 1]
         for step in (_STEP // 2, _STEP // 4, 0):
             for position in positions:
-                if 0 <= position < count and position not in done:
-                    done.add(position)
-                    tried = self._tried(where, self._scales[position], make)
-                    self._report(tried)
-                    if best is None or tried.value < best.value:
-                        best, center = tried, position
+                if 0 <= position < count and position not in values:
+                    unmoved = self._unmoved(self._scales[position])
+                    kl_nats, limit = unmoved.kl_nats, min(values.values(), default=None)
+                    values[position] = self._look("given", position, unmoved.noise, kl_nats, limit)
+            center = min(values, key=lambda p: (values[p], p))
             positions = [center - step, center + step]
-        assert best is not None
-        return best
+        return center
 
-    def _tried(self, where: Where, scale: float, make: Callable[[Where, float], Rescaled]) -> Tried:
-        rescaled = make(where, scale)
-        losses = self._losses(where, scale, rescaled.noise)
-        return Tried(
-            where, scale, rescaled, losses, self._value(float(losses.mean()), rescaled.kl_nats)
-        )
+    def _downhill(self, where: Where, start: int) -> int:
+        """The best scale in one gauge: the bound has one valley."""
+        gauge, center = self._gauge, start
+        assert isinstance(gauge, Gauge)
+        values: dict[int, Look] = {}
+        for step in _STEPS:
+            while True:
+                steps = (center, center - step, center + step)
+                near = [p for p in steps if 0 <= p < len(self._scales)]
+                for position in near:
+                    if position not in values:
+                        noise = gauge.noise(where, self._scales[position])
+                        nats = gauge.rough_nats(where, noise)
+                        limit = min(values.values(), default=None)
+                        values[position] = self._look(where, position, noise, nats, limit)
+                lowest = min(near, key=values.__getitem__)
+                if lowest == center:
+                    break
+                center = lowest
+        return center
 
-    def _unmoved(self, where: Where, scale: float) -> Rescaled:
+    def _look(
+        self, where: Where, position: int, noise: DiagonalGaussian, nats: float, best: Look | None
+    ) -> Look:
+        """What the bound makes of a scale in few trials; and what tells hopeless scales apart.
+
+        A scale that would not be the best even without an error is not tried.
+        """
+        scale, risk = self._scales[position], 0.0
+        for known in (False, True):
+            if known:
+                risk = float(self._losses(where, scale, noise, _FEW_TRIALS).mean())
+            value = self._value(risk, nats)
+            look = value, risk + math.sqrt(max(0.0, nats) / (2 * len(self._examples)))
+            if best is not None and look > best:
+                break
+        self._report(scale, value)
+        return look
+
+    def _tried(
+        self, where: Where, position: int, rescaled: Rescaled, trials: int = SEARCH_TRIALS
+    ) -> Tried:
+        scale = self._scales[position]
+        losses = self._losses(where, scale, rescaled.noise, trials)
+        return Tried(where, scale, rescaled, losses)
+
+    def _unmoved(self, scale: float) -> Rescaled:
         posterior = DiagonalGaussian.around(self._module, scale=scale)
         prior = self._prior.choose(self._module, posterior).distribution
         size = 0 if isinstance(self._gauge, str) else self._gauge.groups.size
         return Rescaled(posterior, posterior, prior, np.zeros(size))
 
-    def _losses(self, where: Where, scale: float, noise: DiagonalGaussian) -> np.ndarray:
+    def _losses(
+        self, where: Where, scale: float, noise: DiagonalGaussian, trials: int
+    ) -> np.ndarray:
         """Estimated before anything is moved: with and without rescaling they are the same."""
-        if (where, scale) not in self._known:
+        key = where, scale, trials
+        if key not in self._known:
             loss, seen = self._job.loss, []
 
             def watched(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -173,16 +229,14 @@ class NoiseSearch:
                 )
                 return values
 
-            estimate_risk(
-                with_weights(self._module, noise.means),
+            self._pilot(
                 noise,
-                self._examples,
                 loss=replace(loss, function=watched),
-                trials=SEARCH_TRIALS,
+                trials=trials,
                 generator=torch.Generator(device=self._job.device).manual_seed(self._seed),
             )
-            self._known[where, scale] = np.concatenate(seen)
-        return self._known[where, scale]
+            self._known[key] = np.concatenate(seen)
+        return self._known[key]
 
     def _value(self, risk: float, kl_nats: float) -> float:
         return seeger(
@@ -222,7 +276,7 @@ class NoiseSearch:
         if self._job.predictor != "drawn":
             return 0.0
         variance = 0.0
-        before, after = self._unmoved("given", moved.scale), moved.rescaled
+        before, after = self._unmoved(moved.scale), moved.rescaled
         for name, mean in before.posterior.means.items():
             scale, end = before.posterior.scales[name].double(), after.posterior.scales[name]
             factor = end.double() / scale
@@ -238,10 +292,10 @@ class NoiseSearch:
         rescaled = tried.rescaled
         return complexity_of(self._job, rescaled.posterior, rescaled.prior, self._gauge.graph)
 
-    def _report(self, tried: Tried) -> None:
+    def _report(self, scale: float, value: float) -> None:
         self._tries += 1
         if self._job.progress is not None:
-            rounds = 1 if isinstance(self._gauge, str) else 1 + len(self._gauge.wheres)
-            most = rounds * min(len(self._scales), len(self._scales) // _STEP + 6)
-            message = f"noise {tried.scale:.4g} gives {tried.value:.3f}"
+            others = 0 if isinstance(self._gauge, str) else len(self._gauge.wheres)
+            most = len(self._scales) // _STEP + 6 + 6 * others
+            message = f"noise {scale:.4g} gives {value:.3f}"
             self._job.progress("noise", min(self._tries, most), most, message)

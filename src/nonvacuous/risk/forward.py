@@ -54,6 +54,12 @@ class LocalNoise:
             for name, parameter in hollow.named_parameters()
         }
 
+    def around(self, posterior: DiagonalGaussian) -> LocalNoise:
+        """The same network run in the same way, with other weights."""
+        other = LocalNoise(self.hollow, posterior, late=self.late)
+        other.bytes_per_trial = self.bytes_per_trial
+        return other
+
     def __call__(self, inputs: Tensor, rows: Tensor, generator: torch.Generator | None) -> Tensor:
         pending = rows if self.late else None
         inputs = inputs if self.late else inputs.index_select(0, rows)

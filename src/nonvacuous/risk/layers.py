@@ -35,15 +35,18 @@ class NoRule(Exception):
 
 #: Weights that are drawn at a time on a processor.
 _CACHED = 1 << 18
+#: Rows of scales that agree up to so many roundings are multiples of one another.
+_ROUNDING = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
     """Mean and variance of one parameter tensor, with what can be computed once.
 
-    ``row_variance`` is not None when the variance is the same along each row: then S^2 x^2 is
-    ``row_variance * sum(x^2)``, without a second matrix product. It has one entry for each row,
-    or a single one when all scales of the tensor are equal.
+    ``row_variance`` is not None when all rows of variances are multiples of one row, which is
+    ``entry_variance``, or all ones if that is None: S^2 x^2 is then ``row_variance * sum(
+    entry_variance * x^2)``, without a second matrix product. Equal noise is like that, and stays
+    so when channels are rescaled. It has one entry for each row, or one for all.
     """
 
     name: str
@@ -51,16 +54,26 @@ class Weights:
     scale: Tensor
     variance: Tensor
     row_variance: Tensor | None
+    entry_variance: Tensor | None = None
 
     @staticmethod
     def of(name: str, mean: Tensor, scale: Tensor) -> Weights:
         """Look once at the scales for the shortcuts they allow."""
-        variance, row_variance = scale.square(), None
+        variance = scale.square()
         if scale.numel() and bool((scale == scale.reshape(-1)[0]).all()):
-            row_variance = variance.reshape(-1)[:1]
-        elif scale.ndim > 1 and bool((scale.flatten(1) == scale.flatten(1)[:, :1]).all()):
-            row_variance = variance.flatten(1)[:, 0].clone()
-        return Weights(name, mean, scale, variance, row_variance)
+            return Weights(name, mean, scale, variance, variance.reshape(-1)[:1])
+        if scale.ndim < 2 or scale.numel() == 0:
+            return Weights(name, mean, scale, variance, None)
+        rows = scale.flatten(1)
+        first = rows[:, :1]
+        if bool((rows == first).all()):
+            return Weights(name, mean, scale, variance, first.square().flatten())
+        profile = rows[:1] / first[:1]
+        # Up to rounding: less than what the sums over a row lose in the same precision.
+        near = (rows - first * profile).abs_() <= _ROUNDING * torch.finfo(rows.dtype).eps * rows
+        if not bool(near.all()):
+            return Weights(name, mean, scale, variance, None)
+        return Weights(name, mean, scale, variance, first.square().flatten(), profile[0].square())
 
 
 class Batch(Protocol):
@@ -126,7 +139,9 @@ def _local_noise(batch: Batch, vectors: Tensor, weights: Weights, biases: Weight
     mean = F.linear(vectors, weights.mean, None if biases is None else biases.mean)
     if weights.row_variance is not None:
         # One column when all scales agree: it broadcasts against the noise.
-        variance = vectors.square().sum(dim=1, keepdim=True) * weights.row_variance
+        squares, profile = vectors.square(), weights.entry_variance
+        total = squares.sum(dim=1) if profile is None else squares @ profile
+        variance = total.unsqueeze(1) * weights.row_variance
         if biases is not None:
             shared = biases.row_variance
             variance = variance + (biases.variance if shared is None else shared)

@@ -35,6 +35,7 @@ from nonvacuous.risk.estimate import (
     plain_precision,
     release,
 )
+from nonvacuous.risk.forward import Forward, LocalNoise
 from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.risk.preparation import prepare
 
@@ -164,30 +165,83 @@ def estimate_risk(
             inputs = behind_fixed_front(module, inputs.to(device))
         forward, probe = prepare(module, posterior, inputs, local=local)
         check_labels(probe.outputs, labels)
-        schedule = Schedule(examples=len(labels), trials=trials, generator=source)
+        pairs = _Pairs(forward, inputs, labels, source)
+        return pairs.estimate(loss, trials, chunk=chunk, progress=progress)
+
+
+class RiskPilot:
+    """Estimates of many posteriors of one network, to choose among them.
+
+    The network is looked at with the first posterior; the next ones run it in the same way.
+    """
+
+    def __init__(self, module: nn.Module, examples: Any) -> None:
+        self._module, self._examples = module, examples
+        self._inputs, self._labels = as_pair(examples)
+        self._forward: LocalNoise | None = None
+
+    def __call__(
+        self, posterior: DiagonalGaussian, *, loss: Loss, trials: int, generator: torch.Generator
+    ) -> RiskEstimate:
+        module = self._module
+        if self._forward is None and fixed_front(module) is None:
+            check_evaluation_mode(module)
+            with plain_precision(posterior.device):
+                forward, probe = prepare(module, posterior, self._inputs, local=True)
+            check_labels(probe.outputs, self._labels)
+            self._forward = forward if isinstance(forward, LocalNoise) else None
+        if self._forward is None:
+            return estimate_risk(
+                module, posterior, self._examples, loss=loss, trials=trials, generator=generator
+            )
+        source = generator_on(generator, posterior.device)
+        with plain_precision(posterior.device):
+            forward = self._forward.around(posterior)
+            return _Pairs(forward, self._inputs, self._labels, source).estimate(loss, trials)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """A way to run trials, and the examples they look at."""
+
+    forward: Forward
+    inputs: Tensor
+    labels: Tensor
+    source: torch.Generator
+
+    def estimate(
+        self,
+        loss: Loss,
+        trials: int,
+        *,
+        chunk: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> RiskEstimate:
+        forward, device = self.forward, self.source.device
+        schedule = Schedule(examples=len(self.labels), trials=trials, generator=self.source)
         sums: list[float] = []
 
         def work(piece: Piece) -> None:
             rows = piece.rows(device)
-            outputs = forward(_pick(inputs, piece, device), rows, source)
-            values = loss(outputs, _pick(labels, piece, device).index_select(0, rows))
+            outputs = forward(_pick(self.inputs, piece, device), rows, self.source)
+            values = loss(outputs, _pick(self.labels, piece, device).index_select(0, rows))
             sums.append(loss.unit_sum(values))
 
         size = chunk if chunk is not None else default_chunk(forward.bytes_per_trial, device)
-        schedule.run(work, chunk=size, generator=source, progress=progress)
-    total = min(float(trials), math.fsum(sums))
-    return RiskEstimate(
-        errors=int(total) if loss.binary else None,
-        trials=trials,
-        total=total,
-        scheme="pairs",
-        identical=True,
-        loss=loss.name,
-        method=forward.method,
-        examples=len(labels),
-        lower=loss.lower,
-        upper=loss.upper,
-    )
+        schedule.run(work, chunk=size, generator=self.source, progress=progress)
+        total = min(float(trials), math.fsum(sums))
+        return RiskEstimate(
+            errors=int(total) if loss.binary else None,
+            trials=trials,
+            total=total,
+            scheme="pairs",
+            identical=True,
+            loss=loss.name,
+            method=forward.method,
+            examples=len(self.labels),
+            lower=loss.lower,
+            upper=loss.upper,
+        )
 
 
 def _pick(tensor: Tensor, piece: Piece, device: torch.device) -> Tensor:

@@ -43,11 +43,13 @@ def at_positions(positions: int, weights: Weights) -> Root | None:
 
 
 class _OneRoot:
-    """One variance for a row: all rows share the square root of X^T X."""
+    """Rows of variances v_o that are multiples of one v: all share the root of X^T diag(v) X."""
 
     def __call__(self, patches: Tensor, weights: Weights) -> tuple[Tensor, ...]:
         assert weights.row_variance is not None
         exact = patches.double()
+        if weights.entry_variance is not None:
+            exact = exact * weights.entry_variance.double().sqrt()[:, None]
         gram = torch.bmm(exact.mT, exact)
         largest = gram.diagonal(dim1=1, dim2=2).amax(dim=1)
         # A hair on the diagonal: equal or empty patches leave the matrix singular.

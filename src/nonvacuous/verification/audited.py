@@ -185,6 +185,7 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss) -> StoredEv
         "predictor": certificate.predictor,
         "measured_predictor": certificate.predictor if record is None else NOISY,
         "module": module if posterior is None else with_weights(module, posterior.means),
+        "graph": None,  # captured again
         # Contents were compared; what the verifier calls them does not matter.
         "examples": replace(known.examples, name=certificate.data.name),
         "data": certificate.data,
