@@ -81,13 +81,25 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"{seconds:8.2f} {name}" if name else "")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        for kind in ("slow", "nightly"):
+            if _is_among(item, f"{kind}_if") or _is_among(item, f"{kind}_unless", others=True):
+                item.add_marker(kind)
     if config.getoption("--nightly"):
         return
     long = [item for item in items if item.get_closest_marker("nightly")]
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+
+
+def _is_among(item: pytest.Item, marker: str, *, others: bool = False) -> bool:
+    """Whether a case of a parametrized test is one that the marker names, or one of the others."""
+    marked = item.get_closest_marker(marker)
+    case = item.callspec.id if hasattr(item, "callspec") else ""
+    return marked is not None and any(word in case for word in marked.args) != others
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -57,6 +57,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow_if("a start that knows")
 @pytest.mark.parametrize("case", list(CASES))
 def test_nothing_is_trained_in_vain(
     case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -71,6 +72,7 @@ def test_nothing_is_trained_in_vain(
     assert not (tmp_path / "runs" / "attempts.jsonl").exists(), "nothing was looked at"
 
 
+@pytest.mark.slow
 def test_no_noise_is_tried_around_a_prior_that_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nonvacuous.methods.post_hoc.making.NoiseSearch", never)
     knowing = trained(coins(), until=0.0)

@@ -43,6 +43,7 @@ def quick(prior: Prior) -> nv.PostHoc:
     return nv.PostHoc(prior=prior, trials=5000, twin=False, posterior_scales=(0.03, 0.1))
 
 
+@pytest.mark.slow
 def test_it_is_folded_certified_and_verified(tmp_path):
     method = quick(nv.priors.at_initialization(network()))
     certificate = nv.certify(trained(), table(), method=method, folder=tmp_path / "run")
@@ -54,6 +55,7 @@ def test_it_is_folded_certified_and_verified(tmp_path):
     assert checked.passed, str(checked)
 
 
+@pytest.mark.slow
 def test_the_folded_network_is_hers():
     module, (inputs, _) = trained(), table()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}

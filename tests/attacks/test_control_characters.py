@@ -44,6 +44,7 @@ def test_json_means_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(out)["name"] == f"{EVIL} é Ω 漢" and "é Ω 漢" in out
 
 
+@pytest.mark.slow
 def test_every_command_that_reads_a_folder(
     place: Path, invoke: Any, quick: Callable[..., list[str]]
 ) -> None:

@@ -66,6 +66,7 @@ def prepare() -> None:
     Path("sweep.toml").write_text(SWEEP, encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES)
 def test_certify_knows_what_was_looked_at(here: Path, study: str) -> None:
     prepare()
@@ -79,6 +80,7 @@ def test_certify_alone_is_paid_for(here: Path) -> None:
     assert paid(here / "runs" / "alone")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -106,6 +108,7 @@ def test_looking_at_what_is_no_bound_costs_nothing(here: Path) -> None:
     assert paid(here / "runs" / "after")
 
 
+@pytest.mark.slow
 def test_a_team_keeps_one_ledger(here: Path) -> None:
     team = str(here / "kept" / "team.jsonl")
     run(*STUDIES["sparsity"], "--ledger", team)
@@ -126,6 +129,7 @@ def test_a_team_keeps_one_ledger(here: Path) -> None:
     assert len(ledger_lines(Path(team))) == 5  # the study, and two that began and ended
 
 
+@pytest.mark.slow
 def test_the_words_on_different_data_are_quoted(here: Path) -> None:
     run(*CERTIFY, "--out", "runs/first")
     data = nv.data.digits().train

@@ -52,6 +52,7 @@ def _reseal(folder: Path) -> None:
     Certificate.from_json(json.dumps(record)).save(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "value"), [("source", "payload:load"), ("architecture", "payload:build")]
 )
@@ -73,6 +74,7 @@ def test_what_a_folder_names_is_not_imported(
     assert not (place / "executed").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["config.toml", "split.npz", "posterior.safetensors"])
 def test_files_other_than_the_sealed_ones_are_not_used(run: Path, invoke: Any, name: str) -> None:
     with (run / name).open("ab") as stream:
@@ -93,6 +95,7 @@ def test_a_name_cannot_fill_the_memory() -> None:
             rebuild(name, (64,), 10, seed=0, shapes=shapes)
 
 
+@pytest.mark.slow_if(".prior.checkpoint.partial")
 @pytest.mark.parametrize(
     "name",
     ["events.jsonl", "split.npz", "config.toml", "prior.checkpoint", ".prior.checkpoint.partial"],
@@ -113,6 +116,7 @@ def test_resuming_writes_through_no_link(
     assert "Traceback" not in done.err
 
 
+@pytest.mark.slow
 def test_nothing_outside_is_read(run: Path, place: Path, invoke: Any) -> None:
     secret = place / "secret"
     shutil.copy(run / "posterior.safetensors", secret)
@@ -127,6 +131,7 @@ def test_nothing_outside_is_read(run: Path, place: Path, invoke: Any) -> None:
     assert [row["state"] for row in listed] == ["invalid"]
 
 
+@pytest.mark.slow
 def test_a_pipe_does_not_make_anybody_wait(run: Path, invoke: Any) -> None:
     for name in ("config.toml", "split.npz", "events.jsonl"):
         (run / name).unlink()
@@ -156,6 +161,7 @@ def test_temporary_names_cannot_be_foreseen(
     load_checkpoint(tmp_path / "a.checkpoint", configuration={})
 
 
+@pytest.mark.slow_if("split.npz", "posterior.safetensors")
 @pytest.mark.parametrize("name", ["config.toml", "split.npz", "posterior.safetensors"])
 def test_a_run_reads_its_files_back_before_it_seals(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "run"

@@ -179,6 +179,7 @@ def test_an_array_larger_than_its_file_is_not_made(tmp_path: Path, shape: str) -
         read_npz_arrays(tmp_path / "x.npz")
 
 
+@pytest.mark.slow
 def test_a_zip_bomb_is_not_opened(tmp_path: Path) -> None:
     size = 2**29
     with (

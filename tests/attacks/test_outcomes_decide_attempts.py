@@ -77,6 +77,7 @@ def quick(model: nn.Module, folder: Path, **settings: Any) -> nv.Certificate:
     return nv.certify(model, nv.data.digits().train, **arguments)
 
 
+@pytest.mark.slow
 def test_four_activation_functions_are_four_attempts(tmp_path: Path) -> None:
     activations = (torch.relu, torch.tanh, torch.sigmoid, nn.functional.gelu)
     found = [
@@ -87,6 +88,7 @@ def test_four_activation_functions_are_four_attempts(tmp_path: Path) -> None:
     assert found[-1].status == "conditional"
 
 
+@pytest.mark.slow
 def test_one_python_number_makes_another_attempt(tmp_path: Path) -> None:
     data = coins(60, seed=1)
     found = [post_hoc(30.0 + number, data, tmp_path / f"{number}") for number in range(8)]
@@ -97,6 +99,7 @@ def test_one_python_number_makes_another_attempt(tmp_path: Path) -> None:
     assert paid(post_hoc(30.0, data, tmp_path / "again"))
 
 
+@pytest.mark.slow
 def test_other_kernels_make_another_attempt_where_they_make_another_posterior(
     tmp_path: Path,
 ) -> None:
@@ -117,6 +120,7 @@ def test_other_kernels_make_another_attempt_where_they_make_another_posterior(
     assert not paid(other)
 
 
+@pytest.mark.slow
 def test_a_training_that_was_stopped_after_a_look_counts(tmp_path: Path) -> None:
     class Stopped(Exception):
         """Somebody did not like the number."""
@@ -144,6 +148,7 @@ def test_a_training_that_was_stopped_before_any_look_does_not_count(tmp_path: Pa
     assert paid(quick(Activated(torch.relu), tmp_path / "right", seed=2))
 
 
+@pytest.mark.slow
 def test_a_refused_certificate_was_seen_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def _of_training(verification: Any, passed: bool | None) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_an_honest_training_ends_where_the_run_says(honest: tuple[str, Path]) -> None:
     kind, folder = honest
     threads = torch.get_num_threads()
@@ -106,6 +107,7 @@ def _on_the_bound_part(monkeypatch: pytest.MonkeyPatch, kind: str, run: Path) ->
     monkeypatch.undo()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["learned", "sparsity"])
 def test_a_prior_trained_on_the_bound_part_fails(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -158,6 +160,7 @@ def test_what_cannot_be_repeated_says_why(tmp_path: Path) -> None:
     assert _of_training(again, True) == ENDS["progressive"]
 
 
+@pytest.mark.slow
 def test_the_command_repeats_a_built_in_training(tmp_path: Path, invoke: Invoke) -> None:
     np.savez(tmp_path / "world.npz", **_arrays(forging.examples()))
     flags = ["--data", str(tmp_path / "world.npz")]

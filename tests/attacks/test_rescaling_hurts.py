@@ -98,7 +98,7 @@ def _night(condition: bool) -> list[pytest.MarkDecorator]:
 CASES = [
     pytest.param(
         *(name, grid, center, per_tensor),
-        marks=_night(k != (i + j) % 4) or ([pytest.mark.slow] if k else []),
+        marks=_night(k != (i + j) % 4) or ([pytest.mark.slow] if i + j else []),
     )
     for i, name in enumerate(NETWORKS)
     for j, grid in enumerate(GRIDS)
@@ -124,6 +124,7 @@ def test_rescaling_never_hurts(name: str, grid: str, center: str, per_tensor: bo
     assert on.risk_upper <= off.risk_upper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=_night(seed in (0, 2))) for seed in range(4)]
 )

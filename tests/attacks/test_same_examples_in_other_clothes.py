@@ -66,6 +66,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow_if("scaled")
 @pytest.mark.parametrize("disguise", DISGUISES)
 def test_a_disguise_is_seen_through(certified: Path, disguise: str) -> None:
     ledger = certified / "attempts.jsonl"

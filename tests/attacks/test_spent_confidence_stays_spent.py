@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import nonvacuous as nv
 
 QUICK = nv.Posterior(trials=500, twin=False, plain_training={"epochs": 2}, training={"epochs": 2})
@@ -21,6 +23,7 @@ def run(folder: Path, *, seed: int, attempts: int, **settings: Any) -> str:
     return nv.certify(network, data, folder=folder, **arguments).status
 
 
+@pytest.mark.slow
 def test_a_share_is_not_laundered(tmp_path: Path) -> None:
     statuses = []
     for seed in range(3):
@@ -29,6 +32,7 @@ def test_a_share_is_not_laundered(tmp_path: Path) -> None:
     assert statuses == ["valid", "valid", "conditional"], "two halves are all there is"
 
 
+@pytest.mark.slow
 def test_an_early_place_is_no_license_to_take_more(tmp_path: Path) -> None:
     assert run(tmp_path / "first", seed=0, attempts=1_000_000) == "valid"
     assert run(tmp_path / "second", seed=1, attempts=2) == "valid"

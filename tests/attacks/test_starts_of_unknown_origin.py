@@ -74,6 +74,7 @@ def post_hoc(initial: nn.Module, **more: Any) -> Method:
     )
 
 
+@pytest.mark.slow_if("sparsity")
 @pytest.mark.parametrize("kind", list(methods()))
 def test_a_network_of_unknown_origin_a_function_and_a_sentence(kind: str) -> None:
     doubted = trained_here(unexplained(), methods()[kind])
@@ -164,6 +165,7 @@ def test_a_seed_that_did_not_make_the_weights(tmp_path: Path) -> None:
     assert "prior" in failed_fields(nv.verify(run, data=clouds()))
 
 
+@pytest.mark.slow
 def test_on_the_command_line(invoke: Any, quick: Any, place: Path) -> None:
     """--initial from nowhere is doubted; a seed or a sentence accounts for it."""
     for name, seed in (("trained", 1), ("initial", 9)):

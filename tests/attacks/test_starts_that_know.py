@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -46,6 +47,7 @@ def certified(start: nn.Module, pretrained: bool | str = False) -> nv.Certificat
     return nv.certify(start, coins(), method=method)
 
 
+@pytest.mark.slow
 def test_a_start_that_errs_on_a_third_of_what_nobody_can_know():
     certificate = certified(trained(coins(), until=0.34))
     assert certificate.risk_upper < 0.9
@@ -53,6 +55,7 @@ def test_a_start_that_errs_on_a_third_of_what_nobody_can_know():
     assert "random order" in certificate.lines()[3]
 
 
+@pytest.mark.slow
 def test_a_fresh_head_on_a_backbone_that_saw_them():
     start = trained(coins(), until=0.0)
     torch.manual_seed(1)
@@ -62,6 +65,7 @@ def test_a_fresh_head_on_a_backbone_that_saw_them():
     assert "last hidden layer" in certificate.lines()[3]
 
 
+@pytest.mark.slow
 def test_where_they_come_from_is_quoted():
     said = "trained on the coins of another mint, by A. N. Other"
     certificate = certified(trained(coins(), until=0.34), pretrained=said)

@@ -84,6 +84,7 @@ def test_a_network_that_insists_on_single_precision() -> None:
     assert batch_dependence(Network.of(Insisting().eval()), worlds.examples(16).inputs) is None
 
 
+@pytest.mark.slow
 def test_a_wide_network_is_not_refused_for_rounding() -> None:
     torch.manual_seed(0)
     wide = nn.Sequential(nn.Linear(4, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.Linear(2048, 3))

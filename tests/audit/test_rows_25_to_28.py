@@ -147,6 +147,7 @@ def test_row_26_charges_that_do_not_sum(honest: Evidence) -> None:
     assert_refused(recorded(honest, grid_nats=half), PAID, "sum to")
 
 
+@pytest.mark.slow
 def test_row_26_a_choice_that_nobody_paid_for(honest: Evidence) -> None:
     assert honest.sparsity is not None
     for left_out in range(len(honest.sparsity.charges)):
@@ -173,6 +174,7 @@ def test_row_27_a_setting_chosen_again_after_the_noise(honest: Evidence) -> None
     assert_refused(recorded(honest, setting=other), LAST, "chosen again")
 
 
+@pytest.mark.slow
 def test_row_27_noise_drawn_again(honest: Evidence) -> None:
     another = honest.risk.model_copy(update={"seed": 5})
     assert_refused(changed(honest, risk=another), LAST)

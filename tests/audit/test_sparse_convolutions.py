@@ -40,6 +40,7 @@ def honest() -> Evidence:
     return worlds.evidence()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["sparse", "dense"])
 def test_honest_evidence_is_valid(variant: str, honest: Evidence) -> None:
     if variant == "dense":
@@ -101,6 +102,7 @@ def test_another_way_to_read_the_input(honest: Evidence, changes: dict[str, Any]
     assert_refused(shape_with(honest, 0, **changes), WHOLE)
 
 
+@pytest.mark.slow
 def test_other_pooling(honest: Evidence) -> None:
     assert honest.sparsity is not None
     shape = honest.sparsity.layers[1].convolution
@@ -115,6 +117,7 @@ def test_images_of_another_shape(honest: Evidence) -> None:
     assert_refused(recorded(honest, images=(1, 1, 25)), WHOLE)
 
 
+@pytest.mark.slow
 def test_a_bias_with_the_noise_of_a_weight(honest: Evidence) -> None:
     assert honest.prior is not None and honest.posterior is not None
     for field, which in (("prior", honest.prior), ("posterior", honest.posterior)):
@@ -124,6 +127,7 @@ def test_a_bias_with_the_noise_of_a_weight(honest: Evidence) -> None:
         assert_refused(forged, NOISE, "'0.bias'")
 
 
+@pytest.mark.slow
 def test_a_bias_that_counts_once(honest: Evidence) -> None:
     record, complexity = honest.sparsity, honest.complexity
     assert record is not None and complexity is not None
@@ -138,6 +142,7 @@ def test_a_bias_that_counts_once(honest: Evidence) -> None:
     assert_refused(forged, NOISE, "in its layer")
 
 
+@pytest.mark.slow
 def test_other_networks_and_priors(honest: Evidence) -> None:
     assert_refused(changed(honest, module=worlds.network(seed=5)), WHOLE)
     assert_refused(changed(honest, prior_layers=honest.layers), WHOLE, "prior")
@@ -145,6 +150,7 @@ def test_other_networks_and_priors(honest: Evidence) -> None:
     assert_refused(layer_with(honest, 1, scale=9.0), NOISE)
 
 
+@pytest.mark.slow
 def test_charges_settings_seeds_norms_and_counts(honest: Evidence) -> None:
     record = honest.sparsity
     assert record is not None

@@ -196,6 +196,7 @@ def test_the_paired_bounds_cover_in_every_small_world(name: str) -> None:
         assert pmf[ends > win - lose + 1e-12].sum() <= failure
 
 
+@pytest.mark.slow
 def test_the_margin_over_the_best_constant_covers() -> None:
     """Three classes, five draws, all tables of hits and misses by class."""
     n, failure, classes = 5, 0.1, 3

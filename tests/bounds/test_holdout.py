@@ -49,6 +49,7 @@ def judge_lower(errors: int, examples: int, failure: float) -> None:
         assert tail >= mpf(failure), f"{value!r} is loose"
 
 
+@pytest.mark.slow_unless("0.05")
 @pytest.mark.parametrize("failure", [*FAILURES, 0.9])
 def test_every_count_of_small_samples(failure: float) -> None:
     for examples in (1, 2, 3, 12):

@@ -23,6 +23,7 @@ def test_inverses_invert_the_definition(q: float, c: float) -> None:
                 assert abs(oracles.binary_kl(q, p) / c - 1) < mpf(10) ** -15
 
 
+@pytest.mark.slow
 def test_inverses_where_they_have_closed_forms() -> None:
     for c in CS:
         assert oracles.kl_inverse_upper(0.0, c) == -mp.expm1(-c)

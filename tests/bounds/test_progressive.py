@@ -86,6 +86,7 @@ def test_h_is_above_every_adaptive_strategy(trials: int, threshold: float, k: in
         assert chance == pytest.approx(0.047, abs=1e-3) and value == pytest.approx(0.057, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_h_is_nearly_reached_by_small_steps() -> None:
     fine = best_chance(400, 1_000, 3, 100)  # mass 10 in steps of 1/100
     assert 0.9 < fine / bounds.gate_failure(errors=3, trials=400, threshold=10 / 400) <= 1.0

@@ -21,6 +21,7 @@ def test_the_names_are_right() -> None:
     assert {entry.name for entry in CHOSEN} == set(NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", CHOSEN, ids=lambda entry: entry.name)
 def test_every_measure_gives_a_number_or_a_reason(architecture) -> None:
     module, example = architecture.made()

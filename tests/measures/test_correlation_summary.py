@@ -42,6 +42,7 @@ def test_random_numbers_say_nothing_within_their_intervals() -> None:
     assert verdicts.count("predicts") <= 2
 
 
+@pytest.mark.slow
 def test_intervals_of_random_numbers_cover_nothing_as_often_as_they_say() -> None:
     mean, one_axis, wrong, worlds = 0, 0, 0, 150
     for seed in range(worlds):

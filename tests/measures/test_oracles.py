@@ -33,6 +33,7 @@ def value(name: str, network: str = "mlp") -> float:
     return result.number
 
 
+@pytest.mark.slow_if("spectral")
 @pytest.mark.parametrize("norm", oracles.NORMS)
 def test_norms_and_distances(norm: str) -> None:
     function = oracles.NORMS[norm]
@@ -301,6 +302,7 @@ def _naive_errors(weights: dict[str, torch.Tensor], noise: float, draws: int) ->
     return wrong
 
 
+@pytest.mark.slow_if("rescaled-kl")
 @pytest.mark.parametrize("name", ["kl", "rescaled-kl"])
 def test_certificates_from_naive_draws(name: str) -> None:
     """The same bound up to the noise of sampling, from another optimizer and another sampler."""

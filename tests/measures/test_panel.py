@@ -43,6 +43,7 @@ def test_inputs_alone_leave_what_needs_labels_undefined() -> None:
     json.dumps(found.to_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_the_network_is_not_changed_and_the_seed_decides() -> None:
     module, initial, examples = made("cnn")
     before = {name: p.clone() for name, p in module.state_dict().items()}
@@ -98,6 +99,7 @@ def test_bad_input_is_refused_with_a_reason() -> None:
         attack(module, (inputs, labels), gauges=0)
 
 
+@pytest.mark.slow
 def test_a_capture_serves_every_network_of_its_architecture() -> None:
     first, _, examples = made("resnet")
     subject = Subject.of(first, examples)
@@ -131,6 +133,7 @@ def test_cheap_measures_and_what_is_left_out() -> None:
         panel(module, examples, only=["norms"], without=["norms"])
 
 
+@pytest.mark.slow
 def test_scores_beyond_floats_are_said_to_be() -> None:
     """Fifty layers that multiply by 1e10: the function itself leaves the range of floats."""
     layers = [nn.Linear(3, 3, bias=False) for _ in range(50)]

@@ -47,6 +47,7 @@ def test_against_every_path_listed(network: str) -> None:
         assert found.number == pytest.approx(exact, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_sixty_layers_of_large_weights_do_not_overflow() -> None:
     torch.manual_seed(0)
     layers: list[nn.Module] = [nn.Linear(3, 4)]

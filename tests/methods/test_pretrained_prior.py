@@ -150,6 +150,7 @@ def memorized(data: Examples) -> nn.Module:
     return network
 
 
+@pytest.mark.slow
 def test_a_backbone_trained_on_the_bound_examples_is_never_called_checked(tmp_path: Path) -> None:
     """Its promise is false, which nobody can see; so the certificate says whose word it is."""
     data = clouds(2, coins=True)

@@ -183,6 +183,7 @@ def test_every_example_but_the_last_batch_trains() -> None:
     assert twin_number(trained, 600) == 3
 
 
+@pytest.mark.slow
 def test_the_gate_passes_or_says_nothing(tmp_path: Path) -> None:
     passed = certified(tmp_path / "a" / "run", threshold=0.5)
     assert passed.risk_upper == 0.5 and passed.gate == 0.5 and not passed.is_vacuous
@@ -200,6 +201,7 @@ def test_the_gate_passes_or_says_nothing(tmp_path: Path) -> None:
     assert not [o for o in passed.observed if o.name == OBSERVED]
 
 
+@pytest.mark.slow
 def test_the_mixture_draws_by_the_share_of_tests(tmp_path: Path) -> None:
     class Constant(nn.Module):
         def __init__(self, value: float) -> None:
@@ -232,6 +234,7 @@ def test_the_mixture_draws_by_the_share_of_tests(tmp_path: Path) -> None:
         nv.load_mixture(run, model())
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
     whole = certified(tmp_path / "a" / "run")
     stopped = tmp_path / "b" / "run"

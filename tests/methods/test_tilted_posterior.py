@@ -59,6 +59,7 @@ def test_the_temperature_follows_from_prior_examples() -> None:
     assert certificate.risk_upper < seeger(**common, exact_moment=True)
 
 
+@pytest.mark.slow
 def test_without_a_tilt_or_a_learned_prior_the_bound_is_the_kl_bound() -> None:
     assert certified(tilt=False).bound.name == "seeger"
     assert certified(prior_fraction=0.0).bound.name == "seeger"

@@ -14,6 +14,7 @@ def fits(name: str, shape: tuple[int, ...]) -> bool:
     return name == "mlp" or len(shape) == 3
 
 
+@pytest.mark.slow_if("scatter-shape27", "scatter-shape26")
 @pytest.mark.parametrize(
     ("name", "shape"), [(name, shape) for name in BUILDERS for shape in SHAPES if fits(name, shape)]
 )

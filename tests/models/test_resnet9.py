@@ -10,6 +10,7 @@ from nonvacuous.models import build
 from nonvacuous.networks import fold_batch_norm
 
 
+@pytest.mark.slow
 def test_size_and_folding() -> None:
     network = build("resnet9", (3, 32, 32), 10, seed=0)
     assert sum(parameter.numel() for parameter in network.parameters()) == 6_573_130

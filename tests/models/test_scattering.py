@@ -18,12 +18,14 @@ def waves(angle: float, *, size: int = 32) -> torch.Tensor:
     return (0.5 + 0.5 * torch.cos(phase)).view(1, 1, size, size)
 
 
+@pytest.mark.slow
 def test_nothing_in_the_front_is_learned() -> None:
     network = build("scatter:8", (1, 28, 28), 10, seed=0)
     assert not list(network.fixed_front.parameters())
     assert sum(p.numel() for p in network.parameters()) == 81 * 8 + 8 + 8 * 49 * 10 + 10
 
 
+@pytest.mark.slow_if("shape1-features1")
 @pytest.mark.parametrize("shape, features", [((1, 28, 28), (81, 7, 7)), ((3, 32, 32), (243, 4, 4))])
 def test_shapes(shape: tuple[int, ...], features: tuple[int, ...]) -> None:
     front = Scattering(shape)
@@ -31,6 +33,7 @@ def test_shapes(shape: tuple[int, ...], features: tuple[int, ...]) -> None:
     assert front.shape(*shape[1:]) == features
 
 
+@pytest.mark.slow
 def test_each_direction_answers_to_its_own_waves() -> None:
     front = Scattering((1, 32, 32))
     for step in range(8):
@@ -65,6 +68,7 @@ def test_wavelets_have_mean_zero_and_equal_a_sum_written_out() -> None:
         assert abs(complex(wavelet[row, column]) - expected) < 1e-5
 
 
+@pytest.mark.slow
 def test_mirror_images_share_their_features_only_if_asked() -> None:
     images = torch.rand(3, 3, 32, 32)
     both = build("scatter:4/mirror", (3, 32, 32), 10, seed=0).eval()

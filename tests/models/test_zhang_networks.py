@@ -156,6 +156,7 @@ def test_many_at_once_equal_each_alone(name: str) -> None:
             torch.testing.assert_close(buffers[key][row], buffer)
 
 
+@pytest.mark.slow
 def test_batch_normalization_folds_away() -> None:
     model = build("inception", (1, 8, 8), 4, seed=0)
     inputs = torch.randn(16, 1, 8, 8, generator=torch.Generator().manual_seed(5))

@@ -34,6 +34,9 @@ def check_slices(groups: ScaleGroups) -> None:
     assert touched - {-1} == set(range(groups.size))
 
 
+@pytest.mark.slow_if(
+    "resnet50 folded", "resnet18 folded", "resnet18 unfolded", "resnet18", "vgg folded", "vgg"
+)
 @pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda a: a.name)
 def test_random_scales_keep_the_function_and_all_free_scales_are_found(
     architecture: Architecture,
@@ -41,6 +44,7 @@ def test_random_scales_keep_the_function_and_all_free_scales_are_found(
     check(architecture)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vgg folded", "resnet18 unfolded", "transformer glu", "llama"])
 def test_the_same_after_in_place_operations_are_rewritten(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -56,6 +56,7 @@ def symmetries(architecture: Architecture) -> int:
     return int((eigenvalues < 1e-10 * eigenvalues.max()).sum())
 
 
+@pytest.mark.slow_if("upsampling")
 @pytest.mark.parametrize(
     "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 )

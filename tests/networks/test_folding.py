@@ -40,6 +40,7 @@ def checked(module: nn.Module, x: Tensor) -> nn.Module:
     return folded
 
 
+@pytest.mark.slow_if("resnet18 folded")
 @pytest.mark.parametrize(
     "architecture", [a for a in CONVOLUTIONAL if a.fold and a.name != "resnet50 folded"],
     ids=lambda a: a.name,

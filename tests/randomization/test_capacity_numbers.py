@@ -35,6 +35,7 @@ def test_a_convolutional_network_is_counted_by_hand() -> None:
     assert _vc(module, _examples(1, 8, 8))[0] == f"at most {by_hand:,}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["inception", "inception:no-bn", "cnn:4,8"])
 def test_branches_and_poolings_are_counted(spec: str) -> None:
     examples = _examples(3, 28, 28)
@@ -74,6 +75,7 @@ def _theorem(module: nn.Module, examples: Examples) -> tuple[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_perceptron_in_any_dress_is_read_from_its_forward_pass() -> None:
     examples = _examples(2, 2)
     assert _theorem(_Chain(), examples)[0] == "memorizes any distinct inputs"

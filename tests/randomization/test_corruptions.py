@@ -241,6 +241,7 @@ def test_a_corruption_that_returns_something_else(what, result, message: str) ->
         unregister_corruption("odd")
 
 
+@pytest.mark.slow
 def test_the_ten_lines_of_the_documentation_work() -> None:
     page = Path(__file__).parents[2] / "docs" / "corruptions.md"
     code = page.read_text().split("```python\n")[2].split("```")[0]

@@ -22,6 +22,7 @@ def result():
     return study("mlp:48,48", clouds(), settings=SMALL)
 
 
+@pytest.mark.slow
 def test_it_learns_and_could_have_memorized(result):
     true, random = result.condition("true"), result.condition("random-labels")
     assert true.train_error.value == random.train_error.value == 0
@@ -79,6 +80,7 @@ def test_the_record_is_plain_json(result):
     assert StudySettings.from_dict(record["settings"]) == SMALL
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_study(result):
     settings = SMALL.changed(conditions=("true", "random-labels"), permutations=0, sign_vectors=0)
     again = study("mlp:48,48", clouds(), settings=settings)
@@ -123,6 +125,7 @@ def test_a_test_part_is_split_off_where_there_is_none():
     assert (found.examples, found.test_examples) == (160, 40)
 
 
+@pytest.mark.slow
 def test_certificates_promise_nothing_on_random_labels():
     settings = quick(certificates=True, seeds=1, epochs=5, certificate_trials=2_000)
     found = study("mlp:32", clouds(600), settings=settings)
@@ -133,6 +136,7 @@ def test_certificates_promise_nothing_on_random_labels():
     assert "the certificate tells them apart" in {finding.name for finding in found.findings}
 
 
+@pytest.mark.slow
 def test_the_regularization_matrix():
     settings = quick(regularization=True, seeds=1, epochs=40)
     found = study("mlp:48,48", clouds(), settings=settings)

@@ -135,6 +135,7 @@ def clumsy_networks(generator, networks: int, classes: int) -> list[np.ndarray]:
     return tables
 
 
+@pytest.mark.slow_if("10-3")
 @pytest.mark.parametrize(("classes", "networks"), [(10, 3), (3, 4), (2, 4)])
 def test_answers_that_hang_together_raise_no_false_alarm(classes, networks):
     generator = np.random.default_rng(classes)

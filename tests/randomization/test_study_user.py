@@ -23,6 +23,7 @@ def run(train, **changes):
     return study(build, clouds(), train=train, settings=QUICK.changed(**changes))
 
 
+@pytest.mark.slow
 def test_an_honest_function_with_learning_curves():
     found = run(fit)
     assert not found.problems
@@ -39,6 +40,7 @@ def test_an_honest_function_with_learning_curves():
     assert found.condition("partial:0.5").outcomes[0].curve[0].clean_errors is not None
 
 
+@pytest.mark.slow
 def test_a_function_that_only_returns_the_model_gives_the_same_network():
     watched, quiet = run(fit, seeds=1), run(fit_quietly, seeds=1)
     for name in ("true", "random-labels"):
@@ -50,6 +52,7 @@ def test_a_function_that_only_returns_the_model_gives_the_same_network():
     assert quiet.condition("true").relative_time is None
 
 
+@pytest.mark.slow
 def test_a_function_that_has_the_true_labels_from_elsewhere():
     true = clouds().train.labels
     found = run(lambda model, inputs, labels, *, seed: fit_quietly(model, inputs, true, seed=seed))
@@ -59,6 +62,7 @@ def test_a_function_that_has_the_true_labels_from_elsewhere():
     assert "it can memorize" not in {finding.name for finding in found.findings}
 
 
+@pytest.mark.slow
 def test_a_function_that_mixes_in_the_true_labels():
     true = clouds().train.labels
 
@@ -71,6 +75,7 @@ def test_a_function_that_mixes_in_the_true_labels():
     assert "has the true labels from somewhere else" in problem.text
 
 
+@pytest.mark.slow
 def test_a_function_that_learns_from_the_test_set_is_caught():
     test = clouds().test
 
@@ -86,6 +91,7 @@ def test_a_function_that_learns_from_the_test_set_is_caught():
     assert found.leak.duplicates == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_honest_functions_are_not_accused(seed):
     found = run(fit_quietly, seed=10 * seed, sign_vectors=0)

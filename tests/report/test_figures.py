@@ -157,6 +157,7 @@ print(hashlib.sha256(svg.encode()).hexdigest(), "matplotlib.pyplot" in sys.modul
 """
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_bytes_and_no_global_figure() -> None:
     svg = figures.scale(view_of("posterior"))
     other = subprocess.run(

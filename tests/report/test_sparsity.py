@@ -52,6 +52,7 @@ def test_the_page_shows_noise_and_choices(certificate: Certificate) -> None:
     assert ("Monte Carlo" in shown.confidence.after) == noisy
 
 
+@pytest.mark.slow
 def test_the_page_of_a_convolutional_network() -> None:
     certificate = sparse_conv_worlds.run(None)
     assert [step.key for step in compare(certificate).steps][-1] == "escape"

@@ -35,6 +35,7 @@ def pictures(name: str = "a") -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a", HOSTILE])
 def test_pictures_are_svg_with_words_and_no_script(name):
     for picture in pictures(name):
@@ -45,6 +46,7 @@ def test_pictures_are_svg_with_words_and_no_script(name):
     assert pictures(name) == pictures(name)
 
 
+@pytest.mark.slow
 def test_ids_of_two_pictures_differ():
     ids = [
         {
@@ -59,6 +61,7 @@ def test_ids_of_two_pictures_differ():
             assert not own & other
 
 
+@pytest.mark.slow
 def test_the_page_escapes_what_it_is_given(tmp_path):
     page = StudyPage(
         title=HOSTILE,

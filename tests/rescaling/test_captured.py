@@ -31,6 +31,12 @@ CASES = [
 ]
 
 
+@pytest.mark.slow_if(
+    "densenet-other means",
+    "mobilenet relu-zero means",
+    "densenet-zero means",
+    "mobilenet relu-other means",
+)
 @pytest.mark.parametrize(("architecture", "centered"), CASES)
 def test_finds_what_a_slow_optimizer_finds(architecture, centered: bool) -> None:
     module, example = architecture.made()

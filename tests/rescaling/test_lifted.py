@@ -139,6 +139,7 @@ def test_two_peaks_are_both_integrated() -> None:
     assert float(mirror.curvature(np.zeros(1))[0]) < 0  # it is a valley
 
 
+@pytest.mark.slow
 @settings(max_examples=some(200), deadline=None)
 @given(
     squares=st.tuples(st.floats(0.01, 1e4), st.floats(0.01, 1e4)),
@@ -206,6 +207,7 @@ def product_kl(Q: DiagonalGaussian, P: DiagonalGaussian) -> float:
     return float((np.exp(laws[0]) * (laws[0] - laws[1])).sum() * step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "numbers",
     [
@@ -362,6 +364,7 @@ def test_heights_on_surfaces_are_densities() -> None:
         assert surface.slope(points[0]) == pytest.approx(slopes, rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_sampled_integrals_against_a_grid_in_two_dimensions() -> None:
     groups = mlp(3, 1, 1, 2)
     pairs = pairs_of(groups)
@@ -379,6 +382,7 @@ def test_sampled_integrals_against_a_grid_in_two_dimensions() -> None:
         assert low == pytest.approx(exact, abs=0.01)
 
 
+@pytest.mark.slow
 def test_both_ends_enclose_the_integral_on_average() -> None:
     groups = mlp(6, 4, 2)
     Q, pairs = posterior(groups, seed=4), pairs_of(groups)

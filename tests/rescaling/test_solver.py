@@ -27,6 +27,7 @@ SOME = pytest.mark.parametrize(
 QUICKLY_ALSO_OTHER_MEANS = {"convolutions", "grouped convolution", "recurrent", "bilinear"}
 
 
+@pytest.mark.slow_if("ten hidden layers-True")
 @pytest.mark.parametrize(
     ("name", "centered"),
     [
@@ -171,6 +172,7 @@ def two_minima() -> tuple[DiagonalGaussian, DiagonalGaussian, HandGroups]:
     return Q, P, groups
 
 
+@pytest.mark.slow
 def test_two_local_minima_exist_and_the_lower_one_is_returned() -> None:
     Q, P, groups = two_minima()
     grid = np.linspace(-8, 8, 801)

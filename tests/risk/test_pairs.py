@@ -32,6 +32,7 @@ def exact_risk(network, posterior, examples, draws: int) -> tuple[float, float]:
     return float(per_draw.mean()), float(per_draw.std()) / math.sqrt(draws)
 
 
+@pytest.mark.slow
 def test_estimates_the_risk_over_draws_and_examples(problem) -> None:
     network, posterior, examples = problem
     result = estimate_risk(network, posterior, examples, trials=40_000, generator=seeded())
@@ -43,6 +44,7 @@ def test_estimates_the_risk_over_draws_and_examples(problem) -> None:
     assert abs(result.risk - truth) < tolerance
 
 
+@pytest.mark.slow_if("recurrent")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_error_counts_have_the_right_law_for_every_kind_of_network(case: Case) -> None:
     network, posterior, inputs = build(case)
@@ -56,6 +58,7 @@ def test_error_counts_have_the_right_law_for_every_kind_of_network(case: Case) -
     assert abs(result.risk - truth) < tolerance
 
 
+@pytest.mark.slow
 def test_the_count_is_binomial_while_shared_draws_are_correlated(problem) -> None:
     network, posterior, examples = problem
     trials, repetitions = 40, 400

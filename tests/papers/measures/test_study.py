@@ -130,6 +130,7 @@ def test_refused_material(changes: dict[str, object], message: str) -> None:
         material_of(TINY.changed(**changes))
 
 
+@pytest.mark.slow
 def test_a_record_is_what_a_network_trained_alone_comes_to(
     done: tuple[study.StudyResult, Path],
 ) -> None:
@@ -219,6 +220,7 @@ def test_every_network_is_there_and_judged_only_if_it_reached_the_loss(
     json.dumps(result.to_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_statistics_are_computed_again_without_training(
     done: tuple[study.StudyResult, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +238,7 @@ def test_statistics_are_computed_again_without_training(
     run(TINY, folder, resume=True)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_where_it_was(
     done: tuple[study.StudyResult, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +276,7 @@ def test_other_processes_find_the_same(
     assert [e.to_dict() for e in other.judged] == [e.to_dict() for e in result.judged]
 
 
+@pytest.mark.slow
 def test_progress_is_told(tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
     settings = TINY.changed(measures=("norms",), label_noise=(0.0,), alone=0)
@@ -417,6 +421,7 @@ def test_the_time_of_one_after_the_other_is_by_steps() -> None:
 # -- pages ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pages_say_it_in_words_and_warn(tmp_path: Path) -> None:
     records = made_up(
         {

@@ -45,6 +45,7 @@ def result(folder: Path) -> FigureResult:
     return run(SMALL, folder)
 
 
+@pytest.mark.slow
 def test_every_network_has_its_numbers_and_its_certificate(
     result: FigureResult, folder: Path
 ) -> None:
@@ -115,6 +116,7 @@ def test_finished_networks_are_not_computed_again(
     assert run(SMALL, folder, resume=True) == result
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_the_same(result: FigureResult, tmp_path: Path) -> None:
     seen: list[str] = []
 

@@ -59,6 +59,7 @@ def finished(tmp_path_factory):
     return folder, run(small(), folder)
 
 
+@pytest.mark.slow
 def test_every_network_has_its_certificates_and_its_twin(finished):
     _, result = finished
     assert len(result.cases) == 2
@@ -118,6 +119,7 @@ def test_a_lost_certificate_is_computed_from_the_stored_network(finished, monkey
     assert after == before
 
 
+@pytest.mark.slow
 def test_pages(finished, tmp_path):
     _, result = finished
     paths = write_pages(STUDY, result, tmp_path, command="nonvacuous reproduce sparsity-mnist")
@@ -208,6 +210,7 @@ def test_the_narration_rounds_up_too():
     assert "certificate 0.4001 by" in told and "held-out twin 0.0801" in told
 
 
+@pytest.mark.slow
 def test_the_caption_speaks_of_every_theorem():
     settings = SparsitySettings()
     text = str(

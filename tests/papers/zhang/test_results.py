@@ -201,6 +201,7 @@ def test_rising_within_intervals():
     assert last.test_error.high == holdout(errors=901, examples=1000, failure=0.025)
 
 
+@pytest.mark.slow
 def test_the_page_of_the_figure(tmp_path):
     result = figure([100, 500, 900])
     paths = write_pages(zhang_figure.STUDY, result, tmp_path, command="")
