@@ -1,20 +1,18 @@
-"""Write what the commands of promises say about tiny runs: `python scripts/goldens.py FOLDER`.
+"""Write what the commands of promises say about tiny runs.
 
-`make goldens` writes those that tests/golden/test_commands.py compares with; --pages adds the
-pages, for comparing two versions of the library with `diff -r`.
-
-Every method with every predictor and two seeds, as certificates, text and pages, and the help of
-every command. Versions, digests and timings are masked.
+`make goldens` writes those that tests/golden/test_commands.py compares with. Every method with
+every predictor and two seeds, as certificates, text and pages, and the help of every command.
+Versions, digests and timings are masked.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,4 +176,10 @@ def _prepare() -> None:
 
 
 if __name__ == "__main__":
-    write_goldens(Path(sys.argv[1]), pages="--pages" in sys.argv)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, help="what is there under these names is overwritten")
+    parser.add_argument(
+        "--pages", action="store_true", help="the pages too, to compare two versions by diff -r"
+    )
+    given = parser.parse_args()
+    write_goldens(given.folder, pages=given.pages)

@@ -165,7 +165,7 @@ def _picture(certificate: Certificate, declared: Mapping[str, Mapping[str, Slice
     svg = bars(
         names,
         {"measured": means},
-        title="Measured, with the least and the most it can be",
+        title="Measured, with the least and the most",
         x_label="share that is wrong" if _rates(certificate) else "mean loss",
         low={"measured": lows},
         high={"measured": highs},
