@@ -292,9 +292,6 @@ def _curve(
     groups: dict[str, list[CaseResult]] = {}
     for entry in entries:
         case = entry.case
-        # All shares of the data at once would be a picture of nothing but lines.
-        if case.prior in ("learned:0.1", "learned:0.2") or case.hidden > 2:
-            continue
         kind, fraction = prior_kind(case.prior)
         prior = f"{100 * fraction:g} % prior" if kind == "learned" else kind
         groups.setdefault(f"{case.hidden + 1} layers, {prior}", []).append(entry)
@@ -375,7 +372,8 @@ def _changed(result: SparsityResult) -> Section | None:
 
 
 def _norms(result: SparsityResult) -> Section | None:
-    entries = [entry for entry in result.part("width") if entry.norm_bounds]
+    shown = (*result.part("width"), *result.part("grid"))
+    entries = [entry for entry in shown if entry.norm_bounds]
     if not entries:
         return None
     names = list(entries[0].norm_bounds)

@@ -57,11 +57,14 @@ class Recipe:
 _BLOCK = 10
 _CONTROLLED = ChainTraining(steps=2_500, learning_rate=0.1, noise=0.05, decay=5e-4)
 _TOWARD = ChainTraining(steps=600, learning_rate=0.05)
+_GENTLE = ChainTraining(steps=3_000, learning_rate=0.2, noise=0.03, decay=5e-4)
+_SHORT = ChainTraining(steps=300, learning_rate=0.05)
 
 #: plain       the paper's objective, for the prior (without the pull) and for the network
 #: robust      the prior is learned under weight noise, from images that are moved by up to a pixel;
 #:             the network by the paper's objective
-#: long        like robust, four times as long; mirrored: and from images that are also mirrored
+#: gentle      with less noise, which wide networks need, and weight decay; for networks that stay
+#:             close to their prior. long: four times as long; mirrored: from mirrored images too
 #: blind       the network itself is trained under weight noise: what a prior that has seen no
 #:             example needs; blind-deep likewise for more hidden layers
 #: sparse      an l1 penalty on activations, in both; blocks: on blocks of ten units
@@ -79,16 +82,10 @@ RECIPES: Mapping[str, Recipe] = {
         network=ChainTraining(steps=800, learning_rate=0.05),
         shifts=1,
     ),
-    "long": Recipe(
-        prior=ChainTraining(steps=12_000, learning_rate=0.2, noise=0.05, decay=5e-4),
-        network=ChainTraining(steps=800, learning_rate=0.05),
-        shifts=1,
-    ),
+    "gentle": Recipe(prior=_GENTLE, network=_SHORT, shifts=1),
+    "long": Recipe(prior=replace(_GENTLE, steps=12_000), network=_SHORT, shifts=1),
     "mirrored": Recipe(
-        prior=ChainTraining(steps=12_000, learning_rate=0.2, noise=0.03, decay=5e-4),
-        network=ChainTraining(steps=800, learning_rate=0.05),
-        shifts=1,
-        mirrored=True,
+        prior=replace(_GENTLE, steps=12_000), network=_SHORT, shifts=1, mirrored=True
     ),
     "blind": Recipe(
         network=ChainTraining(steps=4_000, learning_rate=0.3, noise=(0.2, 0.3)),
@@ -210,7 +207,6 @@ _FIVE = "learned:0.05"
 _BLIND = ("zero", "initialization")
 _LEARNED = (_FIVE, "learned:0.1", "learned:0.2", "learned:0.5")
 _WEAK = 0.003
-_STRONG = (1.0, 10.0, 30.0)
 
 
 def _varied() -> dict[str, Recipe]:
@@ -262,7 +258,7 @@ DEFAULT_PARTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
         _grid([1], [100], ["zero"], [_WEAK], ["blind"]),
         _grid([1], [500], [_FIVE], [1.0], ["robust"]),
     ),
-    "best": (_grid([1, 2], [1_000], ["learned:0.5"], _STRONG, ["robust", "long", "mirrored"]),),
+    "best": (_grid([1, 2], [500], ["learned:0.5"], [10.0, 30.0], ["gentle", "long", "mirrored"]),),
     "sparsity": (
         _grid([1], [100], [_FIVE], [1.0], ["plain", "sparse", "stable", "blocks"]),
         _grid([2], [100], [_FIVE], [0.1], ["plain", "sparse", "stable", "blocks"]),
@@ -284,10 +280,11 @@ DEFAULT_PARTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
         ),
     ),
     "width": (
-        _grid([1, 2, 3], [100, 500, 1_000], _LEARNED, [1.0], ["robust"]),
+        _grid([1, 2], [100, 500, 1_000], [_FIVE], [1.0], ["robust"]),
         _grid([1], [100, 500, 1_000], _BLIND, [_WEAK], ["blind"]),
         _grid([2], [100, 500, 1_000], _BLIND, [_WEAK], ["blind-deep"]),
     ),
+    "grid": (_grid([1, 2, 3], [100, 500, 1_000], _LEARNED, [10.0], ["gentle"]),),
     "sensitivity": (
         _grid([2], [100], [_FIVE], [0.01, 0.1, 1.0, 10.0, 30.0], ["robust"]),
         _grid([2], [100], [_FIVE], [1.0], list(_varied())),
@@ -301,5 +298,6 @@ QUICK_PARTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "size": (_grid([1], [20], ["learned:0.3"], [1.0], ["robust"], [0.6, 1.0]),),
     "depth": (_grid([3], [20], ["learned:0.3"], [1.0], ["spectral"]),),
     "width": (_grid([1], [10, 20], ["learned:0.3"], [1.0], ["robust"]),),
+    "grid": (_grid([1], [20], ["learned:0.3"], [10.0], ["robust"]),),
     "sensitivity": (_grid([1], [20], ["learned:0.3"], [1.0], ["robust,noise=0.0"]),),
 }

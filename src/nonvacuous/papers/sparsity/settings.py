@@ -108,7 +108,7 @@ class SparsitySettings(StudySettings):
     only: tuple[str, ...] = Field(
         default=(),
         exclude=True,
-        description="Some of the parts (goals, best, sparsity, priors, size, depth, width, "
+        description="Some of the parts (goals, best, sparsity, priors, size, depth, width, grid, "
         "sensitivity) or names of networks, such as h1-w100-*; those finished earlier are shown "
         "as well.",
     )
