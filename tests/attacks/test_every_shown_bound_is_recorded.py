@@ -17,6 +17,7 @@ from nonvacuous.cli.app import app
 ROW = "earlier certificates on these examples are paid for"
 QUICK = ["--model", "mlp:8", "--epochs", "1", "--prior-epochs", "1", "--trials", "500"]
 CERTIFY = ["certify", "--data", "digits", *QUICK, "--no-twin", "--no-report"]
+SHORT = {"epochs": 1}
 SWEEP = """
 [command]
 run = "certify"
@@ -121,7 +122,7 @@ def test_a_team_keeps_one_ledger(here: Path) -> None:
     certificate = nv.certify(
         network,
         data,
-        method=nv.Posterior(trials=500, twin=False),
+        method=nv.Posterior(trials=500, twin=False, plain_training=SHORT, training=SHORT),
         seed=4,
         folder=nv.Run(ledger=team),
     )

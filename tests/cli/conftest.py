@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,6 +120,42 @@ def invoke(capfd: pytest.CaptureFixture[str]) -> Invoke:
         code = main([str(word) for word in words])
         captured = capfd.readouterr()
         return Outcome(code, captured.out, captured.err)
+
+    return call
+
+
+Finished = Callable[..., tuple[Path, Outcome]]
+
+
+@pytest.fixture(scope="session")
+def finished_before(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """Commands run once for all tests, each in a folder like ``place``."""
+    known: dict[tuple[str, ...], tuple[Path, Outcome]] = {}
+
+    def call(files: dict[str, str], *words: str) -> tuple[Path, Outcome]:
+        if words not in known:
+            folder, out, err = tmp_path_factory.mktemp("once"), io.StringIO(), io.StringIO()
+            furnish(folder)
+            for name, text in files.items():
+                (folder / name).write_text(text)
+            with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+                patch.chdir(folder)
+                patch.delenv("NONVACUOUS_DATA", raising=False)
+                code = main([*words])
+            known[words] = folder, Outcome(code, out.getvalue(), err.getvalue())
+        return known[words]
+
+    return call
+
+
+@pytest.fixture
+def once(place: Path, finished_before: Finished) -> Invoke:
+    """What a command wrote when the first test asked for it; its files are copied here."""
+
+    def call(*words: str, files: dict[str, str] | None = None) -> Outcome:
+        folder, outcome = finished_before(files or {}, *words)
+        shutil.copytree(folder, place, dirs_exist_ok=True)
+        return outcome
 
     return call
 

@@ -51,8 +51,8 @@ def own(place):
     return place
 
 
-def test_one_command_gives_the_answer_the_page_and_the_pictures(place, invoke):
-    done = invoke(*QUICK)
+def test_one_command_gives_the_answer_the_page_and_the_pictures(place, once):
+    done = once(*QUICK)
     assert done.code == exits.DONE, done.err
     # Three permutations are too few for the headline to say more than the test does.
     assert done.out.startswith("Whether it learns is not shown")
@@ -74,13 +74,14 @@ def test_one_command_gives_the_answer_the_page_and_the_pictures(place, invoke):
     assert done.next == "nonvacuous certify --data x.npz --model mlp:24"
 
 
-def test_json_is_what_is_on_disk(place, invoke):
-    done = invoke(*QUICK, "--json")
+def test_json_is_what_is_on_disk(place, once, invoke):
+    once(*QUICK)
+    done = invoke(*QUICK, "--json", "--resume")
     assert json.loads(done.out) == json.loads((place / "r" / "results.json").read_text())
 
 
-def test_nothing_is_overwritten_and_a_study_can_be_seen_again(place, invoke):
-    first = invoke(*QUICK)
+def test_nothing_is_overwritten_and_a_study_can_be_seen_again(place, once, invoke):
+    first = once(*QUICK)
     refused = invoke(*QUICK)
     assert refused.code == exits.USAGE
     assert "holds a study already" in refused.error
@@ -91,7 +92,9 @@ def test_nothing_is_overwritten_and_a_study_can_be_seen_again(place, invoke):
     other = invoke(*QUICK, "--momentum", "0.5", "--resume")
     assert other.code == exits.FAILED
     assert "other settings (momentum)" in other.error
-    assert invoke(*QUICK, "--seed", "3", "--force").code == exits.DONE
+    less = ["--conditions", "true", "--seeds", "1", "--epochs", "2", "--permutations", "0"]
+    less += ["--model", "mlp:24", "--sign-vectors", "0", "--no-certificates"]
+    assert invoke(*WORDS, *less, "--seed", "3", "--force").code == exits.DONE
     (place / "mine").mkdir()
     (place / "mine" / "thesis.tex").write_text("years of work")
     words = [word if word != "r" else "mine" for word in QUICK]

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import shutil
 
 import pytest
 
 from nonvacuous.cli import exits
-from nonvacuous.cli.app import main
 from nonvacuous.papers.rescaling import figure as rescaling_figure
-from tests.cli.conftest import furnish
 
 #: The quick mode made quicker.
 TOML = """
@@ -27,29 +22,19 @@ posterior_scales = [0.05, 0.2, 2]
 WORDS = ["reproduce", "rescaling-figure-1", "--config", "small.toml", "--out", "r"]
 
 
+FILES = {"small.toml": TOML.replace("trials", "examples = 200\ntrials")}
+
+
 @pytest.fixture
 def small(place):
-    (place / "small.toml").write_text(TOML.replace("trials", "examples = 200\ntrials"))
+    (place / "small.toml").write_text(FILES["small.toml"])
     return place
 
 
-@pytest.fixture(scope="module")
-def reproduced(tmp_path_factory):
-    """A finished reproduction, and what it said as JSON."""
-    folder, said = tmp_path_factory.mktemp("reproduced"), io.StringIO()
-    furnish(folder)
-    (folder / "small.toml").write_text(TOML.replace("trials", "examples = 200\ntrials"))
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
-        patch.chdir(folder)
-        assert main([*WORDS, "--json"]) == exits.DONE
-    return folder, json.loads(said.getvalue())
-
-
 @pytest.fixture
-def finished(reproduced, small):
-    """That folder again, to be changed."""
-    shutil.copytree(reproduced[0] / "r", small / "r")
-    return reproduced[1]
+def finished(once):
+    """What a reproduction said that ended in the folder r."""
+    return json.loads(once(*WORDS, "--json", files=FILES).out)
 
 
 @pytest.fixture
@@ -58,9 +43,9 @@ def untrained(monkeypatch):
     monkeypatch.setattr(rescaling_figure, "train", None)
 
 
-def test_a_figure_in_one_command(small, finished, untrained, invoke):
+def test_a_figure_in_one_command(place, finished, untrained, invoke):
     for name in ("results.json", "table.md", "figure.svg", "settings.json"):
-        assert (small / "r" / name).is_file()
+        assert (place / "r" / name).is_file()
     done = invoke(*WORDS, "--resume")
     assert done.code == exits.DONE, done.err
     assert "12-6-3" in done.out and "12-5-4-3" in done.out

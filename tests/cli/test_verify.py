@@ -16,9 +16,9 @@ from tests.cli.conftest import blobs
 
 
 @pytest.fixture
-def run(place, invoke, quick):
+def run(place, once, quick):
     """A finished run of mlp:8 on x.npz, in the folder r."""
-    assert invoke(*quick("--out", "r")).code == exits.DONE
+    assert once(*quick("--out", "r")).code == exits.DONE
     return place / "r"
 
 
