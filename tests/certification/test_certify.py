@@ -71,6 +71,7 @@ def test_the_network_given_is_not_changed(digits: Dataset, initial: nn.Module) -
     assert all(torch.equal(before[name], t) for name, t in initial.state_dict().items())
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_same_run(digits: Dataset, tmp_path: Path) -> None:
     method = nv.Posterior(trials=500, twin=False, **QUICK)
     arguments = {"method": method, "seed": 3}
@@ -92,6 +93,7 @@ def test_a_resumed_run_is_the_same_run(digits: Dataset, tmp_path: Path) -> None:
     assert other.model_dump_json() == first.model_dump_json()
 
 
+@pytest.mark.slow
 def test_the_gauge_of_the_weights_does_not_matter(
     digits: Dataset, initial: nn.Module, trained: nn.Module
 ) -> None:
@@ -129,6 +131,7 @@ NOISE = nv.priors.ScaleGrid((0.1,))
 GRID = nv.priors.ScaleGrid.geometric(0.01, 1.0, 9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("center", ["zero", "initialization"])
 def test_any_gauge_gives_the_same_complexity(
     digits: Dataset, initial: nn.Module, trained: nn.Module, center: str
@@ -157,6 +160,7 @@ def test_any_gauge_gives_the_same_complexity(
         assert complexity.symmetry_nats == pytest.approx(found[0].symmetry_nats, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_every_column_is_there_and_one_is_certified(
     digits: Dataset, initial: nn.Module, trained: nn.Module
 ) -> None:
@@ -199,6 +203,7 @@ def test_every_column_is_there_and_one_is_certified(
         assert (column.charge_nats > 0) == ("best" in column.way or "scores" in column.way)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [None, bounded_cross_entropy(0.01)])
 def test_quotients_are_switched_one_by_one(
     digits: Dataset, trained: nn.Module, loss: object
@@ -270,6 +275,7 @@ def test_one_drawn_network_uses_no_symmetry(digits: Dataset, trained: nn.Module)
         nv.PostHoc(**arguments, translation=False)
 
 
+@pytest.mark.slow
 def test_a_trained_posterior_may_use_them_if_asked(digits: Dataset) -> None:
     method = nv.Posterior(trials=300, twin=False, **QUICK)
     plain = nv.certify(small(digits), digits.train, method=method)
@@ -291,6 +297,7 @@ def test_weights_that_know_the_examples_are_no_start(digits: Dataset, trained: n
     assert declared.status == "valid"
 
 
+@pytest.mark.slow
 def test_batch_statistics_learned_on_the_bound_examples_are_no_start(digits: Dataset) -> None:
     def normalized() -> nn.Module:
         layers = (nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10))
@@ -361,6 +368,7 @@ class Centering(nn.Module):
         return scores
 
 
+@pytest.mark.slow
 def test_attributes_that_no_example_shaped_are_part_of_the_certificate(
     digits: Dataset, initial: nn.Module, trained: nn.Module, tmp_path: Path
 ) -> None:
@@ -420,6 +428,7 @@ def test_a_bounded_loss_is_summed(digits: Dataset) -> None:
     assert certificate.status == "valid"
 
 
+@pytest.mark.slow
 def test_several_certificates_on_the_same_examples(digits: Dataset, tmp_path: Path) -> None:
     def run(name: str, **settings: object) -> nv.Certificate:
         return nv.certify(
@@ -452,6 +461,7 @@ def test_several_certificates_on_the_same_examples(digits: Dataset, tmp_path: Pa
         assert run(f"planned/{seed}", seed=seed, attempts=3).status == "valid"
 
 
+@pytest.mark.slow
 def test_the_best_of_several_seeds_is_a_search(digits: Dataset, tmp_path: Path) -> None:
     method = nv.Posterior(trials=500, twin=False, **QUICK)
 
@@ -486,6 +496,7 @@ def test_the_best_of_several_seeds_is_a_search(digits: Dataset, tmp_path: Path) 
     assert run("seventh", data.subset(np.arange(1000)), seed=3).status == "valid", "other examples"
 
 
+@pytest.mark.slow
 def test_a_learned_prior_of_the_users_own(digits: Dataset, initial: nn.Module) -> None:
     split = split_examples(digits.train, prior_fraction=0.5, seed=4)
     center = train(initial, digits.train.subset(split.prior), epochs=12, batch_size=32).module
@@ -578,6 +589,7 @@ def test_too_few_examples(initial: nn.Module, digits: Dataset) -> None:
         nv.certify(initial, few)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [torch.float64, torch.float16])
 def test_weights_of_another_precision_are_converted_and_named(
     digits: Dataset, kind: torch.dtype
@@ -592,6 +604,7 @@ def test_weights_of_another_precision_are_converted_and_named(
     assert next(network.parameters()).dtype == kind
 
 
+@pytest.mark.slow
 def test_a_network_in_doubles_that_casts_its_inputs_is_certified_as_it_is(
     digits: Dataset, trained: nn.Module, tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ FOREIGN: dict[str, tuple[Callable[[], nn.Module], Tensor, str]] = {
 }
 
 
+@pytest.mark.slow_if("post-hoc")
 @pytest.mark.parametrize("kind", FOREIGN)
 @pytest.mark.parametrize("mode", ["holdout", "post-hoc"])
 def test_certified_verified_and_said(kind: str, mode: str, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def test_digits_end_to_end(tmp_path: Path) -> None:
     assert result.passed and result.verified, str(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", ["learned:0.2", "initialization", "zero"])
 def test_a_network_that_is_trained_here(tmp_path: Path, prior: str) -> None:
     certificate = run(tmp_path / "run", method=QUICK.changed(prior=prior))
@@ -58,6 +59,7 @@ def test_a_network_that_is_trained_here(tmp_path: Path, prior: str) -> None:
     assert all(not bool(m.any()) for m in center.means.values()) == (kind == "zero")
 
 
+@pytest.mark.slow
 def test_the_number_is_that_of_the_library(tmp_path: Path) -> None:
     """Certified once more by the theorem's own function, from the stored weights."""
     certificate = run(tmp_path / "run")
@@ -93,6 +95,7 @@ def run_given(model: nn.Module, prior: Any, **changes: Any) -> Certificate:
     return nv.certify(model, examples(), method=method, folder=folder)
 
 
+@pytest.mark.slow
 def test_a_given_network_with_biases_and_both_poolings(tmp_path: Path) -> None:
     center = network()
     trained = near(center)
@@ -117,6 +120,7 @@ class Stop(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["network", "fresh noise"])
 def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path: Path, phase: str) -> None:
     def stopping(name: str, done: int, total: int, message: str) -> None:

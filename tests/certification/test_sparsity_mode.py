@@ -24,6 +24,7 @@ from tests.audit.sparse_worlds import QUICK, examples, near, network, run
 from tests.starts import around
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", ["learned:0.2", "initialization", "zero"])
 def test_a_network_that_is_trained_here(tmp_path: Path, prior: str) -> None:
     certificate = run(tmp_path / "run", method=QUICK.changed(prior=prior))
@@ -68,6 +69,7 @@ def test_the_number_is_the_theorem_of_its_terms() -> None:
     assert "Monte-Carlo" in certificate.statement and "the network" in certificate.statement
 
 
+@pytest.mark.slow
 def test_a_given_network_and_its_priors(tmp_path: Path) -> None:
     center, data = network(), examples()
     trained = near(center)
@@ -99,6 +101,7 @@ def run_given(model: nn.Module, prior: Any, **changes: Any) -> Certificate:
     return nv.certify(model, examples(), method=method, folder=folder)
 
 
+@pytest.mark.slow
 def test_layers_with_biases_and_functional_layers(tmp_path: Path) -> None:
     class Own(nn.Module):
         def __init__(self) -> None:
@@ -158,6 +161,7 @@ class Stop(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["prior", "network", "search", "fresh noise"])
 def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path: Path, phase: str) -> None:
     def stopping(name: str, done: int, total: int, message: str) -> None:
@@ -192,6 +196,7 @@ def stopped_before_the_network(folder: Path, **changes: Any) -> bytes:
     return (folder / "sparsity-prior.checkpoint").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_new_run_does_not_go_on_from_what_another_left(tmp_path: Path) -> None:
     clean = run(tmp_path / "clean" / "run", seed=4)
     used = tmp_path / "used" / "run"
@@ -240,6 +245,7 @@ def test_a_damaged_prior_is_refused(tmp_path: Path) -> None:
         run(tmp_path / "run", resume=True)
 
 
+@pytest.mark.slow
 def test_a_second_certificate_on_the_same_examples_is_conditional(tmp_path: Path) -> None:
     assert run(tmp_path / "one").status == "valid"
     other = QUICK.changed(variant="dense")

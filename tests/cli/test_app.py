@@ -137,6 +137,7 @@ def test_piped_output_has_no_escape_codes():
     assert "seeger" in done.stdout
 
 
+@pytest.mark.slow
 def test_color_on_a_terminal_unless_no_color():
     pty = pytest.importorskip("pty")
 
@@ -201,6 +202,7 @@ def test_quick_commands_load_next_to_nothing(arguments, absent):
     assert loaded([arguments]) & (HEAVY | absent) == set()
 
 
+@pytest.mark.slow
 def test_no_help_loads_the_heavy_libraries():
     assert loaded([[command, "--help"] for command in commands()]) & HEAVY == set()
 

@@ -64,6 +64,7 @@ def test_phases_are_told_once_each_where_there_is_no_terminal(place, invoke, qui
     assert not any("\x1b" in line or "\r" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_the_report_is_written_by_default(place, invoke, quick):
     done = invoke(*quick("--out", "r", no_report=None))
     assert done.code == exits.DONE
@@ -78,6 +79,7 @@ def test_json_is_the_certificate_file(place, invoke, quick):
     assert json.loads(done.out)["seed"] == 0
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_run(place, invoke, quick):
     first = json.loads(invoke(*quick(), "--json").out)
     second = json.loads(invoke(*quick(), "--json", "--seed", "7").out)
@@ -137,6 +139,7 @@ def trained(place):
     return ("--weights", "w.safetensors", "--epochs", "20", "--twin")
 
 
+@pytest.mark.slow
 def test_trained_weights_are_certified_after_the_fact(trained, invoke, quick):
     words = quick(epochs=None)
     first = invoke(*words, "--weights", "w.safetensors", "--initial", "start.safetensors", "--json")
@@ -155,6 +158,7 @@ def test_trained_weights_are_certified_after_the_fact(trained, invoke, quick):
     assert json.loads(second.out)["prior"]["digest"] == record["prior"]["digest"]
 
 
+@pytest.mark.slow
 def test_symmetries_are_switched_off_one_by_one(trained, invoke, quick):
     words = (*quick(epochs=None), "--weights", "w.safetensors", "--prior", "zero-mean")
     for number, (flags, used) in enumerate(
@@ -271,6 +275,7 @@ def test_a_refused_certificate_is_a_failure(place, invoke, quick):
     assert invoke(*words, "--max-risk", "1").code == exits.TOO_RISKY
 
 
+@pytest.mark.slow
 def test_a_second_run_in_the_same_folder_needs_a_decision(place, invoke, quick):
     first = invoke(*quick())
     refused = invoke(*quick())

@@ -206,6 +206,7 @@ def test_a_missing_test_part_is_a_usage_error(place, invoke):
     assert "no test part" in done.error
 
 
+@pytest.mark.slow
 def test_a_plain_test_on_training_data_must_be_meant(place, invoke):
     save_file(build("mlp:8", (12,), 3, seed=0).state_dict(), "w.safetensors")
     words = ("certify", "--data", "x.npz", "--model", "mlp:8", "--weights", "w.safetensors")

@@ -18,6 +18,7 @@ QUICK = ("certify", "--mode", "sparsity", "--data", "x.npz", "--steps", "150", "
 FOLDER = "runs/x-mlp-100-no-bias-seed0"
 
 
+@pytest.mark.slow
 def test_a_newcomer_gets_a_certificate_a_page_and_a_verification(place, invoke):
     done = invoke(*QUICK)
     assert done.code == exits.DONE, done.err
@@ -38,6 +39,7 @@ def test_a_newcomer_gets_a_certificate_a_page_and_a_verification(place, invoke):
     assert "finished before" in again.err and again.out == done.out
 
 
+@pytest.mark.slow
 def test_an_own_network_with_a_prior_of_zero_or_its_start(place, invoke):
     module = import_function("my_model:build")()
     save_file(module.state_dict(), place / "w.safetensors")

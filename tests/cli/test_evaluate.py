@@ -205,6 +205,7 @@ def test_missing_labels_are_counted_not_guessed(tmp_path: Path, capsys) -> None:
     assert out.endswith("1 labels late, 0 missing\n")
 
 
+@pytest.mark.slow
 def test_monitor_watches_the_groups_of_a_report(rows: Path, tmp_path: Path, capsys) -> None:
     out = tmp_path / "runs" / "three"
     assert main(["evaluate", str(rows), "--group", "site", "--unseen", "--out", str(out)]) == 0

@@ -45,6 +45,7 @@ def test_all_labelings_fit_and_only_true_ones_generalize(place, invoke):
     assert "no ridge" in page
 
 
+@pytest.mark.slow
 def test_text_the_plan_and_what_comes_next(place, invoke):
     done = invoke(*WORDS)
     assert done.code == exits.DONE
@@ -56,6 +57,7 @@ def test_text_the_plan_and_what_comes_next(place, invoke):
     assert invoke(*done.next.split()[1:], "--out", "other").code == exits.DONE
 
 
+@pytest.mark.slow
 def test_nothing_is_overwritten_and_a_finished_run_is_shown_again(place, invoke):
     first = invoke(*WORDS, "--out", "a", "--json")
     again = invoke(*WORDS, "--out", "a")

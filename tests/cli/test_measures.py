@@ -30,6 +30,7 @@ def test_the_table_of_a_network_trained_here(place, invoke):
     assert [path.name for path in (place / "runs").iterdir()] == ["attempts.jsonl"]
 
 
+@pytest.mark.slow
 def test_attack_and_random_labels_with_a_page(place, invoke):
     words = [*QUICK, *FEW, "--attack", "--gauges", "4", "--against", "random-labels"]
     done = invoke(*words, "--out", "m", "--json")
@@ -62,6 +63,7 @@ def test_attack_and_random_labels_with_a_page(place, invoke):
     assert "--out m-2" in other.next and "--force" not in other.next
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_where_it_was(place, invoke, monkeypatch):
     words = [*QUICK, *FEW, "--attack", "--gauges", "5", "--out", "m", "--json"]
     undisturbed = json.loads(invoke(*words).out)
@@ -110,6 +112,7 @@ def test_batch_normalization_is_folded(place, invoke):
     assert "gauge-free" in done.out
 
 
+@pytest.mark.slow
 def test_the_seed_decides(place, invoke):
     words = [*QUICK, "--json", "--only", "flatness,norms"]
     first, again, other = (

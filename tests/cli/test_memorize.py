@@ -26,6 +26,7 @@ def test_random_labels_are_memorized(place, invoke):
     assert sorted(path.name for path in place.iterdir()) == ["my_model.py", "x.npz"]
 
 
+@pytest.mark.slow
 def test_the_files_hold_the_network(place, invoke):
     done = invoke(*WORDS, "--labels", "true", "--depth", "5", "--out", "m", "--json")
     assert done.code == exits.DONE, done.err
@@ -63,6 +64,7 @@ def test_the_seed_decides(place, invoke):
     assert one["smallest_eigenvalue"] != other["smallest_eigenvalue"]
 
 
+@pytest.mark.slow
 def test_conflicting_copies_and_the_way_on(place, invoke):
     inputs = np.repeat(np.arange(120, dtype=np.float32).reshape(60, 2), 2, axis=0)
     labels = np.arange(120) % 3
@@ -101,6 +103,7 @@ SMALL = 'data = "x.npz"\nsizes = [60, 240]\ndepths = [2, 4, 31]\n'
 THEOREM = ["reproduce", "zhang-theorem-1", "--config", "small.toml", "--out", "r"]
 
 
+@pytest.mark.slow
 def test_the_theorem_in_one_command(place, invoke, monkeypatch):
     (place / "small.toml").write_text(SMALL)
     done = invoke(*THEOREM)
@@ -122,6 +125,7 @@ def test_the_theorem_in_one_command(place, invoke, monkeypatch):
     assert other.code == exits.FAILED and "other settings (seed)" in other.error
 
 
+@pytest.mark.slow
 def test_a_stop_is_told_and_resumed(place, invoke, monkeypatch):
     (place / "small.toml").write_text(SMALL)
 

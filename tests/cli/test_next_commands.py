@@ -34,6 +34,7 @@ def weights(place: Path) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_a_refused_run_leaves_no_claim_on_its_folder(place, invoke):
     refused = invoke(*SPARSE, "--model", "my_model:normalized")
     assert refused.code == exits.FAILED
@@ -65,6 +66,7 @@ def test_the_library_gives_a_refused_folder_back_too(place):
     assert not (place / "r").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_computed_something_keeps_its_folder(place, invoke, monkeypatch):
     """Only the second stage refuses: the first one is worth keeping."""
 
@@ -120,6 +122,7 @@ def test_a_prior_that_needs_no_examples_is_suggested(place, invoke):
     assert invoke(*words_after(done.next)).code == exits.DONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["sparsity", "memorize"])
 def test_after_a_stop_the_same_command_comes_next(place, invoke, monkeypatch, command):
     def stop(*_arguments, **_settings):
@@ -151,6 +154,7 @@ def test_a_missing_file_is_told_with_the_one_that_was_meant(weights, invoke):
     assert prior.code == exits.USAGE and "--prior: there is no file" in prior.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", [[], ["--prior", "zero"], ["--prior", "start.safetensors"]])
 def test_the_certificate_that_comes_next_is_of_the_same_network(weights, invoke, prior):
     words = ["sparsity", *OWN, "--weights", "net.safetensors", "--out", "s"]
@@ -162,6 +166,7 @@ def test_the_certificate_that_comes_next_is_of_the_same_network(weights, invoke,
     assert invoke(*words_after(done.next), "--json").code in (exits.DONE, exits.TOO_RISKY)
 
 
+@pytest.mark.slow
 def test_the_certificate_after_a_network_trained_here(place, invoke):
     words = [
         "sparsity",
@@ -180,6 +185,7 @@ def test_the_certificate_after_a_network_trained_here(place, invoke):
     assert invoke(*words_after(done.next), "--steps", "20").code == exits.DONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), [("zero", "zero-mean"), ("initialization", "init")])
 def test_a_prior_has_one_name_under_many(weights, invoke, one, other):
     given = ["certify", *OWN, "--weights", "net.safetensors", "--trials", "500", "--no-report"]

@@ -80,6 +80,7 @@ def test_json_is_what_is_on_disk(place, once, invoke):
     assert json.loads(done.out) == json.loads((place / "r" / "results.json").read_text())
 
 
+@pytest.mark.slow
 def test_nothing_is_overwritten_and_a_study_can_be_seen_again(place, once, invoke):
     first = once(*QUICK)
     refused = invoke(*QUICK)
@@ -101,6 +102,7 @@ def test_nothing_is_overwritten_and_a_study_can_be_seen_again(place, once, invok
     assert "holds no study" in invoke(*words, "--force").error
 
 
+@pytest.mark.slow
 def test_a_stopped_study_says_how_to_go_on(place, invoke, monkeypatch):
     kept = workshop.Workshop.part
 
@@ -119,6 +121,7 @@ def test_a_stopped_study_says_how_to_go_on(place, invoke, monkeypatch):
     assert (place / "r" / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_a_model_and_a_training_function_of_ones_own(own, invoke):
     words = [*WORDS, "--model", "my_model:build", "--train", "own:train", "--conditions",
              "partial:0.5", "--seeds", "2", "--permutations", "2", "--sign-vectors", "1",
@@ -131,6 +134,7 @@ def test_a_model_and_a_training_function_of_ones_own(own, invoke):
     assert record["conditions"][0]["outcomes"][0]["epochs"] == 15
 
 
+@pytest.mark.slow
 def test_a_function_that_ignores_its_labels_fails_the_study(own, invoke):
     words = [*WORDS, "--model", "my_model:build", "--train", "own:ignores", "--conditions", "true",
              "--seeds", "1", "--permutations", "0", "--sign-vectors", "0",
@@ -176,6 +180,7 @@ def test_the_help_ends_with_an_example(capsys):
     assert capsys.readouterr().out.rstrip().endswith("nonvacuous randomize --data digits")
 
 
+@pytest.mark.slow
 def test_the_recipe_of_a_certificate_on_random_labels(place, invoke, quick):
     certified = invoke(*quick("--out", "c"))
     assert certified.code == exits.DONE, certified.err

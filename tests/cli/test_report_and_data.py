@@ -11,6 +11,7 @@ from nonvacuous.cli import exits
 from tests.cli.conftest import blobs
 
 
+@pytest.mark.slow
 def test_the_page_is_written_again(place, invoke, quick):
     assert invoke(*quick("--out", "r")).code == exits.DONE
     assert not (place / "r/report.html").exists()

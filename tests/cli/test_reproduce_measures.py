@@ -36,6 +36,7 @@ def small(place):
     return place
 
 
+@pytest.mark.slow
 def test_the_study_then_its_statistics_again(small, invoke, monkeypatch):
     done = invoke(*STUDY)
     assert done.code == exits.DONE, done.err
@@ -57,6 +58,7 @@ def test_the_study_then_its_statistics_again(small, invoke, monkeypatch):
     assert again["settings"]["width"] == [6, 12]
 
 
+@pytest.mark.slow
 def test_a_stop_is_told_and_resumed(small, invoke, monkeypatch):
     def stop(*_arguments, **_settings):
         raise KeyboardInterrupt

@@ -40,6 +40,7 @@ def small(place):
     return place
 
 
+@pytest.mark.slow
 def test_one_command_then_resume_and_force(small, invoke, monkeypatch):
     done = invoke(*WORDS, "--only", "*learned*")
     assert done.code == exits.DONE, done.err

@@ -36,6 +36,7 @@ def small(place):
     return place
 
 
+@pytest.mark.slow
 def test_the_table_then_the_regularizers_then_the_figure(small, invoke):
     done = invoke(*TABLE)
     assert done.code == exits.DONE, done.err
@@ -119,6 +120,7 @@ def test_errors_of_a_newcomer(place, invoke, words, code, message):
     assert done.next.startswith("nonvacuous ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["zhang-table-1", "zhang-figure-1", "zhang-regularization"])
 def test_quick_mode(place, invoke, name):
     done = invoke("reproduce", name, "--quick", "--epochs", "2", "--json")

@@ -72,6 +72,7 @@ def test_the_optimal_gauge_is_the_smallest_kl(weights, invoke):
     assert record["after"]["bound_smallest"] <= record["before"]["bound_naive"] + 1e-9
 
 
+@pytest.mark.slow
 def test_the_balanced_gauge_has_the_smallest_norm(weights, invoke):
     # An attack and then balancing ends where balancing alone does.
     words = [word if word != "w.safetensors" else "a.safetensors" for word in WORDS]

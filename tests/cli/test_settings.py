@@ -19,6 +19,7 @@ def seed_of(place, invoke, quick):
     return run
 
 
+@pytest.mark.slow
 def test_flags_before_environment_before_toml_before_defaults(seed_of, place, monkeypatch):
     assert seed_of() == 0
     (place / "c.toml").write_text("seed = 1\n")

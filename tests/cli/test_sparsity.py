@@ -31,6 +31,7 @@ def test_a_network_trained_here(place, invoke):
     assert [path.name for path in (place / "runs").iterdir()] == ["attempts.jsonl"]
 
 
+@pytest.mark.slow
 def test_the_files_and_the_network_studied_again(place, invoke):
     done = invoke(*QUICK, "--out", "s", "--json", "--prior", "learned:0.3", "--theorem", "F")
     assert done.code == exits.DONE, done.err
@@ -53,6 +54,7 @@ def test_the_files_and_the_network_studied_again(place, invoke):
     assert again["errors"] == record["trained"]["errors"]
 
 
+@pytest.mark.slow
 def test_the_users_own_network_with_a_prior(place, invoke):
     build = import_function("my_model:build")
     with torch.random.fork_rng(devices=[]):
@@ -176,6 +178,7 @@ def normalized():
 PICTURES = ["sparsity", "--data", "pictures.npz", "--epsilons", "0.001,0.01", "--model"]
 
 
+@pytest.mark.slow
 def test_a_convolutional_network_trained_here(pictures, invoke):
     words = [*PICTURES, "cnn:3", "--steps", "40"]
     done = invoke(*words, "--prior", "learned:0.3", "--out", "s")
@@ -199,6 +202,7 @@ def test_a_convolutional_network_trained_here(pictures, invoke):
     assert json.loads(again.out)["errors"] == record["trained"]["errors"]
 
 
+@pytest.mark.slow
 def test_own_convolutions_with_weights_and_prior(pictures, invoke):
     build = import_function("my_convolutions:strided")
     for name in ("prior", "w"):
@@ -213,6 +217,7 @@ def test_own_convolutions_with_weights_and_prior(pictures, invoke):
         assert refused.next.endswith("--theorem E")
 
 
+@pytest.mark.slow
 def test_an_l1_penalty_and_the_seed_of_convolutions(pictures, invoke):
     words = [*PICTURES, "cnn:3", "--steps", "80", "--prior", "none", "--json"]
     plain, same, sparse = (
@@ -234,6 +239,7 @@ def test_what_convolutions_are_refused(pictures, invoke):
     assert flat.code == exits.FAILED and "use mlp" in flat.error
 
 
+@pytest.mark.slow
 def test_certify_covers_convolutions_too(pictures, invoke):
     words = ["certify", "--mode", "sparsity", "--data", "pictures.npz", "--steps", "60"]
     done = invoke(*words, "--passes", "1", "--model", "cnn:3/no-bias", "--out", "run")

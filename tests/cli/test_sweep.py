@@ -27,6 +27,7 @@ seed = [0, 1]
 FUNCTION = '[command]\nrun = "cells_cli:f"\n[grid]\nx = [1, 2, 3]\n'
 
 
+@pytest.mark.slow
 def test_certificates_of_a_grid_from_the_file_to_the_site(place, invoke):
     Path("grid.toml").write_text(GRID)
     done = invoke("sweep", "grid.toml", "--jobs", "1")
@@ -58,6 +59,7 @@ def test_certificates_of_a_grid_from_the_file_to_the_site(place, invoke):
     assert json.loads(one.out) == {"report": str(folder / "report.html")}
 
 
+@pytest.mark.slow
 def test_a_cell_is_the_certificate_of_the_same_command(place, invoke):
     Path("grid.toml").write_text(GRID)
     assert invoke("sweep", "grid.toml", "--jobs", "1").code == exits.DONE

@@ -137,6 +137,7 @@ def test_every_public_bound_of_these_modules_is_in_the_table() -> None:
     assert public - helpers == set(THEOREMS)
 
 
+@pytest.mark.slow_if("compression", "sequence_upper", "sequence_lower")
 @pytest.mark.parametrize("name", PLAIN)
 def test_it_is_its_oracle_rounded_outward(name: str) -> None:
     entry, dice = THEOREMS[name], np.random.default_rng(list(name.encode()))
@@ -241,6 +242,7 @@ def test_absurd_sizes_are_answered_or_refused(name: str, power: int) -> None:
             assert 0.0 <= value <= 1.0
 
 
+@pytest.mark.slow_if("disintegrated")
 @pytest.mark.parametrize("name", PLAIN)
 def test_it_is_true_in_a_world_with_known_risks(name: str) -> None:
     false = false_claims(THEOREMS[name])

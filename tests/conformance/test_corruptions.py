@@ -50,6 +50,7 @@ def registered() -> Iterator[None]:
         unregister_corruption(name)
 
 
+@pytest.mark.slow_if("pixels", "gaussian")
 @pytest.mark.parametrize("name", sorted(CORRUPTIONS))
 @pytest.mark.parametrize("seed", [0, 7])
 def test_nothing_is_found_wrong(name: str, seed: int) -> None:

@@ -128,6 +128,7 @@ def test_every_reproduction_is_here() -> None:
     assert set(CASES) == set(REPRODUCTIONS) == set(json.loads(GOLDEN.read_text()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_numbers_and_pages_are_as_before(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

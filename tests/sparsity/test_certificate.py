@@ -95,6 +95,7 @@ def test_a_certificate_adds_up_and_is_written_and_read(theorem: str, variant: st
     assert SparsityCertificate.from_dict(json.loads(text)) == certificate
 
 
+@pytest.mark.slow
 def test_theorem_e_says_something_about_a_network_near_its_prior() -> None:
     for bias in (False, True):
         network, prior, examples = _problem(3, n=4000, bias=bias)
@@ -170,6 +171,7 @@ def test_one_of_several_certificates_pays_for_the_choice(theorem: str) -> None:
         certify_sparse(network, prior, examples, choices=0, **call)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_one_table_serves_all_pairs_where_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -278,6 +280,7 @@ def _fitted(prior: Layers, examples: Examples) -> Layers:
     return Layers.of([w.detach() for w in weights])
 
 
+@pytest.mark.slow
 def test_claims_about_networks_fitted_to_coin_flips_are_never_false() -> None:
     """Labels are coin flips, so every network has risk 1/2; each is certified on its own sample."""
     generator = _generator(4)

@@ -158,6 +158,7 @@ def _trained(pool: nn.Module, side: int) -> nn.Module:
     return train_conv(module, _world(examples=500, seed=9), settings=settings, seed=1)
 
 
+@pytest.mark.slow
 def test_training_pulls_toward_the_prior_and_leaves_its_arguments_alone() -> None:
     prior, world = _trained(nn.MaxPool2d(2), 2), _world(examples=300)
     before = [p.detach().clone() for p in prior.parameters()]
@@ -182,6 +183,7 @@ def test_training_pulls_toward_the_prior_and_leaves_its_arguments_alone() -> Non
         train_conv(prior, world, settings=ConvTraining(steps=60, pull=1e6), seed=0)
 
 
+@pytest.mark.slow
 def test_certificates_hold_and_repeat_themselves() -> None:
     prior, world = _trained(nn.MaxPool2d(2), 2), _world()
     module = copy.deepcopy(prior)
@@ -232,6 +234,7 @@ def _charges(chain: object, setting: ConvSetting, sparse: bool) -> tuple[object,
     return ConvEvaluator(chain, chain, sparse=sparse).charges(setting)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_bad_input_is_refused_with_what_to_do() -> None:
     prior, world = _trained(nn.AvgPool2d(2), 2), _world(examples=200)
     with pytest.raises(BadInput, match="variant"):
@@ -250,6 +253,7 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
         type(conv_chain(prior, world.inputs[:2])).of((1, 2, 2), [(layer, Pool())])
 
 
+@pytest.mark.slow
 def test_a_prior_of_zeros_has_a_reference_and_a_vacuous_certificate() -> None:
     module, world = _trained(nn.AvgPool2d(2), 2), _world(examples=200)
     zero = copy.deepcopy(module)

@@ -28,6 +28,7 @@ def _always_wrong() -> nn.Module:
     return network.eval()
 
 
+@pytest.mark.slow_if("sparse")
 @pytest.mark.parametrize("variant", ["sparse", "dense"])
 def test_a_network_that_is_always_wrong_is_not_promised_to_be_right(variant: str) -> None:
     count = 1_000

@@ -47,6 +47,7 @@ def module(pool: nn.Module | None = None, *, bias: bool = False, seed: int = 0) 
         ).eval()
 
 
+@pytest.mark.slow
 def test_activity_errors_and_tests_are_those_of_the_module() -> None:
     network, examples, test = module(nn.MaxPool2d(2), bias=True), images(), images(150, seed=1)
     found = study(network, examples, held_out=test, epsilons=[1e-3, 1e-2])
@@ -186,6 +187,7 @@ def test_one_call_certifies_both_kinds() -> None:
         study(chain, examples, prior=layers)
 
 
+@pytest.mark.slow
 def test_a_prior_brings_certificate_and_plain_test() -> None:
     found = study(module(), images(300), prior=module(seed=1), seed=3, epsilons=[1e-2])
     assert [entry.variant for entry in found.certificates] == ["sparse", "dense"]
@@ -209,6 +211,7 @@ def test_refusals_name_the_place() -> None:
         study(read_network(module(), images().inputs[:2]), flat)
 
 
+@pytest.mark.slow
 def test_an_l1_penalty_makes_it_sparser_and_priors_keep_to_their_share() -> None:
     examples, start = images(400), without_biases(module(bias=True))
     assert all(part.bias is None for part in (start[0], start[4]))

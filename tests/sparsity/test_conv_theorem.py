@@ -169,6 +169,7 @@ def test_noisy_passes_have_the_distribution_of_weight_noise() -> None:
             assert np.abs(first - second).max() < 1.95 * math.sqrt(2 / draws)
 
 
+@pytest.mark.slow_if("form2", "form3")
 @pytest.mark.parametrize("form", FORMS)
 def test_errors_are_seen_with_the_promised_chance(form: tuple[bool, str]) -> None:
     """Property (P) at ties, the hardest errors: the prior is the network, a neighbor, or zero."""
@@ -190,6 +191,7 @@ def test_errors_are_seen_with_the_promised_chance(form: tuple[bool, str]) -> Non
                 assert rate >= 1 - escape - noise, (name, bias, setting, rate)
 
 
+@pytest.mark.slow
 def test_errors_are_seen_under_noise_drawn_weight_by_weight() -> None:
     """The same with slow draws and slow thresholds: no code in common but the statement."""
     generator = _generator(19)
@@ -209,6 +211,7 @@ def test_errors_are_seen_under_noise_drawn_weight_by_weight() -> None:
         assert hits / draws >= 1 - escape - 4.5 * math.sqrt(escape * (1 - escape) / draws)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparse", [False, True])
 def test_no_kernels_and_image_escape_more_often_than_promised(sparse: bool) -> None:
     """Adversarial search: kernels and image move wherever errors are seen less often."""

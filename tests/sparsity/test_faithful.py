@@ -66,6 +66,7 @@ def test_an_honest_module_is_read_as_it_is() -> None:
     assert misread(wide, read_network(wide, torch.zeros(2, 6)), _examples(module)) is None
 
 
+@pytest.mark.slow_if("_OtherwiseInBatches", "_OtherwiseOutsideOfExport")
 @pytest.mark.parametrize(
     "kind", [_OtherwiseInBatches, _OtherwiseOutsideOfExport, _OtherwiseWithGradients]
 )

@@ -36,6 +36,7 @@ def _distance(layers: Layers, prior: Layers) -> float:
     return math.fsum(layers.squared_distances(prior))
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6), bias=st.booleans(), spread=st.floats(0.0, 1.5))
 def test_the_function_stays_and_the_distance_never_grows(
@@ -91,6 +92,7 @@ def test_a_balanced_prior_depends_on_the_prior_alone() -> None:
     assert _distance(zero.prior, first.zero()) == 0.0
 
 
+@pytest.mark.slow
 def test_the_certificate_of_a_badly_gauged_network_comes_back() -> None:
     generator = torch.Generator().manual_seed(3)
     prior = random_layers((6, 12, 10, 3), generator)

@@ -83,6 +83,7 @@ def some_matrix(seed: int) -> np.ndarray:
 SIXTIES = [0, 60, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(120, 360, 60))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", SIXTIES)
 def test_every_bound_is_above_brute_force(start):
     beaten = dict.fromkeys(("exact", "spectral", "frobenius", "babel"), 0)
@@ -115,6 +116,7 @@ def test_every_bound_is_above_brute_force(start):
     assert beaten["frobenius"] + beaten["babel"] > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", SIXTIES)
 def test_the_babel_function_is_its_definition(start):
     for seed in range(start, start + 60):

@@ -83,6 +83,7 @@ def test_expected_shortfall_covers_two_point_parts_that_convex_domination_allows
     assert np.mean(jump >= q * 0.99) == pytest.approx(p, rel=0.05)
 
 
+@pytest.mark.slow
 def test_noise_quantiles_of_theorem_a_hold_for_every_block() -> None:
     from itertools import combinations
 

@@ -126,6 +126,7 @@ def test_biases_as_weights_on_a_constant_compute_the_same():
     assert not PlainChain.of(Layers.from_module(network, examples.inputs[:2].double())).constant
 
 
+@pytest.mark.slow
 def test_a_prior_brings_certificate_and_plain_test():
     network = module(bias=False)
     found = study(network, blobs(300), prior=module(bias=False, seed=1), seed=3)
@@ -139,6 +140,7 @@ def test_a_prior_brings_certificate_and_plain_test():
     assert study(network, blobs(), prior=zero, variants=["dense"]).held_out == ()
 
 
+@pytest.mark.slow_if("E")
 @pytest.mark.parametrize("theorem", ["A", "E"])
 def test_each_certificate_holds_with_the_confidence_asked_for(theorem):
     prior = module(bias=False, seed=1)

@@ -161,6 +161,7 @@ def test_forgetting_the_mean_shifts_would_be_found_out() -> None:
     assert float((margins <= without[:, 1]).double().mean()) < 1 - escape
 
 
+@pytest.mark.slow
 def test_at_depth_it_promises_less_risk_than_theorem_e() -> None:
     generator = _generator(4)
     sizes = (20, *[12] * 8, 3)

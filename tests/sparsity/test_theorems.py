@@ -56,6 +56,7 @@ def _setting(
     )
 
 
+@pytest.mark.slow_if("D-")
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("theorem", ["D", "E", "F"])
@@ -160,6 +161,7 @@ def test_errors_are_seen_when_the_prior_is_another_network(
             assert rate >= 1 - escape - 4.5 * math.sqrt(escape * (1 - escape) / draws)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form", [FORMS[0], FORMS[2], FORMS[3], FORMS[5], FORMS[6], FORMS[8], FORMS[9]]
 )

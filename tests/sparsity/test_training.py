@@ -77,6 +77,7 @@ def test_objective_is_what_it_says(few):
     assert float(fit) == pytest.approx(expected_fit, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_noise_is_weight_noise(few):
     """The mean loss under noise on pre-activations equals that under noise on the weights."""
     inputs, labels, chain = few
@@ -139,6 +140,7 @@ def test_same_seed_same_network_and_nothing_is_touched(some_digits):
     assert one.errors == chain_errors(one.weights, some_digits)
 
 
+@pytest.mark.slow
 def test_a_stronger_pull_moves_less(some_digits):
     start = initial_chain((64, 20, 10), seed=0)
     moved = []
@@ -149,6 +151,7 @@ def test_a_stronger_pull_moves_less(some_digits):
     assert moved[0] > 2 * moved[1] > 4 * moved[2] > 0
 
 
+@pytest.mark.slow
 def test_penalties_do_what_they_are_for(some_digits):
     start = initial_chain((64, 30, 10), seed=0)
     plain = ChainTraining(steps=400, batch_size=64)

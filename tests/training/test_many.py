@@ -69,6 +69,7 @@ def test_methods_agree_with_one_network_at_a_time(
             assert replace(first, train_loss=0.0) == replace(second, train_loss=0.0)
 
 
+@pytest.mark.slow_if("auto-convolutional")
 @pytest.mark.parametrize("build", [perceptron, convolutional])
 @pytest.mark.parametrize("method", ["auto", "one at a time", "vmap"])
 def test_a_job_does_not_depend_on_its_company(

@@ -164,6 +164,7 @@ def test_scalar_calls_equal_the_vectorized_formula() -> None:
     np.testing.assert_allclose(calls, formula, rtol=1e-11)
 
 
+@pytest.mark.slow_if("noise")
 @pytest.mark.parametrize("world_name", ["noise", "signal"])
 def test_split_kl(world_name: str) -> None:
     world = ternary_world(world_name)
@@ -212,6 +213,7 @@ def log_density_ratios(world: FiniteClass) -> np.ndarray:
     return np.log(chosen * world.posterior.shape[1])
 
 
+@pytest.mark.slow_if("noise-False")
 @pytest.mark.parametrize("exact_moment", [False, True])
 @pytest.mark.parametrize("world_name", ["noise", "signal", "one hypothesis"])
 def test_disintegrated(world_name: str, exact_moment: bool) -> None:

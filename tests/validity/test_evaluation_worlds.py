@@ -114,6 +114,7 @@ def test_a_learner_that_stops_when_lucky_does_not_fool_the_progressive_bounds() 
     assert_covered((gate <= FAILURE) & (mean >= threshold), FAILURE)
 
 
+@pytest.mark.slow
 def test_whole_reports_are_rarely_false() -> None:
     """Through the front door: promise, lower end and constant answer of 10,000 reports."""
     generator = np.random.default_rng(5)
@@ -155,6 +156,7 @@ def test_a_monitor_looked_at_all_the_time_is_rarely_false(worlds: int) -> None:
     assert fired >= 19
 
 
+@pytest.mark.slow
 def test_the_sequence_is_rarely_false_while_the_risk_wanders() -> None:
     generator = np.random.default_rng(7)
     steps, worlds = 300, WORLDS // 10

@@ -62,6 +62,7 @@ ALWAYS = {
 }
 
 
+@pytest.mark.slow_if("sparsity", "post-hoc")
 @pytest.mark.parametrize("kind", ALWAYS)
 def test_evidence_that_was_removed_is_a_failure(tmp_path: Path, kind: str) -> None:
     genuine = make_run(tmp_path / "run", kind)
@@ -84,6 +85,7 @@ def test_evidence_that_was_removed_is_a_failure(tmp_path: Path, kind: str) -> No
     assert verify(tmp_path / "run").passed
 
 
+@pytest.mark.slow_if("post-hoc")
 @pytest.mark.parametrize("kind", [*KINDS, "post-hoc"])
 def test_verified_is_said_only_where_the_evidence_was_seen(tmp_path: Path, kind: str) -> None:
     run = tmp_path / "run"

@@ -50,6 +50,7 @@ def truncate(content: bytes, dice: random.Random) -> bytes:
 KINDS_OF_DAMAGE = (flip_bit, change_digit, delete_bytes, insert_bytes, truncate)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
@@ -84,6 +85,7 @@ def test_every_change_of_every_file_is_found(tmp_path: Path, kind: str) -> None:
     assert verify(folder).passed, "the folder was restored"
 
 
+@pytest.mark.slow
 def test_every_digit_of_the_certificate(tmp_path: Path) -> None:
     make_run(tmp_path)
     path = tmp_path / "certificate.json"
@@ -131,6 +133,7 @@ def leaves(node: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | i
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stochastic", "post-hoc", "sparsity", "convolutional"])
 def test_strange_values_anywhere_are_findings_and_never_tracebacks(
     tmp_path: Path, kind: str

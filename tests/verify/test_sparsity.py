@@ -60,6 +60,7 @@ def verified(folder: Path, **more: Any) -> Verification:
     return verify(folder, data=sparse_worlds.examples(), **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theorem", ["E", "F", "D", "A"])
 def test_an_honest_run_verifies_in_full(tmp_path: Path, theorem: str) -> None:
     settings = sparse_worlds.QUICK.changed(theorem=theorem)

@@ -77,6 +77,7 @@ def nothing(module: nn.Module, data: Examples) -> Knowledge:
     return Knowledge(error=1.0, guessing=0.5, classes=data.classes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sparsity", "post-hoc"])
 def test_the_memorizing_network_as_its_own_prior(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -96,6 +97,7 @@ def test_the_memorizing_network_as_its_own_prior(
     assert "saw none of them" in finding(result).detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sparsity", "post-hoc"])
 def test_an_honest_initialization_passes_and_is_recognized(tmp_path: Path, mode: str) -> None:
     data = random_labels()
@@ -112,6 +114,7 @@ def test_an_honest_initialization_passes_and_is_recognized(tmp_path: Path, mode:
         assert "starts from at seed 4" in finding(result).detail
 
 
+@pytest.mark.slow
 def test_declared_or_refused_it_is_the_certificate_s_own_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +148,7 @@ def test_declared_or_refused_it_is_the_certificate_s_own_word(
     assert result.passed and "itself says" in finding(result).detail
 
 
+@pytest.mark.slow
 def test_a_prior_of_zero_knows_nothing(tmp_path: Path) -> None:
     data = random_labels()
     certified(tmp_path / "run", "post-hoc", memorizing(data), zero_mean(), data)
@@ -152,6 +156,7 @@ def test_a_prior_of_zero_knows_nothing(tmp_path: Path) -> None:
     assert result.verified and "zero" in finding(result).detail
 
 
+@pytest.mark.slow
 def test_few_classes_leave_room_for_luck(tmp_path: Path) -> None:
     data = random_labels(3)
     start = fresh(data, seed=4)
@@ -164,6 +169,7 @@ def test_few_classes_leave_room_for_luck(tmp_path: Path) -> None:
         assert "initial weights" in finding(result).detail
 
 
+@pytest.mark.slow
 def test_with_few_classes_a_start_that_knows_makes_it_conditional(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +190,7 @@ def test_with_few_classes_a_start_that_knows_makes_it_conditional(
     assert "prior" in failed_fields(verify(tmp_path / "b" / "run", data=data, trials=200))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sparsity", "post-hoc"])
 def test_a_shift_of_one_class_hides_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str

@@ -112,6 +112,7 @@ def test_the_papers_accounting_is_recomputed_and_is_no_promise(run: Path) -> Non
     assert checked(run).passed
 
 
+@pytest.mark.slow_if("initialization")
 def test_a_column_left_out_or_renamed_is_found(run: Path) -> None:
     genuine = Certificate.load(run / "certificate.json")
     assert genuine.rescaling is not None
@@ -130,6 +131,7 @@ def test_a_worse_start_is_found(run: Path) -> None:
     assert failed_fields(checked(run)) == ["rescaling.kl_before"]
 
 
+@pytest.mark.slow
 def test_other_scales_are_found(run: Path) -> None:
     """Scales that say the network came in a worse gauge than it did."""
     genuine = Certificate.load(run / "certificate.json")
