@@ -40,7 +40,7 @@ BLOCKS = (1, 2, 5, 10, 20)
 #: Dense and every size of block, for each of a hundred networks.
 CHOICES = 100 * (1 + len(BLOCKS))
 #: Hidden layers and pulls; networks by recipe and the weight of its penalty.
-SHAPES = ((1, 1.0), (1, 10.0), (2, 10.0))
+SHAPES = ((1, 1.0), (2, 10.0))
 NETWORKS = (("plain", 0.0), ("sparse", 0.03), ("blocks", 0.03), ("sparse", 0.1), ("blocks", 0.1))
 
 
@@ -132,7 +132,7 @@ def channels(data: Any, arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 torch.manual_seed(derived_seed(arguments.seed, name))
                 start = build(kind).to(arguments.device)
             settings = ConvTraining(
-                steps=arguments.steps or 2_000,
+                steps=arguments.steps or 1_000,
                 learning_rate=0.15,
                 noise=0.01,
                 activity=penalty,
