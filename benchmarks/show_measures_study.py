@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from scipy.stats import kendalltau
+
 #: So many from the top and from the bottom are shown; all are in the result file.
 BEST, LAST = 15, 8
 CHANCE = "random-numbers"
@@ -57,7 +59,116 @@ def section(results: dict[str, dict[str, Any]]) -> str:
         "",
         _time(times),
     ]
+    if "measures-study-cnn" in results:
+        parts += convolutional(results["measures-study-cnn"], study)
     return "\n".join(parts)
+
+
+def convolutional(study: dict[str, Any], perceptrons: dict[str, Any]) -> list[str]:
+    """All measures on convolutional networks, beside the perceptrons', and in their best gauge."""
+    settings, gap = study["settings"], study["gap"]
+    own = [entry for entry in study["measures"] if entry["name"] != CHANCE]
+    before = {entry["name"]: entry for entry in perceptrons["measures"]}
+    chance = next(entry for entry in study["measures"] if entry["name"] == CHANCE)
+    beyond = [e for e in own if e["information"]["low"] > chance["information"]["high"]]
+    left = "; ".join(
+        f"{name.replace('_', ' ')}: "
+        + ", ".join(f"{count} with {value}" for value, count in values.items())
+        for name, values in study["left_out_by"].items()
+        if len(settings[name]) > 1
+    )
+    rows = [
+        _row(entry).rstrip("|")
+        + f"| {_interval(entry['information'], sign='', digits=3)} "
+        + f"| {_both(before.get(entry['name']))} |"
+        for entry in study["measures"]
+    ]
+    not_judged = "; ".join(f"`{name}` ({why})" for name, why in study["not_judged"].items())
+    return [
+        "",
+        "### On convolutional networks",
+        "",
+        f"`nonvacuous reproduce measures-study --cnn --device cuda`: {study['networks']:,} "
+        f"networks of the {study['planned']:,} of the grid, on CIFAR-10 averaged to 16 by 16 "
+        f"pixels, {settings['examples'][0]:,} training and 10,000 test examples; blocks of "
+        "convolution, ReLU and max-pooling, then a linear layer. Six hyper-parameters: "
+        f"{', '.join(_varied(settings))}. Trained to a cross-entropy of "
+        f"{settings['stop_loss']:g}; left out because they never got there in "
+        f"{settings['epochs']} epochs: {study['left_out']:,}"
+        + (f" ({left})" if left else "")
+        + f". Gaps from {100 * gap['least']:.1f} to {100 * gap['most']:.1f} points, "
+        f"{100 * gap['mean']:.1f} on average.",
+        "",
+        "**Under which measures are networks that generalize simple?** Small where the gap is "
+        f"small, overall and when one thing changes, for no hyper-parameter the other way round: "
+        f"{_names(own, 'predicts')}. The other way round, large where the gap is small: "
+        f"{_names(own, 'inverted')}. No relation: {_names(own, 'nothing')}. The rest in part. "
+        "Surely better than a coin in every kind of change: "
+        f"{_listed([e for e in own if e['worst_error']['high'] < 0.5])}.",
+        "",
+        f"**Conditional independence.** Of {len(own)} measures {len(beyond)} tell more of the gap "
+        "than random numbers do whatever two hyper-parameters are given (*told*, the normalized "
+        "conditional mutual information of Jiang et al.: low end above the high end of random "
+        f"numbers, {chance['information']['high']:.3f}); most: "
+        f"{_listed(sorted(beyond, key=lambda e: -e['information']['value'])[:8])}.",
+        "",
+        f"**Beside the perceptrons.** Over the {len(before.keys() & {e['name'] for e in own})} "
+        "measures judged on both, the order of the measures by τ agrees with Kendall's τ = "
+        f"{_agreement(own, before, 'tau'):+.2f}, by granulated τ with "
+        f"{_agreement(own, before, 'granulated_mean'):+.2f}.",
+        "",
+        "| measure | verdict | τ | granulated τ | wrong | at worst | told | told, 95 % "
+        "| perceptrons: τ, granulated |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        *([f"Not judged: {not_judged}.", ""] if not_judged else []),
+        "**Do versions in the best gauge predict better?** Rank correlation where the norm (or "
+        "the divergence) is smallest over rescaling, minus that of the given weights; intervals "
+        "of the difference:",
+        "",
+        "| given | best gauge | then | τ changes by | granulated τ by |",
+        "|---|---|---|---|---|",
+        *(
+            f"| `{e['given']}` | `{e['best']}` | {e['verdict']} | "
+            f"{_interval(e['tau'], digits=3)} | {_interval(e['granulated'], digits=3)} |"
+            for e in study["rescaled"]
+        ),
+        "",
+        _time(study["times"]),
+    ]
+
+
+def _varied(settings: dict[str, Any]) -> list[str]:
+    return [
+        f"{name.replace('_', ' ')} {', '.join(f'{value:g}' for value in values)}"
+        for name, values in settings.items()
+        if isinstance(values, list) and name != "measures" and len(values) > 1
+    ]
+
+
+def _names(entries: list[dict[str, Any]], verdict: str) -> str:
+    return _listed([entry for entry in entries if entry["verdict"] == verdict])
+
+
+def _listed(entries: list[dict[str, Any]]) -> str:
+    return ", ".join(f"`{entry['name']}`" for entry in entries) or "none"
+
+
+def _both(entry: dict[str, Any] | None) -> str:
+    if entry is None:
+        return "–"
+    return f"{entry['tau']['value']:+.2f}, {entry['granulated_mean']['value']:+.2f}"
+
+
+def _agreement(own: list[dict[str, Any]], before: dict[str, Any], key: str) -> float:
+    """Kendall's rank correlation of one statistic over the measures that both studies judge."""
+    pairs = [
+        (entry[key]["value"], before[entry["name"]][key]["value"])
+        for entry in own
+        if entry["name"] in before
+    ]
+    return float(kendalltau(*zip(*pairs, strict=True)).statistic)
 
 
 def _row(entry: dict[str, Any]) -> str:
@@ -78,8 +189,9 @@ def _row(entry: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _interval(entry: dict[str, float]) -> str:
-    return f"{entry['value']:+.2f} ({entry['low']:+.2f} to {entry['high']:+.2f})"
+def _interval(entry: dict[str, float], *, sign: str = "+", digits: int = 2) -> str:
+    value, low, high = (f"{entry[key]:{sign}.{digits}f}" for key in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"
 
 
 def _time(times: dict[str, Any]) -> str:

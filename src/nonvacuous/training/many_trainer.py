@@ -122,8 +122,13 @@ class MatricesTrainer(StackedTrainer):
 
     def _product(self, name: str, rows: Tensor) -> Tensor:
         """(networks, ..., inputs) times the weights, plus the biases."""
-        bias = self.trained[f"{name}.bias"].unsqueeze(1)
-        found = torch.baddbmm(bias, rows.flatten(1, -2), self.trained[f"{name}.weight"])
+        weight, bias = self.trained[f"{name}.weight"], self.trained[f"{name}.bias"].unsqueeze(1)
+        # The many windows of a network are several products: the gradient of its weights, a sum
+        # over all of them, would otherwise keep one corner of a GPU busy.
+        parts = rows.shape[2] if rows.ndim == 5 else 1
+        if parts > 1:
+            weight, bias = (_repeated(tensor, parts) for tensor in (weight, bias))
+        found = torch.baddbmm(bias, rows.reshape(len(weight), -1, rows.shape[-1]), weight)
         return found.view(*rows.shape[:-1], -1)
 
     def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -132,6 +137,11 @@ class MatricesTrainer(StackedTrainer):
             name: tensor if name.endswith(".bias") else _as_in_module(tensor, windows[name])
             for name, tensor in tensors.items()
         }
+
+
+def _repeated(tensor: Tensor, times: int) -> Tensor:
+    """Each entry of the first axis so many times in a row."""
+    return tensor.unsqueeze(1).expand(-1, times, -1, -1).flatten(0, 1)
 
 
 def _window(layer: nn.Linear | nn.Conv2d) -> tuple[int, ...]:

@@ -232,8 +232,8 @@ class MeasuresSettings(StudySettings):
         return cls(
             network="cnn", data="cifar10", pool=2, centered=True, width=(24, 32, 48),
             depth=(1, 2, 3), learning_rate=(0.005, 0.01, 0.02), batch_size=(32, 64, 128),
-            weight_decay=(0.0, 0.0005, 0.002), dropout=(0.0, 0.1, 0.2), label_noise=(0.0,),
-            examples=(1500,), repetitions=2, stop_loss=0.1, epochs=400, unused_as_test=False,
+            weight_decay=(0.0, 0.001, 0.003), dropout=(0.0, 0.15, 0.3), label_noise=(0.0,),
+            examples=(1500,), repetitions=2, stop_loss=0.1, epochs=300, unused_as_test=False,
             alone=0, together=27,
         )  # fmt: skip
 
