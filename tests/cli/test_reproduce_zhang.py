@@ -51,7 +51,7 @@ def test_the_table_then_the_regularizers_then_the_figure(small, invoke):
     assert kinds == [("none", False), ("none", False), ("none", True), ("crop", False)]
     assert sum(entry["networks"] for entry in record["timings"]) == 5
     words = ["--config", "small.toml", "--out", "d", "--regularizers", "decay"]
-    done = invoke("reproduce", "zhang-regularization", *words, "--decay-times", "8", "--json")
+    done = invoke("reproduce", "zhang-regularization", *words, "--decay-times", "1", "8", "--json")
     times = [entry["weight_decay_times"] for entry in json.loads(done.out)["switches"]]
     assert times == [1.0, 8.0]
     words = ["reproduce", "zhang-figure-1", "--config", "small.toml", "--out", "f"]

@@ -246,7 +246,7 @@ def matrix(**changes: object) -> zhang_regularization.RegularizationResult:
 
 
 def test_dropout_and_stronger_decay_stand_beside_the_papers_regularizers():
-    alexnet = {s.kind.regularizers: s for s in matrix(decay_times=(8.0,)).of("alexnet")}
+    alexnet = {s.kind.regularizers: s for s in matrix(decay_times=(1.0, 8.0)).of("alexnet")}
     assert list(alexnet) == [
         "none",
         "weight decay",
@@ -278,9 +278,18 @@ def test_some_regularizers_only(names, kinds):
     assert {cell.switched_on for cell in cells} == kinds
 
 
+def test_some_labels_and_strengths_only():
+    asked = {"regularizers": ("decay",), "decay_times": (8.0,), "labels": ("random",)}
+    cells = zhang_regularization.matrix_cells(RegularizationSettings(**asked))
+    assert len(cells) == 5
+    assert {(c.corruption, c.decay_times) for c in cells} == {("random-labels", 8.0)}
+
+
 def test_regularizers_that_are_not_there():
     with pytest.raises(BadInput, match="there is no 'noise'; there are none, decay"):
         RegularizationSettings.of({"regularizers": ("noise",)})
+    with pytest.raises(BadInput, match="labels: there is no 'false'; there are true, random"):
+        RegularizationSettings.of({"labels": ("false",)})
     with pytest.raises(BadInput, match="is not positive"):
         RegularizationSettings.of({"decay_times": (0.0,)})
     nothing = RegularizationSettings(only=("alexnet",), regularizers=("full",))

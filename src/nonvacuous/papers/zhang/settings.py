@@ -94,20 +94,20 @@ def _recipes() -> dict[str, Recipe]:
             model=MODELS["alexnet"],
             epochs=80,
             measure_every=4,
-            longer=longer(dropout=(300, 0.985)),
+            longer=longer(dropout=(150, 0.97)),
         ),
         "mlp-3x512": Recipe(
             model=MODELS["mlp-3x512"],
             epochs=60,
             measure_every=5,
-            longer=longer(dropout=(400, 0.99)),
+            longer=longer(dropout=(150, 0.97)),
         ),
         "mlp-1x512": Recipe(
             model=MODELS["mlp-1x512"],
             epochs=80,
             learning_rate=0.02,
             measure_every=5,
-            longer=longer(dropout=(400, 0.99)),
+            longer=longer(dropout=(150, 0.97)),
         ),
     }
 
@@ -243,6 +243,7 @@ class ReusingSettings(ZhangSettings):
 
 #: What can be switched on and off.
 REGULARIZERS = ("none", "decay", "crop", "full", "dropout")
+LABELS = ("true", "random")
 
 
 class RegularizationSettings(ReusingSettings):
@@ -254,18 +255,21 @@ class RegularizationSettings(ReusingSettings):
         description="Only networks under these: none, decay, crop, full (augmentation), dropout.",
     )
     decay_times: tuple[float, ...] = Field(
-        default=(),
+        default=(1.0,),
         exclude=True,
-        description="Also train with weight decay so many times as strong, such as 2 4 8.",
+        description="Weight decay so many times as strong as the recipe's, such as 1 2 4 8.",
+    )
+    labels: tuple[str, ...] = Field(
+        default=LABELS, exclude=True, description="Only networks on these labels: true, random."
     )
 
     @model_validator(mode="after")
     def _known_regularizers(self) -> Self:
-        for name in self.regularizers:
-            if name not in REGULARIZERS:
-                raise BadInput(
-                    f"regularizers: there is no {name!r}; there are {', '.join(REGULARIZERS)}"
-                )
+        known = {"regularizers": REGULARIZERS, "labels": LABELS}
+        for field, names in known.items():
+            for name in getattr(self, field):
+                if name not in names:
+                    raise BadInput(f"{field}: there is no {name!r}; there are {', '.join(names)}")
         for times in self.decay_times:
             if times <= 0:
                 raise BadInput(f"decay_times: {times:g} is not positive; give factors such as 2 4")
