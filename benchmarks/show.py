@@ -256,45 +256,8 @@ def figure(results: dict[str, dict[str, Any]]) -> str:
             "`nonvacuous reproduce rescaling-figure-1` runs it.",
             "",
             table(header, rows),
-            "",
-            *_scale_chosen(found["networks"]),
         ]
     )
-
-
-#: Columns of the accounting: what is chosen beside the noise, by the name in the result file.
-ACCOUNTS = {
-    "N(0, 1)": "prior scale 1",
-    "best scale": "around zero, best prior scale",
-    "at initialization": "around initial weights, best prior scale",
-}
-
-
-def _scale_chosen(networks: list[dict[str, Any]], noise: str = "0.03") -> list[str]:
-    """Does rescaling still matter once the prior scale is chosen?"""
-    rows, saved = [], {name: [] for name in ACCOUNTS}
-    for network in networks:
-        nats = {column["name"]: column for column in network["columns"][noise]}
-        row = [network["name"]]
-        for name, column in ACCOUNTS.items():
-            before, after = nats[column], nats[f"{column}, rescaled"]
-            saved[name].append(1 - after["kl_nats"] / before["kl_nats"])
-            row.append(
-                f"{count(before['kl_nats'])} → {count(after['kl_nats'])} ({saved[name][-1]:.1%})"
-            )
-        last = nats[f"{ACCOUNTS['at initialization']} per tensor, rescaled"]
-        rows.append([*row, count(last["kl_nats"]), promise(last["kl_inverse"])])
-    shares = {name: f"{min(values):.1%} to {max(values):.1%}" for name, values in saved.items()}
-    return [
-        "*Does rescaling still matter once the prior scale is chosen?* KL in nats at noise "
-        f"{noise}, given → rescaled (what rescaling saves). Under the fixed prior N(0, 1) it saves "
-        f"{shares['N(0, 1)']} of the KL; once a shared scale is chosen and paid for, "
-        f"{shares['best scale']} around zero and {shares['at initialization']} around the initial "
-        "weights: choosing the scale repairs most of what rescaling repairs, not all of it. The "
-        "last columns choose a scale per tensor as well, and give the bound (kl-inverse).",
-        "",
-        table(["network", *ACCOUNTS, "a scale per tensor", "bound"], rows),
-    ]
 
 
 def rescaling(results: dict[str, dict[str, Any]]) -> str:
@@ -347,12 +310,12 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "records-mnist-free-0": records,
     "certificates-mnist-free-cnn": certificates,
     "rescaling-figure-1": figure,
+    "rescaling-images-cnn-64-128-256-512-512": architecture_section,
     "lifted": lifted,
     "risk-cpu": risk,
     "rescaling-cpu": rescaling,
     "rescaling-cifar": rescaling_images,
-    "rescaling-images-resnet-20": architecture_section,
-    "rescaling-certificate-resnet20-learned": certificate_section,
+    "rescaling-certificate-vit-outside": certificate_section,
     "sparsity-mnist": sparsity,
     "sparsity-conv": sparsity_conv,
     "zhang-table-1": zhang.table_section,

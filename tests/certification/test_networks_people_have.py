@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 import nonvacuous as nv
+from nonvacuous.certification import folding
 from nonvacuous.certification.adapting import (
     LOGITS,
     ONE_LOGIT,
@@ -212,3 +213,18 @@ def test_a_path_and_its_test_part(tmp_path: Path) -> None:
         Network(as_is), (INPUTS, LABELS), test=(INPUTS[:5], torch.zeros(5).long()), method=method
     )
     assert any(o.trials == 5 for o in again.observed)
+
+
+def test_batch_normalization_is_folded_where_the_network_lies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Examples lie in memory, the network on a GPU: it was called on the former, and refused."""
+    seen: list[str] = []
+
+    def fold(module: nn.Module, inputs: Tensor) -> nn.Module:
+        seen.append(inputs.device.type)
+        return module
+
+    monkeypatch.setattr(folding, "fold_batch_norm", fold)
+    folding.folded(nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4)).to("meta"), INPUTS[:2])
+    assert seen == ["meta"]

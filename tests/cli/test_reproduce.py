@@ -117,7 +117,7 @@ def test_errors_of_a_newcomer(place, invoke, words, code, message):
 
 @pytest.mark.slow
 def test_quick_mode_with_networks_on_images(place, invoke):
-    words = ("--quick", "--cifar", "--gains", "1", "--architectures", "vit", "--json")
+    words = ("--quick", "--cifar", "--rates", "0.1", "--architectures", "vit", "--json")
     done = invoke("reproduce", "rescaling-figure-1", *words)
     assert done.code == exits.DONE, done.err
     record = json.loads(done.out)

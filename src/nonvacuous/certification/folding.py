@@ -28,8 +28,9 @@ def has_batch_norm(module: nn.Module) -> bool:
 
 def folded(model: nn.Module, inputs: Tensor) -> nn.Module:
     """The network in evaluation mode without batch normalization, or a refusal that says how."""
+    device = next(model.parameters()).device
     try:
-        return fold_batch_norm(copied_network(model).eval(), inputs)
+        return fold_batch_norm(copied_network(model).eval(), inputs.to(device))
     except NonvacuousError as error:
         raise Unsupported(
             f"the network has batch normalization that could not be folded ({error}). A post-hoc "
@@ -42,7 +43,7 @@ def folded_prior(model: nn.Module, prior: Prior, inputs: Tensor) -> Prior:
     """The same family around the folded center; one centered on zero is as it was."""
     if prior.means is None:
         return replace(prior, fixed=None) if prior.fixed is not None else prior
-    center = copied_network(model).eval()
+    center = copied_network(model).cpu().eval()
     stored = {**prior.means, **(prior.fixed or {})}
     with torch.no_grad():
         for name, tensor in (*center.named_parameters(), *center.named_buffers()):

@@ -302,7 +302,7 @@ class Figure1(Study[RescalingSettings, FigureResult]):
         ]
         images = [ImageSettings.named(name, seed=settings.seed) for name in settings.architectures]
         if settings.cifar:
-            images += [ImageSettings(gain=gain, seed=settings.seed) for gain in settings.gains]
+            images += [ImageSettings.at_rate(rate, seed=settings.seed) for rate in settings.rates]
         quick = settings.data == "digits"
         cells += [RescalingCell(images=each.small() if quick else each) for each in images]
         return cells

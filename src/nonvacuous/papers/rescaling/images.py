@@ -2,9 +2,10 @@
 
 The paper says of the network of its right panel what it reaches (86 % test accuracy on CIFAR-10),
 not what it is. Its size and the squares of its weights can be inferred: see
-:func:`inferred_weights`. Ours has that size, and is trained from initial weights of several sizes,
-so that one of them ends near those squares. A residual network and a transformer are accounted for
-in the same columns as the perceptrons.
+:func:`inferred_weights`. Ours has that size, and is trained at several learning rates without
+decay: the larger the rate, the further its weights grow, so that one of them ends near those
+squares. A residual network and a transformer are accounted for in the same columns as the
+perceptrons.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,24 +45,22 @@ _TRAINING = TrainSettings(
     augmentation=("crop",),
     half_precision=True,
 )
+_LARGE_BATCHES: dict[str, Any] = {
+    "epochs": 20,
+    "batch_size": 256,
+    "augmentation": ("crop", "flip"),
+}
 #: Architectures beside the perceptrons: the model, and what differs in its training.
-ARCHITECTURES = {
+ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "cnn": (_CNN, {}),
-    "resnet20": (
-        "resnet:20",
-        {"learning_rate": 0.1, "weight_decay": 5e-4, "augmentation": ("crop", "flip")},
-    ),
-    "vit": (
-        "vit:128,4",
-        {"optimizer": "adam", "learning_rate": 1e-3, "augmentation": ("crop", "flip")},
-    ),
+    "resnet20": ("resnet:20", {**_LARGE_BATCHES, "learning_rate": 0.2, "weight_decay": 5e-4}),
+    "vit": ("vit:128,4", {**_LARGE_BATCHES, "learning_rate": 1e-3, "optimizer": "adam"}),
 }
 
 
 class ImageSettings(Frozen):
     """A network on images and its training.
 
-    gain           variance of the initial weights times the inputs of a unit; None: the model's own
     panel          whether to account for the paper's six pairs of scales
     noise          levels of noise for which every column is computed
     prior_scale, prior_scales
@@ -71,7 +71,6 @@ class ImageSettings(Frozen):
 
     data: str = "cifar10"
     architecture: str = _CNN
-    gain: float | None = None
     training: TrainSettings = _TRAINING
     panel: bool = True
     noise: tuple[float, ...] = ()
@@ -85,8 +84,13 @@ class ImageSettings(Frozen):
     @property
     def key(self) -> str:
         """Its name."""
-        gain = "" if self.gain is None else f"-gain-{self.gain:g}"
-        return re.sub(r"[^a-z0-9]+", "-", self.architecture) + gain
+        rate = f"-rate-{self.training.learning_rate:g}" if self.panel else ""
+        return re.sub(r"[^a-z0-9]+", "-", self.architecture) + rate
+
+    @classmethod
+    def at_rate(cls, rate: float, *, seed: int) -> ImageSettings:
+        """The network of the right panel, trained at this learning rate."""
+        return cls(training=_TRAINING.changed(learning_rate=rate), seed=seed)
 
     @classmethod
     def named(cls, name: str, *, seed: int) -> ImageSettings:
@@ -182,22 +186,6 @@ def inferred_weights() -> tuple[float, float]:
     return float(weights), float(squares)
 
 
-def initialized(settings: ImageSettings, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The network before its training; only the arguments decide its weights."""
-    module = build(settings.architecture, shape, classes, seed=settings.seed)
-    if settings.gain is None:
-        return module
-    generator = torch.Generator().manual_seed(derived_seed(settings.seed, "initial weights"))
-    with torch.no_grad():
-        for layer in module.modules():
-            if isinstance(layer, (nn.Conv2d, nn.Linear)):
-                inputs = layer.weight[0].numel()
-                layer.weight.normal_(0, math.sqrt(settings.gain / inputs), generator=generator)
-                if layer.bias is not None:
-                    layer.bias.zero_()
-    return module
-
-
 class _Work:
     """The steps for one network."""
 
@@ -212,7 +200,9 @@ class _Work:
 
     def compute(self) -> ImageResult:
         settings, examples = self.settings, self.examples
-        initial = initialized(settings, examples.example_shape, examples.classes)
+        initial = build(
+            settings.architecture, examples.example_shape, examples.classes, seed=settings.seed
+        )
         checkpoint = self.at.folder / "checkpoint"
         trained = train(
             initial,

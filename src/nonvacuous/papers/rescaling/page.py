@@ -208,13 +208,13 @@ def _panel(result: ImageResult) -> Table:
 def _by_squares(results: tuple[ImageResult, ...]) -> Table:
     """The six ratios against the squares of the weights: these decide them."""
     headings = (
-        "initial gain",
+        "learning rate",
         "squares",
         *(f"{p.prior_scale:g}, {p.posterior_scale:g}" for p in CNNS),
     )
     rows = tuple(
         (
-            "own" if result.settings.gain is None else f"{result.settings.gain:g}",
+            f"{result.settings.training.learning_rate:g}",
             f"{result.weights_squared:,.0f}",
             *(f"{point.kl_ratio:.2f}" for point in result.points),
         )

@@ -126,14 +126,14 @@ class RescalingSettings(StudySettings):
         default=False,
         exclude=True,
         description="Also the figure's right side: a convolutional network on CIFAR-10. The paper "
-        "does not say which; ours has as many weights as its numbers suggest, and is trained from "
-        "initial weights of several sizes (--gains). Needs a GPU (--device cuda), and minutes.",
+        "does not say which; ours has as many weights as its numbers suggest, and is trained at "
+        "several learning rates (--rates). Needs a GPU (--device cuda), and minutes there.",
     )
-    gains: tuple[float, ...] = Field(
-        default=(0.33, 0.67, 1.0, 1.33, 1.67),
+    rates: tuple[float, ...] = Field(
+        default=(0.015, 0.02, 0.025, 0.035),
         exclude=True,
-        description="For --cifar: variance of the initial weights times the inputs of a unit. They "
-        "decide how large the weights are at the end, and these the ratios.",
+        description="For --cifar: learning rates. They decide how large the weights are at the "
+        "end, and these the ratios.",
     )
     architectures: tuple[Literal["cnn", "resnet20", "vit"], ...] = Field(
         default=(),
