@@ -241,7 +241,7 @@ class NoiseSearch:
     def _value(self, risk: float, kl_nats: float) -> float:
         return seeger(
             empirical_risk=min(1.0, risk),
-            kl_nats=kl_nats,
+            kl_nats=max(0.0, kl_nats),  # a rough sum may fall below zero by rounding
             examples=len(self._examples),
             failure=self._job.failure,
         )
