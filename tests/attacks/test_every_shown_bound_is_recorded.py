@@ -102,6 +102,7 @@ def test_reproductions_are_entered_with_their_share(
     assert not paid(here / "runs" / "greedy")
 
 
+@pytest.mark.slow
 def test_looking_at_what_is_no_bound_costs_nothing(here: Path) -> None:
     norms = [word if word != "kl-certificate" else "norms" for word in STUDIES["measures"]]
     assert run(*norms) == 0

@@ -221,6 +221,7 @@ def test_a_table_of_a_billion_repeated_rows_is_not_made(tmp_path: Path) -> None:
         nv.data.load(tmp_path / "x.parquet")
 
 
+@pytest.mark.slow
 def test_json_keys_are_counted_in_linear_time() -> None:
     text = json.dumps({str(number): 0 for number in range(50_000)})
     with pytest.raises(NonvacuousError):

@@ -31,6 +31,7 @@ class Always(nn.Module):
         return self.scores.expand(len(inputs), 2)
 
 
+@pytest.mark.slow
 def test_the_gate_fails_where_nothing_was_learned(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     inputs, labels = rare_positives()

@@ -139,6 +139,7 @@ def test_a_training_that_was_stopped_after_a_look_counts(tmp_path: Path) -> None
     assert not paid(quick(Activated(torch.relu), tmp_path / "1", seed=1, resume=True))
 
 
+@pytest.mark.slow
 def test_a_training_that_was_stopped_before_any_look_does_not_count(tmp_path: Path) -> None:
     def stop(phase: str, done: int, total: int, message: str) -> None:
         raise KeyboardInterrupt

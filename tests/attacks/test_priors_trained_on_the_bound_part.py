@@ -120,6 +120,7 @@ def test_a_prior_trained_on_the_bound_part_fails(
     assert "artifacts.prior.safetensors" in {finding.field for finding in verification.failures}
 
 
+@pytest.mark.slow
 def test_elsewhere_it_says_what_cannot_be_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_elsewhere_it_says_what_cannot_be_compared(
     assert "processor Cray-1 there" in found.detail and "errs on" in found.detail
 
 
+@pytest.mark.slow
 def test_what_cannot_be_repeated_says_why(tmp_path: Path) -> None:
     """Weights that no seed makes, a network of the maker's own, and no data."""
     start = forging.network()

@@ -21,7 +21,6 @@ NEAREST = re.compile(
 )
 
 
-@pytest.mark.slow
 @given(st.floats(0.0, 10.0), st.integers(1, 6))
 def test_what_is_shown_stays_true(value: float, digits: int) -> None:
     assert Decimal(shown_down(value, digits)) <= Decimal(value) <= Decimal(shown_up(value, digits))

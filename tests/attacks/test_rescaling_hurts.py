@@ -139,6 +139,7 @@ def test_nor_does_it_in_any_other_gauge_or_loss(seed: int) -> None:
         assert on.risk_upper <= off.risk_upper
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=_night(seed > 0)) for seed in range(3)])
 @pytest.mark.parametrize("grid", ["scale 1", "wide"])
 def test_nor_does_it_for_one_drawn_network(grid: str, seed: int) -> None:
@@ -151,6 +152,7 @@ def test_nor_does_it_for_one_drawn_network(grid: str, seed: int) -> None:
     assert on.budget.entries[-1].choices in (2 * len(GRIDS[grid]), 3 * len(GRIDS[grid]))
 
 
+@pytest.mark.slow
 def test_two_measured_posteriors_are_paid_for(tmp_path: Path) -> None:
     """The better of two samples is a choice: the ledger says so, and verify asks for it."""
     _, trained, examples = world("wide", seed=0)
@@ -174,6 +176,7 @@ def test_two_measured_posteriors_are_paid_for(tmp_path: Path) -> None:
     nv.verify(tmp_path / "drawn", data=examples, model=trained).raise_if_failed()
 
 
+@pytest.mark.slow
 def test_it_helps_a_lot_under_a_wide_prior() -> None:
     """The published setting: a prior of scale 1 around zero."""
     _, trained, examples = world("wide", seed=0)
@@ -181,6 +184,7 @@ def test_it_helps_a_lot_under_a_wide_prior() -> None:
     assert on.risk_upper < off.risk_upper - 0.1
 
 
+@pytest.mark.slow
 def test_the_draws_are_those_without_rescaling(tmp_path: Path) -> None:
     """One noise, one way to put it: the two certificates then differ in nothing but the KL."""
     _, trained, examples = world("wide", seed=1)

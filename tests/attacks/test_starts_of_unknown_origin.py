@@ -85,6 +85,7 @@ def test_a_network_of_unknown_origin_a_function_and_a_sentence(kind: str) -> Non
     assert declared.status == "valid" and SAID in start_of(declared).detail
 
 
+@pytest.mark.slow
 def test_the_prior_of_a_trained_network() -> None:
     model = unexplained()
     assert trained_here(model, post_hoc(unexplained())).status == "conditional"
@@ -93,6 +94,7 @@ def test_the_prior_of_a_trained_network() -> None:
     assert declared.status == "valid" and SAID in start_of(declared).detail
 
 
+@pytest.mark.slow
 def test_a_batch_norm_network_is_folded_and_built_again() -> None:
     def normalized() -> nn.Module:
         return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))

@@ -73,6 +73,7 @@ def test_where_they_come_from_is_quoted():
     assert any(said in assumption.detail for assumption in certificate.assumptions)
 
 
+@pytest.mark.slow
 def test_honest_starts_raise_no_alarm():
     """Random features know much about structured data; so do they in random order."""
     alarms = 0

@@ -147,6 +147,7 @@ def test_a_small_parameter_is_no_constant() -> None:
         assert foreign_tensor(Network.of(Past(how)), torch.ones(2, 4)) is not None
 
 
+@pytest.mark.nightly_if("resnet50")
 @pytest.mark.slow_if("resnet50 folded", "resnet18 folded", "vgg folded")
 @pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda entry: entry.name)
 def test_networks_of_all_kinds_own_what_they_use(architecture) -> None:

@@ -42,6 +42,7 @@ def recorded(evidence: Evidence, **changes: Any) -> Evidence:
     return changed(evidence, sparsity=evidence.sparsity.model_copy(update=changes))
 
 
+@pytest.mark.slow_if("sparse-E")
 @pytest.mark.parametrize("theorem", ["E", "F", "D", "A"])
 @pytest.mark.parametrize("variant", ["sparse", "dense"])
 def test_honest_sparsity_evidence_is_valid(theorem: str, variant: str) -> None:
@@ -55,6 +56,7 @@ def test_honest_sparsity_evidence_is_valid(theorem: str, variant: str) -> None:
 # ------------------------------------------------------------------ rows that all modes share
 
 
+@pytest.mark.slow
 def test_the_prior_part_is_counted(honest: Evidence) -> None:
     whole = changed(honest, bound=bound_with(honest, examples=len(honest.examples)))
     assert_refused(whole, "n comes from the stored indices", "n = 260")
@@ -107,6 +109,7 @@ def test_noisy_losses_are_not_of_one_law(honest: Evidence) -> None:
     assert_refused(changed(honest, risk=more), TRIALS, "wrong count")
 
 
+@pytest.mark.slow
 def test_losses_of_another_network(honest: Evidence) -> None:
     fewer = honest.risk.model_copy(update={"errors": 0})
     assert_refused(changed(honest, risk=fewer), AGAIN, "counted again")
@@ -134,6 +137,7 @@ def test_a_search_that_nobody_paid_in_nats(honest: Evidence) -> None:
 # ------------------------------------------------------------------------------ rows 25 to 28
 
 
+@pytest.mark.slow
 def test_row_25_the_escape_probability_is_not_divided_out(honest: Evidence) -> None:
     assert_refused(changed(honest, bound=bound_with(honest, escape=0.0)), ESCAPE, "division")
     forged = changed(honest, bound=bound_with(honest, escape=0.001))

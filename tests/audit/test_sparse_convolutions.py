@@ -112,6 +112,7 @@ def test_other_pooling(honest: Evidence) -> None:
         assert_refused(shape_with(honest, 1, pooling=other), WHOLE)
 
 
+@pytest.mark.slow
 def test_images_of_another_shape(honest: Evidence) -> None:
     assert_refused(recorded(honest, images=(1, 5, 4)), WHOLE)
     assert_refused(recorded(honest, images=(1, 1, 25)), WHOLE)

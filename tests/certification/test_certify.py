@@ -286,6 +286,7 @@ def test_a_trained_posterior_may_use_them_if_asked(digits: Dataset) -> None:
     assert asked.status == "valid"
 
 
+@pytest.mark.slow
 def test_weights_that_know_the_examples_are_no_start(digits: Dataset, trained: nn.Module) -> None:
     with pytest.raises(Refused, match="starting weights"):
         nv.certify(trained, digits.train, method=nv.Posterior(trials=500, twin=False, **QUICK))
@@ -393,6 +394,7 @@ def test_attributes_that_no_example_shaped_are_part_of_the_certificate(
         nv.certify(other, digits.train, folder=tmp_path / "a" / "run", resume=True, method=method)
 
 
+@pytest.mark.slow
 def test_one_drawn_network(digits: Dataset, tmp_path: Path) -> None:
     certificate = nv.certify(
         small(digits),
@@ -616,6 +618,7 @@ def test_a_network_in_doubles_that_casts_its_inputs_is_certified_as_it_is(
     nv.verify(tmp_path / "run", data=digits.train, model=network).raise_if_failed()
 
 
+@pytest.mark.slow
 def test_a_run_of_another_version_is_not_gone_on_with(digits: Dataset, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     method = nv.Posterior(trials=200, twin=False, **QUICK)

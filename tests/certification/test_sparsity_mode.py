@@ -48,6 +48,7 @@ def test_a_network_that_is_trained_here(tmp_path: Path, prior: str) -> None:
     assert zeros == (kind == "zero")
 
 
+@pytest.mark.slow
 def test_the_number_is_the_theorem_of_its_terms() -> None:
     certificate = run(None)
     record, complexity = certificate.sparsity, certificate.complexity
@@ -125,6 +126,7 @@ def test_layers_with_biases_and_functional_layers(tmp_path: Path) -> None:
     assert alone.passed and "model" in {finding.field for finding in alone.unchecked}
 
 
+@pytest.mark.slow
 def test_a_prior_that_knows_the_examples_is_refused_or_declared() -> None:
     data = digits_like()
     knowing = knowing_network(data)
@@ -151,6 +153,7 @@ def knowing_network(data: nv.data.Examples) -> nn.Module:
     return module
 
 
+@pytest.mark.slow
 def test_vacuity_is_judged_against_a_constant_answer() -> None:
     certificate = run(None, method=QUICK.changed(theorem="A"))
     assert certificate.baseline is not None
@@ -258,6 +261,7 @@ def test_a_second_certificate_on_the_same_examples_is_conditional(tmp_path: Path
     assert verify(planned / "two", data=examples()).passed
 
 
+@pytest.mark.slow
 def test_inputs_keep_their_shape_when_they_are_scaled() -> None:
     data = examples()
     square = nv.data.Examples(
@@ -312,6 +316,7 @@ def test_a_parameter_that_no_layer_uses_is_refused() -> None:
         run_given(module, at_initialization(module))
 
 
+@pytest.mark.slow
 def test_the_certified_weights_are_those_of_the_file(tmp_path: Path) -> None:
     certificate = run(tmp_path / "run")
     from safetensors.torch import load_file

@@ -82,7 +82,6 @@ def test_a_paid_comparison_splits_the_failure_over_the_events(capsys, temperatur
 unit = st.floats(0.0, 1.0)
 
 
-@pytest.mark.slow
 @given(
     risk=unit,
     kl=st.floats(0.0, 1e6),

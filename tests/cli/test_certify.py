@@ -89,6 +89,7 @@ def test_another_seed_is_another_run(place, invoke, quick):
     assert (place / "runs/x-mlp-8-seed7").is_dir()
 
 
+@pytest.mark.slow
 def test_an_own_model_in_a_file_of_the_current_folder(place, invoke, quick):
     done = invoke(*quick("--json", model="my_model:build"))
     assert done.code == exits.DONE, done.err
@@ -180,6 +181,7 @@ def test_symmetries_are_switched_off_one_by_one(trained, invoke, quick):
         assert "Saved by the prior's scale" in told[0] and "rescaling" in told[0]
 
 
+@pytest.mark.slow
 def test_a_zero_mean_prior_and_one_drawn_network(trained, invoke, quick):
     words = quick(epochs=None)
     done = invoke(
@@ -312,6 +314,7 @@ def test_a_folder_with_other_files_is_left_alone(place, invoke, quick):
     assert (place / "work/config.toml").read_text() == "color = 'blue'"
 
 
+@pytest.mark.slow
 def test_names_cannot_leave_the_folder_or_write_markup(place, invoke, quick):
     (place / "x.npz").rename(place / "<script>alert(1)<script>.npz")
     done = invoke(*quick(data="<script>alert(1)<script>.npz", no_report=None))

@@ -64,6 +64,7 @@ def test_gates_and_mistakes_have_their_exit_codes(rows: Path, flags: list[str], 
     assert main(["evaluate", str(rows), *flags]) == code
 
 
+@pytest.mark.slow
 def test_scores_and_the_promise_inherited(rows: Path, tmp_path: Path, capsys) -> None:
     log = tmp_path / "samples.jsonl"
     log.write_text("".join(json.dumps({"acc": float(i % 20 > 0)}) + "\n" for i in range(400)))
@@ -176,6 +177,7 @@ def test_plan(capsys, tmp_path: Path) -> None:
     assert json.loads(capsys.readouterr().out)["examples"] > 694
 
 
+@pytest.mark.slow
 def test_monitor_reads_new_rows_only_and_raises_the_alarm(tmp_path: Path, capsys) -> None:
     stream, state = tmp_path / "labels.csv", tmp_path / "watch.json"
     stream.write_text("error\n" + "0\n0\n1\n0\n" * 20)
@@ -222,6 +224,7 @@ def test_monitor_watches_the_groups_of_a_report(rows: Path, tmp_path: Path, caps
     assert main([*command[:-4], "--group", "ward"]) == 1
 
 
+@pytest.mark.slow
 def test_watch_follows_a_growing_file(tmp_path: Path) -> None:
     stream = tmp_path / "labels.csv"
     stream.write_text("error\n0\n")

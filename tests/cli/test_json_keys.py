@@ -80,6 +80,7 @@ def here(place, monkeypatch):
     return place
 
 
+@pytest.mark.slow_if("randomize")
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_keys_are_those_on_the_page(here, invoke, section):
     *before, command = SECTIONS[section]
@@ -97,6 +98,8 @@ def test_every_command_is_on_the_page():
     assert told == commands and set(documented()) == {*SECTIONS, "reproduce"}
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 def test_a_reproduction_has_its_settings_with_it(here, invoke):
     done = invoke("reproduce", "zhang-linear", "--quick", "--out", "z", "--json")
     assert done.code == exits.DONE, done.err

@@ -17,6 +17,7 @@ QUICK = ["measures", "--data", "x.npz", "--model", "mlp:8", "--epochs", "40"]
 FEW = ["--only", "norms,paths,margins"]
 
 
+@pytest.mark.slow
 def test_the_table_of_a_network_trained_here(place, invoke):
     done = invoke(*QUICK)
     assert done.code == exits.DONE, done.err
@@ -105,6 +106,7 @@ def test_the_users_own_weights_and_where_they_began(place, invoke):
     assert alone.code == exits.USAGE and "belongs to --weights" in alone.error
 
 
+@pytest.mark.slow
 def test_batch_normalization_is_folded(place, invoke):
     words = ["--data", "my_model:load", "--model", "my_model:normalized", "--epochs", "20"]
     done = invoke("measures", *words, "--attack", "--gauges", "2", "--only", "paths,norms")

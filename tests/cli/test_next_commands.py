@@ -51,6 +51,7 @@ def test_what_was_in_the_folder_before_stays_there(place, invoke):
     assert (place / "r/.note").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_a_run_that_was_there_survives_a_refused_one(place, invoke, quick):
     assert invoke(*quick("--out", "r")).code == exits.DONE
     before = {path.name: path.read_bytes() for path in (place / "r").iterdir()}
@@ -96,6 +97,7 @@ def test_a_run_that_computed_something_keeps_its_folder(place, invoke, monkeypat
     assert invoke(*words_after(finished.next)).code == exits.DONE
 
 
+@pytest.mark.slow
 def test_there_must_be_something_to_resume(place, invoke, quick):
     done = invoke(*quick("--out", "typo", "--resume"))
     assert done.code == exits.USAGE and "no run to go on with in typo" in done.error

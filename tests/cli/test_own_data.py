@@ -61,6 +61,7 @@ def test_unused_arrays_and_lacking_classes_are_named(tmp_path: Path, invoke: Inv
     assert "not used: site" in invoke("data", str(path)).out
 
 
+@pytest.mark.slow
 def test_a_training_that_learned_nothing_is_said(tmp_path: Path, invoke: Invoke) -> None:
     path = tmp_path / "x.npz"
     np.savez(
@@ -82,6 +83,7 @@ def test_guessed_flags(guess: str, meant: str, invoke: Invoke) -> None:
     assert done.code == exits.USAGE and f"Did you mean {meant}" in done.error
 
 
+@pytest.mark.slow
 def test_every_built_in_network_is_in_the_help(invoke: Invoke) -> None:
     text = invoke("certify", "--help").out
     assert all(name in text for name in nv.models.BUILDERS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from nonvacuous.cli import exits
 
 
@@ -12,6 +14,7 @@ def words(*more: str) -> list[str]:
     return [*start, "--prior-epochs", "2", "--batches", "3", "--no-report", *more]
 
 
+@pytest.mark.slow
 def test_a_number_and_its_verification(place, invoke):
     done = invoke(*words("--out", "run"))
     assert done.code == exits.DONE, done.err

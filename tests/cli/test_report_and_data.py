@@ -25,6 +25,7 @@ def test_the_page_is_written_again(place, invoke, quick):
     assert (place / "r/report.html").read_text() == first
 
 
+@pytest.mark.slow
 def test_the_page_survives_without_history(place, invoke, quick):
     assert invoke(*quick("--out", "r")).code == exits.DONE
     (place / "r/events.jsonl").unlink()

@@ -62,11 +62,13 @@ def test_a_finished_one_is_not_begun_again_unasked(finished, untrained, invoke):
     assert json.loads(invoke(*WORDS, "--resume", "--json").out) == finished
 
 
+@pytest.mark.slow
 def test_force_computes_the_same_again(finished, invoke):
     again = json.loads(invoke(*WORDS, "--only", "6", "--force", "--json").out)
     assert again["networks"] == finished["networks"][:1]
 
 
+@pytest.mark.slow
 def test_a_stop_is_told_and_resumed(small, invoke, monkeypatch):
     def stop(*_arguments, **_settings):
         raise KeyboardInterrupt
@@ -86,6 +88,7 @@ def test_only_some_networks(finished, untrained, invoke):
         assert [entry["name"] for entry in record["networks"]] == [name]
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_networks(finished, invoke):
     words = [*WORDS[:-1], "s", "--only", "6", "--seed", "1", "--json"]
     other = json.loads(invoke(*words).out)

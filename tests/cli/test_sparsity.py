@@ -76,6 +76,7 @@ def test_the_users_own_network_with_a_prior(place, invoke):
     assert invoke(*learned.next.split()[1:]).code == exits.DONE
 
 
+@pytest.mark.slow
 def test_an_l1_penalty_makes_it_sparser(place, invoke):
     words = [*QUICK[:-1], "200", "--prior", "none", "--json"]
     plain, sparse = (json.loads(invoke(*words, "--activity", a).out) for a in ("0", "0.05"))
@@ -227,6 +228,7 @@ def test_an_l1_penalty_and_the_seed_of_convolutions(pictures, invoke):
     assert sparse["activity"][0]["mean"] < plain["activity"][0]["mean"]
 
 
+@pytest.mark.slow
 def test_what_convolutions_are_refused(pictures, invoke):
     for model, message in (
         ("my_convolutions:normalized", "1 (aten"),

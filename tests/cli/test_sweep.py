@@ -78,6 +78,7 @@ def test_a_cell_is_the_certificate_of_the_same_command(place, invoke):
     assert records[0] == records[1]
 
 
+@pytest.mark.slow
 def test_variables_do_not_change_a_cell(place, invoke, monkeypatch):
     Path("grid.toml").write_text(GRID.replace("seed = [0, 1]", "seed = [0]"))
     monkeypatch.setenv("NONVACUOUS_CONFIDENCE", "0.5")

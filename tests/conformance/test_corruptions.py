@@ -57,6 +57,7 @@ def test_nothing_is_found_wrong(name: str, seed: int) -> None:
     assert corruption_findings(full(name), WORLD, seed=seed) == ()
 
 
+@pytest.mark.slow_if("gaussian", "random-pixels", "shuffled-pixels")
 @pytest.mark.parametrize("name", sorted(CORRUPTIONS))
 def test_worker_processes_read_the_same(name: str) -> None:
     small = Dataset(WORLD.train.subset(range(200)), WORLD.test)
@@ -165,6 +166,7 @@ class TestUserDefined:
         assert len(found) == 1
         assert "chi-square" in found[0]
 
+    @pytest.mark.slow
     def test_global_randomness(self) -> None:
         @register_corruption("restless", description="", what="inputs")
         def restless(setting: Setting):

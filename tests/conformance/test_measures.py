@@ -98,6 +98,7 @@ def test_the_gauges_keep_the_function(network: str) -> None:
         assert any(not w.equal(subject.weights[name]) for name, w in place.weights.items())
 
 
+@pytest.mark.slow_if("rescaled-kl-certificate-resnet", "kl-certificate-resnet")
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_says_what_it_is_and_gives_a_number(name: str, network: str) -> None:

@@ -73,7 +73,6 @@ def test_the_distance_of_a_point_to_itself_is_zero_exactly():
     assert float(tile[0, 2]) == float(tile[1, 3]) == 1.0
 
 
-@pytest.mark.slow
 @given(st.sampled_from(sorted(CASES)), st.integers(0, 1000))
 def test_kernel_matrices_have_no_negative_eigenvalue(name, seed):
     kernel, _ = CASES[name]

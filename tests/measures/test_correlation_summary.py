@@ -30,6 +30,7 @@ def test_the_gap_itself() -> None:
     assert found.information.value == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_random_numbers_say_nothing_within_their_intervals() -> None:
     verdicts = []
     for _ in range(20):

@@ -282,6 +282,7 @@ def _least_nats(noise: float) -> float:
     )
 
 
+@pytest.mark.slow
 def test_kl_and_its_minimum_over_rescaling() -> None:
     noise = value("flatness-isotropic") ** -0.5
     assert value("kl") == pytest.approx(_plain_nats(noise), rel=1e-12)

@@ -203,6 +203,7 @@ def test_no_bound_over_the_weights_covers_other_numbers(place: str, reason: str)
         assert isinstance(result, Undefined) and reason in result.reason
 
 
+@pytest.mark.slow
 def test_the_batches_that_normalization_counted_shape_nothing() -> None:
     _, _, examples = made("mlp")
     module = Shifted("normalization").eval()
@@ -218,6 +219,7 @@ def test_the_batches_that_normalization_counted_shape_nothing() -> None:
         assert (replace(subject, module=counting).uncovered is None) is covered
 
 
+@pytest.mark.slow
 def test_an_attack_goes_on_from_its_file(tmp_path: Path) -> None:
     module, _, examples = made("mlp")
     path, kwargs = tmp_path / "gauges.json", {"seed": 3, "only": ["norms", "margins", "paths"]}

@@ -62,6 +62,7 @@ def certified(network: nn.Module, data: Examples, folder: Path | None = None, **
     return nv.certify(network, data, method=nv.Posterior(prior=made, **QUICK), folder=folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 2])
 def test_what_moves_is_paid_for_and_everything_is_verified(tmp_path: Path, rank: int) -> None:
     network = elsewhere(0)

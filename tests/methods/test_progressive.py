@@ -71,6 +71,7 @@ def test_the_number_is_the_theorems(tmp_path: Path) -> None:
     assert [b.key for b in compare(certificate).bounds] == ["progressive"]
 
 
+@pytest.mark.slow
 def test_it_is_verified_from_its_checkpoints(tmp_path: Path) -> None:
     run = tmp_path / "run"
     certified(run)

@@ -33,6 +33,7 @@ def test_any_image_gives_scores(name: str, shape: tuple[int, ...]) -> None:
     assert torch.equal(build(name, shape, 5, seed=0).eval()(images), together)
 
 
+@pytest.mark.slow_if("resnet:8")
 @pytest.mark.parametrize("name", ["resnet:8", "resnet:8/no-bn"])
 def test_scales_pass_the_shortcuts(name: str) -> None:
     module = build(name, (1, 8, 8), 4, seed=0).eval()

@@ -77,6 +77,7 @@ def test_mirror_images_share_their_features_only_if_asked() -> None:
     assert (one(images) - one(images.flip(3))).abs().max() > 1e-2
 
 
+@pytest.mark.slow
 def test_buffers_are_the_same_every_time() -> None:
     first, second = Scattering((1, 16, 16)), Scattering((1, 16, 16))
     for name, tensor in first.state_dict().items():

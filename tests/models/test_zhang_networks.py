@@ -127,6 +127,7 @@ def test_the_signal_keeps_its_size_at_the_start(name: str) -> None:
     assert 0.02 < spread < 5
 
 
+@pytest.mark.slow_if("inception")
 @pytest.mark.parametrize("name", ["inception", "alexnet"])
 def test_many_at_once_equal_each_alone(name: str) -> None:
     """Scores, gradients and running statistics under vmap are those of each network by itself."""

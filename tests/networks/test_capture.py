@@ -164,6 +164,7 @@ def test_refusals_say_what_where_and_what_to_do(
         capture(module, X)
 
 
+@pytest.mark.slow
 def test_capture_leaves_the_module_and_the_terminal_alone(capfd: pytest.CaptureFixture) -> None:
     module = Counting()
     before = copy.deepcopy(module.state_dict())
@@ -194,6 +195,7 @@ def test_a_bounded_activation_is_reported_but_no_error_even_when_strict() -> Non
     assert (entry.layer, entry.op) == ("1", "aten.gelu.default")
 
 
+@pytest.mark.slow
 def test_in_place_operations_and_blocks_without_gradient_are_followed() -> None:
     module = InPlace()
     groups = scale_groups(capture(module, X))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
@@ -95,7 +94,6 @@ KINDS = [
 ]
 
 
-@pytest.mark.slow
 @settings(max_examples=some(80))
 @given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=7), st.data())
 def test_random_scales_keep_the_function(kinds: list[str], data: st.DataObject) -> None:

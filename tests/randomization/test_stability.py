@@ -33,6 +33,7 @@ def always_zero(examples: Examples, seed: int) -> Predictor:
     return lambda inputs: torch.eye(examples.classes)[torch.zeros(len(inputs)).long()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["true", "random-labels"])
 def test_an_interpolating_network_has_uniform_stability_one(spec: str) -> None:
     """C24: the same number for true and for random labels, so it cannot tell them apart."""

@@ -174,6 +174,7 @@ def test_batch_normalization_is_put_in_and_taken_out():
     assert switch_batch_norm(nn.Linear(3, 2))[0] is None
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_where_it_was_killed(tmp_path):
     class Killed(Exception):
         pass

@@ -171,6 +171,7 @@ def test_functions_that_cannot_be_used(train, message):
         run(train, seeds=1)
 
 
+@pytest.mark.slow
 def test_arguments_may_be_more_general_than_asked_for():
     def train(*arguments, **options):
         return fit_quietly(*arguments, **options)
@@ -194,6 +195,7 @@ def test_global_randomness_is_seeded_and_given_back():
     assert drawn[:3] == drawn[:1] * 3
 
 
+@pytest.mark.slow
 def test_a_model_that_is_not_the_same_twice_is_noticed():
     generator = torch.Generator().manual_seed(0)
 

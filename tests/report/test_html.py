@@ -120,6 +120,7 @@ def test_hostile_names_are_shown_and_nothing_else() -> None:
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", page)
 
 
+@pytest.mark.slow_if("post_hoc", "hostile")
 @pytest.mark.parametrize("name", PAGES)
 def test_the_same_certificate_gives_the_same_bytes(name: str) -> None:
     assert fresh_page_of(name) == page_of(name)

@@ -16,6 +16,7 @@ def certificate(request: pytest.FixtureRequest) -> Certificate:
     return run(None, method=QUICK.changed(theorem=request.param))
 
 
+@pytest.mark.slow
 def test_the_terms_add_up_to_the_certificate(certificate: Certificate) -> None:
     found = compare(certificate)
     keys = [step.key for step in found.steps]
@@ -28,6 +29,7 @@ def test_the_terms_add_up_to_the_certificate(certificate: Certificate) -> None:
     assert [row.key for row in found.bounds] == ["derandomized"]
 
 
+@pytest.mark.slow
 def test_shared_confidence_is_the_last_term() -> None:
     shared = run(None, attempts=4)
     steps = compare(shared).steps

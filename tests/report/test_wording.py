@@ -127,7 +127,6 @@ def test_nats_keep_the_digits_that_matter() -> None:
     ]
 
 
-@pytest.mark.slow
 @given(st.text())
 def test_cleaned_text_has_nothing_that_steers_a_display(text: str) -> None:
     for shown in (clean(text), visible(text)):

@@ -31,6 +31,7 @@ CASES = [
 ]
 
 
+@pytest.mark.nightly_if("resnet50")
 @pytest.mark.slow_if(
     "densenet-other means",
     "mobilenet relu-zero means",

@@ -38,7 +38,6 @@ def test_equals_the_kl_of_the_full_tensors(name: str, dtype: torch.dtype, center
         assert found == pytest.approx(kl_along_orbit(Q, P, groups, moves), rel=1e-10)
 
 
-@pytest.mark.slow
 @given(seed=st.integers(0, 10_000), spread=st.sampled_from([0.0, 1e-3, 1.0, 20.0]))
 def test_never_below_the_exact_value(seed: int, spread: float) -> None:
     groups = mlp(3, 4, 2, 2)

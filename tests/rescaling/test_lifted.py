@@ -126,6 +126,7 @@ def test_quadrature_and_bessel_function_agree() -> None:
     np.testing.assert_allclose(log_integral_by_quadrature(curve), exact, rtol=1e-12, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_two_peaks_are_both_integrated() -> None:
     """The theory's example of two local minima, and one with peaks of nearly equal height."""
     tau = 0.03
@@ -139,7 +140,6 @@ def test_two_peaks_are_both_integrated() -> None:
     assert float(mirror.curvature(np.zeros(1))[0]) < 0  # it is a valley
 
 
-@pytest.mark.slow
 @settings(max_examples=some(200), deadline=None)
 @given(
     squares=st.tuples(st.floats(0.01, 1e4), st.floats(0.01, 1e4)),

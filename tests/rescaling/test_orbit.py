@@ -96,7 +96,6 @@ def exact_nats(Q: DiagonalGaussian, P: DiagonalGaussian, logs: dict[str, np.ndar
     return found
 
 
-@pytest.mark.slow
 @given(seed=st.integers(0, 10_000), spread=st.sampled_from([0.0, 1e-9, 1e-3, 1.0, 40.0]))
 def test_never_below_the_exact_value_and_hardly_above(seed: int, spread: float) -> None:
     groups = mlp(3, 2, 2, 2)
@@ -162,7 +161,6 @@ def test_large_tensors_are_taken_in_chunks(widths: tuple[int, ...]) -> None:
     assert kl_along_orbit(Q, P, groups, log_scales) == pytest.approx(expected, rel=1e-11)
 
 
-@pytest.mark.slow
 @given(
     shape=st.lists(st.integers(1, 300), min_size=0, max_size=3),
     axis=st.sampled_from([None, 0]),

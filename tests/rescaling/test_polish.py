@@ -49,6 +49,7 @@ def case(kind: str) -> tuple[DiagonalGaussian, DiagonalGaussian, object]:
     return Q, DiagonalGaussian.centered(network, scale=0.3), groups
 
 
+@pytest.mark.slow_if("around other weights")
 @pytest.mark.parametrize("kind", ["dense", "convolutional", "around other weights"])
 def test_the_best_point_is_the_same_in_every_gauge(kind: str) -> None:
     Q, P, groups = case(kind)

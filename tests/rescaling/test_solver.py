@@ -80,6 +80,7 @@ def test_no_move_goes_up(name: str, centered: bool) -> None:
         assert (np.diff(values) <= 1e-12 * np.abs(values[:-1])).all()
 
 
+@pytest.mark.slow_if("three hidden layers")
 @FEW
 def test_one_limit_from_twenty_starts(name: str) -> None:
     groups = ARCHITECTURES[name]()

@@ -110,7 +110,6 @@ def test_refined_steps_are_no_worse_than_majorized_ones(seed: int) -> None:
         assert bool((change(channel, step) <= change(channel, safe) + 1e-12 * size).all())
 
 
-@pytest.mark.slow
 @given(
     c=st.integers(-50, 50),
     parts=st.lists(st.floats(-3, 3).map(math.exp), min_size=3, max_size=3),

@@ -69,6 +69,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow_if("wide sequence-equal")
 @pytest.mark.parametrize(("case", "scales"), KINDS, ids=[f"{c.name}-{s}" for c, s in KINDS])
 def test_law_equals_that_of_plain_weight_draws(case: Case, scales: str) -> None:
     network, posterior, inputs = build(case, scales=scales)
@@ -94,6 +95,7 @@ def test_drawing_all_weights_has_the_same_law_as_local_noise(case: Case) -> None
     assert_same_law(first, second)
 
 
+@pytest.mark.slow_if("recurrent")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_trials_of_one_pass_are_independent(case: Case) -> None:
     network, posterior, inputs = build(case)

@@ -30,7 +30,6 @@ from tests.audit import worlds
 nats = st.floats(min_value=0.0, max_value=1e9, allow_subnormal=False)
 
 
-@pytest.mark.slow
 @given(st.lists(nats, min_size=1, max_size=30))
 def test_the_total_is_never_below_the_exact_sum(values: list[float]) -> None:
     exact = sum(map(Fraction, values))

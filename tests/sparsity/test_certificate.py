@@ -58,6 +58,7 @@ def _problem(seed: int = 0, *, sizes: tuple[int, ...] = (6, 12, 10, 3), n: int =
     return network, prior, _examples(inputs, labels, sizes[-1])
 
 
+@pytest.mark.slow_if("F-sparse", "E-sparse")
 @pytest.mark.parametrize(("theorem", "variant"), ALL)
 def test_a_certificate_adds_up_and_is_written_and_read(theorem: str, variant: str) -> None:
     network, prior, examples = _problem()
@@ -156,6 +157,7 @@ def test_top_tables_against_brute_force() -> None:
             assert total <= float(truth.pair_sums[y, c, n]) <= total * (1 + 1e-12)
 
 
+@pytest.mark.slow_if("E")
 @pytest.mark.parametrize("theorem", ["A", "E"])
 def test_one_of_several_certificates_pays_for_the_choice(theorem: str) -> None:
     network, prior, examples = _problem()

@@ -69,6 +69,7 @@ def _networks() -> list[tuple[nn.Module, Tensor]]:
     ]
 
 
+@pytest.mark.slow
 def test_chains_compute_what_modules_compute() -> None:
     for module, inputs in _networks():
         chain = conv_chain(module.eval(), inputs)

@@ -36,7 +36,6 @@ def _distance(layers: Layers, prior: Layers) -> float:
     return math.fsum(layers.squared_distances(prior))
 
 
-@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6), bias=st.booleans(), spread=st.floats(0.0, 1.5))
 def test_the_function_stays_and_the_distance_never_grows(

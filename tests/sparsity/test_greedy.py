@@ -69,7 +69,6 @@ def test_one_comparison_finds_what_a_search_finds(epsilon, local):
         assert float(found.ratio[index]) == pytest.approx(used / (7 * 12 + 12 * 9 + 9 * 4))
 
 
-@pytest.mark.slow
 @given(st.integers(0, 1000))
 def test_more_movement_leaves_less_and_local_norms_help(seed):
     weights, inputs = network(seed), points(seed + 1)

@@ -47,6 +47,7 @@ def inputs() -> list[Tensor]:
     return [images(), images(seed=5)]
 
 
+@pytest.mark.slow_if("convolutional-vmap")
 @pytest.mark.parametrize(
     ("build", "method"),
     [
@@ -132,6 +133,7 @@ def test_the_state_loads_into_a_fresh_network() -> None:
         assert int(wrong.sum()) == result.jobs[1].history[-1].train_errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["inception", "inception:no-bn", "alexnet"])
 def test_the_classic_networks(name: str) -> None:
     shape = (3, 12, 12)

@@ -88,6 +88,7 @@ def trained(
     )
 
 
+@pytest.mark.slow_if("streams-convolutional-90", "vmap-convolutional-90")
 @pytest.mark.parametrize("count", [20, 90])
 @pytest.mark.parametrize("build", [perceptron, convolutional])
 @pytest.mark.parametrize("method", ["streams", "vmap"])
@@ -118,6 +119,7 @@ def test_recorded_training_is_the_plain_one(
             assert one.history[-1].test_errors == other.history[-1].test_errors
 
 
+@pytest.mark.slow
 def test_networks_that_ended_stay_where_leaving_means_recording_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

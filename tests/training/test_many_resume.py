@@ -41,6 +41,7 @@ def killing(epoch: int) -> Callable[[str, int, int, str], None]:
     return progress
 
 
+@pytest.mark.slow_if("convolutional-one at a time", "convolutional-vmap")
 @pytest.mark.parametrize(
     ("build", "method"),
     [(perceptron, "matrices"), (convolutional, "one at a time"), (convolutional, "vmap")],

@@ -76,6 +76,7 @@ def test_a_loss_and_patience_can_be_asked_for() -> None:
     assert not any(all(good[place : place + 3]) for place in range(len(good) - 3))
 
 
+@pytest.mark.slow_if("one at a time")
 @pytest.mark.parametrize("method", ["matrices", "one at a time"])
 def test_networks_stop_at_a_loss_whatever_their_errors(method: str) -> None:
     jobs = [Job(seed=s, learning_rate=rate) for s, rate in ((1, 0.1), (2, 0.02), (3, 0.001))]

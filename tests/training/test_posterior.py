@@ -52,6 +52,7 @@ def same_posterior(first: TrainedPosterior, second: TrainedPosterior) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_every_objective_lowers_the_bound(objective: str) -> None:
     model, examples = small_mlp(), blobs(600)
@@ -74,6 +75,7 @@ def test_every_objective_lowers_the_bound(objective: str) -> None:
     assert (trained.free_parameter is not None) == (objective in ("thiemann", "catoni"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["example", "batch"])
 def test_convolutional_networks_are_trained_too(noise: str) -> None:
     examples = stripes(400)
@@ -93,6 +95,7 @@ def test_convolutional_networks_are_trained_too(noise: str) -> None:
     assert bound(model, trained.posterior, prior, examples) < before - 0.01
 
 
+@pytest.mark.slow
 def test_scales_are_learned_where_it_pays() -> None:
     """A wide prior hurts the risk: the posterior narrows, unless the rate of its scales is 0."""
     model, examples = small_mlp(), blobs(600)
@@ -107,6 +110,7 @@ def test_scales_are_learned_where_it_pays() -> None:
     )
 
 
+@pytest.mark.slow
 def test_kl_penalty_holds_the_posterior_back() -> None:
     model, examples = small_mlp(), blobs(300)
     prior = DiagonalGaussian.around(model, scale=0.1)
@@ -277,6 +281,7 @@ def test_divergence_names_the_epoch_and_what_to_try() -> None:
         )
 
 
+@pytest.mark.slow
 def test_float64_networks_and_tied_weights_work() -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:

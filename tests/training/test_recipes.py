@@ -99,6 +99,7 @@ def test_the_power_loss_runs_from_cross_entropy_to_chance_of_error() -> None:
     assert (power_loss(outputs, labels, power=1.0) >= 0.5 * wrong).all()
 
 
+@pytest.mark.slow
 def test_a_posterior_learns_on_the_power_loss() -> None:
     examples = blobs(1200)  # with a tenth of them the bound's minimum is the prior itself
     model = small_mlp()

@@ -139,6 +139,7 @@ def test_without_scale_the_outputs_are_those_of_the_means() -> None:
         assert torch.allclose(outputs, module(inputs), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["linear", "convolution", "grouped"])
 def test_the_distribution_for_each_example_is_that_of_drawn_weights(kind: str) -> None:
     """Mean, variance and covariance over outputs agree with honest draws of all weights."""
@@ -160,6 +161,7 @@ def test_the_distribution_for_each_example_is_that_of_drawn_weights(kind: str) -
         assert torch.allclose(torch.cov(first.T), torch.cov(second.T), atol=0.15)
 
 
+@pytest.mark.slow
 def test_examples_of_a_batch_are_uncorrelated() -> None:
     inputs = torch.ones(2, 1, 6, 6)
     module = small_cnn()

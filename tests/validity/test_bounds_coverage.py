@@ -148,6 +148,7 @@ def gibbs_uppers(bound: Callable[..., float], world: FiniteClass) -> np.ndarray:
     )
 
 
+@pytest.mark.slow_if("noise-catoni_union", "noise-thiemann_union", "signal-catoni_union")
 @pytest.mark.parametrize("name", PAC_BAYES)
 @pytest.mark.parametrize("world_name", ["noise", "signal", "one hypothesis"])
 def test_average_over_a_posterior(name: str, world_name: str) -> None:

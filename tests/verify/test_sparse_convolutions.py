@@ -128,6 +128,7 @@ def test_a_consistent_forgery_of_the_pooling_meets_the_network(
     assert "sparsity.network_digest" in failed_fields(result), str(result)
 
 
+@pytest.mark.slow
 def test_consistent_forgeries_meet_tensors_and_examples(folder: Path, genuine: Certificate) -> None:
     assert genuine.sparsity is not None
     lines = list(genuine.sparsity.charges)
@@ -151,6 +152,7 @@ def test_consistent_forgeries_meet_tensors_and_examples(folder: Path, genuine: C
     assert failed_fields(verified(folder))[0] == "sparsity.longest_input"
 
 
+@pytest.mark.slow
 def test_noise_of_another_kind_of_device_is_compared_by_rate(
     folder: Path, genuine: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

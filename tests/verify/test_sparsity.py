@@ -231,6 +231,7 @@ def test_consistent_forged_counts_are_counted_again(folder: Path) -> None:
     assert "counted again from the recorded seed" in result.failures[0].detail
 
 
+@pytest.mark.slow
 def test_noise_of_another_kind_of_device_is_compared_by_rate(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

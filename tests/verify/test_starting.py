@@ -244,6 +244,7 @@ def test_one_example_tells_nothing_by_its_own_mean() -> None:
     assert knowledge(module, wrong).error == 1.0
 
 
+@pytest.mark.slow
 def test_a_prior_that_cannot_be_tried_leaves_it_unverified(tmp_path: Path) -> None:
     data = random_labels()
     start = fresh(data)
@@ -257,6 +258,7 @@ def test_a_prior_that_cannot_be_tried_leaves_it_unverified(tmp_path: Path) -> No
     assert verify(folder, data=data, model=start, trials=200).verified
 
 
+@pytest.mark.slow
 def test_a_posterior_trained_from_a_start_that_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

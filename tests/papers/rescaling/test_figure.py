@@ -143,6 +143,7 @@ def test_a_folder_is_not_overwritten_by_accident(folder: Path, result: FigureRes
         run(SMALL.changed(epochs=4), folder, resume=True)
 
 
+@pytest.mark.slow
 def test_pages(result: FigureResult, tmp_path: Path) -> None:
     paths = write_pages(STUDY, result, tmp_path, command="")
     assert json.loads(paths["results.json"].read_text())["summary"]["networks"] == 2
