@@ -29,6 +29,7 @@ from show_rescaling_images import architecture_section, certificate_section
 from show_rescaling_images import section as rescaling_images
 from show_sparsity import section as sparsity
 from show_sparsity_conv import section as sparsity_conv
+from show_sparsity_study import section as sparsity_study
 from show_sweep import section as sweep
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -317,6 +318,7 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "rescaling-cifar": rescaling_images,
     "rescaling-certificate-vit-outside": certificate_section,
     "sparsity-mnist": sparsity,
+    "sparsity-fashion": sparsity_study,
     "sparsity-conv": sparsity_conv,
     "zhang-table-1": zhang.table_section,
     "zhang-figure-1": zhang.figure_section,

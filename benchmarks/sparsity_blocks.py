@@ -41,7 +41,10 @@ BLOCKS = (1, 2, 5, 10, 20)
 CHOICES = 100 * (1 + len(BLOCKS))
 #: Hidden layers and pulls; networks by recipe and the weight of its penalty.
 SHAPES = ((1, 1.0), (2, 10.0))
-NETWORKS = (("plain", 0.0), ("sparse", 0.03), ("blocks", 0.03), ("sparse", 0.1), ("blocks", 0.1))
+NETWORKS = (
+    ("plain", 0.0),
+    *((name, weight) for weight in (0.03, 0.1, 0.3) for name in ("sparse", "blocks")),
+)
 
 
 def recipe(name: str, weight: float) -> Recipe:

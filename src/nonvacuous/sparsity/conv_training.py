@@ -139,7 +139,7 @@ def _size(values: Tensor, by_channel: bool) -> Tensor:
     channels = values.flatten(2)
     # A root has no slope at zero, where silent channels are.
     norms = (channels.square().sum(2) + 1e-12).sqrt()
-    return channels.shape[2] ** 0.5 * norms.sum()
+    return norms.sum() * float(channels.shape[2]) ** 0.5
 
 
 def _note(seen: list[Tensor]) -> Any:

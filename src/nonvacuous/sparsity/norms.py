@@ -108,7 +108,8 @@ def _counts(matrix: Tensor, blocks: Blocks) -> tuple[int, int]:
 
 def _cut(matrix: Tensor, blocks: Blocks) -> Tensor:
     """The blocks: (blocks of rows, blocks of columns, rows, columns)."""
-    return matrix.unflatten(1, (-1, blocks[1])).unflatten(0, (-1, blocks[0])).transpose(1, 2)
+    rows, columns = _counts(matrix, blocks)
+    return matrix.reshape(rows, blocks[0], columns, blocks[1]).transpose(1, 2)
 
 
 def _largest(matrices: Tensor) -> Tensor:
