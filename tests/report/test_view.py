@@ -293,10 +293,10 @@ def test_the_story_says_who_earns_what() -> None:
     assert "and the order of the units earns 90.0 nats (1.07% of the saving)" in story
     assert "rescaling alone would earn 6,800 nats: most of" in story
     assert "is not a bound" in story
-    line = rescaling.told(certificate)
+    line = rescaling.in_one_line(certificate)
     assert "\n" not in line
     assert "Saved by the prior's scale 8,087 nats (96.3% of the saving), rescaling 220" in line
-    assert rescaling.told(samples.posterior()) == ""
+    assert rescaling.in_one_line(samples.posterior()) == ""
 
 
 def test_what_costs_is_not_said_to_save() -> None:
@@ -308,7 +308,7 @@ def test_what_costs_is_not_said_to_save() -> None:
         for column in record.columns
     )
     forged = record.model_copy(update={"columns": columns})
-    line = rescaling.told(certificate.model_copy(update={"rescaling": forged}))
+    line = rescaling.in_one_line(certificate.model_copy(update={"rescaling": forged}))
     assert "Saved by rescaling 8,310 nats" in line
     assert line.endswith("; the prior's scale costs 3.18 nats.")
     assert "-" not in line.partition("Saved by")[2]

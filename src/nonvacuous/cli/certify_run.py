@@ -239,7 +239,7 @@ def _tell(certificate: Certificate, folder: Path, call: Call, *, was_finished: b
         console.print("This run was finished before: nothing was computed again.", soft_wrap=True)
     if certificate.beside_guessing:
         console.print(printable(f"Warning: {certificate.beside_guessing}."), soft_wrap=True)
-    saved = rescaling.told(certificate)
+    saved = rescaling.in_one_line(certificate)
     if saved:
         console.print(printable(saved), soft_wrap=True)
     console.print(f"Run folder: {printable(str(folder))}", soft_wrap=True)

@@ -1,7 +1,7 @@
 """Where the boxes of a network's picture go: layers from top to bottom, few crossings.
 
 The usual three steps for drawing a directed graph: a row for each box (the longest way from the
-input), empty places where a line passes a row, and an order within each row that follows the
+input), gaps where a line passes a row, and an order within each row that follows the
 neighbors above and below.
 """
 
@@ -30,30 +30,30 @@ class Layout:
 def layered(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> Layout:
     """Lay out boxes, given in an order in which every edge points forward.
 
-    >>> found = layered(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")])
-    >>> found.rows
+    >>> drawing = layered(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")])
+    >>> drawing.rows
     {'a': 0, 'b': 1, 'c': 2}
-    >>> len(found.lines["a", "c"])
+    >>> len(drawing.lines["a", "c"])
     3
     """
     rows = _rows(names, edges)
-    places: list[list[str]] = [[] for _ in range(max(rows.values(), default=0) + 1)]
+    levels: list[list[str]] = [[] for _ in range(max(rows.values(), default=0) + 1)]
     for name in names:
-        places[rows[name]].append(name)
+        levels[rows[name]].append(name)
     chains = {}
     links: list[tuple[str, str]] = []
     for start, end in dict.fromkeys(edges):
         chain = [start]
         for row in range(rows[start] + 1, rows[end]):
             passing = f"{start} > {end} @ {row}"
-            places[row].append(passing)
+            levels[row].append(passing)
             chain.append(passing)
         chain.append(end)
         chains[start, end] = chain
         links += pairwise(chain)
-    _untangle(places, links)
-    columns, width = _columns(places, links)
-    row_of = {name: row for row, level in enumerate(places) for name in level}
+    _untangle(levels, links)
+    columns, width = _columns(levels, links)
+    row_of = {name: row for row, level in enumerate(levels) for name in level}
     return Layout(
         columns={name: columns[name] for name in names},
         rows={name: rows[name] for name in names},
@@ -62,7 +62,7 @@ def layered(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> Layout:
             for edge, chain in chains.items()
         },
         width=width,
-        height=len(places),
+        height=len(levels),
     )
 
 
@@ -76,18 +76,18 @@ def _rows(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str, i
     return rows
 
 
-def _untangle(places: list[list[str]], links: Sequence[tuple[str, str]]) -> None:
+def _untangle(levels: list[list[str]], links: Sequence[tuple[str, str]]) -> None:
     """Order each row by the mean position of the neighbors, downward and upward in turn."""
     up: dict[str, list[str]] = {}
     down: dict[str, list[str]] = {}
     for start, end in links:
         up.setdefault(end, []).append(start)
         down.setdefault(start, []).append(end)
-    best, fewest = [list(level) for level in places], _crossings(places, links)
+    best, fewest = [list(level) for level in levels], _crossings(levels, links)
     for sweep in range(_SWEEPS):
         neighbors = up if sweep % 2 == 0 else down
-        for level in places if sweep % 2 == 0 else reversed(places):
-            position = {name: k for row in places for k, name in enumerate(row)}
+        for level in levels if sweep % 2 == 0 else reversed(levels):
+            position = {name: k for row in levels for k, name in enumerate(row)}
             own = dict(position)
 
             def middle(
@@ -100,16 +100,16 @@ def _untangle(places: list[list[str]], links: Sequence[tuple[str, str]]) -> None
                 return sum(others) / len(others) if others else own[name]
 
             level.sort(key=middle)
-        crossings = _crossings(places, links)
+        crossings = _crossings(levels, links)
         if crossings < fewest:
-            best, fewest = [list(level) for level in places], crossings
-    for level, ordered in zip(places, best, strict=True):
+            best, fewest = [list(level) for level in levels], crossings
+    for level, ordered in zip(levels, best, strict=True):
         level[:] = ordered
 
 
-def _crossings(places: Sequence[Sequence[str]], links: Sequence[tuple[str, str]]) -> int:
-    position = {name: k for level in places for k, name in enumerate(level)}
-    row = {name: k for k, level in enumerate(places) for name in level}
+def _crossings(levels: Sequence[Sequence[str]], links: Sequence[tuple[str, str]]) -> int:
+    position = {name: k for level in levels for k, name in enumerate(level)}
+    row = {name: k for k, level in enumerate(levels) for name in level}
     count = 0
     for one, (a, b) in enumerate(links):
         for c, d in links[one + 1 :]:
@@ -119,7 +119,7 @@ def _crossings(places: Sequence[Sequence[str]], links: Sequence[tuple[str, str]]
 
 
 def _columns(
-    places: Sequence[Sequence[str]], links: Sequence[tuple[str, str]]
+    levels: Sequence[Sequence[str]], links: Sequence[tuple[str, str]]
 ) -> tuple[dict[str, float], float]:
     """Boxes take a whole column, passing lines a third; then rows drift toward their neighbors."""
     beside: dict[str, list[str]] = {}
@@ -128,16 +128,16 @@ def _columns(
         pull = _STRAIGHT if " > " in start and " > " in end else 1
         beside.setdefault(start, []).extend([end] * pull)
         beside.setdefault(end, []).extend([start] * pull)
-    sizes = {name: 0.34 if " > " in name else 1.0 for level in places for name in level}
-    widest = max((sum(sizes[name] for name in level) for level in places), default=1.0)
+    sizes = {name: 0.34 if " > " in name else 1.0 for level in levels for name in level}
+    widest = max((sum(sizes[name] for name in level) for level in levels), default=1.0)
     columns: dict[str, float] = {}
-    for level in places:
+    for level in levels:
         left = (widest - sum(sizes[name] for name in level)) / 2
         for name in level:
             columns[name] = left + sizes[name] / 2
             left += sizes[name]
     for sweep in range(_DRIFTS):
-        for level in places if sweep % 2 == 0 else reversed(places):
+        for level in levels if sweep % 2 == 0 else reversed(levels):
             wanted = [
                 sum(columns[other] for other in beside[name]) / len(beside[name])
                 if beside.get(name)
@@ -155,8 +155,8 @@ def _columns(
                 )
                 placed.append(max(want, least))
             shift = sum(w - p for w, p in zip(wanted, placed, strict=True)) / len(level)
-            for name, place in zip(level, placed, strict=True):
-                columns[name] = place + shift
+            for name, x in zip(level, placed, strict=True):
+                columns[name] = x + shift
     lowest = min((columns[name] - sizes[name] / 2 for name in columns), default=0.0)
-    columns = {name: place - lowest for name, place in columns.items()}
+    columns = {name: x - lowest for name, x in columns.items()}
     return columns, max((columns[name] + sizes[name] / 2 for name in columns), default=1.0)

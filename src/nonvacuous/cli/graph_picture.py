@@ -63,11 +63,11 @@ def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:
         for source in box.nodes[0].inputs
         if source in owner
     ]
-    found = layered([box.name for box in boxes], edges)
+    layout = layered([box.name for box in boxes], edges)
     legend = _legend(graph, groups)
-    width = max(found.width * (_BOX + _GAP), 520) + 2 * _MARGIN
+    width = max(layout.width * (_BOX + _GAP), 520) + 2 * _MARGIN
     top = _MARGIN + 34
-    height = top + found.height * _ROW + len(legend) * _LEGEND_LINE + _MARGIN + 12
+    height = top + layout.height * _ROW + len(legend) * _LEGEND_LINE + _MARGIN + 12
     by_name = {box.name: box for box in boxes}
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:.0f} {height:.0f}' "
@@ -77,13 +77,13 @@ def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:
         f"<rect width='{width:.0f}' height='{height:.0f}' fill='#ffffff'/>",
         _text(_MARGIN, _MARGIN + 14, title, size=17, weight="600"),
     ]
-    left = (width - found.width * (_BOX + _GAP)) / 2
+    left = (width - layout.width * (_BOX + _GAP)) / 2
     parts += [
-        _line([_place(point, left, top) for point in points], by_name[start], by_name[end])
-        for (start, end), points in found.lines.items()
+        _line([_position(point, left, top) for point in points], by_name[start], by_name[end])
+        for (start, end), points in layout.lines.items()
     ]
-    parts += [_drawn(box, found, left, top) for box in boxes]
-    below = top + found.height * _ROW + 12
+    parts += [_drawn(box, layout, left, top) for box in boxes]
+    below = top + layout.height * _ROW + 12
     parts += [
         _legend_line(entry, below + number * _LEGEND_LINE) for number, entry in enumerate(legend)
     ]
@@ -139,7 +139,7 @@ def _boxes(graph: LayerGraph, groups: ScaleGroups) -> list[Box]:
     return boxes
 
 
-def _place(point: tuple[float, int], left: float, top: float) -> tuple[float, float]:
+def _position(point: tuple[float, int], left: float, top: float) -> tuple[float, float]:
     column, row = point
     return left + column * (_BOX + _GAP), top + row * _ROW + _HEIGHT / 2
 
@@ -167,8 +167,8 @@ def _line(points: list[tuple[float, float]], start: Box, end: Box) -> str:
     )
 
 
-def _drawn(box: Box, found: Layout, left: float, top: float) -> str:
-    x, y = _place((found.columns[box.name], found.rows[box.name]), left, top)
+def _drawn(box: Box, layout: Layout, left: float, top: float) -> str:
+    x, y = _position((layout.columns[box.name], layout.rows[box.name]), left, top)
     x, y = x - _BOX / 2, y - _HEIGHT / 2
     border = _RED if box.blocked else (color_of(box.stream[0]) if box.stream else _GRAY)
     dash = " stroke-dasharray='6 3'" if box.blocked else ""
@@ -276,5 +276,5 @@ def _groups_text(stream: tuple[int, ...]) -> str:
 
 def _description(groups: ScaleGroups) -> str:
     listed: Mapping[str, int] = {group.name: group.size for group in groups.groups}
-    found = "; ".join(f"{name}, {size} channels" for name, size in listed.items())
-    return f"Layers from top to bottom. Channels that can be rescaled: {found or 'none'}."
+    channels = "; ".join(f"{name}, {size} channels" for name, size in listed.items())
+    return f"Layers from top to bottom. Channels that can be rescaled: {channels or 'none'}."

@@ -128,26 +128,26 @@ def _imbalances(subject: Subject) -> dict[str, dict[str, float]]:
         for entry in entries:
             others = [axis for axis in range(energy.ndim) if axis not in entry.axes]
             summed = torch.sum(energy, dim=others) if others else energy
-            places = np.transpose(entry.index, np.argsort(entry.axes)).reshape(-1)
-            used = places >= 0
+            positions = np.transpose(entry.index, np.argsort(entry.axes)).reshape(-1)
+            used = positions >= 0
             side = squares[1 if entry.power > 0 else -1]
-            np.add.at(side, places[used], summed.numpy().reshape(-1)[used])
+            np.add.at(side, positions[used], summed.numpy().reshape(-1)[used])
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.sqrt(squares[1] / squares[-1])
-    found = {}
+    spreads = {}
     for group in groups.groups:
         own = ratio[group.start : group.start + group.size]
         own = own[np.isfinite(own) & (own > 0)]
         if not len(own):
-            found[group.name] = {"lowest": 0.0, "median": 0.0, "highest": 0.0, "dead": group.size}
+            spreads[group.name] = {"lowest": 0.0, "median": 0.0, "highest": 0.0, "dead": group.size}
             continue
-        found[group.name] = {
+        spreads[group.name] = {
             "lowest": float(own.min()),
             "median": float(np.median(own)),
             "highest": float(own.max()),
             "dead": int(group.size - len(own)),
         }
-    return found
+    return spreads
 
 
 def _write_text(record: dict[str, Any]) -> None:
@@ -235,9 +235,9 @@ def _written(entry: dict[str, Any]) -> str:
     return f"{entry['tensor']} [{','.join(map(str, entry['axes']))}]{power}"
 
 
-def _imbalance_text(found: dict[str, Any]) -> str:
-    text = f"{found['median']:.2g} ({found['lowest']:.2g} to {found['highest']:.2g})"
-    return text + (f"\n{found['dead']} dead" if found["dead"] else "")
+def _imbalance_text(spread: dict[str, Any]) -> str:
+    text = f"{spread['median']:.2g} ({spread['lowest']:.2g} to {spread['highest']:.2g})"
+    return text + (f"\n{spread['dead']} dead" if spread["dead"] else "")
 
 
 def _write_list(console: Console, heading: str, entries: list[tuple[str, str]]) -> None:
@@ -249,8 +249,8 @@ def _write_list(console: Console, heading: str, entries: list[tuple[str, str]]) 
         together.setdefault(why, []).append(what)
     if together:
         console.print(heading)
-    for why, places in together.items():
-        console.print(f"  {printable(', '.join(places))}: {printable(why)}", soft_wrap=True)
+    for why, layers in together.items():
+        console.print(f"  {printable(', '.join(layers))}: {printable(why)}", soft_wrap=True)
 
 
 def _next(subject: Subject, data: str | None, weights: Path | None, svg: Path | None) -> str:

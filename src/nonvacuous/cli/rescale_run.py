@@ -136,7 +136,7 @@ def _measured(
     weights = [p.detach().double() for p in module.parameters()]
     around = DiagonalGaussian.around(module, scale=sigma)
     smallest = rescale(carried, prior, subject.groups)
-    found: dict[str, float] = {
+    values: dict[str, float] = {
         "norm": math.sqrt(sum(float(w.square().sum()) for w in weights)),
         "largest_weight": max(float(w.abs().max()) for w in weights),
         "kl_naive": around.kl_nats(prior),
@@ -149,15 +149,15 @@ def _measured(
             scales={name: scale.float() for name, scale in carried.scales.items()},
         )
         for name, posterior in (("naive", around), ("smallest", stored)):
-            found[f"bound_{name}"] = _bound(
+            values[f"bound_{name}"] = _bound(
                 with_weights(module, posterior.means),
                 posterior,
                 subject.examples,
-                found[f"kl_{name}"],
+                values[f"kl_{name}"],
                 trials,
                 seed,
             )
-    return found
+    return values
 
 
 def _bound(

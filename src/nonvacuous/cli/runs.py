@@ -195,7 +195,7 @@ def runs(
         names = columns_of(rows)
         if not rows:
             raise CommandError(f"{folder} holds no run.", next_command="nonvacuous sweep --help")
-        found = len(rows)
+        total = len(rows)
         rows = select(rows, [*([f"state={state}"] if state else []), *where])
         if sql is not None:
             from nonvacuous.study.runs_filter import query
@@ -218,7 +218,7 @@ def runs(
         ) from error
     _write(rows, shown, folder, csv=csv, json=json, known=None if sql is None else names)
     if not (csv or json or sql):
-        narration_console().print(f"{len(rows):,} of {found:,} runs", soft_wrap=True)
+        narration_console().print(f"{len(rows):,} of {total:,} runs", soft_wrap=True)
         write_next(shlex.join(["nonvacuous", "report", str(folder)]))
     return DONE
 
@@ -239,22 +239,22 @@ def _columns(
         return names
     if asked is not None:
         return [known(name.strip(), names) for name in asked.split(",") if name.strip()]
-    told = [name for name in _SHOWN if any(row.get(name) is not None for row in rows)]
+    shown = [name for name in _SHOWN if any(row.get(name) is not None for row in rows)]
     if all(row.get("state") == "done" and row.get("status") for row in rows) and rows:
-        told.remove("state")  # the status of a certificate says it
+        shown.remove("state")  # the status of a certificate says it
     if any(_of_another(row) for row in rows):
-        told.insert(told.index("test_error") + 1, "tested")
+        shown.insert(shown.index("test_error") + 1, "tested")
     differing = [
         name
         for name in interesting
-        if name not in told and len({repr(row.get(name)) for row in rows}) > 1
+        if name not in shown and len({repr(row.get(name)) for row in rows}) > 1
     ]
     last = [
         name
         for name in ("empirical_risk", "error")
         if name not in differing and any(row.get(name) is not None for row in rows)
     ]
-    return [*told, *differing[:_MORE_COLUMNS], *last]
+    return [*shown, *differing[:_MORE_COLUMNS], *last]
 
 
 def _of_another(row: Mapping[str, Any]) -> bool:

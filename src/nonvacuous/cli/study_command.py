@@ -215,8 +215,8 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
         with ExitStack() as stack:
             stack.enter_context(stoppable())
             narration = stack.enter_context(Narration())
-            place = f", folder {folder}" if folder else ""
-            narration.say(f"{title}, device {around.device}{place}")
+            where = f", folder {folder}" if folder else ""
+            narration.say(f"{title}, device {around.device}{where}")
             if folder is None:
                 used = Path(stack.enter_context(TemporaryDirectory()))
                 around = replace(around, ledger=around.ledger or Path("runs") / FILE_NAME)

@@ -193,8 +193,8 @@ def _complete(plan: Sweep) -> Sweep:
 def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
     from nonvacuous.study.folder import SweepFolder
 
-    place = SweepFolder(folder)
-    states = place.states(plan.cells)
+    store = SweepFolder(folder)
+    states = store.states(plan.cells)
     if as_json:
         write_json(
             {

@@ -98,18 +98,6 @@ class Standardize:
         """Its entry in the preprocessing of examples."""
         return f"{STANDARDIZED}{self.digest()}"
 
-    def check_fitted_on(self, prior_part: Examples) -> None:
-        """Raise BadInput unless the statistics were given, or come from exactly these examples.
-
-        `prior_part` holds the examples as they were before standardization.
-        """
-        if self.fitted_on and self.fitted_on != prior_part.content_hash():
-            raise BadInput(
-                f"the standardization was fitted on other examples than the prior part of "
-                f"{prior_part.name}; if it saw bound data, the certificate would be false. Fit it "
-                "again: Standardize.fit(examples.subset(split.prior))"
-            )
-
     def digest(self) -> str:
         """sha256 over the exact means, scales and the hash of the examples they come from."""
         return hashlib.sha256(json.dumps(self._exact(), sort_keys=True).encode()).hexdigest()

@@ -205,22 +205,22 @@ def _classes(certificate: Certificate) -> Table:
     """Recall, precision and F1 of each class, at least; the worst first."""
     record = certificate.evaluation
     assert record is not None
-    found, named = record.groups.get("true class", {}), record.groups.get("predicted class", {})
+    actual, named = record.groups.get("true class", {}), record.groups.get("predicted class", {})
     nothing = ClassScore(hits=0, relevant=0, f1_lower=0.0, jaccard_lower=0.0)
 
     def least(part: Slice | None) -> str:
         return "-" if part is None else percent_down(1.0 - part.risk_upper)
 
     def rank(value: str) -> float:
-        score, part = record.scores.get(value, nothing), found.get(value)
+        score, part = record.scores.get(value, nothing), actual.get(value)
         return score.f1_lower if record.scores else 1.0 - (part.risk_upper if part else 1.0)
 
-    worst = sorted({**found, **named}, key=rank)
+    worst = sorted({**actual, **named}, key=rank)
     rows = tuple(
         (
             clean(value),
-            whole(found[value].examples if value in found else 0),
-            least(found.get(value)),
+            whole(actual[value].examples if value in actual else 0),
+            least(actual.get(value)),
             least(named.get(value)),
             *((percent_down(rank(value)),) if record.scores else ()),
         )

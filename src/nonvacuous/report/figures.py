@@ -51,10 +51,10 @@ def scale(view: View, *, narrow: bool = False) -> str:
     else:
         _labels(sheet, below, bar)
     name = "scale-narrow" if narrow else "scale-wide"
-    return sheet.finish(name=name, title="Error rates on one scale", description=told(view))
+    return sheet.finish(name=name, title="Error rates on one scale", description=in_words(view))
 
 
-def told(view: View) -> str:
+def in_words(view: View) -> str:
     """The scale in words, for readers who cannot see it."""
     parts = [
         f"{mark.name} {mark.text}" + (f" ({mark.note})" if mark.note else "") for mark in view.marks
@@ -264,19 +264,19 @@ def columns(rows: Sequence[Row], *, layout: str = "wide") -> str:
 
     ``layout`` is "wide", "narrow" for the width of a telephone, or "paper".
     """
-    place = _LAYOUTS[layout]
-    height = 22.0 + sum(place.step + (place.head if row.heading else 0.0) for row in rows)
-    sheet = Sheet(place.width, height)
+    form = _LAYOUTS[layout]
+    height = 22.0 + sum(form.step + (form.head if row.heading else 0.0) for row in rows)
+    sheet = Sheet(form.width, height)
     y = 4.0
-    if not place.above:
-        sheet.text(place.width, y + 8, "Bound (kl-inverse)", color="muted", size=12, anchor="right")
-        sheet.text(place.left, y + 8, "Nats, KL and charge", color="muted", size=12, anchor="left")
+    if not form.above:
+        sheet.text(form.width, y + 8, "Bound (kl-inverse)", color="muted", size=12, anchor="right")
+        sheet.text(form.left, y + 8, "Nats, KL and charge", color="muted", size=12, anchor="left")
     for row in rows:
         if row.heading:
-            y += place.head
+            y += form.head
             sheet.text(0.0, y - 6, row.heading, size=13.5, bold=True, anchor="left")
-        _column(sheet, row, place, y)
-        y += place.step
+        _column(sheet, row, form, y)
+        y += form.step
     words = "; ".join(
         f"{row.name} {row.total} nats" + (" (certified)" if row.certified else "") for row in rows
     )
@@ -287,11 +287,11 @@ def columns(rows: Sequence[Row], *, layout: str = "wide") -> str:
     )
 
 
-def _column(sheet: Sheet, row: Row, place: _Layout, y: float) -> None:
-    left, end = place.left, place.left + (place.right - place.left) * row.length
-    top = y + (22.0 if place.above else (place.step - place.bar) / 2)
-    bottom = top + place.bar
-    base = bottom - (place.bar - 9.0) / 2
+def _column(sheet: Sheet, row: Row, form: _Layout, y: float) -> None:
+    left, end = form.left, form.left + (form.right - form.left) * row.length
+    top = y + (22.0 if form.above else (form.step - form.bar) / 2)
+    bottom = top + form.bar
+    base = bottom - (form.bar - 9.0) / 2
     color = "certificate" if row.certified else "ink"
     sheet.box(left, top, max(end, left + 2), bottom, "certificate" if row.certified else "possible")
     if row.cut:
@@ -300,14 +300,14 @@ def _column(sheet: Sheet, row: Row, place: _Layout, y: float) -> None:
             sheet.line([(at - 4, bottom + 2), (at + 4, top - 2)], "paper", width=3.0)
     name = shortened(row.name, 44)
     write = partial(sheet.text, size=13.5, bold=row.certified)
-    if place.above:
+    if form.above:
         write(left, y + 16, name, anchor="left")
     else:
         write(left - 14, base, name, anchor="right")
     if row.certified:
-        sheet.mark("certificate", max(end, left + 2), (top + bottom) / 2, place.bar / 2 - 2)
+        sheet.mark("certificate", max(end, left + 2), (top + bottom) / 2, form.bar / 2 - 2)
     write(end + (15.0 if row.certified else 7.0), base, row.total, color=color, anchor="left")
-    if not place.above:
+    if not form.above:
         write(sheet.width, base, f"≤ {row.kl_inverse}", color=color, anchor="right")
 
 

@@ -40,17 +40,17 @@ def story(certificate: Certificate) -> str:
     counted = own_error(certificate, test=False)
     if counted is None:
         return ""
-    told = f"Without noise it errs on {_rate(counted)} examples that the promise counts"
+    opening = f"Without noise it errs on {_rate(counted)} examples that the promise counts"
     tested = own_error(certificate, test=True)
     if tested is None:
         return (
-            f"{told}, which it was trained on. No test examples were given: a plain test on unseen "
-            "ones would say more about it than any bound from training data."
+            f"{opening}, which it was trained on. No test examples were given: a plain test on "
+            "unseen ones would say more about it than any bound from training data."
         )
     failure = certificate.budget.failure
     most = holdout(errors=tested.errors, examples=tested.trials, failure=failure)
     return (
-        f"{told}, and on {_rate(tested)} test examples. If it never saw those, this plain test "
+        f"{opening}, and on {_rate(tested)} test examples. If it never saw those, this plain test "
         f"promises an error of at most {percent_up(most)} with {confidence_percent(failure)} "
         "confidence of its own."
     )

@@ -56,8 +56,8 @@ class Measured:
 
 def errors_on_test(certificate: Certificate) -> tuple[Measured, ...]:
     """Every test error on record, that of the certified predictor first."""
-    found = [_read(o, certificate.predictor) for o in certificate.observed if is_test(o)]
-    return tuple(sorted(found, key=lambda error: not error.own))
+    errors = [_read(o, certificate.predictor) for o in certificate.observed if is_test(o)]
+    return tuple(sorted(errors, key=lambda error: not error.own))
 
 
 def is_test(observation: Observation) -> bool:

@@ -111,13 +111,15 @@ def subject(certificate: Certificate) -> str:
 
 def reasons(certificate: Certificate) -> tuple[str, ...]:
     """Why a certificate is refused or conditional; nothing for a valid one."""
-    told = []
+    sentences = []
     for assumption in certificate.assumptions:
         if assumption.effect == "none" or assumption.effect != certificate.status:
             continue
-        found = " was found false" if assumption.status == "violated" else ""
-        told.append(f"“{capital(clean(assumption.name))}”{found}: {clean(assumption.detail)}")
-    return tuple(told)
+        verdict = " was found false" if assumption.status == "violated" else ""
+        sentences.append(
+            f"“{capital(clean(assumption.name))}”{verdict}: {clean(assumption.detail)}"
+        )
+    return tuple(sentences)
 
 
 def confidence(certificate: Certificate) -> Sentence:
@@ -187,19 +189,19 @@ def _against_twin(certificate: Certificate) -> str:
     whose = "A plain held-out test on the same data"
     if twin_name(certificate) == RETRAINED:
         whose = "Retrained on part of the data and tested on the rest, it"
-    told = f"{whose} promises at most {percent_up(twin.risk_upper)}"
+    claim = f"{whose} promises at most {percent_up(twin.risk_upper)}"
     if says_nothing(certificate):
-        return f"{told}." if twin.risk_upper < 1.0 else f"{told}, which is nothing either."
+        return f"{claim}." if twin.risk_upper < 1.0 else f"{claim}, which is nothing either."
     if certificate.risk_upper < twin.risk_upper:
-        return f"{told}: the certificate is tighter than its twin."
+        return f"{claim}: the certificate is tighter than its twin."
     if certificate.risk_upper == twin.risk_upper:
-        return f"{told}: the same."
+        return f"{claim}: the same."
     if twin.risk_upper == 0.0:
-        return f"{told}."
+        return f"{claim}."
     ratio = certificate.risk_upper / twin.risk_upper
     ratio = math.ceil(ratio) if ratio > 10 else math.ceil(100 * ratio) / 100
     return (
-        f"{told}: the certificate is dominated by its twin, {ratio:g} times as large. Tighter: "
+        f"{claim}: the certificate is dominated by its twin, {ratio:g} times as large. Tighter: "
         f"{PLAIN_TEST.partition(' --weights')[0]}"
     )
 

@@ -129,33 +129,33 @@ def earned(certificate: Certificate) -> Earned | None:
 
 def story(certificate: Certificate) -> tuple[str, ...]:
     """Plain sentences: the whole difference, each one's part, and what may not be concluded."""
-    found = earned(certificate)
-    if found is None:
+    gain = earned(certificate)
+    if gain is None:
         return ()
-    less = found.before - found.after
-    name = found.fixed_scale[:1].lower() + found.fixed_scale[1:]
+    less = gain.before - gain.after
+    name = gain.fixed_scale[:1].lower() + gain.fixed_scale[1:]
     sentences = [
         f"With {name} fixed in advance and the weights as they were given, the complexity would be "
-        f"{nats(found.before)} nats. The certificate pays {nats(found.after)}"
+        f"{nats(gain.before)} nats. The certificate pays {nats(gain.after)}"
         + (
-            f": a saving of {nats(less)} nats, {round_percent(less / found.before)} of that "
+            f": a saving of {nats(less)} nats, {round_percent(less / gain.before)} of that "
             "complexity."
             if less > 0
             else ", which is no less."
         )
     ]
-    clauses = [f"rescaling the network {_earns(found, found.rescaling)}"]
-    if found.prior_scale is not None:
-        clauses.insert(0, f"choosing the prior's scale {_earns(found, found.prior_scale)}")
-    if found.forgotten:
-        what = _joined(found.forgotten)
-        clauses.append(f"forgetting {what} {_earns(found, found.symmetries)}")
+    clauses = [f"rescaling the network {_earns(gain, gain.rescaling)}"]
+    if gain.prior_scale is not None:
+        clauses.insert(0, f"choosing the prior's scale {_earns(gain, gain.prior_scale)}")
+    if gain.forgotten:
+        what = _joined(gain.forgotten)
+        clauses.append(f"forgetting {what} {_earns(gain, gain.symmetries)}")
     sentences.append(f"{capital('; '.join(clauses))}; counted in this order.")
-    if found.prior_scale is not None and found.rescaling_alone > found.rescaling:
-        most = "most" if found.rescaling < found.rescaling_alone / 2 else "part"
+    if gain.prior_scale is not None and gain.rescaling_alone > gain.rescaling:
+        most = "most" if gain.rescaling < gain.rescaling_alone / 2 else "part"
         sentences.append(
             "Without a choice of the scale, rescaling alone would earn "
-            f"{nats(found.rescaling_alone)} nats: {most} of what it does then is to make up for a "
+            f"{nats(gain.rescaling_alone)} nats: {most} of what it does then is to make up for a "
             "prior of the wrong width."
         )
     paper = certificate.rescaling.paper if certificate.rescaling is not None else None
@@ -172,24 +172,24 @@ def story(certificate: Certificate) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def told(certificate: Certificate) -> str:
+def in_one_line(certificate: Certificate) -> str:
     """One line for a terminal; empty where there is nothing to tell."""
-    found = earned(certificate)
-    if found is None:
+    gain = earned(certificate)
+    if gain is None:
         return ""
-    name = found.fixed_scale[:1].lower() + found.fixed_scale[1:]
-    parts = [("rescaling", found.rescaling)]
-    if found.prior_scale is not None:
-        parts.insert(0, ("the prior's scale", found.prior_scale))
-    if found.forgotten:
-        parts.append(("further symmetries", found.symmetries))
-    saved = [f"{who} {_amount(found, amount)}" for who, amount in parts if amount >= 0]
+    name = gain.fixed_scale[:1].lower() + gain.fixed_scale[1:]
+    parts = [("rescaling", gain.rescaling)]
+    if gain.prior_scale is not None:
+        parts.insert(0, ("the prior's scale", gain.prior_scale))
+    if gain.forgotten:
+        parts.append(("further symmetries", gain.symmetries))
+    saved = [f"{who} {_amount(gain, amount)}" for who, amount in parts if amount >= 0]
     spent = [f"{who} costs {nats(-amount)} nats" for who, amount in parts if amount < 0]
     sentences = [f"Saved by {', '.join(saved)}"] if saved else []
     if spent:
         sentences.append("; ".join(spent))
     return (
-        f"Complexity {nats(found.after)} nats; {nats(found.before)} with {name} and the weights "
+        f"Complexity {nats(gain.after)} nats; {nats(gain.before)} with {name} and the weights "
         f"as given. {'; '.join(sentences)}."
     )
 
@@ -205,14 +205,14 @@ def _name(column: RescalingColumn) -> str:
     return capital(clean(rest if around.startswith("around ") and rest else column.name))
 
 
-def _earns(found: Earned, amount: float) -> str:
+def _earns(gain: Earned, amount: float) -> str:
     if amount < 0:
         return f"costs {nats(-amount)} nats"
-    return f"earns {nats(amount)} nats{found.share(amount)}"
+    return f"earns {nats(amount)} nats{gain.share(amount)}"
 
 
-def _amount(found: Earned, amount: float) -> str:
-    return f"{nats(amount)} nats{found.share(amount)}"
+def _amount(gain: Earned, amount: float) -> str:
+    return f"{nats(amount)} nats{gain.share(amount)}"
 
 
 def _joined(words: tuple[str, ...]) -> str:

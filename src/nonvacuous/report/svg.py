@@ -224,8 +224,8 @@ def _is_svg(element: ElementTree.Element) -> bool:
 
 
 def _references(element: ElementTree.Element) -> list[str]:
-    found = re.findall(r"url\(#([^)]+)\)", " ".join(element.attrib.values()))
-    return [*found, element.attrib.get(_LINK, "#")[1:]]
+    urls = re.findall(r"url\(#([^)]+)\)", " ".join(element.attrib.values()))
+    return [*urls, element.attrib.get(_LINK, "#")[1:]]
 
 
 def _attribute(key: str, value: str, name: str) -> str:

@@ -105,11 +105,11 @@ def step_rows(certificate: Certificate, steps: tuple[Step, ...]) -> tuple[Bar, .
     rows, before = [], 0.0
     for number, step in enumerate(steps):
         name, detail = _STEPS[step.key]
-        told = percent if step.key == "counted" else percent_up
+        shown = percent if step.key == "counted" else percent_up
         last = number == len(steps) - 1
         start, end = sorted((before / axis, step.risk_upper / axis))
         promised = last and step.risk_upper == certificate.risk_upper
-        value = shown_risk(certificate) if promised else told(step.risk_upper)
+        value = shown_risk(certificate) if promised else shown(step.risk_upper)
         rows.append(Bar(name, detail.format(**words), value, start, end, marked=last))
         before = step.risk_upper
     return tuple(rows)
@@ -239,8 +239,8 @@ def layers_total(certificate: Certificate) -> str:
             ("permutation", "the order of the units"),
         )
     }
-    told = " and ".join(f"{nats(amount)} for {name}" for name, amount in saved.items() if amount)
-    return f"{total} nats in all. Forgetting symmetries takes {told} off it"
+    savings = " and ".join(f"{nats(amount)} for {name}" for name, amount in saved.items() if amount)
+    return f"{total} nats in all. Forgetting symmetries takes {savings} off it"
 
 
 def layer_rows(certificate: Certificate) -> tuple[Bar, ...]:

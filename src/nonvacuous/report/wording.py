@@ -61,8 +61,8 @@ def promised_percent(risk: float) -> str:
     >>> promised_percent(0.366), promised_percent(0.0158794), promised_percent(1.0)
     ('37%', '1.6%', '100%')
     """
-    told = frequency(risk)
-    return f"{(Decimal(100 * told.count) / told.out_of).normalize():f}%"
+    rounded = frequency(risk)
+    return f"{(Decimal(100 * rounded.count) / rounded.out_of).normalize():f}%"
 
 
 def percent(value: float) -> str:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.files import open_here
@@ -97,16 +97,6 @@ def read_events(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
             ) from error
         events.append(event)
     return events
-
-
-class MetricWriter(Protocol):
-    """Receives the metrics of every finished epoch."""
-
-    def write(self, phase: str, epoch: int, metrics: Mapping[str, Any]) -> None:
-        """Take the metrics of one epoch."""
-
-    def close(self) -> None:
-        """Finish writing."""
 
 
 class TensorBoard:
