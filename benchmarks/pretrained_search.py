@@ -133,14 +133,6 @@ def _around(best: Setting, dimensions: int, epochs: int) -> list[Setting]:
     ]
 
 
-def _line(entry: dict[str, Any]) -> str:
-    """One line for a try: a number on a line of its own makes long files."""
-    setting = " ".join(f"{name} {value:g}" for name, value in entry["setting"].items())
-    views = " + ".join(entry["views"])
-    numbers = " ".join(f"{key} {entry[key]:.4f}" for key in ("empirical", "kl_nats", "estimate"))
-    return f"{views}: {setting}: {numbers}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", default=None)
@@ -163,7 +155,7 @@ def main() -> None:
         print([f.name for f in folders], len(tries), f"{tries[0]['estimate']:.4f}", flush=True)
         write_result(
             "pretrained-search",
-            {"tries": len(tries), "best": tries[0], "all": list(map(_line, tries))},
+            {"tries": len(tries), "best": tries[0], "all": tries},
             seed=0,
         )
 

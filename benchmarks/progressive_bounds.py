@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from progressive import FAILURES, exact_allowed, gate_allowed
-from progressive_subsets import CASES, WIDTHS
+from progressive_subsets import CASES
 from provenance import RESULTS, write_result
 
 from nonvacuous import bounds
@@ -50,15 +50,12 @@ class Counts:
         self.case = {key: found[0][key] for key in ("data", "examples", "network", "steps", "rate")}
         total, parts, first = (found[0][key] for key in ("examples", "parts", "first"))
         self.ends = np.linspace(0, total, parts + 1).round().astype(int)[first:].tolist()
-        self.next = {
-            width: _table([line for one in found for line in one["next"][str(width)]])
-            for width in WIDTHS
-        }
+        self.next = _table([line for one in found for line in one["next"]])
         self.rest = _table([line for one in found for line in one["rest"]])
-        self.subsets, self.more_examples = len(self.rest), found[0]["more_examples"]
-        more = _table([line for one in found for line in one["more"]])
-        #: How often each network errs, as far as examples outside the subset say.
-        self.risks = more / self.more_examples if self.more_examples else None
+        self.subsets = len(self.rest)
+        self.checkpoints = range(len(self.ends) - 1)
+        #: Before the first test of a progressive bound, some parts choose its tilt.
+        self.starts = range(ASIDE, len(self.ends) - 2)
 
     def share(self, number: int) -> float:
         return float(round(self.ends[number] / self.ends[-1], 3))
@@ -67,29 +64,19 @@ class Counts:
         """Examples after this checkpoint."""
         return int(self.ends[-1] - self.ends[number])
 
-    def starts(self, width: int) -> list[int]:
-        """Checkpoints after which whole batches of so many parts are left."""
-        last = len(self.ends) - 1
-        return [n for n in range(ASIDE, last - width) if (last - n) % width == 0]
-
-    def errors(self, start: int, width: int) -> np.ndarray:
-        """Errors of all checkpoints from one on, each on its own batch."""
-        chosen: np.ndarray = self.next[width][:, start::width].sum(axis=1)
+    def errors(self, start: int) -> np.ndarray:
+        """Errors of all checkpoints from one on, each on the next part."""
+        chosen: np.ndarray = self.next[:, start:].sum(axis=1)
         return chosen
 
     def held_out(self, number: int, failure: float) -> np.ndarray:
-        tests, errors = self.tests(number), self.rest[:, number]
-        call = {"examples": tests, "failure": failure}
-        values = np.array([held_out_bound(errors=int(e), **call) for e in errors])
-        if self.risks is None:
-            return values
-        return _steadied(values, errors / tests - self.risks[:, number])
+        call = {"examples": self.tests(number), "failure": failure}
+        return np.array([held_out_bound(errors=int(e), **call) for e in self.rest[:, number]])
 
-    def progressive(self, start: int, width: int, failure: float) -> np.ndarray:
-        tests = self.tests(start)
-        aside = int(self.ends[start] - self.ends[start - ASIDE])
-        before, errors = self.next[ASIDE][:, start - ASIDE], self.errors(start, width)
-        values = np.array(
+    def progressive(self, start: int, failure: float) -> np.ndarray:
+        tests, aside = self.tests(start), int(self.ends[start] - self.ends[start - ASIDE])
+        before = self.next[:, start - ASIDE : start].sum(axis=1)
+        return np.array(
             [
                 progressive_bound(
                     errors=int(wrong),
@@ -97,29 +84,13 @@ class Counts:
                     tilt=tilt(int(guess), aside, tests, failure),
                     failure=failure,
                 )
-                for wrong, guess in zip(errors, before, strict=True)
+                for wrong, guess in zip(self.errors(start), before, strict=True)
             ]
         )
-        if self.risks is None:
-            return values
-        sizes = np.diff(self.ends[start::width])
-        mean = (self.risks[:, start::width] * sizes).sum(axis=1) / tests
-        return _steadied(values, errors / tests - mean)
 
 
 def _table(lines: list[str]) -> np.ndarray:
     return np.array([[int(word) for word in line.split()] for line in lines])
-
-
-def _steadied(values: np.ndarray, luck: np.ndarray) -> np.ndarray:
-    """Bounds less what the luck of their tests did to them: same mean, smaller spread.
-
-    The luck is the error rate in the tests minus that on other examples: zero on average.
-    """
-    enough = len(values) >= 30
-    slope = np.cov(values, luck)[0, 1] / luck.var(ddof=1) if enough else 1.0
-    steadied: np.ndarray = values - slope * luck
-    return steadied
 
 
 def _difference(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
@@ -129,46 +100,42 @@ def _difference(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
 
 
 def tests(counts: Counts) -> dict[str, Any]:
-    """Both bounds at the shares that are best on average, and progressive ones at one share."""
-    rows: dict[str, Any] = {}
+    """Both bounds at the shares that are best on average, and the progressive one at one share."""
+    rows = {}
     for failure in FAILURES:
-        plain = {n: counts.held_out(n, failure) for n in range(len(counts.ends) - 1)}
+        plain = {n: counts.held_out(n, failure) for n in counts.checkpoints}
+        ours = {n: counts.progressive(n, failure) for n in counts.starts}
         share = min(plain, key=lambda n: plain[n].mean())
-        row: dict[str, Any] = {
+        best = min(ours, key=lambda n: ours[n].mean())
+        fixed = min(ours, key=lambda n: abs(counts.share(n) - FIXED))
+        rows[str(failure)] = {
             "held_out": float(plain[share].mean()),
             "held_out_share": counts.share(share),
-            "progressive": {},
-        }
-        for width in WIDTHS:
-            ours = {n: counts.progressive(n, width, failure) for n in counts.starts(width)}
-            best = min(ours, key=lambda n: ours[n].mean())
-            fixed = min(ours, key=lambda n: abs(counts.share(n) - FIXED))
-            row["progressive"][str(width)] = {
+            **{
                 kind: {
                     "start": counts.share(n),
-                    "batches": (len(counts.ends) - 1 - n) // width,
                     "mean": float(ours[n].mean()),
                     **_difference(ours[n], plain[share]),
                 }
-                for kind, n in (("best", best), ("fixed", fixed))
-            }
-        rows[str(failure)] = row
+                for kind, n in (("progressive", best), ("fixed", fixed))
+            },
+        }
     return rows
 
 
 def gates(counts: Counts) -> list[dict[str, Any]]:
     """The chance to certify, at thresholds where the best held-out gate passes now and then."""
-    numbers, starts, failure = range(len(counts.ends) - 1), counts.starts(1), FAILURES[0]
+    failure = FAILURES[0]
     risk = counts.rest[:, 0].mean() / counts.tests(0)
     rows = []
     for threshold in np.round(np.linspace(0.3, 1.6, 66) * risk, 4).tolist():
         plain = {
             n: counts.rest[:, n] <= exact_allowed(counts.tests(n), threshold, failure)
-            for n in numbers
+            for n in counts.checkpoints
         }
         ours = {
-            n: counts.errors(n, 1) <= gate_allowed(counts.tests(n), threshold, failure)
-            for n in starts
+            n: counts.errors(n) <= gate_allowed(counts.tests(n), threshold, failure)
+            for n in counts.starts
         }
         theirs = max(plain, key=lambda n: plain[n].mean())
         best = max(ours, key=lambda n: ours[n].mean())

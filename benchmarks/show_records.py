@@ -30,7 +30,7 @@ def section(results: dict[str, dict[str, Any]]) -> str:
             "layer alone random, the bound's temperature chosen on a twentieth of the prior part. "
             "*pretrained*: frozen features of a network trained on ImageNet, a linear head whose "
             "prior is centered on the ImageNet classes that name each class, all examples in the "
-            "bound; the twin is tested on a fifth of them. "
+            "bound; the twin is tested on a fifth of them" + _views(results) + ". "
             "*one network*: the bound for one network drawn once from the posterior of the best "
             "seed, at the same share of the confidence; quoting the better of both columns is not "
             "paid for.",
@@ -46,6 +46,22 @@ def section(results: dict[str, dict[str, Any]]) -> str:
             f"examples set aside, is looser than its certificate in {beaten} of the runs: at a "
             "KL near zero a learned prior's certificate is a plain test with a higher price.",
         ]
+    )
+
+
+def _views(results: dict[str, dict[str, Any]]) -> str:
+    """What the search for a view of the images saw."""
+    search = results.get("pretrained-search")
+    if search is None:
+        return ""
+    best: dict[str, float] = {}
+    for entry in search["all"]:
+        name = " and ".join(f"Lite{view.replace('-', ' at ')}" for view in entry["views"])
+        best[name] = min(entry["estimate"], best.get(name, 1.0))
+    seen = ", ".join(f"{name} {_up(value)}" for name, value in sorted(best.items()))
+    return (
+        f" (a search of {search['tries']} tries, paid like some hundred before it, estimated for "
+        f"mirrored views of so many pixels: {seen})"
     )
 
 
