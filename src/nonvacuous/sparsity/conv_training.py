@@ -8,6 +8,7 @@ weights at once. A prior is trained the same way, without a prior of its own.
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,7 +140,7 @@ def _size(values: Tensor, by_channel: bool) -> Tensor:
     channels = values.flatten(2)
     # A root has no slope at zero, where silent channels are.
     norms = (channels.square().sum(2) + 1e-12).sqrt()
-    return norms.sum() * float(channels.shape[2]) ** 0.5
+    return math.sqrt(channels.shape[2]) * norms.sum()
 
 
 def _note(seen: list[Tensor]) -> Any:
