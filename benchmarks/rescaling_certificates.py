@@ -14,6 +14,7 @@ rescaling moves and tensors that none does.
 from __future__ import annotations
 
 import argparse
+import copy
 import tempfile
 import time
 from pathlib import Path
@@ -83,7 +84,8 @@ def certified(
         split = split_examples(data.train, prior_fraction=0.9, seed=arguments.seed)
         seen = data.train.subset(split.prior)
         network = train(model, seen, TrainSettings(**training), seed=arguments.seed).module
-        prior = nv.priors.learned(network, indices=split.prior, grid=ScaleGrid((0.001,)))
+        center = copy.deepcopy(network).cpu()
+        prior = nv.priors.learned(center, indices=split.prior, grid=ScaleGrid((0.001,)))
         method = nv.PostHoc(
             prior=prior, split=split, posterior_scales=(0.0005, 0.001), trials=trials
         )
@@ -92,7 +94,9 @@ def certified(
         scales = ScaleGrid.geometric(0.001, 0.1, 3 if arguments.quick else 9).scales
         method = nv.PostHoc(
             prior=nv.priors.at_initialization(
-                model, grid=ScaleGrid.geometric(0.0001, 0.5, 61), per_tensor=True
+                copy.deepcopy(model).cpu(),
+                grid=ScaleGrid.geometric(0.0001, 0.5, 61),
+                per_tensor=True,
             ),
             posterior_scales=scales,
             trials=trials,
