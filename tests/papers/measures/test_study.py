@@ -266,6 +266,44 @@ def test_a_stopped_run_goes_on_where_it_was(
     assert [e.to_dict() for e in resumed.judged] == [e.to_dict() for e in result.judged]
 
 
+def test_a_network_that_was_measured_is_not_trained_again(
+    done: tuple[study.StudyResult, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    networks = next(iter(TINY.groups()))
+    cell = MeasuresCell.of(networks, TINY)
+    measured: list[str] = []
+    measure = training.Training._measures
+
+    def stopping(self, network, job):
+        if len(measured) == 3:
+            raise KeyboardInterrupt
+        measured.append(network.key)
+        return measure(self, network, job)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.Training, "_measures", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            training.Training(cell, Context(tmp_path)).together()
+    kept = tmp_path / "records.jsonl"
+    whole = kept.read_text().splitlines()
+    assert len(whole) >= 3
+    kept.write_text("\n".join(whole) + '\n{"key": "half')
+    asked: list[int] = []
+
+    def counting(build, examples, jobs, **options):
+        asked.append(len(jobs))
+        return train_many(build, examples, jobs, **options)
+
+    monkeypatch.setattr(training, "train_many", counting)
+    found = training.Training(cell, Context(tmp_path)).together()
+    assert asked == [len(networks) - len(whole)]
+    known = {entry.key: entry for entry in done[0].records}
+    assert [entry["key"] for entry in found["records"]] == [network.key for network in networks]
+    for entry in found["records"]:
+        assert entry["test_errors"] == known[entry["key"]].test_errors
+    assert not kept.exists()
+
+
 @pytest.mark.slow
 def test_other_processes_find_the_same(
     done: tuple[study.StudyResult, Path], tmp_path: Path
@@ -460,8 +498,16 @@ def test_the_section_of_the_results_page(done: tuple[study.StudyResult, Path]) -
     assert f"`{study.CHANCE}`" in text
     # Absolute times are told of a GPU only.
     assert " s, " not in text
+    assert "### On convolutional networks" not in text
     record["times"] |= {"device": "cuda"}
     assert "32 networks trained in" in shown.section({"measures-study": record})
+    both = shown.section({"measures-study": record, "measures-study-cnn": record})
+    _, _, own = both.partition("### On convolutional networks")
+    assert "32 networks of the 32 of the grid" in own
+    # The same study twice: every measure stands beside itself, and the orders agree wholly.
+    assert "Kendall's τ = +1.00, by granulated τ with +1.00" in own
+    assert all(f"| `{entry['name']}` |" in own for entry in record["measures"])
+    assert all(f"| `{entry['best']}` |" in own for entry in record["rescaled"])
 
 
 def test_the_command_is_told() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -125,16 +127,38 @@ class Training:
         self.material = StudyMaterial.of(cell, at)
 
     def together(self) -> dict[str, Any]:
-        """All networks in the same tensors: their records with every measure, and the times."""
-        cells = self.cell.networks
+        """All networks in the same tensors: their records with every measure, and the times.
+
+        A record is written as soon as it is whole: a network that a stopped run has measured is not
+        trained again.
+        """
+        kept = self.at.folder / "records.jsonl"
+        records = _whole_records(kept)
+        cells = [cell for cell in self.cell.networks if cell.key not in records]
+        times = Times()
+        if cells:
+            with open(kept, "a", encoding="utf-8") as stream:
+                for record in self._measured(cells):
+                    if isinstance(record, Times):
+                        times = record
+                        continue
+                    records[record.key] = record
+                    stream.write(record.model_dump_json() + "\n")
+                    stream.flush()
+        kept.unlink(missing_ok=True)
+        found = [records[cell.key].model_dump() for cell in self.cell.networks]
+        return {"records": found, "times": times.model_dump()}
+
+    def _measured(self, cells: Sequence[Cell]) -> Iterator[NetworkRecord | Times]:
+        """The record of each network with its measures, and at last the times."""
         result = self._many(cells, method="matrices")
-        records = self._tested(cells, result.jobs)
         begun = time.perf_counter()
-        for place, (cell, job) in enumerate(zip(cells, result.jobs, strict=True)):
-            if records[place].judged:
-                measured = self._measures(cell, job)
-                records[place] = records[place].model_copy(update={"measures": measured})
-        times = Times(
+        for record, cell, job in zip(
+            self._tested(cells, result.jobs), cells, result.jobs, strict=True
+        ):
+            measures = self._measures(cell, job) if record.judged else {}
+            yield record.model_copy(update={"measures": measures})
+        yield Times(
             networks=len(cells),
             steps=sum(job.history[-1].steps for job in result.jobs),
             seconds=result.seconds,
@@ -142,7 +166,6 @@ class Training:
             device=self.at.device,
             method=result.method,
         )
-        return {"records": [entry.model_dump() for entry in records], "times": times.model_dump()}
 
     def alone(self) -> dict[str, Any]:
         """The time that the networks take as one would train them without this package."""
@@ -234,6 +257,17 @@ class Training:
                 )
             )
         return records
+
+
+def _whole_records(path: Path) -> dict[str, NetworkRecord]:
+    """What a stopped run has written; its last line may be half of one."""
+    found = {}
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            record = NetworkRecord.model_validate_json(line)
+            found[record.key] = record
+    return found
 
 
 def network_seed(seed: int, cell: Cell) -> int:
