@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from nonvacuous.errors import NotYetSupported
 from nonvacuous.measures.subject import Subject
 
-_CHUNK, _CHUNK_ON_ACCELERATOR = 256, 2048
+_CHUNK, _CHUNK_ON_ACCELERATOR = 256, 1024
 #: Examples for derivatives that are taken class by class.
 FEW = 128
 #: Derivatives by weights that are held at once.

@@ -116,7 +116,7 @@ def _pooled(inputs: Tensor, pool: int) -> Tensor:
     return avg_pool2d(inputs, pool)
 
 
-_CHUNK = 8192
+_CHUNK = 2048
 
 
 class Training:
