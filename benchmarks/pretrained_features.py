@@ -1,6 +1,6 @@
 """Features of CIFAR-10 from networks that were trained on ImageNet: computed once, kept, resumed.
 
-    python benchmarks/pretrained_features.py --data-dir DATA --network 2 --size 260 --mirrored \\
+    python benchmarks/pretrained_features.py --data-dir DATA --network 2 --size 208 --mirrored \\
         --device cuda --out FEATURES
 
 The networks are EfficientNet-Lite0 and Lite2 with the weights of the packages
