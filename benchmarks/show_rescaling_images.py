@@ -80,17 +80,24 @@ def section(results: Results) -> str:
     lines += [
         "",
         "The ratios against the squares of the weights, one network a row (columns: prior scale, "
-        "noise): the larger the weights, the less there is to gain from moving them toward a prior "
-        "that is too wide, so the squares decide the ratios.",
+        "noise). *untrained*: initial weights of the same network, scaled. The squares decide the "
+        "ratios, training next to nothing: the larger the weights, the less there is to gain from "
+        "moving them toward a prior that is too wide.",
         "",
         f"| squares | training | right on test | {' | '.join(columns)} | within {_RATIO:.0%} |",
         "|" + "---|" * (len(columns) + 4),
     ]
-    for result in panels(results):
+    untrained = [
+        {**row, "points": shown["points"], "settings": None, "test_error": None}
+        for row in results["rescaling-squares"]["rows"]
+    ]
+    for result in sorted(panels(results) + untrained, key=lambda r: float(r["weights_squared"])):
         ratios = " | ".join(f"{ratio:.2f}" for ratio in result["kl_ratios"])
+        how = "untrained" if result["settings"] is None else _training(result["settings"])
+        right = "–" if result["test_error"] is None else f"{1 - result['test_error']:.1%}"
         lines.append(
-            f"| {result['weights_squared']:,.0f} | {_training(result['settings'])} "
-            f"| {1 - result['test_error']:.1%} | {ratios} | {within(result)} of 6 |"
+            f"| {result['weights_squared']:,.0f} | {how} | {right} | {ratios} "
+            f"| {within(result)} of 6 |"
         )
     published = " | ".join(f"{p['published_kl_ratio']:.2f}" for p in shown["points"])
     lines.append(f"| about {squares:,.0f} | published | 86 % | {published} | – |")
