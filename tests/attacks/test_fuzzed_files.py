@@ -156,10 +156,11 @@ def test_a_few_damaged_files(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [FULL // 4, pytest.param(4 * FULL, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_damaged_files(kind: str, tmp_path: Path) -> None:
+def test_many_damaged_files(kind: str, tmp_path: Path, count: int) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    _fuzz(kind, tmp_path, FULL)
+    _fuzz(kind, tmp_path, count)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 500_000, f"{grown:,} kB more than before"
 
