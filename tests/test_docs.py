@@ -18,6 +18,7 @@ PAGES = [DOCS / "index.md", DOCS / "validity.md", *sorted((DOCS / "questions").g
 QUESTIONS = 11  # and validity.md
 
 
+@pytest.mark.slow_if("leaks", "choose", "no-test-set", "reading", "test-set", "ci-gate")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_examples_print_what_the_page_shows(page: Path) -> None:
     shown = page.read_text("utf-8")

@@ -35,6 +35,7 @@ def said() -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", RECIPES)
 def test_the_recipe_runs_as_printed(said: str, title: str) -> None:
     assert f"ran {title}\n" in said, said

@@ -101,6 +101,7 @@ assert "nonvacuous" not in sys.modules
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_submodule_never_hides_the_function() -> None:
     codes = [

@@ -71,6 +71,7 @@ def test_named_data_from_argument_and_environment(tmp_path, write_idx, monkeypat
         load("mnist")
 
 
+@pytest.mark.slow
 def test_digits_are_scikit_learns_without_its_import():
     from sklearn.datasets import load_digits
 

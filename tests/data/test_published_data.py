@@ -12,6 +12,7 @@ from nonvacuous.data import Standardize, describe, load, read_parquet
 from nonvacuous.data.load import CIFAR_NAMES
 
 
+@pytest.mark.slow
 def test_mnist(data_dir):
     with gzip.open(data_dir / "mnist" / "train-images-idx3-ubyte.gz") as stream:
         assert hashlib.file_digest(stream, "md5").hexdigest() == "6bbc9ace898e44ae57da46a324031adb"

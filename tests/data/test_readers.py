@@ -225,6 +225,7 @@ def write_table(path, columns, metadata=None):
     return path
 
 
+@pytest.mark.slow
 def test_parquet_images_in_shards(tmp_path, write_image_table):
     first = write_image_table(tmp_path / "1.parquet", 30, seed=1)
     second = write_image_table(tmp_path / "2.parquet", 31, seed=2)

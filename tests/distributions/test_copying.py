@@ -46,6 +46,7 @@ def test_tensors_with_a_graph_are_copied_without_it(change: object) -> None:
     assert not torch.equal(next(copied.parameters()), next(network.parameters()))
 
 
+@pytest.mark.slow
 def test_what_cannot_be_copied_is_explained() -> None:
     locked = nn.Linear(4, 3)
     locked.lock = threading.Lock()  # type: ignore[assignment]
@@ -60,6 +61,7 @@ def test_what_cannot_be_copied_is_explained() -> None:
             copied_network(network)
 
 
+@pytest.mark.slow
 def test_checkpointed_networks_are_explained() -> None:
     class Checkpointed(nn.Module):
         def __init__(self) -> None:

@@ -104,6 +104,7 @@ def test_kl_of_equal_distributions_is_exactly_zero() -> None:
     assert DiagonalGaussian.around(layer, 0.1).kl_nats(DiagonalGaussian.around(layer, 0.1)) == 0.0
 
 
+@pytest.mark.slow
 def test_kl_sums_in_float64_and_over_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     # Ten million equal float32 terms: a float32 running sum would be off in the third digit.
     weights = 10_000_001

@@ -331,6 +331,7 @@ def test_predictors_of_every_kind() -> None:
         nv.evaluate(module.train(), (torch.tensor(inputs), labels), unseen=True)
 
 
+@pytest.mark.slow
 def test_arrays_need_no_torch() -> None:
     code = (
         "import sys, nonvacuous as nv;"
@@ -423,6 +424,7 @@ def test_a_predictor_that_looks_at_its_batch_is_refused() -> None:
     assert report.status == "refused"
 
 
+@pytest.mark.slow
 def test_a_model_selected_on_the_test_set_is_noticed(tmp_path) -> None:
     _, labels, _ = classes()
     for seed in range(3):

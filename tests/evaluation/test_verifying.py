@@ -26,6 +26,7 @@ def run(tmp_path):
     return report, tmp_path / "run", (predictions, labels, sites)
 
 
+@pytest.mark.slow
 def test_the_folder_the_file_and_the_columns_verify(run) -> None:
     report, folder, (predictions, labels, sites) = run
     assert nv.Certificate.load(folder / "certificate.json") == report

@@ -34,6 +34,7 @@ def test_scikit_learn_on_breast_cancer() -> None:
     assert len(folds) == 3 and (folds > 0.7).all()
 
 
+@pytest.mark.slow
 def test_a_lightning_module() -> None:
     lightning = pytest.importorskip("lightning")
     import torch
@@ -67,6 +68,7 @@ def test_a_lightning_module() -> None:
         test.on_test_batch_end(trainer, None, None, None, 0)
 
 
+@pytest.mark.slow
 def test_a_hugging_face_trainer(tmp_path) -> None:
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
@@ -101,6 +103,7 @@ def test_a_hugging_face_trainer(tmp_path) -> None:
     assert test.report.empirical.trials == 64
 
 
+@pytest.mark.slow
 def test_the_gate_of_the_example(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     script = ROOT / "examples" / "gate" / "predict.py"

@@ -198,6 +198,7 @@ def test_a_torn_line_hides_nothing(ledger: Path, torn: bytes) -> None:
     assert earlier(ledger, attempt("three")) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_cut_at_any_place_loses_at_most_the_last_line(ledger: Path) -> None:
     for config in ("one", "two", "three"):
         record_attempt(ledger, attempt(config))

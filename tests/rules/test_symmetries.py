@@ -54,6 +54,7 @@ def savings_of(evidence: Evidence) -> tuple[SymmetrySaving, ...]:
     return evidence.complexity.symmetries
 
 
+@pytest.mark.slow_if("which0")
 @pytest.mark.parametrize(
     "which", [("translation", "permutation"), ("translation",), ("permutation",), ()]
 )
@@ -232,6 +233,7 @@ def test_row_22_a_network_that_does_otherwise_than_its_graph(honest: Evidence) -
     assert_refused(changed(honest, module=sly), SEEN, "another order of the units of '0'")
 
 
+@pytest.mark.slow
 def test_a_network_without_a_graph_has_no_symmetries(honest: Evidence) -> None:
     class Opaque(nn.Sequential):
         def forward(self, inputs: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ def test_the_answer_comes_first(result):
     assert lead(unlucky).startswith("No sign of learning")
 
 
+@pytest.mark.slow
 def test_the_headline_does_not_say_more_than_the_test(result):
     """Three permutations cannot give p below 0.25, however well the network does."""
     assert result.permutations.is_smallest and result.permutations.p_value == 0.25
@@ -57,6 +58,7 @@ def test_without_permutations_the_interval_decides(result):
     assert "no permutations were trained" in lead(few)
 
 
+@pytest.mark.slow
 def test_every_question_has_its_section(result):
     page = page_of(result, figures(result), command="nonvacuous randomize --data <clouds>")
     assert [section.heading for section in page.sections] == [
@@ -74,6 +76,7 @@ def test_every_question_has_its_section(result):
     assert result.configuration[:12] in text
 
 
+@pytest.mark.slow
 def test_pictures_need_numbers(result):
     assert {"figure-1a", "figure-1c", "clean-and-corrupted", "permutations"} <= set(figures(result))
     unwatched = replace(

@@ -60,6 +60,7 @@ def test_every_cell_gets_a_folder_with_its_result(here: Path) -> None:
     assert not list((here / "s").rglob(".*"))
 
 
+@pytest.mark.slow
 def test_two_processes_find_what_one_finds(here: Path) -> None:
     run = worlds.write_module(here, "cells_b")
     run_sweep(worlds.plan(run, VALUES), "one", engine=one())
@@ -113,6 +114,7 @@ def test_a_grid_may_grow(here: Path) -> None:
     assert run_sweep(moved, "s", engine=one()).computed == 0
 
 
+@pytest.mark.slow
 def test_a_cell_that_kills_its_process_fails_and_the_others_end(here: Path) -> None:
     run, log = worlds.write_module(here, "cells_e"), here / "log"
     values = [1, 2, "deadly", 3, 4, 5]
@@ -125,6 +127,7 @@ def test_a_cell_that_kills_its_process_fails_and_the_others_end(here: Path) -> N
     assert not list((here / "s").glob("cells/*/.lock*"))
 
 
+@pytest.mark.slow
 def test_a_killed_driver_goes_on_where_it_stopped(here: Path) -> None:
     run, log = worlds.write_module(here, "cells_f"), here / "log"
     described = worlds.record(run, [*range(10), "bad"], log=str(log), sleep=0.15)
@@ -154,6 +157,7 @@ def test_a_killed_driver_goes_on_where_it_stopped(here: Path) -> None:
     assert worlds.results(here / "s") == worlds.results(here / "t")
 
 
+@pytest.mark.slow
 def test_two_drivers_share_a_sweep(here: Path) -> None:
     run, log = worlds.write_module(here, "cells_g"), here / "log"
     described = worlds.record(run, list(range(8)), log=str(log), sleep=0.1)

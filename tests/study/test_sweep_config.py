@@ -49,6 +49,7 @@ def test_settings_alone_are_one_cell() -> None:
     assert settings_of(RUN) == [{}]
 
 
+@pytest.mark.slow
 @given(st.dictionaries(NAMES, st.lists(VALUES, min_size=1, max_size=3, unique_by=repr)))
 def test_cells_are_the_product_and_know_nothing_of_their_order(grid: dict[str, Any]) -> None:
     cells = sweep_of({**RUN, "grid": grid}).cells
