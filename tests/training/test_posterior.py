@@ -20,6 +20,8 @@ from nonvacuous.training import (
     bounded_cross_entropy,
     read_events,
 )
+from nonvacuous.training.posterior import PosteriorSettings, _Learner
+from nonvacuous.training.stochastic import noisy_call
 from tests.training.calls import train, train_posterior
 
 from .worlds import blobs, everything_mlp, same_tensors, same_weights, small_cnn, small_mlp, stripes
@@ -50,6 +52,49 @@ def same_posterior(first: TrainedPosterior, second: TrainedPosterior) -> bool:
     return same_tensors(first.posterior.means, second.posterior.means) and same_tensors(
         first.posterior.scales, second.posterior.scales
     )
+
+
+@pytest.mark.parametrize("world", ["vectors", "images"])
+def test_the_slopes_written_out_are_those_of_the_objective(world: str) -> None:
+    vectors = world == "vectors"
+    model, examples = (small_mlp(), blobs(60)) if vectors else (small_cnn(), stripes(60))
+    prior = DiagonalGaussian.around(model, scale=0.2)
+    start = DiagonalGaussian.around(model, scale=0.1)
+    settings = PosteriorSettings(kl_penalty=0.7, bound_examples=60, scale_learning_rate=0.1)
+    device = torch.device("cpu")
+    learner = _Learner(model, prior, start, examples, settings, 0, device, record=None)
+    with torch.no_grad():
+        learner._means.add_(0.05 * torch.randn_like(learner._means))
+    batch = torch.arange(32)
+    learner._generator.manual_seed(3)
+    slopes = learner._gradients(batch)
+
+    # The same by torch alone: from the definition of the KL, through exp and square.
+    learner._generator.manual_seed(3)
+    scales = learner._prior_scales * learner._log_ratios.exp()
+    outputs = noisy_call(
+        learner._module,
+        examples.inputs[batch],
+        layout=learner._layout,
+        means=learner._named(learner._means),
+        variances=learner._named(scales.square()),
+        generator=learner._generator,
+    )
+    losses = bounded_cross_entropy(outputs, examples.labels[batch])
+    ratio = scales / learner._prior_scales
+    shift = (learner._means - learner._prior_means) / learner._prior_scales
+    kl = (ratio.square() + shift.square() - 1 - 2 * ratio.log()).sum().double() / 2
+    value = OBJECTIVES[settings.objective](
+        losses.mean(dtype=torch.float64),
+        0.7 * kl,
+        examples=60,
+        failure=settings.failure,
+        free_parameter=learner.facts["free_parameter"],
+    )
+    expected = torch.autograd.grad(value, [learner._means, learner._log_ratios])
+    for slope, other in zip(slopes, expected, strict=True):
+        assert torch.allclose(slope, other, rtol=1e-4, atol=1e-6 * float(other.abs().max()))
+    assert float(learner._sums[0]) == pytest.approx(32 * value.item(), rel=1e-6)
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def outputs_of(
                     inputs,
                     layout=layout,
                     means=means,
-                    scales=scales,
+                    variances={name: scale.square() for name, scale in scales.items()},
                     generator=generator,
                 )
                 for _ in range(draws)
@@ -122,7 +122,7 @@ def test_a_path_not_seen_before_still_gets_noise() -> None:
             torch.ones(2, 4),
             layout=layout,
             means=means,
-            scales=scales,
+            variances={name: scale.square() for name, scale in scales.items()},
             generator=torch.Generator().manual_seed(seed),
         )
         for seed in (0, 1)
@@ -185,7 +185,7 @@ def test_gradients_reach_means_and_scales_and_survive_zero_inputs() -> None:
         torch.zeros(3, 1, 6, 6),
         layout=find_layout(module, torch.zeros(3, 1, 6, 6)),
         means={name: pair[0] for name, pair in leaves.items()},
-        scales={name: pair[1] for name, pair in leaves.items()},
+        variances={name: pair[1].square() for name, pair in leaves.items()},
         generator=torch.Generator().manual_seed(0),
     )
     outputs.square().sum().backward()
@@ -210,7 +210,7 @@ def test_noise_per_example_makes_gradients_steadier() -> None:
                 inputs,
                 layout=layout,
                 means=means,
-                scales=scales,
+                variances={name: scale.square() for name, scale in scales.items()},
                 generator=torch.Generator().manual_seed(seed),
             ).square().mean().backward()
             gradients.append(means["2.bias"].grad)

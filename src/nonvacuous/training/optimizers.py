@@ -23,16 +23,18 @@ def build_optimizer(
     *,
     momentum: float,
     weight_decay: float = 0.0,
+    fused: bool | None = None,
 ) -> Optimizer:
     """SGD with momentum, or Adam with momentum as its first decay rate.
 
     `groups` pairs tensors with their learning rate. Adam decays weights apart from the gradient.
+    `fused` reads every tensor once instead of once for each operation; by default on a GPU.
     """
     options: list[dict[str, Any]] = [
         {"params": list(tensors), "lr": rate, "base_rate": rate} for tensors, rate in groups
     ]
-    # Fused: one kernel for all tensors instead of several for each.
-    fused = all(tensor.is_cuda for tensors, _ in groups for tensor in tensors) or None
+    if fused is None:
+        fused = all(tensor.is_cuda for tensors, _ in groups for tensor in tensors) or None
     if name == "sgd":
         return _plain(torch.optim.SGD)(
             options, lr=1.0, momentum=momentum, weight_decay=weight_decay, fused=fused

@@ -182,14 +182,22 @@ class _Learner:
         module = copied_network(model).to(device).eval().requires_grad_(False)
         self._inputs, self._labels = checks.resident(examples, module, device)
         self._inputs = behind_fixed_front(module, self._inputs)
+        # Convolutions and pools on a processor are faster with the channels side by side.
+        self._channels_last = device.type == "cpu" and self._inputs.ndim == 4
+        if self._channels_last:
+            self._inputs = self._inputs.permute(0, 2, 3, 1).contiguous()
         self._module = module
         self._layout = find_layout(
-            module, self._inputs[:3], per_example=settings.noise == "example"
+            module,
+            self._images(torch.arange(min(3, len(examples)))),
+            per_example=settings.noise == "example",
         )
         self._like = dict(module.named_parameters())
         self._sizes = [parameter.numel() for parameter in self._like.values()]
         self._prior_means = self._flat(prior.means)
         self._prior_scales = self._flat(prior.scales)
+        self._prior_variances = self._prior_scales.square()
+        self._precisions = self._prior_variances.reciprocal()
         self._means = self._flat(start.means).clone().requires_grad_(True)
         ratios = torch.log(self._flat(start.scales) / self._prior_scales)
         self._log_ratios = ratios.requires_grad_(True)
@@ -200,6 +208,7 @@ class _Learner:
                 ([self._log_ratios], settings.scale_learning_rate or 0.0),
             ],
             momentum=settings.momentum,
+            fused=True,
         )
         self._objective = OBJECTIVES[settings.objective]
         self._generator = torch.Generator(device=device)
@@ -252,14 +261,27 @@ class _Learner:
         self._optimizer.step()
 
     def _gradients(self, batch: Tensor) -> tuple[Tensor, ...]:
-        """Gradients for means and log-scales; adds to the sums. Nothing here waits for the GPU."""
+        """Gradients for means and log-scales; adds to the sums. Nothing here waits for the GPU.
+
+        Of the network alone they come from torch. There are as many numbers as weights, and every
+        pass over them counts: the rest is written out, with r = ln(scale of Q / scale of P).
+        """
         settings, labels = self._settings, self._labels[batch]
+        with torch.no_grad():
+            shifts = self._means - self._prior_means
+            pulls = shifts * self._precisions
+            growth = torch.expm1(2.0 * self._log_ratios)  # of the variances, from those of P
+            kl = torch.sub(growth, self._log_ratios, alpha=2.0).addcmul_(shifts, pulls)
+            kl = 0.5 * kl.sum().double()
+            variances = torch.addcmul(self._prior_variances, self._prior_variances, growth)
+        means = self._leaves(self._means)
+        spread = self._leaves(variances)
         outputs = noisy_call(
             self._module,
-            self._inputs[batch],
+            self._images(batch),
             layout=self._layout,
-            means=self._named(self._means),
-            scales=self._named(self._scales()),
+            means=means,
+            variances=spread,
             generator=self._generator,
         )
         if settings.power is None:
@@ -268,17 +290,11 @@ class _Learner:
             )
         else:
             losses = power_loss(outputs, labels, power=settings.power)
-        risk, kl = losses.mean(dtype=torch.float64), self._kl()
-        penalized = kl * self._penalty
-        value = self._objective(
-            risk,
-            penalized,
-            examples=self._bound_examples,
-            failure=settings.failure,
-            free_parameter=self.facts["free_parameter"],
-        )
+        risk = losses.mean(dtype=torch.float64)
+        value, penalized, (by_risk, by_kl) = self._bound(risk.detach(), kl)
+        leaves = [*means.values(), *spread.values()]
         try:
-            gradients = torch.autograd.grad(value, [self._means, self._log_ratios])
+            slopes = torch.autograd.grad(risk, leaves, by_risk, materialize_grads=True)
         except RuntimeError as failure:
             if "checkpoint" not in str(failure).lower():
                 raise
@@ -288,9 +304,39 @@ class _Learner:
                 "switch checkpointing off for posterior training."
             ) from failure
         with torch.no_grad():
+            for_means, for_ratios = pulls.mul_(by_kl), growth.mul_(by_kl)
+            count = len(self._sizes)
+            for part, slope in zip(for_means.split(self._sizes), slopes[:count], strict=True):
+                part.add_(slope.reshape(-1))
+            parts = (for_ratios.split(self._sizes), variances.split(self._sizes), slopes[count:])
+            for part, variance, slope in zip(*parts, strict=True):
+                part.addcmul_(variance, slope.reshape(-1), value=2.0)
             error = (outputs.argmax(dim=1) != labels).double().mean()
             self._sums.add_(torch.stack([value, risk, error, kl, penalized]), alpha=len(batch))
-        return gradients
+        return for_means, for_ratios
+
+    def _bound(self, risk: Tensor, kl: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        """The objective and the penalized KL, and the slopes of the objective by risk and KL."""
+        risk, kl = risk.requires_grad_(True), kl.requires_grad_(True)
+        penalized = kl * self._penalty
+        value = self._objective(
+            risk,
+            penalized,
+            examples=self._bound_examples,
+            failure=self._settings.failure,
+            free_parameter=self.facts["free_parameter"],
+        )
+        slopes = torch.autograd.grad(value, (risk, kl))
+        return value.detach(), penalized.detach(), slopes
+
+    def _images(self, batch: Tensor) -> Tensor:
+        inputs = self._inputs[batch]
+        if not self._channels_last:
+            return inputs
+        # Even a single channel is said to be the last axis, or convolutions put it first.
+        rows, height, width, channels = inputs.shape
+        strides = (height * width * channels, 1, width * channels, channels)
+        return inputs.as_strided((rows, channels, height, width), strides)
 
     def end_epoch(self, epoch: int) -> tuple[dict[str, Any], bool]:
         averages = (self._sums / len(self._labels)).tolist()
@@ -320,12 +366,6 @@ class _Learner:
     def _scales(self) -> Tensor:
         return self._prior_scales * torch.exp(self._log_ratios)
 
-    def _kl(self) -> Tensor:
-        """KL(Q || P) in nats. With r = ln(scale of Q / scale of P): e^2r - 1 - 2r per weight."""
-        shifts = (self._means - self._prior_means) / self._prior_scales
-        terms = torch.expm1(2.0 * self._log_ratios) - 2.0 * self._log_ratios + shifts.square()
-        return 0.5 * terms.sum(dtype=torch.float64)
-
     def _flat(self, tensors: Mapping[str, Tensor]) -> Tensor:
         return torch.cat([tensors[name].to(self._device).reshape(-1) for name in self._like])
 
@@ -335,3 +375,7 @@ class _Learner:
             name: part.view(like.shape).to(like.dtype)
             for part, (name, like) in zip(parts, self._like.items(), strict=True)
         }
+
+    def _leaves(self, flat: Tensor) -> dict[str, Tensor]:
+        named = self._named(flat.detach())
+        return {name: tensor.requires_grad_(True) for name, tensor in named.items()}

@@ -74,14 +74,14 @@ def noisy_call(
     *,
     layout: Layout,
     means: Mapping[str, Tensor],
-    scales: Mapping[str, Tensor],
+    variances: Mapping[str, Tensor],
     generator: torch.Generator,
 ) -> Tensor:
     """The module's outputs under weights drawn from the Gaussian, differentiable in both maps."""
     weights = dict(means)
     for name in layout.per_batch:
-        weights[name] = _draw(means[name], scales[name], generator)
-    noisy = {id(means[name]): (means[name], scales[name]) for name in layout.per_example}
+        weights[name] = _draw(means[name], variances[name], generator)
+    noisy = {id(means[name]): (means[name], variances[name]) for name in layout.per_example}
     if not noisy:
         outputs: Tensor = torch.func.functional_call(module, weights, (inputs,))
         return outputs
@@ -90,8 +90,12 @@ def noisy_call(
     return outputs
 
 
-def _draw(mean: Tensor, scale: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.addcmul(mean, scale, _noise(mean, generator))
+def _draw(mean: Tensor, variance: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.addcmul(mean, _scale(variance), _noise(mean, generator))
+
+
+def _scale(variance: Tensor) -> Tensor:
+    return variance.clamp_min(_LEAST_VARIANCE).sqrt()
 
 
 def _noise(like: Tensor, generator: torch.Generator) -> Tensor:
@@ -183,12 +187,11 @@ class _NoisyLayers(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        weight_scale = self._noisy[id(weight)][1]
-        bias_variance = None if bias is None else self._noisy[id(bias)][1].square()
         outputs = functional.linear(input, weight, bias)
-        variance = functional.linear(input.square(), weight_scale.square(), bias_variance)
-        deviation = variance.clamp_min(_LEAST_VARIANCE).sqrt()
-        return torch.addcmul(outputs, deviation, _noise(outputs, self._generator))
+        bias_variance = None if bias is None else self._noisy[id(bias)][1]
+        weight_variance = self._noisy[id(weight)][1]
+        variance = functional.linear(input.square(), weight_variance, bias_variance)
+        return torch.addcmul(outputs, _scale(variance), _noise(outputs, self._generator))
 
     def _convolution(
         self,
@@ -199,18 +202,17 @@ class _NoisyLayers(TorchFunctionMode):
         rest: tuple[Any, ...],
         named: dict[str, Any],
     ) -> Tensor:
-        generator = self._generator
-        weight_scale = self._noisy[id(weight)][1]
+        generator, rows = self._generator, len(input)
+        weight_scale = _scale(self._noisy[id(weight)][1])
         weight_noise = weight_scale * _noise(weight_scale, generator)
-        rows = len(input)
         turned = input * _signs(rows, input.shape[1], input, generator)
         outputs = function(input, weight, bias, *rest, **named)
-        noise = function(turned, weight_noise, None, *rest, **named)
+        bias_noise = None
         if bias is not None:
-            bias_scale = self._noisy[id(bias)][1]
+            bias_scale = _scale(self._noisy[id(bias)][1])
             bias_noise = bias_scale * _noise(bias_scale, generator)
-            noise = noise + bias_noise.reshape((1, -1) + (1,) * (noise.ndim - 2))
-        return torch.addcmul(outputs, noise, _signs(rows, noise.shape[1], noise, generator))
+        noise = function(turned, weight_noise, bias_noise, *rest, **named)
+        return outputs.addcmul_(noise, _signs(rows, noise.shape[1], noise, generator))
 
     def _with_draws(self, value: Any) -> Any:
         if isinstance(value, Tensor) and id(value) in self._noisy:
