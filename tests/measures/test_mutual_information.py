@@ -79,3 +79,15 @@ def test_equal_gaps_leave_nothing_to_tell() -> None:
     shares = normalized_information(trials.gaps, 0 * trials.gaps, conditions)
     assert np.isnan(shares).all()
     assert least_information(shares, conditions) == (0.0, ())
+
+
+def test_many_draws_at_once_are_those_one_at_a_time() -> None:
+    generator = np.random.default_rng(5)
+    codes = {"a": generator.integers(0, 3, 40), "b": generator.integers(0, 2, 40)}
+    measure, gaps = generator.normal(size=40), generator.normal(size=40)
+    weights = generator.exponential(size=(4, 40))
+    conditions = Conditions.of(codes)
+    together = normalized_information(measure, gaps, conditions, weights)
+    each = [normalized_information(measure, gaps, conditions, row) for row in weights]
+    assert together.shape == (4, len(conditions.sets))
+    assert together == pytest.approx(np.array(each), rel=1e-9)

@@ -247,8 +247,6 @@ class Court:
         if np.isnan(shares).all():
             return Estimate(0.0, 0.0, 0.0), ()
         few = self.conditions.only([int(k) for k in np.argsort(shares)[:_CANDIDATES]])
-        drawn = [
-            least_information(normalized_information(measure, gaps, few, row), few)[0]
-            for row in self.weights[: self.information_draws]
-        ]
+        draws = normalized_information(measure, gaps, few, self.weights[: self.information_draws])
+        drawn = [least_information(row, few)[0] for row in draws]
         return Estimate.of(value, np.array(drawn), least=0.0), given

@@ -53,18 +53,20 @@ def normalized_information(
     """For every set I(sign of measure; sign of gap | set) over H(sign of gap | set).
 
     Over all ordered pairs of networks whose gaps differ, a pair counting as the product of its
-    weights (one row, all ones by default). nan where the set leaves nothing to be told.
+    weights (all ones by default; with several rows of them there is a row of results for each).
+    nan where the set leaves nothing to be told.
     """
-    row = np.ones(len(gaps)) if weights is None else weights
+    networks = len(gaps)
+    rows = np.atleast_2d(np.ones(networks) if weights is None else weights)
     columns = [int(codes.max()) + 1 for codes in conditions.codes]
     ends = np.cumsum(columns)
-    known = np.zeros((len(row), int(ends[-1])), dtype=np.float32)
+    known = np.zeros((len(rows), networks, int(ends[-1])), dtype=np.float32)
     for codes, end, width in zip(conditions.codes, ends, columns, strict=True):
-        known[np.arange(len(row)), codes + end - width] = row
+        known[:, np.arange(networks), codes + end - width] = rows
     places, heights = ranked(measure), ranked(gaps)
     # The other three of the six tables are these with the two networks exchanged.
-    counts = [[np.zeros((width, width)) for width in columns] for _ in range(3)]
-    for start in range(0, len(row), ROWS):
+    counts = [[np.zeros((len(rows), width, width)) for width in columns] for _ in range(3)]
+    for start in range(0, networks, ROWS):
         part = slice(start, start + ROWS)
         said = np.sign(places[part, None] - places[None, :])
         true = np.sign(heights[part, None] - heights[None, :])
@@ -73,13 +75,18 @@ def normalized_information(
             sums = pairs @ known
             for place, (end, width) in enumerate(zip(ends, columns, strict=True)):
                 own = slice(end - width, end)
-                counts[table][place] += known[part, own].T.astype(np.float64) @ sums[:, own]
-    return np.array(
+                first = known[:, part, own].swapaxes(1, 2).astype(np.float64)
+                counts[table][place] += first @ sums[:, :, own]
+    shares = np.array(
         [
-            _share_told(counts[0][place], counts[1][place], counts[2][place])
-            for place in range(len(columns))
+            [
+                _share_told(*(table[place][draw] for table in counts))
+                for place in range(len(columns))
+            ]
+            for draw in range(len(rows))
         ]
     )
+    return shares if weights is not None and np.ndim(weights) == 2 else shares[0]
 
 
 def _share_told(agreeing: Numbers, opposed: Numbers, tied: Numbers) -> float:
