@@ -15,6 +15,7 @@ from nonvacuous.records import (
     Assumption,
     LossRecord,
     Observation,
+    PaperAccounting,
     RescalingRecord,
     RiskRecord,
     SpendRecord,
@@ -344,6 +345,16 @@ def test_a_fixed_scale_leaves_rescaling_and_symmetries() -> None:
     assert found is not None and found.prior_scale is None
     assert found.rescaling == pytest.approx(6_800)
     assert "choosing" not in " ".join(rescaling.story(changed)).lower()
+
+
+def test_the_papers_accounting_is_told_as_no_promise() -> None:
+    certificate = samples.vacuous(kl_nats=1_000.0)
+    record = certificate.rescaling
+    assert record is not None and "2509.26149" not in " ".join(rescaling.story(certificate))
+    paper = PaperAccounting.of((20_000.0, 5_000.0), prior_scale=1.0, mean=0.25, examples=10_000)
+    told = certificate.model_copy(update={"rescaling": record.model_copy(update={"paper": paper})})
+    (sentence,) = (line for line in rescaling.story(told) if "2509.26149" in line)
+    assert "1.25 as given and 0.75 rescaled" in sentence and "not a promise" in sentence
 
 
 def test_the_sum_over_tensors_says_what_symmetries_take_off_it() -> None:
