@@ -94,7 +94,7 @@ def _recipes() -> dict[str, Recipe]:
             model=MODELS["alexnet"],
             epochs=80,
             measure_every=4,
-            longer=longer(dropout=(150, 0.97)),
+            longer=longer(dropout=(100, 0.96)),
         ),
         "mlp-3x512": Recipe(
             model=MODELS["mlp-3x512"],
