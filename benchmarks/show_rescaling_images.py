@@ -46,7 +46,9 @@ def _training(settings: dict[str, Any]) -> str:
         return "decay 0.0005, crops and reflections"
     gain = settings.get("gain")  # of networks from an earlier command
     start = "" if gain is None else f", initial variance {gain:g} / inputs"
-    return f"no decay, crops, learning rate {settings['training']['learning_rate']:g}{start}"
+    training = settings["training"]
+    rate = f"{training['learning_rate']:g} for batches of {training['batch_size']}"
+    return f"no decay, crops, learning rate {rate}{start}"
 
 
 def section(results: Results) -> str:

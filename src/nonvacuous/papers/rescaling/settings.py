@@ -130,7 +130,7 @@ class RescalingSettings(StudySettings):
         "several learning rates (--rates). Needs a GPU (--device cuda), and minutes there.",
     )
     rates: tuple[float, ...] = Field(
-        default=(0.015, 0.02, 0.025, 0.035),
+        default=(0.03, 0.04, 0.05, 0.07),
         exclude=True,
         description="For --cifar: learning rates. They decide how large the weights are at the "
         "end, and these the ratios.",
