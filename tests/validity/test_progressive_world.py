@@ -21,7 +21,7 @@ import nonvacuous as nv
 from nonvacuous.data import Examples
 
 LENGTH, BATCHES, EXAMPLES = 4.0, 8, 400
-WORLDS, FAILURE = 200, 0.2
+FAILURE = 0.2
 
 
 def draw_world(seed: int) -> Examples:
@@ -105,16 +105,17 @@ def stops_when_the_tail_is_wrong(tests: int) -> Lucky:
 
 
 @pytest.mark.slow
-def test_a_learner_that_stops_when_lucky_breaks_the_tail_and_not_the_promise() -> None:
+@pytest.mark.parametrize("worlds", [200, pytest.param(1000, marks=pytest.mark.nightly)])
+def test_a_learner_that_stops_when_lucky_breaks_the_tail_and_not_the_promise(worlds: int) -> None:
     false = planted = 0
-    for world in range(WORLDS):
+    for world in range(worlds):
         certificate, truth = certified(world, stops_when_the_tail_is_wrong(360))
         counted = certificate.empirical
         false += certificate.risk_upper < truth
         tail = nv.bounds.holdout(errors=counted.errors, examples=counted.trials, failure=FAILURE)
         planted += tail < truth
-    assert stats.binom.sf(false - 1, WORLDS, FAILURE) > 1e-4, false
-    assert stats.binom.sf(planted - 1, WORLDS, FAILURE) < 1e-4, planted
+    assert stats.binom.sf(false - 1, worlds, FAILURE) > 1e-4, false
+    assert stats.binom.sf(planted - 1, worlds, FAILURE) < 1e-4, planted
 
 
 def test_the_learner_has_the_risk_that_it_wants() -> None:

@@ -46,9 +46,10 @@ def errors(module: nn.Module, examples: Examples) -> float:
 
 
 @pytest.mark.slow
-def test_networks_that_are_trained_here_keep_their_promise(tmp_path: Path) -> None:
+@pytest.mark.parametrize("worlds", [25, pytest.param(100, marks=pytest.mark.nightly)])
+def test_networks_that_are_trained_here_keep_their_promise(tmp_path: Path, worlds: int) -> None:
     fresh = clouds(999, 20_000)
-    failures, promises, worlds = 0, [], 25
+    failures, promises = 0, []
     for world in range(worlds):
         folder = tmp_path / f"w{world}" / "run"
         certificate = nv.certify(
