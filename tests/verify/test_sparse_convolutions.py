@@ -198,15 +198,16 @@ def mutated(value: Any, dice: random.Random) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.nightly)])
 def test_random_resealed_mutations_of_the_record_are_all_found(
-    folder: Path, genuine: Certificate
+    folder: Path, genuine: Certificate, times: int
 ) -> None:
     assert genuine.sparsity is not None
     original = json.loads(genuine.sparsity.model_dump_json())
     places = [place for place in leaves(original) if place not in UNBOUND]
     dice = random.Random(11)
     read = 0
-    for place in [*places, *dice.sample(places, min(40, len(places)))]:
+    for place in places * times:
         changed = copy.deepcopy(original)
         parent = changed
         for key in place[:-1]:
@@ -222,4 +223,4 @@ def test_random_resealed_mutations_of_the_record_are_all_found(
         read += 1
         resealed(genuine, sparsity=record).save(folder / "certificate.json")
         assert not verified(folder).passed, (place, value)
-    assert read > 60, "most mutations can be read, and are found by recomputing"
+    assert read > 50 * times, "most mutations can be read, and are found by recomputing"
