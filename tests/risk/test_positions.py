@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nonvacuous.risk.layers import Weights
+from nonvacuous.risk.layers import Weights, _patches
 from nonvacuous.risk.positions import at_positions
 
 
@@ -27,15 +27,14 @@ def covariance(patches: Tensor, given: Weights) -> Tensor:
     """(examples, outputs, positions, positions), from what unit vectors of noise become."""
     kind = at_positions(patches.shape[2], given)
     assert kind is not None
-    roots = kind(patches, given)
+    roots = kind(patches.mT, given)
     examples, _, positions = patches.shape
-    shape = (examples, len(given.mean), positions)
-    zero = torch.zeros(shape)
+    zero = torch.zeros(examples, positions, len(given.mean))
     moved = []
     for position in range(positions):
         unit = zero.clone()
-        unit[:, :, position] = 1.0
-        moved.append(kind.added(zero, unit, *roots))
+        unit[:, position] = 1.0
+        moved.append(kind.added(zero.clone(), unit, *roots).mT)
     root = torch.stack(moved, dim=3).double()
     return root @ root.mT
 
@@ -58,6 +57,19 @@ def test_the_covariance_is_that_of_drawn_weights(scales: str, positions: int, ki
         "nkp,ok,nkq->nopq", patches.double(), given.variance.double(), patches.double()
     )
     assert torch.allclose(covariance(patches, given), exact, rtol=0, atol=2e-6 * float(exact.max()))
+
+
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 2)])
+@pytest.mark.parametrize(("stride", "padding", "dilation"), [(1, 1, 1), (2, (0, 2), 1), (1, 2, 2)])
+def test_patches_times_kernels_are_a_convolution(kernel, stride, padding, dilation) -> None:
+    generator = torch.Generator().manual_seed(3)
+    images = torch.rand(2, 3, 7, 6, generator=generator)
+    mean = torch.rand(5, 3, *kernel, generator=generator)
+    given = Weights.of("weight", mean, torch.ones_like(mean)).channels_last()
+    patches, grid = _patches(images, kernel, stride, padding, dilation)
+    outputs = (patches @ given.mean.mT).reshape(2, *grid, 5).permute(0, 3, 1, 2)
+    expected = torch.conv2d(images, mean, None, stride, padding, dilation)
+    assert torch.allclose(outputs, expected, atol=1e-5)
 
 
 def test_rows_of_scales_are_multiples_only_up_to_rounding() -> None:

@@ -17,7 +17,6 @@ it in ``RULES``; the law tests in tests/risk run over every entry.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -26,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nonvacuous.risk.positions import Root, at_positions
+from nonvacuous.risk.positions import at_positions
 
 
 class NoRule(Exception):
@@ -75,6 +74,18 @@ class Weights:
             return Weights(name, mean, scale, variance, None)
         return Weights(name, mean, scale, variance, first.square().flatten(), profile[0].square())
 
+    def channels_last(self) -> Weights:
+        """Of a convolution: rows of height x width x channels of the kernel."""
+
+        def turned(tensor: Tensor) -> Tensor:
+            return tensor.movedim(1, -1).flatten(1)
+
+        profile = self.entry_variance
+        if profile is not None:
+            profile = turned(profile.reshape(1, *self.mean.shape[1:]))[0]
+        mean, scale, variance = (turned(t) for t in (self.mean, self.scale, self.variance))
+        return Weights(self.name, mean, scale, variance, self.row_variance, profile)
+
 
 class Batch(Protocol):
     """What a rule may ask of the forward pass it runs in."""
@@ -87,6 +98,9 @@ class Batch(Protocol):
 
     def spread(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Repeat rows of distinct examples so that there is one for each trial."""
+
+    def count(self, *tensors: Tensor) -> None:
+        """Memory that a rule needs beside its result and its noise."""
 
     def noise(self, like: Tensor, *shape: int) -> Tensor:
         """Independent standard normal values."""
@@ -104,24 +118,28 @@ def linear(batch: Batch, input: Tensor, weight: Tensor, bias: Tensor | None = No
     vectors = input.reshape(len(input), -1, features)
     if vectors.shape[1] == 1:
         output = _local_noise(batch, vectors[:, 0], weights, biases)
-        return output.reshape(len(output), *input.shape[1:-1], len(weights.mean))
-    kind = at_positions(vectors.shape[1], weights)
-    if kind is not None:
-        output = _positions(batch, vectors.mT, F.linear(vectors, weights.mean).mT, weights, kind)
-        output = _offset(batch, output, biases).mT
-        return output.reshape(len(output), *input.shape[1:-1], len(weights.mean))
-    drawn = batch.draw(weights).transpose(1, 2)
-    if biases is None:
-        output = torch.bmm(vectors, drawn)
     else:
-        output = torch.baddbmm(batch.draw(biases).unsqueeze(1), vectors, drawn)
-    return output.reshape(*input.shape[:-1], len(weights.mean))
+        output = _positions(batch, vectors, weights, biases)
+    return output.reshape(len(output), *input.shape[1:-1], len(weights.mean))
 
 
-def _positions(batch: Batch, patches: Tensor, mean: Tensor, weights: Weights, kind: Root) -> Tensor:
-    """Means (examples, outputs, positions) with what noisy weights add to them."""
-    mean, *roots = batch.spread(mean, *kind(patches, weights))
-    return kind.added(mean, batch.noise(mean, *mean.shape), *roots)
+def _positions(batch: Batch, patches: Tensor, weights: Weights, biases: Weights | None) -> Tensor:
+    """From patches (examples, positions, entries) to outputs (trials, positions, rows)."""
+    kind = at_positions(patches.shape[1], weights)
+    batch.count(patches)
+    if kind is not None:
+        batch.count(patches, patches)  # once more with twice the digits
+        mean, *roots = batch.spread(F.linear(patches, weights.mean), *kind(patches, weights))
+        output = kind.added(mean, batch.noise(mean, *mean.shape), *roots)
+    else:
+        (patches,) = batch.spread(patches)
+        output = patches.new_empty(*patches.shape[:2], len(weights.mean))
+        # Few trials at a time on a processor, so that their weights stay in its cache.
+        cached = max(1, _CACHED // weights.mean.numel())
+        block = cached if patches.device.type == "cpu" else len(patches)
+        for part, place in zip(patches.split(block), output.split(block), strict=True):
+            torch.bmm(part, batch.draw(weights, trials=len(part)).mT, out=place)
+    return output if biases is None else output.add_(batch.draw(biases).unsqueeze(1))
 
 
 def _pair(value: int | str | Sequence[int]) -> tuple[int, int]:
@@ -130,9 +148,22 @@ def _pair(value: int | str | Sequence[int]) -> tuple[int, int]:
     return first, last
 
 
-def _offset(batch: Batch, output: Tensor, biases: Weights | None) -> Tensor:
-    """Drawn biases, added at all positions."""
-    return output if biases is None else output + batch.draw(biases).unsqueeze(2)
+def _patches(
+    images: Tensor, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any
+) -> tuple[Tensor, tuple[int, int]]:
+    """(examples, positions, height x width x channels of the kernel), and how positions lie."""
+    (tall, wide), (down, right), (y, x) = _pair(kernel), _pair(stride), _pair(dilation)
+    above, left = _pair(padding)
+    padded = F.pad(images.permute(0, 2, 3, 1), (0, 0, left, left, above, above)).contiguous()
+    count, height, width, channels = padded.shape
+    rows = (height - y * (tall - 1) - 1) // down + 1
+    columns = (width - x * (wide - 1) - 1) // right + 1
+    line = width * channels
+    windows = padded.as_strided(
+        (count, rows, columns, tall, wide, channels),
+        (height * line, down * line, right * channels, y * line, x * channels, 1),
+    )
+    return windows.reshape(count, rows * columns, -1), (rows, columns)
 
 
 def _local_noise(batch: Batch, vectors: Tensor, weights: Weights, biases: Weights | None) -> Tensor:
@@ -163,36 +194,24 @@ def _convolution(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> Tensor:
-        """A convolution: the examples become groups of one wide convolution."""
+        """A convolution: a linear layer on patches, or the examples as groups of a wide one."""
         if input.ndim != weight.ndim:
             raise NoRule("a convolution without a dimension for the examples")
         weights = batch.take(weight)
         biases = None if bias is None else batch.take(bias)
         batch.check_rows(input)
-        size = function(input[:1], weights.mean, None, stride, padding, dilation, groups)
-        positions = math.prod(size.shape[2:])
-        kind = None
+        kernel = weights.mean.shape[2:]
         if function is torch.conv2d and groups == 1 and not isinstance(padding, str):
-            kind = at_positions(positions, weights)
-        if kind is not None:
-            kernel = weights.mean.shape[2:]
-            steps = [_pair(value) for value in (kernel, dilation, padding, stride)]
-            patches = F.unfold(input, *steps)
-            mean = function(input, weights.mean, None, stride, padding, dilation)
-            output = _positions(batch, patches, mean.flatten(2), weights, kind)
-            return _offset(batch, output, biases).reshape(len(output), *size.shape[1:])
+            patches, grid = _patches(input, kernel, stride, padding, dilation)
+            output = _positions(batch, patches, weights.channels_last(), biases)
+            # The channels stay side by side: activations and pools are fastest so.
+            return output.reshape(len(output), *grid, -1).permute(0, 3, 1, 2)
         trials, channels = input.shape[:2]
-        # Many weights: few trials at a time on a processor, so that they stay in its cache.
-        many = input.device.type == "cpu" and weights.mean.numel() > 2 * size.numel()
-        block = max(1, _CACHED // weights.mean.numel()) if many else trials
-        parts = []
-        for part in input.split(block):
-            drawn = batch.draw(weights, trials=len(part)).flatten(0, 1)
-            wide = part.reshape(1, len(part) * channels, *part.shape[2:])
-            outputs = function(wide, drawn, None, stride, padding, dilation, len(part) * groups)
-            parts.append(outputs.reshape(len(part), *size.shape[1:]))
-        output = torch.cat(parts)
-        return _offset(batch, output.flatten(2), biases).reshape(output.shape)
+        drawn = batch.draw(weights).flatten(0, 1)
+        wide = input.reshape(1, trials * channels, *input.shape[2:])
+        offsets = None if biases is None else batch.draw(biases).flatten()
+        output = function(wide, drawn, offsets, stride, padding, dilation, trials * groups)
+        return output.reshape(trials, -1, *output.shape[2:])
 
     return rule
 

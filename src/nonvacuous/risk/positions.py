@@ -1,7 +1,7 @@
 """What noisy weights add at several positions of one example, drawn at the positions.
 
 A layer whose row o of weights has independent noise of variances v_o adds to the positions with
-patches X (entries x positions) a Gaussian vector of covariance X^T diag(v_o) X. Its square root
+patches X (positions x entries) a Gaussian vector of covariance X diag(v_o) X^T. Its square root
 times as many normal numbers as there are positions has the same law as the noise of all weights.
 """
 
@@ -26,11 +26,11 @@ class Root(Protocol):
     """Square roots of covariances, and how normal numbers become noise by them."""
 
     def __call__(self, patches: Tensor, weights: Weights) -> tuple[Tensor, ...]:
-        """From patches (examples, entries, positions): tensors with a row for each example."""
+        """From patches (examples, positions, entries): tensors with a row for each example."""
 
     def added(self, mean: Tensor, normal: Tensor, *roots: Tensor) -> Tensor:
-        """Means (trials, outputs, positions) and the noise that normal numbers of the same shape
-        make."""
+        """Means (trials, positions, outputs) and the noise that normal numbers of the same shape
+        make; both are used up."""
 
 
 def at_positions(positions: int, weights: Weights) -> Root | None:
@@ -43,14 +43,14 @@ def at_positions(positions: int, weights: Weights) -> Root | None:
 
 
 class _OneRoot:
-    """Rows of variances v_o that are multiples of one v: all share the root of X^T diag(v) X."""
+    """Rows of variances v_o that are multiples of one v: all share the root of X diag(v) X^T."""
 
     def __call__(self, patches: Tensor, weights: Weights) -> tuple[Tensor, ...]:
         assert weights.row_variance is not None
         exact = patches.double()
         if weights.entry_variance is not None:
-            exact = exact * weights.entry_variance.double().sqrt()[:, None]
-        gram = torch.bmm(exact.mT, exact)
+            exact = exact * weights.entry_variance.double().sqrt()
+        gram = torch.bmm(exact, exact.mT)
         largest = gram.diagonal(dim1=1, dim2=2).amax(dim=1)
         # A hair on the diagonal: equal or empty patches leave the matrix singular.
         gram.diagonal(dim1=1, dim2=2).add_((_ROUNDING * largest + 1e-300)[:, None])
@@ -58,20 +58,20 @@ class _OneRoot:
         if bool(failed.any()):
             values, vectors = torch.linalg.eigh(gram[failed > 0])
             root[failed > 0] = vectors * values.clamp_min(0).sqrt().unsqueeze(1)
-        deviation = weights.row_variance.sqrt()[:, None]
-        return root.mT.to(patches.dtype), deviation.expand(len(patches), -1, -1)
+        deviation = weights.row_variance.sqrt()
+        return root.to(patches.dtype), deviation.expand(len(patches), 1, -1)
 
     def added(self, mean: Tensor, normal: Tensor, *roots: Tensor) -> Tensor:
         root, deviation = roots
-        return torch.baddbmm(mean, normal * deviation, root)
+        return mean.baddbmm_(root, normal.mul_(deviation))
 
 
 class _RootForEachRow:
-    """A variance for each weight: the Cholesky factor of X^T diag(v_o) X for every row o."""
+    """A variance for each weight: the Cholesky factor of X diag(v_o) X^T for every row o."""
 
     def __call__(self, patches: Tensor, weights: Weights) -> tuple[Tensor, ...]:
-        examples, entries, positions = patches.shape
-        exact = patches.double().permute(1, 2, 0)  # so that all products are one matrix
+        examples, positions, entries = patches.shape
+        exact = patches.double().permute(2, 1, 0)  # so that all products are one matrix
         later, earlier = torch.tril_indices(positions, positions, device=patches.device)
         products = exact[:, later] * exact[:, earlier]
         variance = weights.variance.reshape(-1, entries).double()
@@ -87,10 +87,9 @@ class _RootForEachRow:
             pivot = column[:, :1]
             scale = pivot.clamp_min(1e-300).rsqrt() * (pivot > _ROUNDING * size)
             columns.append(column * scale)
-        return tuple(column.permute(2, 0, 1).to(patches.dtype) for column in columns)
+        return tuple(column.permute(2, 1, 0).to(patches.dtype) for column in columns)
 
     def added(self, mean: Tensor, normal: Tensor, *roots: Tensor) -> Tensor:
-        output = mean.clone()
         for first, column in enumerate(roots):
-            output[:, :, first:].addcmul_(column, normal[:, :, first : first + 1])
-        return output
+            mean[:, first:].addcmul_(column, normal[:, first : first + 1])
+        return mean

@@ -71,8 +71,11 @@ class WatchedPass(TorchFunctionMode):
             if len(self.taken) - before != len(used):
                 raise NoRule(f"{func} uses a parameter as something else than weight or bias")
         if isinstance(result, Tensor):
-            self.bytes += result.numel() * result.element_size()
+            self.count(result)
         return result
+
+    def count(self, *tensors: Tensor) -> None:
+        self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def take(self, parameter: Tensor) -> Weights:
         weights = self.parameters.get(id(parameter))
