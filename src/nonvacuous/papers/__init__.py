@@ -30,7 +30,7 @@ REPRODUCTIONS = {
     "measures-study": Reproduction(
         "measures.study",
         "Jiang et al. (ICLR 2020) and Dziugaite et al. (NeurIPS 2020): a grid of networks "
-        "trained to the same loss, and which complexity measures foretell their gaps.",
+        "trained to the same loss, and which complexity measures predict their gaps.",
     ),
     "sparsity-mnist": Reproduction(
         "sparsity.study",

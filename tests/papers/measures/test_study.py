@@ -480,7 +480,7 @@ def test_pages_say_it_in_words_and_warn(tmp_path: Path) -> None:
     assert html.count("<svg") == 3
     table = paths["table.md"].read_text(encoding="utf-8")
     assert table.index("spectral-sum") < table.index("frobenius-sum")
-    assert "1 foretell the gap beyond chance and are inverted for no" in lead(result)
+    assert "1 predict the gap beyond chance and are inverted for no" in lead(result)
     record = json.loads(paths["results.json"].read_text(encoding="utf-8"))
     assert record["left_out"] == 1
     assert record["left_out_by"]["width"] == {"2": 1}

@@ -49,7 +49,7 @@ def page(result: StudyResult) -> StudyPage:
     shown = [name for name in AXES if any(name in s.granulated for s in standings)]
     return StudyPage(
         title="Measures on trial",
-        question="Which complexity measures foretell the generalization gap?",
+        question="Which complexity measures predict the generalization gap?",
         lead=lead(result),
         badges=(
             f"{len(result.reached):,} networks on {result.settings.data}",
@@ -65,7 +65,7 @@ def page(result: StudyResult) -> StudyPage:
                 tables=(ranking_table(result),),
             ),
             Section(
-                "Which changes does it foretell?",
+                "Which changes does it predict?",
                 (_GRANULATED_TEXT,),
                 figures=(Figure(by_hyperparameter(standings, shown)),),
                 tables=(granulated_table(result),),
@@ -91,7 +91,7 @@ _ORDER_TEXT = (
 )
 _GRANULATED_TEXT = (
     "The rank correlation among networks that differ in one hyper-parameter alone. A large filled "
-    "disk: the measure foretells what this change does to the gap. A hollow one: it says the "
+    "disk: the measure predicts what this change does to the gap. A hollow one: it says the "
     "opposite. None: it does not notice the change, or cannot tell. A measure that is large in one "
     "column only knows that hyper-parameter, not generalization."
 )
@@ -120,7 +120,7 @@ def lead(result: StudyResult) -> str:
     robust = [s.name for s in own if s.worst_error.high < 0.5]
     counts = {verdict: sum(s.verdict == verdict for s in own) for verdict in VERDICTS}
     return (
-        f"Of {len(own)} measures, {counts['predicts']} foretell the gap beyond chance and are "
+        f"Of {len(own)} measures, {counts['predicts']} predict the gap beyond chance and are "
         f"inverted for no hyper-parameter, {counts['in part']} do so in part, {counts['nothing']} "
         f"not at all, and {counts['inverted']} are inverted. The best, {best.name}, gets "
         f"{100 * best.sign_error.value:.0f} % of coupled pairs wrong, "

@@ -1,4 +1,4 @@
-"""The study of measures: a grid of networks is trained, and each measure must foretell their gaps.
+"""The study of measures: a grid of networks is trained, and each measure must predict their gaps.
 
 After Jiang, Neyshabur, Mobahi, Krishnan, Bengio: Fantastic generalization measures and where to
 find them (ICLR 2020), and Dziugaite et al.: In search of robust measures of generalization (NeurIPS
@@ -163,7 +163,7 @@ def judge(
     if not trials.axes:
         raise BadInput(
             "every network has the same hyper-parameters: there is no change that a measure could "
-            f"foretell. Give two values or more of one of {', '.join(AXES)}"
+            f"predict. Give two values or more of one of {', '.join(AXES)}"
         )
     loss_gaps = np.array([entry.loss_gap for entry in reached])
     work, divisions = [], []
