@@ -304,7 +304,7 @@ def test_a_network_that_was_measured_is_not_trained_again(
     assert not kept.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # by day a small sweep shows it: tests/study/test_sweep.py
 def test_other_processes_find_the_same(
     done: tuple[study.StudyResult, Path], tmp_path: Path
 ) -> None:
