@@ -69,6 +69,14 @@ FOREIGN: dict[str, tuple[Callable[[], nn.Module], Tensor, str]] = {
 }
 
 
+@pytest.mark.nightly_if(
+    "post-hoc-dict",
+    "post-hoc-tuple",
+    "post-hoc-logits",
+    "post-hoc-softmax",
+    "post-hoc-flat",
+    "post-hoc-probability",
+)
 @pytest.mark.slow_if("post-hoc")
 @pytest.mark.parametrize("kind", FOREIGN)
 @pytest.mark.parametrize("mode", ["holdout", "post-hoc"])

@@ -156,6 +156,7 @@ def test_a_missing_file_is_told_with_the_one_that_was_meant(weights, invoke):
     assert prior.code == exits.USAGE and "--prior: there is no file" in prior.error
 
 
+@pytest.mark.nightly_unless("prior2")
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", [[], ["--prior", "zero"], ["--prior", "start.safetensors"]])
 def test_the_certificate_that_comes_next_is_of_the_same_network(weights, invoke, prior):

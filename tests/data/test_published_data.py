@@ -40,7 +40,7 @@ def test_fashion_mnist(data_dir):
     assert int(dataset.train.labels[0]) == 9
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # by day its test images, below
 def test_cifar10(data_dir):
     dataset = load("cifar10", data_dir=data_dir)
     assert dataset.train.inputs.shape == (50_000, 3, 32, 32)
