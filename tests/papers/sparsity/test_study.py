@@ -8,8 +8,10 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+import torch
 
 from nonvacuous.bounds.holdout import holdout
+from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.sparsity import study as sparsity_mnist
 from nonvacuous.papers.sparsity.page import does_sparsity_help, page, promise, tables, verdict
@@ -364,10 +366,15 @@ def test_deep_networks_are_certified_by_the_theorems_that_can(monkeypatch):
         return type("C", (), {"to_dict": lambda self: dict.fromkeys(sparsity_mnist._KEPT, 0.5)})()
 
     monkeypatch.setattr(sparsity_mnist, "certify_sparse", certify)
+    points = Examples(torch.rand(5, 4), torch.zeros(5, dtype=torch.int64), ("a", "b"), "points")
     cell = SparsityCell.of(SparsitySettings().cases("depth")[:1], SparsitySettings())
+    dead = tuple(-matrix.abs() for matrix in initial_chain((4, 3, 2), seed=0))
+    silent = sparsity_mnist.certificates(dead, dead, points, settings=cell, seed=0)
+    assert len(silent) == 8 and all(entry["risk_upper"] == 1.0 for entry in silent.values())
+    assert not asked
     for hidden, theorems in ((10, "ADEF"), (11, "AF")):
         asked.clear()
-        chain = initial_chain((4, *[3] * hidden, 2), seed=0)
-        names = sparsity_mnist.certificates(chain, chain, None, settings=cell, seed=0)
+        chain = initial_chain((4, *[3] * hidden, 2), seed=0, start="identity")
+        names = sparsity_mnist.certificates(chain, chain, points, settings=cell, seed=0)
         assert "".join(sorted(set(asked))) == theorems
         assert len(names) == 2 * len(theorems)

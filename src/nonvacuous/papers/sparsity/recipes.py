@@ -137,7 +137,7 @@ PRIOR_GRID: Mapping[str, Sequence[Any]] = {
     "decay": (0.0, 5e-4),
     "habit": (
         None,
-        *(("activity", value) for value in (0.01, 0.03, 0.1)),
+        *(("activity", value) for value in (0.003, 0.01, 0.03, 0.1)),
         *(("blocks", value) for value in (0.01, 0.03, 0.1)),
         *(("stability", value) for value in (0.1, 0.5, 1.0)),
         *(("spectral_limit", value) for value in (0.9, 1.0, 1.1, 1.2, 1.5)),
@@ -217,7 +217,7 @@ def _varied() -> dict[str, Recipe]:
         "learning_rate": (0.05, 0.1, 0.2),
         "noise": (0.0, 0.03, 0.05, 0.1),
         "decay": (5e-4,),
-        "activity": (0.01, 0.1),
+        "activity": (0.003, 0.01),
         "stability": (0.1, 1.0),
         "spectral_limit": (1.0, 1.5),
         "orthogonal": (0.1,),

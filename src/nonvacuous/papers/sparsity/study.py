@@ -79,6 +79,13 @@ def certificates(
     may be taken. They are computed where the examples lie.
     """
     layers, center = Layers.of(weights), Layers.of(prior)
+    if not _alive(weights, examples):
+        # Penalties can silence a whole layer; then all scores are ties, and every answer an error.
+        return {
+            f"{theorem} {variant}": dict.fromkeys(_KEPT) | {"risk_upper": 1.0, "kl_nats": 0.0}
+            for theorem in settings.theorems
+            for variant in VARIANTS
+        }
     claims = len(settings.theorems) * len(VARIANTS) * settings.attempts
     found = {}
     for theorem in get_args(Theorem):
@@ -107,6 +114,12 @@ def certificates(
             record = certificate.to_dict()
             found[f"{theorem} {variant}"] = {name: _finite(record[name]) for name in _KEPT}
     return found
+
+
+def _alive(weights: Sequence[Tensor], examples: Examples) -> bool:
+    """Whether every hidden layer has a unit that is active on some example."""
+    sums, _ = forward(tuple(weights), examples.inputs.to(weights[0].dtype))
+    return all(bool((values > 0).any()) for values in sums)
 
 
 def _searched(hidden: int) -> int:
