@@ -17,6 +17,8 @@ DATA = {
     "sparsity-cifar10": "CIFAR-10",
 }
 GOALS = {"sparsity-fashion": 0.20, "sparsity-cifar10": 0.60}
+#: Deep networks on MNIST.
+_DEEP = ("sparsity-depth", "sparsity-depth-cpu", "sparsity-depth-quiet")
 PRIORS = ("zero", "learned:0.05", "learned:0.1", "learned:0.2", "learned:0.5")
 CONTROLS = {
     "plain": "ordinary training",
@@ -24,6 +26,7 @@ CONTROLS = {
     "orthogonal": "rotations and a penalty",
     "spectral": "norms at most 1.2",
     "contracting": "norms at most 1",
+    "contracting-quiet": "norms at most 1, prior learned without noise",
 }
 
 
@@ -38,12 +41,25 @@ def section(results: dict[str, dict[str, Any]]) -> str:
         "priors. *twin*: the learned prior itself, tested on the other examples.",
         "",
     ]
-    studies = {name: results[name]["cases"] for name in DATA if name in results}
+    studies = {
+        name: [*results[name]["cases"], *results[name].get("printed", ())]
+        for name in DATA
+        if name in results
+    }
+    # The same priors were paid for there: MNIST's further networks.
+    for name in ("sparsity-sensitivity", *_DEEP):
+        if name in results and "sparsity-mnist" in studies:
+            studies["sparsity-mnist"] += results[name]["cases"] + results[name].get("printed", [])
     parts += _best(studies) + _grid(studies) + _norms(studies) + _activity(studies)
     if "sparsity-sensitivity" in results:
         parts += _sensitivity(results["sparsity-sensitivity"]["cases"])
     if "sparsity-depth" in results:
-        deep = results["sparsity-depth"]["cases"]
+        deep = [
+            case
+            for name in _DEEP
+            if name in results
+            for case in (*results[name]["cases"], *results[name].get("printed", ()))
+        ]
         parts += _depth(deep, results.get("sparsity-mnist", {}).get("cases", []))
     if "sparsity-blocks" in results:
         parts += _blocks(results["sparsity-blocks"])
@@ -53,18 +69,18 @@ def section(results: dict[str, dict[str, Any]]) -> str:
 def _best(studies: dict[str, list[Case]]) -> list[str]:
     rows = []
     for name, cases in studies.items():
-        for case in sorted(cases, key=lambda case: case["best"])[:1]:
-            rows.append(
-                [
-                    DATA[name],
-                    f"`{case['key']}`",
-                    f"**{_promise(case['best'])}**",
-                    case["best_by"],
-                    _promise(case["twin"]),
-                    f"{case['test_errors'] / case['test_examples']:.4f}",
-                    f"{GOALS[name]:.2f}" if name in GOALS else "–",
-                ]
-            )
+        case = min(cases, key=lambda case: case["best"])
+        rows.append(
+            [
+                DATA[name],
+                f"`{case['key']}`",
+                f"**{_promise(case['best'])}**",
+                case["best_by"],
+                _promise(case["twin"]),
+                f"{case['test_errors'] / case['test_examples']:.4f}",
+                f"{GOALS[name]:.2f}" if name in GOALS else "–",
+            ]
+        )
     headings = ["data", "best network", "certificate", "by", "twin", "test error", "goal"]
     return [*_table(headings, rows), ""]
 
@@ -98,9 +114,13 @@ def _grid(studies: dict[str, list[Case]]) -> list[str]:
         "",
         *_table(headings, rows),
         "",
-        "The prior decides nearly everything: the certificate is the twin and what naming the "
-        "setting costs at that n (about 70 nats). More data for the prior helps as long as "
-        "the prior gets better faster than n shrinks. Width costs little at one hidden layer.",
+        "The prior decides nearly everything. With one hidden layer the certificate is its twin "
+        "and what naming the setting costs at that n (.02 on Fashion-MNIST, .03 to .04 on "
+        "CIFAR-10), whatever the width. With two hidden layers noise has to be so small that "
+        "moving costs too: .03 to .11 above the twin, and more with width. More data for the "
+        "prior helps where it makes the prior better (CIFAR-10: .6398 to .5722 from 5 to 50 %) "
+        "and not where it does not (Fashion-MNIST with one hidden layer). Without a learned "
+        "prior only MNIST has a certificate below 1. No certificate beats its twin.",
         "",
     ]
 
@@ -140,7 +160,8 @@ def _activity(studies: dict[str, list[Case]]) -> list[str]:
         if name == "sparsity-mnist":
             continue
         for case in cases:
-            if case["case"]["width"] == 100 and case["case"]["prior"] == "learned:0.05":
+            shape = case["case"]
+            if "activity" in case and (shape["width"], shape["prior"]) == (100, "learned:0.05"):
                 levels = list(case["activity"])
                 shares = " / ".join(f"{share:.0%}" for share in case["active"])
                 ratios = [f"{case['activity'][level]:.3f}" for level in levels]
@@ -215,6 +236,8 @@ def rows_of(rows: list[list[str]]) -> tuple[float, float]:
 
 def amplification(case: Case) -> float | None:
     """The threshold per unit of noise: D over the noise scale that the KL divergence stands for."""
+    if "certificates" not in case:
+        return None
     best = case["certificates"][case["best_by"]]
     if case["best"] >= 1.0 or not best["threshold"] or best["kl_nats"] <= 0.0:
         return None
@@ -260,6 +283,13 @@ def _depth(cases: list[Case], earlier: list[Case]) -> list[str]:
         "",
         *_table(["control", "λ", *(f"{h} hidden" for h in depths)], rows),
         "",
+        "Ordinary training is lost at ten layers. Starting at the identity without a limit has "
+        "the best priors, and the best certificates to five layers; then its norms multiply. "
+        "Rotations lose half of every activation at each ReLU and hardly train at ten layers. A "
+        "limit of 1 meets the goal of .20 at ten layers; beyond that, networks under the noise "
+        "of this recipe no longer learn (twins .57 and .72), and there is nothing left to "
+        "certify.",
+        "",
         "The threshold per unit of noise, D/σ, free of how much noise was chosen, as a power and "
         "as an exponential of the number K of hidden layers (fits to the same points). The "
         "proposition of docs/theory/sparsity.md, 6e, promises at most K^1.5 where norms stay near "
@@ -279,11 +309,15 @@ def _slope(points: list[tuple[float, float]]) -> float:
 
 def _blocks(found: dict[str, Any]) -> list[str]:
     sizes = list(found["perceptrons"][0]["risks"])
-    rows, better = [], 0
+    rows, better, beyond = [], 0, 0
     for case in found["perceptrons"]:
         risks = case["risks"]
+        # Strong penalties silence the whole network; nothing is to be certified there.
+        if case["test_errors"] > 5_000:
+            continue
         blocks = min(value for label, value in risks.items() if label not in ("dense", sizes[1]))
         better += blocks < risks["dense"]
+        beyond += blocks < risks[sizes[1]]
         name = case["recipe"] + (f" {case['penalty']:g}" if case["penalty"] else "")
         active = " / ".join(f"{share:.0%}" for share in case["active"]["1"])
         ten = " / ".join(f"{share:.0%}" for share in case["active"]["10"])
@@ -298,6 +332,8 @@ def _blocks(found: dict[str, Any]) -> list[str]:
     for case in found["channels"]:
         penalty = f"{case['penalty']:g}" + (" on channels" if case["by_channel"] else "")
         for number, layer in enumerate(case["layers"], start=1):
+            if layer["test_error"] > 0.5:
+                continue
             channels.append(
                 [
                     case["convolutions"],
@@ -317,8 +353,13 @@ def _blocks(found: dict[str, Any]) -> list[str]:
         "",
         *_table([*headings, *sizes], rows),
         "",
-        f"Blocks beat the dense variant in {better} of {len(rows)} networks. In convolutions a "
-        "block is a channel, which must be silent at all positions of an image:",
+        f"No: blocks beat units in {beyond} of {len(rows)} networks, but the dense variant in "
+        f"{better}. The union is cheaper, as proved, but every image must have its silent blocks "
+        "three times the threshold below zero. (Networks that a stronger penalty silenced are left "
+        "out: it takes whole layers before it takes single blocks.) In convolutions a block is a "
+        "channel, which must be silent at all positions of an image. Without a penalty hardly any "
+        "is; with one it is another channel for every image, and norms without those that are "
+        "silent on nearly all images are the same:",
         "",
         *_table(
             [
