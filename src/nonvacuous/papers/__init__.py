@@ -52,8 +52,8 @@ REPRODUCTIONS = {
     ),
     "zhang-regularization": Reproduction(
         "zhang.regularization",
-        "Zhang et al. (ICLR 2017): weight decay, augmentation, batch normalization and "
-        "early stopping on and off, on true and on random labels.",
+        "Zhang et al. (ICLR 2017): weight decay, augmentation, dropout, batch normalization "
+        "and early stopping on and off, on true and on random labels.",
     ),
     "zhang-theorem-1": Reproduction(
         "zhang.theorem",
