@@ -32,16 +32,16 @@ from nonvacuous.training import TrainSettings, train
 
 ATTEMPTS = 20
 _PLAIN: dict[str, Any] = {
-    "epochs": 30,
-    "batch_size": 512,
+    "epochs": 24,
+    "batch_size": 256,
     "learning_rate": 0.1,
     "schedule": "one-cycle",
     "augmentation": ("crop", "flip"),
     "half_precision": True,
 }
-_RESNET = {**_PLAIN, "learning_rate": 0.4, "weight_decay": 5e-4}
-_ADAM = {"optimizer": "adam", "learning_rate": 2e-3, "weight_decay": 0.05}
-_LEARNED = {"averaging": 0.98, "label_smoothing": 0.1}
+_RESNET = {**_PLAIN, "learning_rate": 0.2, "weight_decay": 5e-4}
+_ADAM = {"optimizer": "adam", "learning_rate": 1e-3, "weight_decay": 0.05}
+_LEARNED = {"averaging": 0.99, "label_smoothing": 0.1}
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "resnet20-learned": ("resnet:20", "learned", {**_RESNET, **_LEARNED}),
     "resnet9-learned": ("resnet9:32", "learned", {**_RESNET, **_LEARNED}),

@@ -47,14 +47,14 @@ _TRAINING = TrainSettings(
 )
 _LARGE_BATCHES: dict[str, Any] = {
     "epochs": 20,
-    "batch_size": 512,
+    "batch_size": 256,
     "augmentation": ("crop", "flip"),
 }
 #: Architectures beside the perceptrons: the model, and what differs in its training.
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "cnn": (_CNN, {}),
-    "resnet20": ("resnet:20", {**_LARGE_BATCHES, "learning_rate": 0.4, "weight_decay": 5e-4}),
-    "vit": ("vit:128,4", {**_LARGE_BATCHES, "learning_rate": 2e-3, "optimizer": "adam"}),
+    "resnet20": ("resnet:20", {**_LARGE_BATCHES, "learning_rate": 0.2, "weight_decay": 5e-4}),
+    "vit": ("vit:128,4", {**_LARGE_BATCHES, "learning_rate": 1e-3, "optimizer": "adam"}),
 }
 
 
@@ -90,7 +90,7 @@ class ImageSettings(Frozen):
     @classmethod
     def at_rate(cls, rate: float, *, seed: int) -> ImageSettings:
         """The network of the right panel, trained at this learning rate."""
-        return cls(training=_TRAINING.changed(learning_rate=rate, batch_size=256), seed=seed)
+        return cls(training=_TRAINING.changed(learning_rate=rate), seed=seed)
 
     @classmethod
     def named(cls, name: str, *, seed: int) -> ImageSettings:
