@@ -30,6 +30,7 @@ from show_rescaling_images import section as rescaling_images
 from show_sparsity import section as sparsity
 from show_sparsity_conv import section as sparsity_conv
 from show_sparsity_study import section as sparsity_study
+from show_speed import section as speed
 from show_sweep import section as sweep
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -314,6 +315,7 @@ SECTIONS: dict[str, Callable[[dict[str, dict[str, Any]]], str]] = {
     "rescaling-images-cnn-64-128-256-512-512": architecture_section,
     "lifted": lifted,
     "risk-cpu": risk,
+    "posthoc-speed": speed,
     "rescaling-cpu": rescaling,
     "rescaling-cifar": rescaling_images,
     "rescaling-certificate-vit-outside": certificate_section,

@@ -107,7 +107,6 @@ class NoiseSearch:
         plain = self._tried("given", start, self._unmoved(self._scales[start]))
         if isinstance(self._gauge, str):
             return Found(((plain, None),))
-        # Symmetries are worth more in some gauges than in others: they decide along.
         sure = plain, self._complexity(plain)
         off = self._promise(plain.risk, sure[1].kl_nats)
         moved = self._tried("given", start, self._gauge.rescaled("given", plain.scale))
@@ -116,20 +115,17 @@ class NoiseSearch:
         if self._promise(*worst, measured=2) < off:
             sure = moved, moved_cost
         limit = self._promise(sure[0].risk, sure[1].kl_nats)
-        best: tuple[float, Tried, ComplexityRecord] | None = None
+        rivals = []
         for where in self._gauge.wheres:
             center = self._downhill(where, start)
             if (where, center) == ("given", start):
                 rescaled = moved.rescaled
             else:
                 rescaled = self._gauge.rescaled(where, self._scales[center])
-            tried = self._tried(where, center, rescaled, _FEW_TRIALS)
-            cost = self._complexity(tried)
-            value = self._promise(tried.risk, cost.kl_nats)
-            if best is None or value < best[0]:
-                best = value, tried, cost
-        assert best is not None
-        _, tried, cost = best
+            rivals.append(self._tried(where, center, rescaled, _FEW_TRIALS))
+        # Symmetries take long to price, and save in one gauge about what they save in another.
+        tried = min(rivals, key=lambda each: self._promise(each.risk, each.rescaled.kl_nats))
+        cost = moved_cost if tried.rescaled is moved.rescaled else self._complexity(tried)
         losses = self._losses(tried.where, tried.scale, tried.rescaled.noise, SEARCH_TRIALS)
         tried = replace(tried, losses=losses)
         digest = plain.rescaled.noise.digest()
