@@ -35,7 +35,7 @@ class NoRule(Exception):
 #: Weights that are drawn at a time on a processor.
 _CACHED = 1 << 18
 #: Rows of scales that agree up to so many roundings are multiples of one another.
-_ROUNDING = 4
+_ROUNDING = 8
 
 
 @dataclass(frozen=True, eq=False)
