@@ -506,8 +506,7 @@ def sparsity() -> list[Row]:
     cases = {case["key"]: case for case in study["cases"]}
     paper = [gain for gain in study["gains"] if gain["theorem"] == "A"]
     others = [gain for gain in study["gains"] if gain["theorem"] != "A"]
-    found = read("sparsity-depth")
-    deep = {case["key"]: case for case in (*found["cases"], *found["printed"])}
+    deep = {case["key"]: case for case in read("sparsity-depth-cpu")["cases"]}
     top = {
         name: min(read(f"sparsity-{name}")["cases"], key=lambda case: case["best"])
         for name in ("fashion", "cifar10")
@@ -626,13 +625,12 @@ def sparsity() -> list[Row]:
             + " at 3, 5 and 10 hidden layers: the product of norms stands in the threshold; with "
             "spectral control "
             + ", ".join(best(f"h{depth}-w100-learned0.05-pull1-spectral") for depth in (3, 5, 10))
-            + "; with norms at most 1 and λ = 10 "
+            + ", and with λ = 10 "
             + ", ".join(
-                up(deep[f"h{depth}-w100-learned0.05-pull10-contracting"]["best"])
-                for depth in (3, 5, 10)
+                up(deep[f"h{depth}-w100-learned0.05-pull10-spectral"]["best"])
+                for depth in (3, 5, 10, 15, 20)
             )
-            + " (beyond ten layers such networks no longer learn), and a proof that thresholds "
-            "then grow like K^1.5",
+            + " at 3 to 20; a proof that thresholds grow like K^1.5 where norms are near 1",
             "differs",
         ),
         Row(

@@ -70,7 +70,7 @@ _SHORT = ChainTraining(steps=300, learning_rate=0.05)
 #: sparse      an l1 penalty on activations, in both; blocks: on blocks of ten units
 #: stable      pre-activations are pushed away from zero, in both
 #: spectral    like robust, and layers between hidden ones start as the identity and keep spectral
-#:             norms below 1.2; contracting: below 1
+#:             norms below 1.2; contracting: below 1; contracting-quiet: without noise
 #: residual    such a start, and no limit; orthogonal: rotations, and a penalty that keeps them such
 RECIPES: Mapping[str, Recipe] = {
     "plain": Recipe(
@@ -113,6 +113,12 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "contracting": Recipe(
         prior=replace(_CONTROLLED, spectral_limit=1.0),
+        network=replace(_TOWARD, spectral_limit=1.0),
+        start="identity",
+        shifts=1,
+    ),
+    "contracting-quiet": Recipe(
+        prior=replace(_CONTROLLED, noise=0.0, spectral_limit=1.0),
         network=replace(_TOWARD, spectral_limit=1.0),
         start="identity",
         shifts=1,
@@ -278,6 +284,7 @@ DEFAULT_PARTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
             [1.0, 10.0],
             ["plain", "orthogonal", "residual", "spectral", "contracting"],
         ),
+        _grid([10, 15, 20], [100], [_FIVE], [10.0], ["contracting-quiet"]),
     ),
     "width": (
         _grid([1, 2], [100, 500, 1_000], [_FIVE], [1.0], ["robust"]),
