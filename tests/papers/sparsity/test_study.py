@@ -14,14 +14,22 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.sparsity import study as sparsity_mnist
-from nonvacuous.papers.sparsity.page import does_sparsity_help, page, promise, tables, verdict
+from nonvacuous.papers.sparsity.page import page, tables
 from nonvacuous.papers.sparsity.recipes import (
     RECIPES,
     SHAPES,
     candidate_priors,
     is_candidate,
 )
-from nonvacuous.papers.sparsity.results import GOALS, PROTOTYPE, CaseResult, SparsityResult
+from nonvacuous.papers.sparsity.results import (
+    GOALS,
+    PROTOTYPE,
+    CaseResult,
+    SparsityResult,
+    does_sparsity_help,
+    promise,
+    verdict,
+)
 from nonvacuous.papers.sparsity.settings import Case, SparsityCell, SparsitySettings
 from nonvacuous.papers.sparsity.study import STUDY
 from nonvacuous.sparsity.training import initial_chain

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.kinds import prior_kind
 from nonvacuous.papers.sparsity.results import (
     PAPER,
     PROTOTYPE_NOTE,
     CaseResult,
-    SparsityGain,
     SparsityResult,
+    does_sparsity_help,
+    promise,
+    verdict,
 )
 from nonvacuous.papers.sparsity.settings import VARIANTS
 from nonvacuous.report.plots import Series, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
-
-
-def promise(value: float | None) -> str:
-    """A bound, rounded up: what is printed must be true as printed."""
-    return "-" if value is None else shown_up(value)
+from nonvacuous.study.study import markdown
 
 
 def certificate_table(result: SparsityResult, cases: Sequence[CaseResult], caption: str) -> Table:
@@ -121,50 +118,6 @@ def depth_table(cases: Sequence[CaseResult]) -> Table:
         ),
         numeric=(False, True, True, True, True, True),
     )
-
-
-def verdict(gain: SparsityGain) -> str:
-    """Whether sparsity helps, in a word."""
-    if gain.dense >= 1.0 and gain.sparse >= 1.0:
-        return "vacuous both ways"
-    if abs(gain.change) < 0.005:
-        return "no difference"
-    return "helps" if gain.change < 0 else "hurts"
-
-
-#: What a network of a recipe is called when sparsity is judged.
-_KINDS = {"plain": "ordinary", "sparse": "l1-sparse", "stable": "trained for stability"}
-
-
-def does_sparsity_help(result: SparsityResult) -> str:
-    """The plain answer, from the numbers."""
-    gains = [gain for gain in result.gains() if gain.dense < 1.0 or gain.sparse < 1.0]
-    if not gains:
-        return "Sparsity: no network of this question has a certificate below 1."
-    parts = []
-    for layers in sorted({gain.case.hidden for gain in gains}):
-        for recipe, kind in _KINDS.items():
-            some = [
-                gain for gain in gains if gain.case.hidden == layers and gain.case.recipe == recipe
-            ]
-            if some:
-                best = min(some, key=lambda gain: min(gain.dense, gain.sparse))
-                word = verdict(best) if verdict(best) != "no difference" else "changes nothing"
-                parts.append(
-                    f"{layers + 1} layers, {kind}: {word} ({best.change:+.1%} in Theorem "
-                    f"{best.theorem}, {promise(best.dense)} to {promise(best.sparse)})"
-                )
-    return "Does sparsity help? " + "; ".join(parts) + "."
-
-
-def markdown(table: Table) -> list[str]:
-    """A table as lines of Markdown."""
-    marks = "".join(
-        "---:|" if table.is_numeric(column) else "---|" for column in range(len(table.headings))
-    )
-    lines = [f"| {' | '.join(table.headings)} |", "|" + marks]
-    lines += [f"| {' | '.join(row)} |" for row in table.rows]
-    return [*lines, "", table.caption] if table.caption else lines
 
 
 _CAPTION = (
@@ -428,11 +381,11 @@ def table_text(result: SparsityResult) -> str:
         "",
         does_sparsity_help(result),
         "",
-        *markdown(certificate_table(result, result.cases, _CAPTION)),
+        markdown(certificate_table(result, result.cases, _CAPTION)),
         "",
     ]
     if result.goals():
-        parts += [*markdown(goal_table(result)), ""]
+        parts += [markdown(goal_table(result)), ""]
     if result.gains():
-        parts += [*markdown(gain_table(result)), ""]
+        parts += [markdown(gain_table(result)), ""]
     return "\n".join(parts)

@@ -281,3 +281,42 @@ class SparsityResult:
             ],
             "cases": [entry.to_dict() | {"key": entry.case.key} for entry in self.cases],
         }
+
+
+def promise(value: float | None) -> str:
+    """A bound, rounded up: what is printed must be true as printed."""
+    return "-" if value is None else shown_up(value)
+
+
+def verdict(gain: SparsityGain) -> str:
+    """Whether sparsity helps, in a word."""
+    if gain.dense >= 1.0 and gain.sparse >= 1.0:
+        return "vacuous both ways"
+    if abs(gain.change) < 0.005:
+        return "no difference"
+    return "helps" if gain.change < 0 else "hurts"
+
+
+#: What a network of a recipe is called when sparsity is judged.
+_KINDS = {"plain": "ordinary", "sparse": "l1-sparse", "stable": "trained for stability"}
+
+
+def does_sparsity_help(result: SparsityResult) -> str:
+    """The plain answer, from the numbers."""
+    gains = [gain for gain in result.gains() if gain.dense < 1.0 or gain.sparse < 1.0]
+    if not gains:
+        return "Sparsity: no network of this question has a certificate below 1."
+    parts = []
+    for layers in sorted({gain.case.hidden for gain in gains}):
+        for recipe, kind in _KINDS.items():
+            some = [
+                gain for gain in gains if gain.case.hidden == layers and gain.case.recipe == recipe
+            ]
+            if some:
+                best = min(some, key=lambda gain: min(gain.dense, gain.sparse))
+                word = verdict(best) if verdict(best) != "no difference" else "changes nothing"
+                parts.append(
+                    f"{layers + 1} layers, {kind}: {word} ({best.change:+.1%} in Theorem "
+                    f"{best.theorem}, {promise(best.dense)} to {promise(best.sparse)})"
+                )
+    return "Does sparsity help? " + "; ".join(parts) + "."
