@@ -137,6 +137,19 @@ class UnusedParameter(nn.Module):
         return self.head(inputs)
 
 
+class Viewed(nn.Module):
+    """Flattened by a view, as in many networks: it wants the channels to lie first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels = nn.Conv2d(2, 4, 3)
+        self.head = nn.Linear(36, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = torch.relu(self.kernels(inputs))
+        return self.head(hidden.view(hidden.size(0), -1))
+
+
 def trained_statistics(network: nn.Sequential) -> nn.Sequential:
     """Give batch normalization statistics other than 0 and 1."""
     for layer in network:
@@ -183,6 +196,7 @@ CASES = [
     ),
     Case("single linear layer", lambda: nn.Linear(4, 3), vectors, LOCAL),
     Case("residual", Residual, vectors, LOCAL),
+    Case("flattened by a view", Viewed, images, LOCAL),
     Case("sequence with layer norm", Sequence, sequences, LOCAL),
     Case(
         "linear layer on a sequence",

@@ -140,6 +140,23 @@ def test_convolutional_networks_are_trained_too(noise: str) -> None:
     assert bound(model, trained.posterior, prior, examples) < before - 0.01
 
 
+@pytest.mark.parametrize("noise", ["example", "batch"])
+def test_networks_that_flatten_by_a_view_are_trained(noise: str) -> None:
+    class Viewed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kernels, self.head = nn.Conv2d(1, 4, 3), nn.Linear(64, 2)
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            hidden = torch.relu(self.kernels(inputs))
+            return self.head(hidden.view(hidden.size(0), -1))
+
+    model = Viewed()
+    prior = DiagonalGaussian.around(model, scale=0.1)
+    trained = train_posterior(model, prior, stripes(40), epochs=1, noise=noise)
+    assert not same_tensors(trained.posterior.means, prior.means)
+
+
 @pytest.mark.slow
 def test_scales_are_learned_where_it_pays() -> None:
     """A wide prior hurts the risk: the posterior narrows, unless the rate of its scales is 0."""

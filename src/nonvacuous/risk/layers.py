@@ -137,8 +137,8 @@ def _positions(batch: Batch, patches: Tensor, weights: Weights, biases: Weights 
         # Few trials at a time on a processor, so that their weights stay in its cache.
         cached = max(1, _CACHED // weights.mean.numel())
         block = cached if patches.device.type == "cpu" else len(patches)
-        for part, place in zip(patches.split(block), output.split(block), strict=True):
-            torch.bmm(part, batch.draw(weights, trials=len(part)).mT, out=place)
+        for part, result in zip(patches.split(block), output.split(block), strict=True):
+            torch.bmm(part, batch.draw(weights, trials=len(part)).mT, out=result)
     return output if biases is None else output.add_(batch.draw(biases).unsqueeze(1))
 
 

@@ -27,6 +27,8 @@ _HARMLESS = frozenset(
         Tensor.__len__,
     ]
 )
+#: Rules lay out their outputs as is fastest, while a view insists on one layout; values are equal.
+_IN_ANY_LAYOUT = {Tensor.view: Tensor.reshape, Tensor.view_as: Tensor.reshape_as}
 
 
 class WatchedPass(TorchFunctionMode):
@@ -61,6 +63,8 @@ class WatchedPass(TorchFunctionMode):
         kwargs = kwargs or {}
         used = [id(x) for x in tree_leaves((args, kwargs)) if id(x) in self.parameters]
         if not used or func in _HARMLESS:
+            if not kwargs and not any(isinstance(x, torch.dtype) for x in args):
+                func = _IN_ANY_LAYOUT.get(func, func)
             result = func(*args, **kwargs)
         else:
             rule = RULES.get(func)

@@ -182,15 +182,10 @@ class _Learner:
         module = copied_network(model).to(device).eval().requires_grad_(False)
         self._inputs, self._labels = checks.resident(examples, module, device)
         self._inputs = behind_fixed_front(module, self._inputs)
-        # Convolutions and pools on a processor are faster with the channels side by side.
-        self._channels_last = device.type == "cpu" and self._inputs.ndim == 4
-        if self._channels_last:
-            self._inputs = self._inputs.permute(0, 2, 3, 1).contiguous()
-        self._module = module
+        self._module, few = module, torch.arange(min(3, len(examples)))
+        self._channels_last = self._put_channels_last(few)
         self._layout = find_layout(
-            module,
-            self._images(torch.arange(min(3, len(examples)))),
-            per_example=settings.noise == "example",
+            module, self._images(few), per_example=settings.noise == "example"
         )
         self._like = dict(module.named_parameters())
         self._sizes = [parameter.numel() for parameter in self._like.values()]
@@ -328,6 +323,21 @@ class _Learner:
         )
         slopes = torch.autograd.grad(value, (risk, kl))
         return value.detach(), penalized.detach(), slopes
+
+    def _put_channels_last(self, few: Tensor) -> bool:
+        """Convolutions and pools on a processor are faster with the channels side by side."""
+        if self._device.type != "cpu" or self._inputs.ndim != 4:
+            return False
+        as_given = self._inputs
+        self._inputs, self._channels_last = as_given.permute(0, 2, 3, 1).contiguous(), True
+        try:
+            with torch.no_grad():
+                self._module(self._images(few))
+        except RuntimeError:
+            # `Tensor.view`, in many networks before the first linear layer, refuses them so.
+            self._inputs = as_given
+            return False
+        return True
 
     def _images(self, batch: Tensor) -> Tensor:
         inputs = self._inputs[batch]
