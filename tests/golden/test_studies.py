@@ -141,9 +141,9 @@ def test_numbers_and_pages_are_as_before(
     assert set(known["flags"]) <= set(now["flags"])
     assert now["result"].keys() == known["result"].keys()
     for path, value in known["result"].items():
-        # Other processors add in another order: what was trained, and the noise chosen, may differ.
+        # Other processors add in another order; what was trained may differ by a little.
         close = isinstance(value, float) and abs(value) > 1e-6
-        same = pytest.approx(value, rel=1e-2) if close else pytest.approx(value, abs=1e-6)
+        same = pytest.approx(value, rel=2e-3) if close else pytest.approx(value, abs=1e-6)
         assert now["result"][path] == (same if isinstance(value, float) else value), path
 
 
