@@ -31,7 +31,7 @@ def section(results: dict[str, dict[str, Any]]) -> str:
         if isinstance(values, list) and name != "measures" and len(values) > 1
     ]
     parts = [
-        "## Which measures foretell the gap?",
+        "## Which measures predict the gap?",
         "",
         f"After Jiang et al. 2020 and Dziugaite et al. 2020: {study['networks']:,} perceptrons on "
         f"{settings['data']} ({', '.join(axes)} varied), trained to a cross-entropy of "
@@ -91,7 +91,8 @@ def convolutional(study: dict[str, Any], perceptrons: dict[str, Any]) -> list[st
         f"{settings['stop_loss']:g}; left out because they never got there in "
         f"{settings['epochs']} epochs: {study['left_out']:,}"
         + (f" ({left})" if left else "")
-        + f". Gaps from {100 * gap['least']:.1f} to {100 * gap['most']:.1f} points, "
+        + f". {study['networks'] - study['left_out']:,} are judged, with gaps from "
+        f"{100 * gap['least']:.1f} to {100 * gap['most']:.1f} points, "
         f"{100 * gap['mean']:.1f} on average.",
         "",
         *_plainly(study, before),
@@ -122,7 +123,8 @@ def convolutional(study: dict[str, Any], perceptrons: dict[str, Any]) -> list[st
         "**Do versions in the best gauge predict better?** "
         + _gauges(study)
         + "Rank correlation where the norm (or the divergence) is smallest over rescaling, minus "
-        "that of the given weights; intervals of the difference:",
+        "that of the given weights; intervals of the difference (*better* or *worse*: where one "
+        "of the two is surely not 0):",
         "",
         "| given | best gauge | then | τ changes by | granulated τ by |",
         "|---|---|---|---|---|",
@@ -132,8 +134,8 @@ def convolutional(study: dict[str, Any], perceptrons: dict[str, Any]) -> list[st
             for e in study["rescaled"]
         ),
         "",
-        "Trained on an NVIDIA H200 that other work shared, in two runs: no time is told. After the "
-        "first, of 162 networks, the step of training was split in another way, which changes "
+        "Trained on an NVIDIA H200 that other work shared, in two runs: no times are given. After "
+        "the first, of 162 networks, the step of training was split in another way, which changes "
         "rounding.",
     ]
 

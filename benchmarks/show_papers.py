@@ -192,10 +192,10 @@ def rescaling() -> list[Row]:
             "nonvacuous.scale_groups",
             "nonvacuous inspect --model vit:16,1 --data digits",
             "–",
-            f"learned priors on CIFAR-10: {up(min(learned))} for a ResNet-9, its last layer random"
-            + "".join(
-                f"; {up(r['risk_upper'])} for {r['architecture']}, all weights random"
-                for r in certified
+            f"learned priors on CIFAR-10: {up(min(learned))} for a ResNet-9, its last layer "
+            "random; all weights random: "
+            + ", ".join(
+                f"{up(r['risk_upper'])} for {r['architecture']} ({r['kind']})" for r in certified
             ),
             "beyond" if any("vit" in r["architecture"] for r in certified) else "in part",
         ),
