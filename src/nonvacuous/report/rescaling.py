@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.kinds import CENTERS
 from nonvacuous.records import RescalingColumn, RescalingRecord
@@ -162,8 +163,9 @@ def story(certificate: Certificate) -> tuple[str, ...]:
     if paper is not None:
         sentences.append(
             f"In the accounting of arXiv 2509.26149 (prior N(0, {paper.prior_scale:g}), mean loss "
-            f"+ √(KL / 2n), neither confidence nor sampling paid) it would read {paper.bound:.2f} "
-            f"as given and {paper.rescaled:.2f} rescaled: a comparison, not a promise."
+            "+ √(KL / 2n), neither confidence nor sampling paid) it would read "
+            f"{shown_up(paper.bound, 2)} as given and {shown_up(paper.rescaled, 2)} rescaled: a "
+            "comparison, not a promise."
         )
     sentences.append(
         "Only the marked row is certified. The others are about the same randomized network, for "
