@@ -73,7 +73,6 @@ FOREIGN: dict[str, tuple[Callable[[], nn.Module], Tensor, str]] = {
     "post-hoc-dict",
     "post-hoc-tuple",
     "post-hoc-logits",
-    "post-hoc-softmax",
     "post-hoc-flat",
     "post-hoc-probability",
 )

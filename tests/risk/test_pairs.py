@@ -221,6 +221,33 @@ def test_runs_out_of_memory_gracefully(problem, monkeypatch: pytest.MonkeyPatch)
         estimate_risk(network, posterior, examples, trials=100, generator=seeded(), chunk=8)
 
 
+@pytest.mark.parametrize(("name", "looks"), [("mlp", 1), ("tied", 3)])
+def test_a_pilot_finds_what_estimates_find(
+    name: str, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where local noise does, the network is looked at once; elsewhere once more than estimated."""
+    network, _, inputs = build(next(case for case in CASES if case.name == name))
+    examples = inputs, torch.arange(len(inputs)) % 3
+    posteriors = [DiagonalGaussian.around(network, scale=scale) for scale in (0.2, 1.0)]
+    options = {"loss": pairs_module.zero_one, "trials": 200}
+    expected = [
+        estimate_risk(network, posterior, examples, generator=seeded(), **options)
+        for posterior in posteriors
+    ]
+    real, calls = pairs_module.prepare, []
+
+    def counted(*arguments, **more):
+        calls.append(arguments)
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(pairs_module, "prepare", counted)
+    pilot = pairs_module.RiskPilot(network, examples)
+    for posterior, one in zip(posteriors, expected, strict=True):
+        assert pilot(posterior, generator=seeded(), **options).errors == one.errors
+    assert len(calls) == looks
+    assert expected[0].errors != expected[1].errors
+
+
 def test_outputs_that_are_not_finite_count_as_errors(problem) -> None:
     _, _, examples = problem
 

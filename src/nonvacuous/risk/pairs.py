@@ -179,12 +179,14 @@ class RiskPilot:
         self._module, self._examples = module, examples
         self._inputs, self._labels = as_pair(examples)
         self._forward: LocalNoise | None = None
+        self._known = fixed_front(module) is not None
 
     def __call__(
         self, posterior: DiagonalGaussian, *, loss: Loss, trials: int, generator: torch.Generator
     ) -> RiskEstimate:
         module = self._module
-        if self._forward is None and fixed_front(module) is None:
+        if not self._known:
+            self._known = True
             check_evaluation_mode(module)
             with plain_precision(posterior.device):
                 forward, probe = prepare(module, posterior, self._inputs, local=True)

@@ -102,17 +102,17 @@ def shifted_copies(examples: Examples, pixels: int, *, mirrored: bool = False) -
     ]
     # Filled one after the other: a list of all copies would need the memory twice.
     copies = flat.new_empty(len(views), *flat.shape)
-    for place, (top, left, flip) in zip(copies, views, strict=True):
+    for target, (top, left, flip) in zip(copies, views, strict=True):
         view = images[:, :, top : top + side, left : left + side]
         moved = (view.flip(3) if flip else view).flatten(1)
         # What is moved over the edge is lost; an input of the certificate never is.
-        place.copy_(moved * (norms / moved.norm(dim=1, keepdim=True).clamp_min(1e-12)))
-    told = (f"moved by up to {pixels} pixels",) + (("mirrored",) if mirrored else ())
+        target.copy_(moved * (norms / moved.norm(dim=1, keepdim=True).clamp_min(1e-12)))
+    steps = (f"moved by up to {pixels} pixels",) + (("mirrored",) if mirrored else ())
     return replace(
         examples,
         inputs=copies.flatten(0, 1),
         labels=examples.labels.repeat(len(views)),
-        preprocessing=(*examples.preprocessing, *told),
+        preprocessing=(*examples.preprocessing, *steps),
     )
 
 

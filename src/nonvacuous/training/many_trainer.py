@@ -128,8 +128,8 @@ class MatricesTrainer(StackedTrainer):
         parts = rows.shape[2] if rows.ndim == 5 else 1
         if parts > 1:
             weight, bias = (_repeated(tensor, parts) for tensor in (weight, bias))
-        found = torch.baddbmm(bias, rows.reshape(len(weight), -1, rows.shape[-1]), weight)
-        return found.view(*rows.shape[:-1], -1)
+        sums = torch.baddbmm(bias, rows.reshape(len(weight), -1, rows.shape[-1]), weight)
+        return sums.view(*rows.shape[:-1], -1)
 
     def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         windows = {f"{name}.weight": window for name, window in self._layers}

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from joblib import parallel_config
 from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import BadInput
@@ -288,6 +289,14 @@ def test_a_network_that_was_measured_is_not_trained_again(
     whole = kept.read_text().splitlines()
     assert len(whole) >= 3
     kept.write_text("\n".join(whole) + '\n{"key": "half')
+    # Stopped again: what is written after half a line is not lost with it.
+    measured[2:] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(training.Training, "_measures", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            training.Training(cell, Context(tmp_path)).together()
+    again = list(training._whole_records(kept))
+    assert len(again) > len(whole)
     asked: list[int] = []
 
     def counting(build, examples, jobs, **options):
@@ -296,7 +305,7 @@ def test_a_network_that_was_measured_is_not_trained_again(
 
     monkeypatch.setattr(training, "train_many", counting)
     found = training.Training(cell, Context(tmp_path)).together()
-    assert asked == [len(networks) - len(whole)]
+    assert asked == [len(networks) - len(again)]
     known = {entry.key: entry for entry in done[0].records}
     assert [entry["key"] for entry in found["records"]] == [network.key for network in networks]
     for entry in found["records"]:
@@ -304,7 +313,19 @@ def test_a_network_that_was_measured_is_not_trained_again(
     assert not kept.exists()
 
 
-@pytest.mark.nightly  # by day a small sweep shows it: tests/study/test_sweep.py
+def test_judges_side_by_side_find_the_same() -> None:
+    pair = {"kl": lambda place: number(place % 7), "rescaled-kl": lambda place: number(place)}
+    records = made_up(pair)
+    alone = study.judge(records, JUDGE), study.compare_gauges(records, JUDGE)
+    with parallel_config(backend="threading"):
+        together = (
+            study.judge(records, JUDGE, jobs=2),
+            study.compare_gauges(records, JUDGE, jobs=2),
+        )
+    assert alone == together and len(alone[0][0]) == 3 and len(alone[1]) == 1
+
+
+@pytest.mark.nightly  # by day: above, and for processes a small sweep in tests/study/test_sweep.py
 def test_other_processes_find_the_same(
     done: tuple[study.StudyResult, Path], tmp_path: Path
 ) -> None:

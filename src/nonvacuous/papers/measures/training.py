@@ -101,8 +101,8 @@ def _noisy(dataset: Dataset, settings: MeasuresCell) -> Tensor:
 
 def _shown(inputs: Tensor, settings: MeasuresCell) -> Tensor:
     """What networks see of the inputs; nothing about it is learned from them."""
-    found = _pooled(inputs, settings.pool)
-    return 4.0 * (found - 0.5) if settings.centered else found
+    pooled = _pooled(inputs, settings.pool)
+    return 4.0 * (pooled - 0.5) if settings.centered else pooled
 
 
 def _pooled(inputs: Tensor, pool: int) -> Tensor:
@@ -138,6 +138,8 @@ class Training:
         times = Times()
         if cells:
             with open(kept, "a", encoding="utf-8") as stream:
+                if stream.tell():
+                    stream.write("\n")  # the last line may be half of one
                 for record in self._measured(cells):
                     if isinstance(record, Times):
                         times = record
@@ -261,13 +263,13 @@ class Training:
 
 def _whole_records(path: Path) -> dict[str, NetworkRecord]:
     """What a stopped run has written; its last line may be half of one."""
-    found = {}
+    records = {}
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     for line in lines:
         with contextlib.suppress(ValueError):
             record = NetworkRecord.model_validate_json(line)
-            found[record.key] = record
-    return found
+            records[record.key] = record
+    return records
 
 
 def network_seed(seed: int, cell: Cell) -> int:
