@@ -53,7 +53,10 @@ def _goals(study: dict[str, Any]) -> list[str]:
         ]
         for goal in study["goals"]
     ]
-    return [*_table(["network", "goal", "prototype", "found", "by", "held-out twin"], rows), ""]
+    return [
+        *_table(["network", "goal", "prototype", "certificate", "by", "held-out twin"], rows),
+        "",
+    ]
 
 
 def _gains(study: dict[str, Any]) -> list[str]:

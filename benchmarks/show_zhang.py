@@ -239,7 +239,7 @@ def _full_told(found: dict[Kind, dict[str, Any]]) -> list[str]:
     return [
         f"*Full augmentation*: {full['random_train']:.2f} % of random labels (published "
         f"{full['published_random_train']:.2f} %) are after 220 epochs with the factor .98; a "
-        "longer training was not finished, so that this row is open.",
+        "longer training was not run, so this row stays open.",
         "",
     ]
 
