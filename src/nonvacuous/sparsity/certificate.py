@@ -44,7 +44,8 @@ class SparseSettings:
     gauge              which weights that compute the same function the noise is put on: those
                        given, those "nearest" to the prior, or both networks "balanced"; to be
                        chosen before looking at results. Squared distances are those of the gauge
-    block              Theorem A, sparse: hidden units are counted in blocks of so many neighbors
+    block              Theorem A, sparse: hidden units are counted in blocks of so many neighbors;
+                       to be chosen before looking at results, or paid for by `choices`
     """
 
     theorem: Theorem = "E"

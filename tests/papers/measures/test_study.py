@@ -175,7 +175,7 @@ def test_a_record_is_what_a_network_trained_alone_comes_to(
             assert found["number"] == pytest.approx(entry.result.to_dict()["number"], rel=1e-3)
 
 
-def test_convolutional_networks_are_trained_to_what_they_are_alone(tmp_path: Path) -> None:
+def test_convolutional_networks_are_trained_together_and_measured(tmp_path: Path) -> None:
     settings = TINY.changed(
         network="cnn", centered=True, width=(4, 6), dropout=(0.0,), label_noise=(0.0,),
         learning_rate=(0.05,), measures=("norms", "kl"), repetitions=1, alone=0, stop_loss=1.5,

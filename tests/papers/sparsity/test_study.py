@@ -14,7 +14,7 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.sparsity import study as sparsity_mnist
-from nonvacuous.papers.sparsity.page import page, tables
+from nonvacuous.papers.sparsity.page import depth_table, page, tables
 from nonvacuous.papers.sparsity.recipes import (
     RECIPES,
     SHAPES,
@@ -380,6 +380,10 @@ def test_deep_networks_are_certified_by_the_theorems_that_can(monkeypatch):
     silent = sparsity_mnist.certificates(dead, dead, points, settings=cell, seed=0)
     assert len(silent) == 8 and all(entry["risk_upper"] == 1.0 for entry in silent.values())
     assert not asked
+    # What was not computed is not shown as a number.
+    case = cell.cases[0]
+    entry = made_up(case).model_copy(update={"certificates": silent})
+    assert entry.best == 1.0 and depth_table([entry]).rows[0][3] == "-"
     for hidden, theorems in ((10, "ADEF"), (11, "AF")):
         asked.clear()
         chain = initial_chain((4, *[3] * hidden, 2), seed=0, start="identity")

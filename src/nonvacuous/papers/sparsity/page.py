@@ -101,6 +101,11 @@ def gain_table(result: SparsityResult) -> Table:
     return Table(headings, tuple(rows), numeric=(False, False, False, True, True, True, False))
 
 
+def _whole(nats: float | None) -> str:
+    """Where a layer has died nothing is computed."""
+    return "-" if nats is None else f"{nats:,.0f}"
+
+
 def depth_table(cases: Sequence[CaseResult]) -> Table:
     """Where depth hurts: the product of spectral norms."""
     return Table(
@@ -110,7 +115,7 @@ def depth_table(cases: Sequence[CaseResult]) -> Table:
                 entry.case.told(),
                 f"{entry.spectral_product:.3g}",
                 f"{sum(entry.moved):.2g}",
-                f"{entry.certificates[entry.best_by]['kl_nats']:,.0f}",
+                _whole(entry.certificates[entry.best_by]["kl_nats"]),
                 promise(entry.twin),
                 promise(entry.best),
             )

@@ -82,7 +82,7 @@ def certificates(
     if not _alive(weights, examples):
         # Penalties can silence a whole layer; then all scores are ties, and every answer an error.
         return {
-            f"{theorem} {variant}": dict.fromkeys(_KEPT) | {"risk_upper": 1.0, "kl_nats": 0.0}
+            f"{theorem} {variant}": dict.fromkeys(_KEPT) | {"risk_upper": 1.0}
             for theorem in settings.theorems
             for variant in VARIANTS
         }
