@@ -106,6 +106,9 @@ def test_the_papers_accounting_is_recomputed_and_is_no_promise(run: Path) -> Non
     forge(run, genuine, paper=less)
     assert verify(run).passed
     assert failed_fields(checked(run)) == ["rescaling.paper.kl_after"]
+    # Without the columns nobody would recompute it.
+    forge(run, genuine, paper=less, columns=())
+    assert failed_fields(checked(run)) == ["rescaling.paper"]
     # Certificates that were written without it are as they were.
     forge(run, genuine, paper=None)
     assert '"paper"' not in (run / "certificate.json").read_text()

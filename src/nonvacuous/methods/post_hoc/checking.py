@@ -59,6 +59,8 @@ class PostHocChecking(PriorChecking):
             again = paper_accounting(nats, certificate.empirical, certificate.bound)
             equal(rescaling.paper, again, "rescaling.paper")
         if not rescaling.columns:
+            # What it rests on is recomputed together with the columns, and never written alone.
+            equal(rescaling.paper, None, "rescaling.paper")
             return "no columns."
         accounting = accounting_of(certificate.bound, certificate.budget)
         for position, column in enumerate(rescaling.columns):
