@@ -32,8 +32,8 @@ test: install ## run the tests, the slow ones too (ARGS="-k word" selects)
 	scripts/install-chromium.sh
 	$(TEST) $(ARGS)
 
-quick: install ## run the tests that are not marked slow
-	$(TEST) -m "not slow" $(ARGS)
+quick: install ## run the tests that are not marked slow and open no browser
+	$(TEST) -m "not slow and not browser" $(ARGS)
 
 nightly: install ## run the long forms of what `make test` runs, and properties on many examples
 	$(TEST) --nightly -m "nightly or hypothesis" $(ARGS)

@@ -142,7 +142,7 @@ def test_formulas_need_neither_data_nor_a_network(place, invoke):
         (["--only", "zzz"], "'zzz'. Families"),
         (["--against", "nonsense"], "--against"),
         (["--without", "normz"], "did you mean 'norms'"),
-        (["--only", "norms", "--without", "cheap"], "leave no measure"),
+        (["--only", "norms", "--without", "norms"], "leave no measure"),
         (["--resume"], "--out"),
         (["--against-weights", "x"], "belongs to --against"),
         (["--resume", "--force", "--out", "m"], "one of them"),
