@@ -245,9 +245,9 @@ def _verified(found: list[dict[str, Any]]) -> str:
     if all(result.get("verification", {}).get("verified") for result in found):
         return "Each was verified from its run folder, data and fresh trials included."
     return (
-        "Those without a mark were not verified at full size; with --quick (digits, tiny "
-        "networks) the ResNet-20 learned, the transformer learned and the transformer trained "
-        "outside were, in full."
+        "Those without a mark were not verified at full size. With --quick (digits, tiny "
+        "networks of the same kinds) the residual network learned, the transformer learned and "
+        "the transformer trained outside are verified."
     )
 
 
