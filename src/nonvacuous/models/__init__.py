@@ -219,7 +219,14 @@ def rebuild(
     if len(name) > _LONGEST_NAME or any(len(size) > _LONGEST_SIZE for size in sizes):
         raise BadInput(f"the model {name[:40]}... is too large to be built from a record")
     with torch.device("meta"):
-        planned = dict(build(name, example_shape, classes).state_dict())
+        network = build(name, example_shape, classes)
+        planned = dict(network.state_dict())
+    if any(isinstance(part, nn.BatchNorm2d) for part in network.modules()):
+        # Folded into the layers before it, batch normalization leaves each of them a bias.
+        for key, weight in list(planned.items()):
+            if key.endswith(".weight"):
+                bias = key.removesuffix("weight") + "bias"
+                planned.setdefault(bias, weight.new_empty(len(weight)))
     for tensor, shape in shapes.items():
         if tensor not in planned or tuple(planned[tensor].shape) != tuple(shape):
             raise BadInput(f"the model {name} has no tensor {tensor!r} of shape {tuple(shape)}")

@@ -289,7 +289,8 @@ class _Learner:
         value, penalized, (by_risk, by_kl) = self._bound(risk.detach(), kl)
         leaves = [*means.values(), *spread.values()]
         try:
-            slopes = torch.autograd.grad(risk, leaves, by_risk, materialize_grads=True)
+            # Given as an argument, the slope would make torch import sympy at the first step.
+            slopes = torch.autograd.grad(risk * by_risk, leaves, materialize_grads=True)
         except RuntimeError as failure:
             if "checkpoint" not in str(failure).lower():
                 raise

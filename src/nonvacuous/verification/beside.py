@@ -18,11 +18,12 @@ from nonvacuous.certification.measurement import (
 from nonvacuous.certification.twin import prior_twin, separate_twin, twin_split
 from nonvacuous.records import Observation
 from nonvacuous.risk import zero_one
+from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import OBSERVED as TILTED
 from nonvacuous.rules.drawing import set_aside
 from nonvacuous.verification.findings import Disagreement, equal
 from nonvacuous.verification.inquiry import Inquiry
-from nonvacuous.verification.network import fixed_into
+from nonvacuous.verification.network import fixed_into, unfolded_module_of
 from nonvacuous.verification.replaying import Trials, compare, sampled
 
 _TWIN = "the held-out twin errs as recorded"
@@ -84,7 +85,10 @@ def _check_twin(inquiry: Inquiry, module: nn.Module) -> None:
             network, split = with_weights(module, prior.means), known.split
             again = prior_twin(network, known.examples, split, failure=claimed.failure)
         else:
-            network = fixed_into(frozen_copy(module), contents.twin or {})
+            tensors = contents.twin or {}
+            fits = tensors.keys() <= fixed_tensors(module).keys()
+            network = frozen_copy(module if fits else unfolded_module_of(inquiry))
+            network = fixed_into(network, tensors)
             split = twin_split(known.examples, certificate.seed)
             again = separate_twin(network, known.examples, split, failure=claimed.failure)
         equal(claimed.description, again.description, "held_out_twin.description")

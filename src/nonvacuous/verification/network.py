@@ -108,7 +108,21 @@ def _fixes_weights(certificate: Certificate, contents: Contents) -> bool:
 
 
 def module_of(inquiry: Inquiry) -> nn.Module:
-    """A network of the certified architecture, with whatever weights."""
+    """A network of the certified architecture, with whatever weights.
+
+    Its batch normalization is folded where the posterior is over folded weights.
+    """
+    network = unfolded_module_of(inquiry)
+    posterior, examples = inquiry.contents.posterior, inquiry.known.bound_part
+    if posterior is None or not has_batch_norm(network):
+        return network
+    if {name for name, _ in network.named_parameters()} == set(posterior.names):
+        return network
+    return folded(network, examples.inputs[:2]).eval().requires_grad_(False)
+
+
+def unfolded_module_of(inquiry: Inquiry) -> nn.Module:
+    """The same as it was given: twins are trained with their batch normalization."""
     certificate, contents = inquiry.certificate, inquiry.contents
     model, examples = inquiry.model, inquiry.known.bound_part
     shape, classes = examples.example_shape, examples.classes
@@ -129,11 +143,6 @@ def module_of(inquiry: Inquiry) -> nn.Module:
     # Whoever verifies may hold the weights in float32 already.
     for kind in CONVERSIONS:
         equal(kind in recorded, kind in conversions, "model.conversions")
-    posterior = contents.posterior
-    if posterior is not None and has_batch_norm(network):
-        names = {name for name, _ in network.named_parameters()}
-        if names != set(posterior.names):  # certified with its batch normalization folded
-            return folded(network, examples.inputs[:2]).eval().requires_grad_(False)
     return network
 
 
