@@ -84,6 +84,9 @@ def verify(
         check_test(parsed, run_folder if data is None else data, findings)
         check_seal(reading, findings)
         return Verification(reading.source, findings.findings, parsed.status)
+    if run_folder is not None and not isinstance(run_folder, str | os.PathLike):
+        kind = type(run_folder).__name__
+        raise BadInput(f"run_folder is a path, not {kind}; examples are given as data=...")
     method = METHODS.get(parsed.mode, HeldOut)
     checking, folder = method.checking(), None if run_folder is None else Path(run_folder)
     inquiry = Inquiry(parsed, findings, folder, model, wanted, seed, progress)

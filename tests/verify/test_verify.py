@@ -147,5 +147,7 @@ def test_bad_arguments(run: Path) -> None:
         verify(run, trials=0)
     with pytest.raises(BadInput, match="seed"):
         verify(run, seed=-1)
+    with pytest.raises(BadInput, match="examples are given as data="):
+        verify(run, [1, 2])  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="fresh trials need another"):
         verify(run, seed=certificate.empirical.seed)
