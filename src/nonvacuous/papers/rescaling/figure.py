@@ -36,6 +36,7 @@ from nonvacuous.papers.rescaling.results import (
     PaperSetting,
 )
 from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
+from nonvacuous.records import PaperAccounting
 from nonvacuous.report.measured import errors_on_test
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rescaling import rescale
@@ -183,13 +184,18 @@ class _Work:
         prior = DiagonalGaussian.centered(module, scale=settings.paper_prior_scale)
         found = rescale(posterior, prior, groups)
         observed = risk.total / risk.trials
-        twice = 2 * len(self.bound_part)
+        paper = PaperAccounting.of(
+            (found.kl_before, found.kl_after),
+            prior_scale=settings.paper_prior_scale,
+            mean=observed,
+            examples=len(self.bound_part),
+        )
         return PaperSetting(
-            kl_before=found.kl_before,
-            kl_after=found.kl_after,
+            kl_before=paper.kl_before,
+            kl_after=paper.kl_after,
             empirical_risk=observed,
-            bound=observed + math.sqrt(found.kl_before / twice),
-            rescaled=observed + math.sqrt(found.kl_after / twice),
+            bound=paper.bound,
+            rescaled=paper.rescaled,
         )
 
     def _certified(self, module: nn.Module, grid: ScaleGrid) -> OurSetting:

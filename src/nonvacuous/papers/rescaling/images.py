@@ -27,6 +27,7 @@ from nonvacuous.models import build
 from nonvacuous.networks import LayerGraph, ScaleGroups, capture, scale_groups
 from nonvacuous.papers.rescaling.columns import Column, accounting_of, all_columns
 from nonvacuous.papers.rescaling.settings import CNNS
+from nonvacuous.records import PaperAccounting
 from nonvacuous.rescaling import rescale
 from nonvacuous.risk import RiskEstimate, estimate_risk
 from nonvacuous.seeds import derived_seed
@@ -257,16 +258,22 @@ class _Work:
             prior = DiagonalGaussian.centered(module, scale=shown.prior_scale)
             found = rescale(posterior, prior, groups)
             risk = self._risk(module, posterior, shown.posterior_scale)
-            observed, twice = risk.total / risk.trials, 2 * len(self.examples)
+            observed = risk.total / risk.trials
+            paper = PaperAccounting.of(
+                (found.kl_before, found.kl_after),
+                prior_scale=shown.prior_scale,
+                mean=observed,
+                examples=len(self.examples),
+            )
             points.append(
                 CnnPoint(
                     prior_scale=shown.prior_scale,
                     posterior_scale=shown.posterior_scale,
-                    kl_before=found.kl_before,
-                    kl_after=found.kl_after,
+                    kl_before=paper.kl_before,
+                    kl_after=paper.kl_after,
                     empirical_risk=observed,
-                    bound=observed + math.sqrt(found.kl_before / twice),
-                    rescaled=observed + math.sqrt(found.kl_after / twice),
+                    bound=paper.bound,
+                    rescaled=paper.rescaled,
                     published_bound=shown.bound,
                     published_rescaled=shown.rescaled,
                     published_kl_ratio=shown.kl_ratio,
