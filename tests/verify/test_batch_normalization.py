@@ -14,7 +14,7 @@ from nonvacuous.models import build, rebuild
 
 
 @pytest.mark.slow
-def test_the_network_and_its_twin_are_built_again_from_the_name(tmp_path: Path) -> None:
+def test_the_network_and_its_twin_are_built_again(tmp_path: Path) -> None:
     digits = nv.data.load("digits").train
     train = digits.subset(torch.arange(150))
     network = nv.models.build("resnet:8", train.example_shape, train.classes, seed=0)
@@ -32,10 +32,11 @@ def test_the_network_and_its_twin_are_built_again_from_the_name(tmp_path: Path) 
         plain_training=nv.PlainTraining(epochs=1),
     )
     nv.certify(network, train, method=method, folder=tmp_path / "run")
-    findings = nv.verify(tmp_path / "run", data=train, trials=200)
-    assert findings.failures == () and findings.verified
-    fields = {finding.field for finding in findings.findings if finding.passed}
-    assert {"held_out_twin.errors", "model"} <= fields
+    for model in (None, network):  # by the name that is stored, and given
+        findings = nv.verify(tmp_path / "run", data=train, trials=200, model=model)
+        assert findings.failures == () and findings.verified
+        fields = {finding.field for finding in findings.findings if finding.passed}
+        assert {"held_out_twin.errors", "model"} <= fields
 
 
 def test_only_biases_of_layers_may_be_stored_beside_the_tensors_of_the_name() -> None:
