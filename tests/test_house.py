@@ -10,13 +10,10 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[1]
-WORK = "a command loads what it computes with only when it is called: help and errors are quick"
 #: Imports inside a function, within one room, that close a circle, and why they may.
 DOCUMENTED = {
     ("data.examples", "data.load"): "a dataset is read into what examples.py defines",
     ("networks.scale_groups", "networks.solution"): "the solution builds the records of groups",
-    ("studies.measures", "studies.measures_networks"): WORK,
-    ("studies.sparsity", "studies.sparsity_networks"): WORK,
 }
 
 
@@ -75,8 +72,6 @@ def test_circles_are_seen() -> None:
 MANY = {
     "certify.certify": 12,
     "evaluation.evaluate.evaluate": 12,
-    "cli.evaluate.evaluate": 11,
-    "cli.verify.verify": 12,
     "sparsity.study.study": 12,
 }
 

@@ -160,9 +160,9 @@ def test_text_is_rounded_up_and_marks_the_best(capsys):
     assert 0.134 < exact < 0.1344
     marked = [line for line in captured.out.splitlines() if line.startswith("*  ")]
     assert len(marked) == 1
-    assert marked[0].split()[1:4] == ["seeger_exact", "13.44", "%"]
+    assert marked[0].split()[1:4] == ["seeger_exact", "13.44%", "PAC-Bayes-kl,"]
     assert Decimal("13.44") >= Decimal(exact) * 100
-    assert "at most 13.44 % with confidence 0.95" in captured.out
+    assert "at most 13.44% with confidence 0.95" in captured.out
     assert "--compare-paid" in captured.out
     told = " ".join(captured.out.split())
     assert "quote as seeger: in Python nv.bounds.seeger(..., exact_moment=True)" in told
@@ -170,7 +170,7 @@ def test_text_is_rounded_up_and_marks_the_best(capsys):
 
 def test_text_of_the_other_predictors(capsys):
     assert main(["bound", "--errors", "150", "--examples", "10000"]) == exits.DONE
-    assert "At least 1.30 %" in capsys.readouterr().out
+    assert "At least 1.308%" in capsys.readouterr().out
     assert main(["bound", "--risk", "1", "--log-ratio", "9", "--examples", "100"]) == exits.DONE
     assert "vacuous: this says nothing" in capsys.readouterr().out
     assert main([*flags(), "--compare-paid"]) == exits.DONE

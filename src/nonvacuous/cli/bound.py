@@ -16,10 +16,9 @@ from nonvacuous.bounds.holdout import tail_end
 from nonvacuous.bounds.rounding import up
 from nonvacuous.bounds.table import OWN_EVENT, compare
 from nonvacuous.cli.bound_text import write_text
-from nonvacuous.cli.exits import DONE, UsageError
+from nonvacuous.cli.exits import DONE, UsageError, as_usage
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber, failure_of
 from nonvacuous.cli.output import write_json
-from nonvacuous.errors import BadInput
 
 #: How the failure probability is shared when the empirical risk was itself sampled.
 SAMPLING_SHARE = 5
@@ -30,29 +29,23 @@ SAMPLING_SHARE = 5
 class Given:
     """What is known beside the number of examples.
 
-    Parameters
-    ----------
-    risk
-        Error on these examples, in [0, 1]: the mean over the posterior with --kl, that of the
-        drawn network itself with --log-ratio.
-    kl
-        KL(posterior || prior), in nats.
-    log_ratio
-        ln(posterior density / prior density) at the drawn weights, in nats. May be negative.
-    errors
-        Number of errors: on the held-out examples, or with --trials among random trials.
-    trials
-        The mean error over the posterior was itself sampled: --errors errors in this many
-        independent trials, each with a random example and fresh weights.
-    sampling_failure
-        Failure probability set aside for the sampling; a fifth of the whole by default.
-    temperature
-        Adds Catoni's bound at this temperature, if it was fixed before the data were seen.
-    second_moment
-        Adds the empirical Bernstein bound: the mean squared loss, for losses between 0 and 1.
-    compare_paid
-        Pay for the comparison: give each event its share of the failure probability and report
-        the smallest bound. Decide on this before looking at the numbers.
+    Args:
+        risk: Error on these examples, in [0, 1]: the mean over the posterior with --kl, that of the
+            drawn network itself with --log-ratio.
+        kl: KL(posterior || prior), in nats.
+        log_ratio: ln(posterior density / prior density) at the drawn weights, in nats. May be
+            negative.
+        errors: Number of errors: on the held-out examples, or with --trials among random trials.
+        trials: The mean error over the posterior was itself sampled: --errors errors in this many
+            independent trials, each with a random example and fresh weights.
+        sampling_failure: Failure probability set aside for the sampling; a fifth of the whole by
+            default.
+        temperature: Adds Catoni's bound at this temperature, if it was fixed before the data were
+            seen.
+        second_moment: Adds the empirical Bernstein bound: the mean squared loss, for losses between
+            0 and 1.
+        compare_paid: Pay for the comparison: give each event its share of the failure probability
+            and report the smallest bound. Decide on this before looking at the numbers.
     """
 
     risk: float | None = None
@@ -66,19 +59,21 @@ class Given:
     compare_paid: Annotated[bool, SWITCH] = False
 
     def checked(self) -> dict[str, Any]:
-        """The values by flag, each within its range; None where it was not given."""
+        """The values that were given, by flag, each within its range."""
         return {
-            "--risk": _optional(checks.unit_interval, "--risk", self.risk),
-            "--kl": _optional(checks.non_negative, "--kl", self.kl),
-            "--log-ratio": _optional(checks.real, "--log-ratio", self.log_ratio),
-            "--errors": _optional(checks.count, "--errors", self.errors),
-            "--trials": _optional(partial(checks.count, minimum=1), "--trials", self.trials),
-            "--sampling-failure": self.sampling_failure,
-            "--temperature": _optional(checks.positive, "--temperature", self.temperature),
-            "--second-moment": _optional(
-                checks.unit_interval, "--second-moment", self.second_moment
-            ),
-            "--compare-paid": self.compare_paid or None,
+            flag: check(flag, value)
+            for flag, (check, value) in {
+                "--risk": (checks.unit_interval, self.risk),
+                "--kl": (checks.non_negative, self.kl),
+                "--log-ratio": (checks.real, self.log_ratio),
+                "--errors": (checks.count, self.errors),
+                "--trials": (partial(checks.count, minimum=1), self.trials),
+                "--sampling-failure": (checks.real, self.sampling_failure),
+                "--temperature": (checks.positive, self.temperature),
+                "--second-moment": (checks.unit_interval, self.second_moment),
+                "--compare-paid": (lambda _flag, paid: paid, self.compare_paid or None),
+            }.items()
+            if value is not None
         }
 
 
@@ -91,25 +86,17 @@ def bound(
 ) -> int:
     """Calculate every bound that follows from a few numbers, side by side.
 
-    Parameters
-    ----------
-    examples
-        Number of independent examples the error was measured on, not counting any that trained
-        the prior.
-    confidence
-        Probability, over the draw of the examples, that the bound holds.
+    Args:
+        examples: Number of independent examples the error was measured on, not counting any that
+            trained the prior.
+        confidence: Probability, over the draw of the examples, that the bound holds.
     """
-    try:
+    with as_usage():  # everything this command reads comes from its flags
         record = _calculate(
             checks.count("--examples", examples, minimum=1),
             checks.real("--confidence", confidence),
             (given or Given()).checked(),
         )
-    except UsageError:
-        raise
-    except BadInput as error:
-        # Everything this command reads comes from its flags.
-        raise UsageError(str(error)) from error
     if json:
         write_json(record)
     else:
@@ -117,13 +104,8 @@ def bound(
     return DONE
 
 
-def _optional(check: Any, flag: str, value: Any) -> Any:
-    return None if value is None else check(flag, value)
-
-
-def _calculate(examples: int, confidence: float, flags: dict[str, Any]) -> dict[str, Any]:
-    """The record of all bounds that follow from these flags; one that was not given is None."""
-    given = {flag: value for flag, value in flags.items() if value is not None}
+def _calculate(examples: int, confidence: float, given: dict[str, Any]) -> dict[str, Any]:
+    """The record of all bounds that follow from the given flags."""
     predictor = _predictor(set(given))
     budget = bounds.ConfidenceBudget(failure_of(confidence))
     inputs: dict[str, float | int] = {"examples": examples}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from nonvacuous.bounds.table import OWN_EVENT
 from nonvacuous.cli.output import write_paragraphs
-from nonvacuous.report.terminal import percent_down, percent_up
+from nonvacuous.report import wording
 
+percent_up, percent_down = (
+    partial(function, digits=4) for function in (wording.percent_up, wording.percent_down)
+)
 _SUBJECTS = {
     "randomized": "the randomized network (weights drawn afresh from the posterior)",
     "drawn": "the one network drawn from the posterior",

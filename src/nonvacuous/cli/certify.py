@@ -10,19 +10,18 @@ from cyclopts import Group, Parameter
 from pydantic import BaseModel
 
 from nonvacuous.bounds import checks
-from nonvacuous.cli.certify_method import method_asked
-from nonvacuous.cli.exits import UsageError
+from nonvacuous.cli.certify_method import method_asked, method_flags
+from nonvacuous.cli.exits import UsageError, as_usage
 from nonvacuous.cli.flags import (
     SWITCH,
     Json,
     Ledger,
     OptionalWholeNumber,
     WholeNumber,
+    dashed,
     failure_of,
     prior_of,
 )
-from nonvacuous.cli.method_flags import method_flags
-from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
 
 _GROUPS = {
@@ -44,73 +43,51 @@ _RUN = Parameter(group=_GROUPS["The run"])
 class Call:
     """What every call of the command has, whatever the method.
 
-    Parameters
-    ----------
-    data
-        digits (needs no files), mnist, fashion-mnist, cifar10; a file .npz, .parquet, .csv or .pt;
-        a folder of images with one folder per class; or package.module:function returning (inputs,
-        labels).
-    data_dir
-        Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
-    classes
-        Names of the classes in the order of the network's scores, as in cat,dog; by default in the
-        order of the alphabet.
-    model
-        mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, with /no-bias at the end without biases;
-        resnet, resnet9, vit, scatter, alexnet, inception, or inception:no-bn without batch
-        normalization; or
-        package.module:function, called without arguments, returning a torch.nn.Module (the current
-        folder is searched too). By default cnn:32,64 for images and mlp:256 for other inputs; in
-        --mode sparsity mlp:100/no-bias.
-    weights
-        Weights of a trained network to certify: a safetensors file as
-        safetensors.torch.save_file(model.state_dict(), path) writes it.
-    initial
-        The same network's weights before training, as safetensors: the prior of given --weights.
-    init_seed
-        Seed of the initial weights; the --seed by default.
-    part
-        Which part of the data --mode holdout tests on, one that the network never saw: the test
-        part, unless said otherwise.
-    mode
-        posterior: train a randomized network for a good certificate (default). post-hoc: certify
-        noise around given --weights (default with --weights). sparsity: certify one fixed network
-        of linear layers or convolutions with ReLU, trained here or given. holdout: the plain test
-        of --weights on examples that they never saw. progressive: train in steps, each batch a
-        test before it is learned from; about the predictor that draws one of the checkpoints.
-    confidence
-        Of many data sets, at least this share would yield a true claim.
-    attempts
-        How many certificates you will compute on these examples, to report the best of them: they
-        share the confidence.
-    different_data
-        Where the ledger has examples with the same labels: why these are other data, in a sentence
-        that the certificate quotes.
-    max_risk
-        Exit with code 3 if the certificate is above this, refused, conditional or vacuous (not
-        shown to be better than always answering one class): a gate for CI. In --mode progressive
-        it is the --threshold, declared before training: below it, or no promise.
-    allow_conditional
-        Let a conditional certificate pass --max-risk.
-    seed
-        Everything random follows from it.
-    device
-        auto takes the GPU if torch sees one.
-    threads
-        Processor threads for torch; its own choice by default.
-    out
-        The run folder; runs/DATA-MODEL-seedN by default.
-    resume
-        Go on with a run that was stopped, in the same folder and with the same settings.
-    force
-        Overwrite the run in the folder.
-    report
-        Write report.html beside the certificate.
-    tensorboard
-        A folder for TensorBoard to read training from, if that package is installed.
-    config
-        TOML file with settings named like these flags. Flags come first, then variables such as
-        NONVACUOUS_SEED, then this file, then the defaults.
+    Args:
+        data: digits (needs no files), mnist, fashion-mnist, cifar10; a file .npz, .parquet, .csv or
+            .pt; a folder of images with one folder per class; or package.module:function returning
+            (inputs, labels).
+        data_dir: Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable
+            NONVACUOUS_DATA.
+        classes: Names of the classes in the order of the network's scores, as in cat,dog; by
+            default in the order of the alphabet.
+        model: mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, with /no-bias at the end without
+            biases; resnet, resnet9, vit, scatter, alexnet, inception, or inception:no-bn without
+            batch normalization; or package.module:function, called without arguments, returning a
+            torch.nn.Module (the current folder is searched too). By default cnn:32,64 for images
+            and mlp:256 for other inputs; in --mode sparsity mlp:100/no-bias.
+        weights: Weights of a trained network to certify: a safetensors file as
+            safetensors.torch.save_file(model.state_dict(), path) writes it.
+        initial: The same network's weights before training, as safetensors: the prior of given
+            --weights.
+        init_seed: Seed of the initial weights; the --seed by default.
+        part: Which part of the data --mode holdout tests on, one that the network never saw: the
+            test part, unless said otherwise.
+        mode: posterior: train a randomized network for a good certificate (default). post-hoc:
+            certify noise around given --weights (default with --weights). sparsity: certify one
+            fixed network of linear layers or convolutions with ReLU, trained here or given.
+            holdout: the plain test of --weights on examples that they never saw. progressive: train
+            in steps, each batch a test before it is learned from; about the predictor that draws
+            one of the checkpoints.
+        confidence: Of many data sets, at least this share would yield a true claim.
+        attempts: How many certificates you will compute on these examples, to report the best of
+            them: they share the confidence.
+        different_data: Where the ledger has examples with the same labels: why these are other
+            data, in a sentence that the certificate quotes.
+        max_risk: Exit with code 3 if the certificate is above this, refused, conditional or vacuous
+            (not shown to be better than always answering one class): a gate for CI. In --mode
+            progressive it is the --threshold, declared before training: below it, or no promise.
+        allow_conditional: Let a conditional certificate pass --max-risk.
+        seed: Everything random follows from it.
+        device: auto takes the GPU if torch sees one.
+        threads: Processor threads for torch; its own choice by default.
+        out: The run folder; runs/DATA-MODEL-seedN by default.
+        resume: Go on with a run that was stopped, in the same folder and with the same settings.
+        force: Overwrite the run in the folder.
+        report: Write report.html beside the certificate.
+        tensorboard: A folder for TensorBoard to read training from, if that package is installed.
+        config: TOML file with settings named like these flags. Flags come first, then variables
+            such as NONVACUOUS_SEED, then this file, then the defaults.
     """
 
     data: Annotated[str, _WHAT]
@@ -143,15 +120,13 @@ class Call:
         """Raise a usage error where a number is out of range, or two flags exclude one another."""
         failure_of(self.confidence)
         least = {"init_seed": 0, "attempts": 1, "seed": 0, "threads": 1}
-        try:
+        with as_usage():
             for name, minimum in least.items():
                 value = getattr(self, name)
                 if value is not None:
-                    checks.count("--" + name.replace("_", "-"), value, minimum=minimum)
+                    checks.count(dashed(name), value, minimum=minimum)
             if self.max_risk is not None:
                 checks.unit_interval("--max-risk", self.max_risk)
-        except BadInput as error:
-            raise UsageError(str(error)) from error
         if self.resume and self.force:
             raise UsageError(
                 "--resume goes on with a run and --force overwrites it: give one of them."

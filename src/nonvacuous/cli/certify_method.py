@@ -1,25 +1,90 @@
-"""Which method the flags of ``nonvacuous certify`` ask for, and whether they make sense together.
+"""The flags of ``nonvacuous certify`` that choose a method: made from its fields, checked together.
 
-No torch here: a mistake is told before anything is loaded.
+No torch here: a mistake is named before anything is loaded.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Group, Parameter
+from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
+from pydantic.fields import FieldInfo
 
 from nonvacuous.certification.method import Method
-from nonvacuous.cli.exits import UsageError, again
-from nonvacuous.cli.method_flags import method_of
-from nonvacuous.errors import BadInput
+from nonvacuous.cli.exits import UsageError, again, as_usage
+from nonvacuous.cli.flags import dashed, read_as, typed
 from nonvacuous.kinds import LEARNED, prior_kind
-from nonvacuous.methods import HeldOut, Posterior, PostHoc, Progressive, Sparsity
+from nonvacuous.methods import METHODS, HeldOut, Posterior, PostHoc, Progressive, Sparsity
+from nonvacuous.settings import Flag, flags_of, from_flags, in_words
 
 if TYPE_CHECKING:
     from nonvacuous.cli.certify import Call
 
 Given = dict[str, Any]
+
+
+def method_flags(groups: Mapping[str, Group]) -> type[BaseModel]:
+    """A model with every flag of every method, all of them left open: None says not given."""
+    known: dict[str, list[tuple[Flag, FieldInfo]]] = {}
+    for kind in METHODS.values():
+        for name, flag, (_, field) in flags_of(kind):
+            known.setdefault(name, []).append((flag, field))
+    fields: dict[str, Any] = {}
+    for name, uses in known.items():
+        flag, field = uses[0]
+        texts = dict.fromkeys(flag.help for flag, _ in uses)
+        defaults = {field.default for _, field in uses if not field.is_required()}
+        shown = defaults.pop() if len(defaults) == 1 and len(texts) == 1 else None
+        parameter = Parameter(
+            group=groups[flag.group],
+            help=" ".join(texts),
+            negative=() if flag.switch else None,
+            show_default=_shown(None if flag.switch else shown),
+        )
+        kind = typed(field.annotation)
+        fields[name] = (Annotated[(kind | None, parameter, read_as(kind))], None)
+    return create_model("MethodFlags", **fields)
+
+
+def _shown(default: Any) -> Callable[[Any], Any] | bool:
+    """What the help says is the default; nothing where it depends on the method."""
+    return False if default is None else lambda _none_given: default
+
+
+def method_of(mode: str, given: Mapping[str, Any]) -> Method:
+    """The settings of a method out of the flags that were given, each checked under its name."""
+    kind = METHODS[mode]
+    own = list(flags_of(kind))
+    for name, value in given.items():
+        if name not in {known for known, _, _ in own}:
+            owners = [
+                m for m, other in METHODS.items() if name in {n for n, _, _ in flags_of(other)}
+            ]
+            raise UsageError(
+                f"{said(name, value)} would change nothing in --mode {mode}: it belongs to --mode "
+                f"{' or '.join(owners)}. Leave it out."
+            )
+        field = next(field for known, _, (_, field) in own if known == name)
+        checked: Any = Annotated[(field.annotation, *field.metadata)]
+        reader: TypeAdapter[Any] = TypeAdapter(checked)
+        try:
+            reader.validate_python(value, context={"name": dashed(name)})
+        except ValidationError as error:
+            raise UsageError(str(in_words(error, kind))) from error
+    with as_usage():
+        return kind(**from_flags(kind, dict(given)))
+
+
+def said(name: str, value: Any) -> str:
+    """A flag as it was typed, as far as it matters.
+
+    >>> said("rescaling", False), said("trials", 9)
+    ('--no-rescaling', '--trials')
+    """
+    return f"--no-{dashed(name)[2:]}" if value is False else dashed(name)
 
 
 def method_asked(call: Call, given: Mapping[str, Any]) -> Method:
@@ -105,12 +170,8 @@ def _post_hoc(call: Call, given: Given) -> None:
 def _sparsity(call: Call, given: Given) -> None:
     """A network that is trained here gets its prior here; a given one brings its own."""
     prior, theorem = given.get("prior"), given.get("theorem", "E")
-    try:
+    with as_usage("--prior: ", next_command=again(replacing={"--prior": LEARNED})):
         kind, _ = prior_kind(prior or LEARNED)
-    except BadInput as error:
-        raise UsageError(
-            f"--prior: {error}.", next_command=again(replacing={"--prior": LEARNED})
-        ) from error
     if (call.model or "").startswith("cnn:") and theorem != "E":
         raise UsageError(
             f"--theorem {theorem}: it covers linear layers only; a convolutional "

@@ -26,9 +26,10 @@ from nonvacuous.cli.exits import (
     stoppable,
     trouble_of,
 )
+from nonvacuous.cli.flags import device_of
 from nonvacuous.cli.folders import check_writable, holds_run, instead_of
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.output import narration_console, write_certificate, write_error, write_next
+from nonvacuous.cli.output import say, write_certificate, write_error, write_next
 from nonvacuous.cli.report import write_page
 from nonvacuous.data import NAMES, Dataset, Examples
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
@@ -36,7 +37,6 @@ from nonvacuous.distributions.priors import at_initialization, zero_mean
 from nonvacuous.errors import FolderTaken, Refused, Unsupported
 from nonvacuous.methods import HeldOut, PostHoc, Sparsity
 from nonvacuous.report import rescaling
-from nonvacuous.report.terminal import printable
 from nonvacuous.risk.estimate import is_out_of_memory
 from nonvacuous.settings import Run
 from nonvacuous.studies.inputs import default_folder
@@ -57,7 +57,7 @@ def run(call: Call, method: Method) -> int:
     """Load, build, certify, print."""
     if call.threads is not None:
         torch.set_num_threads(call.threads)
-    device = _device(call.device)
+    device = device_of(call.device)
     dataset = named_data(call.data, call.data_dir, call.classes)
     examples, test = _parts(call, method, dataset)
     spec = call.model or method.usual_network or default_model(examples)
@@ -76,8 +76,15 @@ def run(call: Call, method: Method) -> int:
     was_finished = call.resume and (folder / "certificate.json").is_file()
     try:
         with stoppable(), Narration() as narration:
-            for line in _announcement(call, method, spec, network, examples, device, folder):
-                narration.say(line)
+            weights = sum(parameter.numel() for parameter in network.parameters())
+            narration.say(
+                f"{spec} ({weights:,} parameters) on {examples.name} ({len(examples):,} examples, "
+                f"{examples.classes} classes)"
+            )
+            narration.say(
+                f"mode {method.mode}, confidence {call.confidence:g}, seed {call.seed}, "
+                f"device {device}, run folder {folder}"
+            )
             for line in _remarks(dataset, examples, conversions):
                 narration.say(line)
             certificate = certify(
@@ -124,22 +131,10 @@ def run(call: Call, method: Method) -> int:
         if not is_out_of_memory(error):
             raise
         raise CommandError(
-            f"memory ran out on the {device.type}. Take a smaller --batch-size or --model; "
+            f"memory ran out on the {device}. Take a smaller --batch-size or --model; "
             f"{folder} keeps what was done."
         ) from error
     return _tell(certificate, folder, call, was_finished=was_finished)
-
-
-def _device(name: str) -> torch.device:
-    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise CommandError(
-            "--device cuda: torch sees no CUDA device here (is the driver installed, and a build "
-            "of torch with CUDA?).",
-            next_command=again(replacing={"--device": "cpu"}),
-        )
-    return torch.device("cuda")
 
 
 def _parts(call: Call, method: Method, dataset: Dataset) -> tuple[Examples, Examples | None]:
@@ -197,24 +192,6 @@ def _asked(call: Call, method: Method, spec: str) -> dict[str, Any]:
     }
 
 
-def _announcement(
-    call: Call,
-    method: Method,
-    spec: str,
-    network: nn.Module,
-    examples: Examples,
-    device: torch.device,
-    folder: Path,
-) -> list[str]:
-    parameters = sum(parameter.numel() for parameter in network.parameters())
-    return [
-        f"{spec} ({parameters:,} parameters) on {examples.name} ({len(examples):,} examples, "
-        f"{examples.classes} classes)",
-        f"mode {method.mode}, confidence {call.confidence:g}, seed {call.seed}, "
-        f"device {device.type}, run folder {folder}",
-    ]
-
-
 def _remarks(dataset: Dataset, examples: Examples, conversions: tuple[str, ...]) -> list[str]:
     """What was taken how, where another reading was possible."""
     remarks = [f"network: {conversion}" for conversion in conversions]
@@ -234,18 +211,16 @@ def _remarks(dataset: Dataset, examples: Examples, conversions: tuple[str, ...])
 def _tell(certificate: Certificate, folder: Path, call: Call, *, was_finished: bool) -> int:
     write_certificate(certificate, as_json=call.json)
     sys.stdout.flush()
-    console = narration_console()
     if was_finished:
-        console.print("This run was finished before: nothing was computed again.", soft_wrap=True)
+        say("This run was finished before: nothing was computed again.")
     if certificate.beside_guessing:
-        console.print(printable(f"Warning: {certificate.beside_guessing}."), soft_wrap=True)
+        say(f"Warning: {certificate.beside_guessing}.")
     saved = rescaling.in_one_line(certificate)
     if saved:
-        console.print(printable(saved), soft_wrap=True)
-    console.print(f"Run folder: {printable(str(folder))}", soft_wrap=True)
+        say(saved)
+    say(f"Run folder: {folder}")
     if call.report:
-        page = write_page(certificate, folder)
-        console.print(f"Report:     {printable(str(page))}", soft_wrap=True)
+        say(f"Report:     {write_page(certificate, folder)}")
     code = _verdict(certificate, call, folder)
     if code == DONE:
         write_next(shlex.join(_verification(call, folder)))
@@ -259,8 +234,7 @@ def _other_mode(call: Call, spec: str) -> str:
         words += ["--data-dir", str(call.data_dir)]
     if call.weights is not None:
         words += ["--weights", str(call.weights)]
-        given = ["--initial", str(call.initial)] if call.initial else ["--prior", "zero"]
-        words += given
+        words += ["--initial", str(call.initial)] if call.initial else ["--prior", "zero"]
     return shlex.join([*words, "--seed", str(call.seed)])
 
 

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import Json, Repeated, WholeNumber
-from nonvacuous.cli.output import result_console, write_json
+from nonvacuous.cli.output import write_json, write_lines
 
 
 @Parameter(name="*")
@@ -18,28 +18,18 @@ from nonvacuous.cli.output import result_console, write_json
 class Columns:
     """Which columns of the files say what.
 
-    Parameters
-    ----------
-    first
-        The column of the first predictor's answers.
-    second
-        The column of another's; may be repeated. In files of their own it is called like the
-        first, if nothing else is said; "b" otherwise.
-    labels
-        The column of labels.
-    score
-        A column of every file instead, 1 is right: the logs of evaluation harnesses.
-    metric
-        What the columns are where there are no labels: event (1 is bad) and success (1 is good)
-        are right or wrong, loss and score lie between 0 and 1.
-    id
-        The column that names the examples in every file.
-    group
-        A column of groups; may be repeated.
-    cluster
-        A column that says which rows belong together.
-    where
-        Only rows with this value, written column=value; may be repeated.
+    Args:
+        first: The column of the first predictor's answers.
+        second: The column of another's; may be repeated. In files of their own it is called like
+            the first, if nothing else is said; "b" otherwise.
+        labels: The column of labels.
+        score: A column of every file instead, 1 is right: the logs of evaluation harnesses.
+        metric: What the columns are where there are no labels: event (1 is bad) and success (1 is
+            good) are right or wrong, loss and score lie between 0 and 1.
+        id: The column that names the examples in every file.
+        group: A column of groups; may be repeated.
+        cluster: A column that says which rows belong together.
+        where: Only rows with this value, written column=value; may be repeated.
     """
 
     first: str = "a"
@@ -65,18 +55,12 @@ def compare(
 ) -> int:
     """Is the second predictor better than the first, on the same examples?
 
-    Parameters
-    ----------
-    file
-        One row per example.
-    others
-        The files of other predictors, where each has its own; rows are paired by --id.
-    attempts
-        How many predictors the first two were chosen from: choosing is paid for.
-    confidence
-        Of all intervals of two predictors together.
-    page
-        Write a page with the intervals in a picture.
+    Args:
+        file: One row per example.
+        others: The files of other predictors, where each has its own; rows are paired by --id.
+        attempts: How many predictors the first two were chosen from: choosing is paid for.
+        confidence: Of all intervals of two predictors together.
+        page: Write a page with the intervals in a picture.
     """
     from nonvacuous.evaluation.compare import compare as compared
 
@@ -102,17 +86,14 @@ def compare(
     if json:
         write_json(asdict(result))
         return DONE
-    console = result_console()
     for one in (result, *result.others):
-        console.print(
+        write_lines(
             f"{one.verdict} (risk of {one.names[0]} minus risk of {one.names[1]}: "
             f"{one.difference_lower:.4f} to {one.difference_upper:.4f} with confidence "
-            f"{confidence:g}, {one.examples} examples)",
-            soft_wrap=True,
+            f"{confidence:g}, {one.examples} examples)"
         )
         for column, parts in one.groups.items():
-            for value, part in parts.items():
-                console.print(f"  {column} {value}: {part.verdict}", soft_wrap=True)
+            write_lines(*(f"  {column} {name}: {part.verdict}" for name, part in parts.items()))
     return DONE
 
 

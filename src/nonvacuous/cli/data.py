@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +10,19 @@ from rich.table import Table
 
 from nonvacuous.cli.exits import DONE
 from nonvacuous.cli.flags import Json
-from nonvacuous.cli.output import result_console, write_json, write_next
-from nonvacuous.report.terminal import printable
+from nonvacuous.cli.output import result_console, write_json, write_lines, write_next
+from nonvacuous.report.wording import printable
 
 
 def data(source: str, /, *, data_dir: Path | None = None, json: Json = False) -> int:
     """Describe a data set: its size, classes, values, repeated examples and fingerprint.
 
-    Parameters
-    ----------
-    source
-        digits (needs no files), mnist, fashion-mnist, cifar10; a file .npz (arrays inputs and
-        labels), .parquet, .csv or .pt; a folder of images with one folder per class; or
-        package.module:function returning (inputs, labels).
-    data_dir
-        Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
+    Args:
+        source: digits (needs no files), mnist, fashion-mnist, cifar10; a file .npz (arrays inputs
+            and labels), .parquet, .csv or .pt; a folder of images with one folder per class; or
+            package.module:function returning (inputs, labels).
+        data_dir: Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable
+            NONVACUOUS_DATA.
     """
     from nonvacuous.data import describe
     from nonvacuous.study.study import named_data
@@ -33,23 +32,13 @@ def data(source: str, /, *, data_dir: Path | None = None, json: Json = False) ->
         write_json(record)
         return DONE
     _write_text(record)
-    write_next(f"nonvacuous certify --data {_quoted(source)}")
+    write_next(f"nonvacuous certify --data {shlex.quote(source)}")
     return DONE
 
 
-def _quoted(text: str) -> str:
-    import shlex
-
-    return shlex.quote(text)
-
-
 def _write_text(record: dict[str, Any]) -> None:
-    console = result_console()
     shape = " x ".join(map(str, record["example_shape"]))
-    console.print(
-        f"{printable(record['name'])}: {record['classes']} classes, inputs of {shape}",
-        soft_wrap=True,
-    )
+    write_lines(f"{record['name']}: {record['classes']} classes, inputs of {shape}")
     parts = [record[key] for key in ("train", "test") if record[key] is not None]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("class")
@@ -58,25 +47,22 @@ def _write_text(record: dict[str, Any]) -> None:
     for number, name in enumerate(record["class_names"]):
         table.add_row(printable(name), *(f"{part['label_counts'][number]:,}" for part in parts))
     table.add_row("all", *(f"{part['examples']:,}" for part in parts), style="bold")
-    console.print(table)
-    for part in parts:
-        console.print(_remarks(part), soft_wrap=True)
+    result_console().print(table)
+    write_lines(*map(_remarks, parts))
     if record["unused"]:
-        console.print(printable(f"not used: {', '.join(record['unused'])}"), soft_wrap=True)
+        write_lines(f"not used: {', '.join(record['unused'])}")
     across = record["duplicates_across"]
     if across is not None and across["inputs"]:
-        console.print(
+        write_lines(
             f"{across['inputs']:,} test inputs also occur in training: errors measured on them "
-            "say nothing about new data.",
-            soft_wrap=True,
+            "say nothing about new data."
         )
 
 
 def _remarks(part: dict[str, Any]) -> str:
     steps = "; ".join(part["preprocessing"]) or "as given"
-    repeats = part["repeats"]["inputs"]
-    return printable(
+    return (
         f"{part['name']}: values {part['lowest_input']:g} to {part['highest_input']:g} ({steps}), "
-        f"{repeats:,} repeated inputs, always guessing the largest class errs on "
+        f"{part['repeats']['inputs']:,} repeated inputs, always guessing the largest class errs on "
         f"{1 - part['largest_class_fraction']:.1%}, SHA-256 {part['content_hash'][:16]}..."
     )

@@ -12,13 +12,7 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, Repeated
 from nonvacuous.cli.folders import instead_of
-from nonvacuous.cli.output import (
-    narration_console,
-    result_console,
-    write_certificate,
-    write_json,
-    write_next,
-)
+from nonvacuous.cli.output import say, write_certificate, write_json, write_lines, write_next
 from nonvacuous.evaluation_records import Evaluation
 
 
@@ -27,22 +21,14 @@ from nonvacuous.evaluation_records import Evaluation
 class Columns:
     """Which columns of the file say what.
 
-    Parameters
-    ----------
-    predictions
-        The column of predictions.
-    labels
-        The column of labels.
-    loss
-        A column of losses or events instead (with --metric loss or event).
-    score
-        A column of scores instead, 1 is right: the logs of evaluation harnesses.
-    group
-        A column of groups; may be repeated.
-    cluster
-        A column that says which rows belong together: each cluster is one draw.
-    id
-        A column that names the examples, to find repeated ones.
+    Args:
+        predictions: The column of predictions.
+        labels: The column of labels.
+        loss: A column of losses or events instead (with --metric loss or event).
+        score: A column of scores instead, 1 is right: the logs of evaluation harnesses.
+        group: A column of groups; may be repeated.
+        cluster: A column that says which rows belong together: each cluster is one draw.
+        id: A column that names the examples, to find repeated ones.
     """
 
     predictions: str = "prediction"
@@ -59,16 +45,12 @@ class Columns:
 class Answers:
     """A predictor that answers here, instead of a column of its predictions.
 
-    Parameters
-    ----------
-    predictor
-        package.module:function from a batch of inputs to answers, instead of a column of them.
-    inputs
-        With --predictor: the column of inputs.
-    engine
-        Where the predictor answers: here, or on a Ray cluster, with the same counts.
-    address
-        Of the Ray cluster; without it Ray finds or starts one.
+    Args:
+        predictor: package.module:function from a batch of inputs to answers, instead of a column of
+            them.
+        inputs: With --predictor: the column of inputs.
+        engine: Where the predictor answers: here, or on a Ray cluster, with the same counts.
+        address: Of the Ray cluster; without it Ray finds or starts one.
     """
 
     predictor: str | None = None
@@ -82,14 +64,10 @@ class Answers:
 class Gates:
     """When the command ends with code 3.
 
-    Parameters
-    ----------
-    max_risk
-        Exit with code 3 unless the promise is at most this.
-    max_group_risk
-        Exit with code 3 unless no group can be worse than this.
-    allow_conditional
-        Let a conditional report pass the gates.
+    Args:
+        max_risk: Exit with code 3 unless the promise is at most this.
+        max_group_risk: Exit with code 3 unless no group can be worse than this.
+        allow_conditional: Let a conditional report pass the gates.
     """
 
     max_risk: float | None = None
@@ -102,19 +80,30 @@ class Gates:
 class Inheritance:
     """A promise that a model which was never tested inherits.
 
-    Parameters
-    ----------
-    certified
-        A report of another model, whose promise the model of --predictions inherits.
-    unlabeled
-        With --certified: the file with the answers of both to inputs without labels.
-    old
-        With --certified: the column of the certified model's answers.
+    Args:
+        certified: A report of another model, whose promise the model of --predictions inherits.
+        unlabeled: With --certified: the file with the answers of both to inputs without labels.
+        old: With --certified: the column of the certified model's answers.
     """
 
     certified: Path | None = None
     unlabeled: Path | None = None
     old: str | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What becomes of the report.
+
+    Args:
+        out: Folder for certificate.json, the columns and report.html.
+        force: Replace what is in --out.
+    """
+
+    out: Path | None = None
+    force: Annotated[bool, SWITCH] = False
+    json: Json = False
 
 
 def evaluate(
@@ -131,36 +120,26 @@ def evaluate(
     inheritance: Inheritance = Inheritance(),  # noqa: B008
     confidence: float = 0.95,
     unseen: Annotated[bool, SWITCH] = False,
-    out: Path | None = None,
-    force: Annotated[bool, SWITCH] = False,
-    json: Json = False,
+    output: Output = Output(),  # noqa: B008
 ) -> int:
     """Promise how wrong a predictor is, from examples that it never saw.
 
-    Parameters
-    ----------
-    file
-        CSV, TSV, parquet, npz or JSON lines, one row per example; any size.
-    confidence
-        Of the promise, and of every other claim alone.
-    unseen
-        Your word that no row was used to train, tune or choose the predictor.
-    out
-        Folder for certificate.json, the columns and report.html.
-    force
-        Replace what is in --out.
+    Args:
+        file: CSV, TSV, parquet, npz or JSON lines, one row per example; any size.
+        confidence: Of the promise, and of every other claim alone.
+        unseen: Your word that no row was used to train, tune or choose the predictor.
     """
-    chosen = settings or Evaluation()
+    chosen, out = settings or Evaluation(), output.out
     file = file or inheritance.unlabeled
     if file is None:
         raise UsageError("name the file of predictions and labels, as in: evaluate answers.csv")
     if inheritance.certified is not None:
-        return _inherited(file, inheritance, columns.predictions, gates.max_risk, as_json=json)
+        return _inherited(file, inheritance, columns.predictions, gates, as_json=output.json)
     if inheritance.unlabeled is not None or inheritance.old is not None:
         raise UsageError("--unlabeled and --old speak of --certified: name the certified report.")
     from nonvacuous.evaluation.evaluate import evaluate as test
 
-    if out is not None and (out / "certificate.json").exists() and not force:
+    if out is not None and (out / "certificate.json").exists() and not output.force:
         raise UsageError(
             f"{out} holds a certificate already. Name another folder with --out, or add --force to "
             "overwrite it.",
@@ -183,12 +162,12 @@ def evaluate(
     report = test(
         **wanted, **beside, confidence=confidence, unseen=unseen, settings=chosen, folder=out
     )
-    write_certificate(report, as_json=json)
+    write_certificate(report, as_json=output.json)
     if out is not None:
         from nonvacuous.report import write_report
 
         page = write_report(report, out / "report.html", run_folder=out)
-        narration_console().print(f"The page of this report: {page}", soft_wrap=True)
+        say(f"The page of this report: {page}")
         write_next(f"nonvacuous verify {out} --data {file}")
     return _gates(report, gates)
 
@@ -218,48 +197,36 @@ def _gates(report: Any, gates: Gates) -> int:
     max_risk, max_group = gates.max_risk, gates.max_group_risk
     if max_risk is None and max_group is None:
         return DONE
-    say = narration_console()
     allowed = ("valid", "conditional") if gates.allow_conditional else ("valid",)
     worst = report.evaluation.worst_group_upper
     if max_group is not None and worst is None:
         raise UsageError("--max-group-risk needs groups: name their column with --group.")
-    failed = [
-        message
-        for wrong, message in (
-            (report.status not in allowed, f"the report is {report.status}"),
-            (
-                max_risk is not None and report.risk_upper > max_risk,
-                f"the risk may be {shown_up(report.risk_upper)}, above --max-risk {max_risk}",
-            ),
-            (
-                max_group is not None and worst is not None and worst > max_group,
-                f"a group's risk may be {shown_up(worst or 1.0)}, above --max-group-risk "
-                f"{max_group}",
-            ),
-        )
-        if wrong
-    ]
-    for message in failed:
-        say.print(f"Gate: {message}.", soft_wrap=True)
+    failed = [] if report.status in allowed else [f"the report is {report.status}"]
+    for what, risk, flag, limit in (
+        ("the", report.risk_upper, "--max-risk", max_risk),
+        ("a group's", worst, "--max-group-risk", max_group),
+    ):
+        if limit is not None and risk > limit:
+            failed.append(f"{what} risk may be {shown_up(risk)}, above {flag} {limit}")
+    say(*(f"Gate: {message}." for message in failed))
     return TOO_RISKY if failed else DONE
 
 
-def _inherited(
-    file: Path, given: Inheritance, new: str, max_risk: float | None, *, as_json: bool
-) -> int:
+def _inherited(file: Path, given: Inheritance, new: str, gates: Gates, *, as_json: bool) -> int:
     from nonvacuous.certificate import Certificate
     from nonvacuous.evaluation.disagreement import disagreement
     from nonvacuous.evaluation.tables import read_columns
 
-    certified, old = given.certified, given.old
+    certified = given.certified
     assert certified is not None
-    if old is None:
+    if given.old is None:
         raise UsageError("--certified needs --old, the column of the certified model's answers.")
     path = certified / "certificate.json" if certified.is_dir() else certified
-    columns = read_columns(file, {"new": new, "old": old})
+    columns = read_columns(file, {"new": new, "old": given.old})
     result = disagreement(Certificate.load(path), columns["new"], columns["old"])
     if as_json:
         write_json(asdict(result))
     else:
-        result_console().print(str(result), soft_wrap=True)
-    return TOO_RISKY if max_risk is not None and result.risk_upper > max_risk else DONE
+        write_lines(str(result))
+    limit = gates.max_risk
+    return TOO_RISKY if limit is not None and result.risk_upper > limit else DONE

@@ -75,6 +75,18 @@ class UsageError(CommandError):
     """The flags given do not make sense, alone or together."""
 
 
+@contextmanager
+def as_usage(prefix: str = "", *, next_command: str | None = None) -> Iterator[None]:
+    """Within this block, what is wrong with a value is wrong with the flag that gave it."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except BadInput as error:
+        text = f"{'' if str(error).startswith('--') else prefix}{error}"
+        raise UsageError(text, next_command=next_command or with_flags(error)) from error
+
+
 def exit_code(error: NonvacuousError) -> int:
     """Usage where the value of a flag cannot be meant, failure where its contents are at fault.
 

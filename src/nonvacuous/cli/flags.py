@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from cyclopts import App, Parameter, Token
 from cyclopts.argument import ArgumentCollection, update_argument_collection
 
 from nonvacuous.bounds import checks
-from nonvacuous.cli.exits import UsageError
-from nonvacuous.errors import BadInput
+from nonvacuous.cli.exits import CommandError, UsageError, again, as_usage
 from nonvacuous.foreign import read_toml
 
 
@@ -24,6 +24,30 @@ def whole_number(_type: Any, tokens: Sequence[Token]) -> int:
         return int(text)
     except ValueError:
         raise ValueError(f"{text!r} is not a whole number") from None
+
+
+def dashed(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def typed(annotation: Any) -> Any:
+    """The type that the words of a flag are read as: that of its setting, without None or checks.
+
+    >>> typed(Annotated[int, "positive"] | None)
+    <class 'int'>
+    """
+    if get_origin(annotation) in (Union, UnionType):
+        annotation = next(part for part in get_args(annotation) if part is not NoneType)
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return str if annotation is Any else annotation
+
+
+def read_as(kind: Any) -> Parameter:
+    """How words become a value of that type."""
+    if get_origin(kind) is tuple:
+        return Parameter(consume_multiple=True, negative=())
+    return Parameter(converter=whole_number) if kind is int else Parameter()
 
 
 WholeNumber = Annotated[int, Parameter(converter=whole_number)]
@@ -62,10 +86,22 @@ def failure_of(confidence: float) -> float:
     >>> failure_of(0.95)
     0.05
     """
-    try:
+    with as_usage("--"):
         return checks.failure_of(confidence)
-    except BadInput as error:
-        raise UsageError(f"--{error}") from error
+
+
+def device_of(name: str) -> str:
+    """Where --device says to compute; auto is what there is."""
+    import torch
+
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise CommandError(
+            "--device cuda: torch sees no CUDA device here (is the driver installed, and a build "
+            "of torch with CUDA?).",
+            next_command=again(replacing={"--device": "cpu"}),
+        )
+    return "cuda" if there and name != "cpu" else "cpu"
 
 
 PREFIX = "NONVACUOUS_"
@@ -107,7 +143,8 @@ def from_toml(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollecti
     if not named or not named[0].tokens:
         return
     path = Path(named[0].tokens[-1].value).expanduser()
-    record = _read(path)
+    with as_usage("--config: "):
+        record = read_toml(path)
     known = {argument.name.removeprefix("--"): argument for argument in arguments}
     for key in record:
         flag = key.replace("_", "-")
@@ -124,34 +161,22 @@ def from_toml(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollecti
     update_argument_collection(record, str(path), arguments, root_keys=(), allow_unknown=False)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return read_toml(path)
-    except BadInput as error:
-        raise UsageError(f"--config: {error}.") from error
-
-
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class NetworkFlags:
     """The network that a command looks at, by the inputs that it takes.
 
-    Parameters
-    ----------
-    model
-        mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS; or package.module:function, called without
-        arguments, returning a torch.nn.Module (the current folder is searched too).
-    data
-        The data set whose inputs the network takes: digits, mnist, ... as for certify. With it,
-        rescale shows bounds too.
-    data_dir
-        Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
-    example
-        Instead of --data: the sizes of one input, such as 1,28,28 (int:20 for whole numbers).
-    classes
-        With --example and a built-in model: its number of classes.
-    seed
-        Everything random follows from it, initial weights included.
+    Args:
+        model: mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS; or package.module:function, called
+            without arguments, returning a torch.nn.Module (the current folder is searched too).
+        data: The data set whose inputs the network takes: digits, mnist, ... as for certify. With
+            it, rescale shows bounds too.
+        data_dir: Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable
+            NONVACUOUS_DATA.
+        example: Instead of --data: the sizes of one input, such as 1,28,28 (int:20 for whole
+            numbers).
+        classes: With --example and a built-in model: its number of classes.
+        seed: Everything random follows from it, initial weights included.
     """
 
     model: str
@@ -167,14 +192,10 @@ class NetworkFlags:
 class Noise:
     """The posterior and the prior that a gauge is chosen for.
 
-    Parameters
-    ----------
-    sigma
-        Standard deviation of the noise (the posterior).
-    tau
-        Standard deviation of the prior.
-    trials
-        With --data: random pairs of an example and a draw of the weights for each bound.
+    Args:
+        sigma: Standard deviation of the noise (the posterior).
+        tau: Standard deviation of the prior.
+        trials: With --data: random pairs of an example and a draw of the weights for each bound.
     """
 
     sigma: float = 0.03

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from nonvacuous.cli.exits import DONE, UsageError, again, help_of
 from nonvacuous.cli.flags import SWITCH, Json, NetworkFlags
 from nonvacuous.cli.folders import instead_of
-from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
+from nonvacuous.cli.output import result_console, say, write_json, write_lines, write_next
+from nonvacuous.report.wording import plural, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
     from nonvacuous.cli.subject import Subject
@@ -30,16 +30,11 @@ def inspect(
 ) -> int:
     """Show which channels of a network scale together, which weights they touch, and what has none.
 
-    Parameters
-    ----------
-    weights
-        A safetensors file with the network's weights: adds how unevenly they are scaled.
-    fold
-        Fold batch normalization into the layers before it first.
-    svg
-        Write a picture of the network to this file, channels that scale together in one color.
-    force
-        Overwrite the picture if the file exists.
+    Args:
+        weights: A safetensors file with the network's weights: adds how unevenly they are scaled.
+        fold: Fold batch normalization into the layers before it first.
+        svg: Write a picture of the network to this file, channels that scale together in one color.
+        force: Overwrite the picture if the file exists.
     """
     if svg is not None and svg.exists() and not force:
         raise UsageError(
@@ -51,7 +46,7 @@ def inspect(
 
     subject, seed = find_subject(network, weights, fold=fold), network.seed
     error = preservation_error(subject.module, subject.example, groups=subject.groups, seed=seed)
-    record = _record(subject, error, seed=seed, imbalance=weights is not None)
+    record = _record(subject, error, seed, _imbalances(subject) if weights else {})
     if svg is not None:
         from nonvacuous.cli.graph_picture import write_picture
 
@@ -63,15 +58,16 @@ def inspect(
     else:
         _write_text(record)
     if svg is not None:
-        narration_console().print(f"Picture: {svg}", soft_wrap=True)
+        say(f"Picture: {svg}")
     if not json:
         write_next(_next(subject, network.data, weights, svg))
     return DONE
 
 
-def _record(subject: Subject, error: float, *, seed: int, imbalance: bool) -> dict[str, Any]:
+def _record(
+    subject: Subject, error: float, seed: int, ratios: dict[str, dict[str, float]]
+) -> dict[str, Any]:
     groups = subject.groups
-    ratios = _imbalances(subject) if imbalance else {}
     return {
         "model": subject.spec,
         "input_shape": list(subject.example.shape[1:]),
@@ -88,20 +84,15 @@ def _record(subject: Subject, error: float, *, seed: int, imbalance: bool) -> di
                 "start": group.start,
                 "multiplied": _touched(group, positive=True),
                 "divided": _touched(group, positive=False),
-                **({"imbalance": ratios[group.name]} if imbalance else {}),
+                **({"imbalance": ratios[group.name]} if ratios else {}),
             }
             for group in groups.groups
         ],
         "untouched": [name for name, entries in groups.exponents.items() if not entries],
         "pinned": [{"what": entry.what, "reason": entry.reason} for entry in groups.pinned],
         "no_scale_passes": [
-            {
-                "layer": entry.layer,
-                "operator": entry.op,
-                "reason": entry.reason,
-                "remedy": entry.remedy,
-            }
-            for entry in subject.graph.support
+            {"layer": e.layer, "operator": e.op, "reason": e.reason, "remedy": e.remedy}
+            for e in subject.graph.support
         ],
         "shared_weights": [list(names) for names in subject.graph.ties],
     }
@@ -138,59 +129,45 @@ def _imbalances(subject: Subject) -> dict[str, dict[str, float]]:
     for group in groups.groups:
         own = ratio[group.start : group.start + group.size]
         own = own[np.isfinite(own) & (own > 0)]
-        if not len(own):
-            spreads[group.name] = {"lowest": 0.0, "median": 0.0, "highest": 0.0, "dead": group.size}
-            continue
+        shown = own if len(own) else np.zeros(1)
         spreads[group.name] = {
-            "lowest": float(own.min()),
-            "median": float(np.median(own)),
-            "highest": float(own.max()),
-            "dead": int(group.size - len(own)),
+            "lowest": float(shown.min()),
+            "median": float(np.median(shown)),
+            "highest": float(shown.max()),
+            "dead": group.size - len(own),
         }
     return spreads
 
 
 def _write_text(record: dict[str, Any]) -> None:
-    from nonvacuous.report.terminal import printable
-
-    console = result_console()
     shape = " x ".join(map(str, record["input_shape"])) or "one number"
-    console.print(
-        printable(
-            f"{record['model']} on inputs of {shape}: {record['tensors']} weight tensors, "
-            f"{record['weights']:,} weights, {record['free_scales']:,} free scales in "
-            f"{len(record['groups'])} {'group' if len(record['groups']) == 1 else 'groups'}"
-        ),
-        soft_wrap=True,
+    write_lines(
+        f"{record['model']} on inputs of {shape}: {record['tensors']} weight tensors, "
+        f"{record['weights']:,} weights, {record['free_scales']:,} free scales in "
+        f"{plural(len(record['groups']), 'group')}"
     )
     if record["groups"]:
-        console.print(_table(record))
-        console.print(
+        result_console().print(_table(record))
+        write_lines(
             "Each channel of a group has a scale λ of its own: multiply the weights on the left "
             "by it along their axis, divide those on the right, and the function stays the same "
             f"(tried with random scales, seed {record['seed']}: outputs change by "
-            f"{record['function_error']:.0e} of the largest).",
-            soft_wrap=True,
+            f"{record['function_error']:.0e} of the largest)."
         )
         if "imbalance" in record["groups"][0]:
-            console.print(
+            write_lines(
                 "in / out: the norm of the weights on the left over that of those on the right, "
-                "channel by channel: the median (and the range).",
-                soft_wrap=True,
+                "channel by channel: the median (and the range)."
             )
     for names in record["shared_weights"]:
-        console.print(printable(f"One weight under several names: {', '.join(names)}."))
+        write_lines(f"One weight under several names: {', '.join(names)}.")
     if record["untouched"]:
-        console.print(
-            printable(f"Touched by no scale: {', '.join(record['untouched'])}."), soft_wrap=True
-        )
+        write_lines(f"Touched by no scale: {', '.join(record['untouched'])}.")
     _write_list(
-        console,
         "Channels that keep the scale 1:",
         [(entry["what"], entry["reason"]) for entry in record["pinned"]],
     )
     _write_list(
-        console,
         "Layers that no scale passes:",
         [
             (
@@ -204,8 +181,6 @@ def _write_text(record: dict[str, Any]) -> None:
 
 def _table(record: dict[str, Any]) -> Table:
     from rich.table import Table
-
-    from nonvacuous.report.terminal import printable
 
     with_weights = "imbalance" in record["groups"][0]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
@@ -240,17 +215,13 @@ def _imbalance_text(spread: dict[str, Any]) -> str:
     return text + (f"\n{spread['dead']} dead" if spread["dead"] else "")
 
 
-def _write_list(console: Console, heading: str, entries: list[tuple[str, str]]) -> None:
+def _write_list(heading: str, entries: list[tuple[str, str]]) -> None:
     """One line for each reason, with everything that it holds for in front."""
-    from nonvacuous.report.terminal import printable
-
     together: dict[str, list[str]] = {}
     for what, why in entries:
         together.setdefault(why, []).append(what)
     if together:
-        console.print(heading)
-    for why, layers in together.items():
-        console.print(f"  {printable(', '.join(layers))}: {printable(why)}", soft_wrap=True)
+        write_lines(heading, *(f"  {', '.join(what)}: {why}" for why, what in together.items()))
 
 
 def _next(subject: Subject, data: str | None, weights: Path | None, svg: Path | None) -> str:

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from nonvacuous.cli.exits import DONE, TOO_RISKY
 from nonvacuous.cli.flags import SWITCH, Json, Repeated
-from nonvacuous.cli.output import result_console, write_json
+from nonvacuous.cli.output import write_json, write_lines
 
 
 @Parameter(name="*")
@@ -20,16 +20,11 @@ from nonvacuous.cli.output import result_console, write_json
 class Columns:
     """Which columns of the file say what.
 
-    Parameters
-    ----------
-    loss
-        The column of losses: 1 for an error, 0 for a right answer, or between.
-    predictions
-        The column of predictions instead, compared with --labels.
-    labels
-        The column of labels; a row without one is read again until it has one.
-    group
-        A column of groups that the certificate promises something about; may be repeated.
+    Args:
+        loss: The column of losses: 1 for an error, 0 for a right answer, or between.
+        predictions: The column of predictions instead, compared with --labels.
+        labels: The column of labels; a row without one is read again until it has one.
+        group: A column of groups that the certificate promises something about; may be repeated.
     """
 
     loss: str = "error"
@@ -53,22 +48,14 @@ def monitor(
 ) -> int:
     """Does the promise still hold? Reads new labels, looks as often as you like.
 
-    Parameters
-    ----------
-    file
-        Labeled examples in the order of their arrival; rows read before are skipped.
-    promise
-        The certificate, its folder, or the number itself.
-    state
-        The small file that keeps the watch; it survives a kill, and several writers.
-    false_alarm
-        The chance of an alarm, over the whole future, although the promise holds.
-    watch
-        Follow the growing file until an alarm or Ctrl-C.
-    every
-        Seconds between two looks at the file.
-    page
-        Write a page with the evidence over time.
+    Args:
+        file: Labeled examples in the order of their arrival; rows read before are skipped.
+        promise: The certificate, its folder, or the number itself.
+        state: The small file that keeps the watch; it survives a kill, and several writers.
+        false_alarm: The chance of an alarm, over the whole future, although the promise holds.
+        watch: Follow the growing file until an alarm or Ctrl-C.
+        every: Seconds between two looks at the file.
+        page: Write a page with the evidence over time.
     """
     import time
 
@@ -97,7 +84,7 @@ def monitor(
     if json:
         write_json(_record(observer))
     else:
-        result_console().print(str(observer), soft_wrap=True)
+        write_lines(str(observer))
     return TOO_RISKY if observer.alarm else DONE
 
 

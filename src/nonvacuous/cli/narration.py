@@ -15,7 +15,7 @@ from rich.progress import (
 from rich.table import Column
 
 from nonvacuous.cli.output import narration_console
-from nonvacuous.report.terminal import printable
+from nonvacuous.report.wording import printable
 
 #: Phases as the library names them, as a person would.
 _TITLES = {

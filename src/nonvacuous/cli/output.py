@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from nonvacuous.report.terminal import printable
+from nonvacuous.report.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -55,6 +55,16 @@ def result_console() -> Console:
 def narration_console() -> Console:
     """Stderr, for everything that is not the result."""
     return _safe_console()(file=sys.stderr, highlight=False, markup=False, emoji=False)
+
+
+def write_lines(*lines: str) -> None:
+    """Results on stdout, each on one line whatever its names contain."""
+    sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
+
+
+def say(*lines: str) -> None:
+    """The same on stderr, for everything that is not the result."""
+    sys.stderr.writelines(f"{printable(line)}\n" for line in lines)
 
 
 def write_paragraphs(*paragraphs: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from nonvacuous.bounds import checks
 from nonvacuous.cli.exits import DONE, UsageError
 from nonvacuous.cli.flags import Json, OptionalWholeNumber, Repeated
-from nonvacuous.cli.output import write_json
+from nonvacuous.cli.output import result_console, write_json, write_lines
 
 
 def plan(
@@ -24,31 +24,22 @@ def plan(
 ) -> int:
     """How many examples promise a risk, before anybody looks at one?
 
-    Parameters
-    ----------
-    target
-        The risk to promise.
-    risk
-        The true risk that you expect.
-    chance
-        How likely the test should succeed.
-    confidence
-        Of the promise.
-    labeled
-        How many labeled examples there are for training and testing together.
-    curve
-        With --labeled: limit, scale and power of the risk limit + scale/n^power after n examples.
-    point
-        With --labeled, instead: a risk that was measured after so many examples, as 400:0.12. A
-        curve is fitted to all such points.
-    page
-        Write the table and a picture of the chance.
+    Args:
+        target: The risk to promise.
+        risk: The true risk that you expect.
+        chance: How likely the test should succeed.
+        confidence: Of the promise.
+        labeled: How many labeled examples there are for training and testing together.
+        curve: With --labeled: limit, scale and power of the risk limit + scale/n^power after n
+            examples.
+        point: With --labeled, instead: a risk that was measured after so many examples, as
+            400:0.12. A curve is fitted to all such points.
+        page: Write the table and a picture of the chance.
     """
     from dataclasses import asdict
 
     from rich.table import Table
 
-    from nonvacuous.cli.output import result_console
     from nonvacuous.evaluation.plan import plan as planned
 
     result = planned(
@@ -72,12 +63,10 @@ def plan(
     if json:
         write_json(asdict(result))
         return DONE
-    console = result_console()
-    console.print(f"{result}.", soft_wrap=True)
-    console.print(
+    write_lines(
+        f"{result}.",
         f"The first number with this chance is {result.first:,}; two models are told apart from a "
         f"difference of {result.detectable_difference:.4f}.",
-        soft_wrap=True,
     )
     table = Table("examples", "errors allowed", "chance", "best promise", "expected promise")
     for row in result.rows:
@@ -86,14 +75,13 @@ def plan(
             f"{row.examples:,}", allowed, f"{row.chance:.3f}", f"{row.smallest:.4f}",
             f"{row.expected:.4f}",
         )  # fmt: skip
-    console.print(table)
+    result_console().print(table)
     if result.division is not None:
         part = result.division
-        console.print(
+        write_lines(
             f"Of {part.labeled:,} labeled examples hold out {part.held_out:,}: expected promise "
             f"{part.test:.4f} (testing while training: {part.progressive:.4f}; a learned prior: "
-            f"{part.learned_prior:.4f} at best); {part.advice}",
-            soft_wrap=True,
+            f"{part.learned_prior:.4f} at best); {part.advice}"
         )
     return DONE
 

@@ -23,9 +23,10 @@ from nonvacuous.cli.exits import (
     exit_code_of,
     stoppable,
 )
+from nonvacuous.cli.flags import device_of
 from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.output import result_console, write_error, write_json, write_next
+from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
 from nonvacuous.cli.report import LABELS
 from nonvacuous.data import NAMES, Examples, Split
 from nonvacuous.data.files import sha256_of_file
@@ -36,7 +37,6 @@ from nonvacuous.foreign import run_settings
 from nonvacuous.methods import Posterior
 from nonvacuous.models import rebuild
 from nonvacuous.randomization.corruptions import corrupt
-from nonvacuous.report.terminal import printable
 from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.rules.outcomes import ledger_of
 from nonvacuous.seeds import derived_seed
@@ -101,7 +101,7 @@ def randomize_run(
                 f"recipe of {folder}"
             )
             made = certify(
-                network.to(_device(device)),
+                network.to(device_of(device)),
                 randomized.train,
                 method=method.changed(
                     prior_fraction=len(split.prior) / len(dataset.train), twin=False
@@ -220,11 +220,10 @@ def _tell(record: dict[str, Any], path: Path, folder: Path, *, as_json: bool) ->
         write_json(record)
     else:
         true, random = record["true_labels"], record["random_labels"]
-        console = result_console()
         for name, part in (("true labels", true), ("random labels", random)):
             note = " (vacuous: a constant answer may do as well)" if part["is_vacuous"] else ""
-            console.print(f"{name + ':':15}error <= {shown_up(part['risk_upper'])}{note}")
-        console.print(printable(f"Written: {path}"), soft_wrap=True)
+            write_lines(f"{name + ':':15}error <= {shown_up(part['risk_upper'])}{note}")
+        write_lines(f"Written: {path}")
     report = shlex.join(["nonvacuous", "report", str(folder)])
     if not record["random_labels"]["is_vacuous"]:
         write_error(
@@ -235,14 +234,3 @@ def _tell(record: dict[str, Any], path: Path, folder: Path, *, as_json: bool) ->
         return FAILED
     write_next(report)
     return DONE
-
-
-def _device(name: str) -> torch.device:
-    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise CommandError(
-            "--device cuda: torch sees no CUDA device here.",
-            next_command=again(replacing={"--device": "cpu"}),
-        )
-    return torch.device("cuda")

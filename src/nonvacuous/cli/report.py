@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import Json
 from nonvacuous.cli.folders import holds_run
-from nonvacuous.cli.output import narration_console, result_console, write_json
+from nonvacuous.cli.output import say, write_json, write_lines
 from nonvacuous.errors import BadInput
 from nonvacuous.files import inside
 from nonvacuous.foreign import read_json
@@ -52,12 +52,10 @@ def _labels(path: Path) -> dict[str, Any] | None:
 def report(run_folder: Path, /, *, json: Json = False) -> int:
     """Write report.html for a run folder, or a site that compares the runs in a folder of them.
 
-    Parameters
-    ----------
-    run_folder
-        The folder with certificate.json: a report.html that is there is replaced. Or a folder with
-        run folders in it: index.html gets a sortable table of all of them, certificates/ one page
-        for each certificate.
+    Args:
+        run_folder: The folder with certificate.json: a report.html that is there is replaced. Or a
+            folder with run folders in it: index.html gets a sortable table of all of them,
+            certificates/ one page for each certificate.
     """
     source = inside(run_folder, "certificate.json")
     if source.is_file():
@@ -78,7 +76,7 @@ def _page(folder: Path, source: Path, *, as_json: bool) -> int:
     if as_json:
         write_json({"report": str(page)})
     else:
-        result_console().print(str(page), soft_wrap=True)
+        write_lines(str(page))
     return DONE
 
 
@@ -106,8 +104,6 @@ def _site(folder: Path, *, as_json: bool) -> int:
     if as_json:
         write_json({"report": str(site.index), "runs": len(runs), "pages": len(site.pages)})
     else:
-        result_console().print(str(site.index), soft_wrap=True)
-        narration_console().print(
-            f"{len(runs):,} runs, {len(site.pages):,} pages of certificates", soft_wrap=True
-        )
+        write_lines(str(site.index))
+        say(f"{len(runs):,} runs, {len(site.pages):,} pages of certificates")
     return DONE

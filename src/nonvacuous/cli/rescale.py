@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.cli.exits import DONE, UsageError
+from nonvacuous.cli.exits import DONE, UsageError, as_usage
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, NetworkFlags, Noise
 from nonvacuous.cli.folders import instead_of
-from nonvacuous.cli.output import result_console, write_json, write_next
-from nonvacuous.errors import BadInput
+from nonvacuous.cli.output import result_console, write_json, write_lines, write_next
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,32 +31,23 @@ def rescale(
 ) -> int:
     """Write a network with other weights and the same function, and say what that changes.
 
-    Parameters
-    ----------
-    weights
-        The network's weights: a safetensors file as
-        safetensors.torch.save_file(model.state_dict(), path) writes it. It is not changed.
-    out
-        Where the rescaled weights go, as safetensors for the same --model.
-    gauge
-        optimal: the smallest KL of noise --sigma around the weights, moved along with them, to a
-        prior centered on zero with scale --tau (default). balanced: the weights into each channel
-        and out of it get the same norm, which makes the norm of all weights smallest.
-    attack
-        Instead of --gauge: multiply every free scale by exp(SPREAD x a standard normal number).
-        Bounds that depend on the scale of the weights move; the function does not.
-    force
-        Overwrite --out if it exists.
+    Args:
+        weights: The network's weights: a safetensors file as
+            safetensors.torch.save_file(model.state_dict(), path) writes it. It is not changed.
+        out: Where the rescaled weights go, as safetensors for the same --model.
+        gauge: optimal: the smallest KL of noise --sigma around the weights, moved along with them,
+            to a prior centered on zero with scale --tau (default). balanced: the weights into each
+            channel and out of it get the same norm, which makes the norm of all weights smallest.
+        attack: Instead of --gauge: multiply every free scale by exp(SPREAD x a standard normal
+            number). Bounds that depend on the scale of the weights move; the function does not.
+        force: Overwrite --out if it exists.
     """
     noise = noise or Noise()
-    try:
-        for flag, value in (("--sigma", noise.sigma), ("--tau", noise.tau)):
-            checks.positive(flag, value)
-        if attack is not None:
-            checks.positive("--attack", attack)
+    with as_usage():
+        for flag, value in (("--sigma", noise.sigma), ("--tau", noise.tau), ("--attack", attack)):
+            if value is not None:
+                checks.positive(flag, value)
         checks.count("--trials", noise.trials, minimum=1)
-    except BadInput as error:
-        raise UsageError(str(error)) from error
     if attack is not None and gauge is not None:
         raise UsageError("--attack spoils the scales and --gauge mends them: give one of them.")
     if out.exists() and not force:
@@ -94,31 +84,20 @@ def rescale(
 
 
 def _write_text(record: dict[str, Any]) -> None:
-    from nonvacuous.report.terminal import printable
-
-    console = result_console()
-    console.print(
-        printable(f"{record['out']}: {record['model']} with {record['done']}"), soft_wrap=True
-    )
-    console.print(_table(record))
+    write_lines(f"{record['out']}: {record['model']} with {record['done']}")
+    result_console().print(_table(record))
     if "bound_naive" in record["before"]:
-        console.print(
+        write_lines(
             "Bounds: PAC-Bayes-kl with confidence 0.95, to illustrate; nonvacuous certify makes "
-            "them with their evidence.",
-            soft_wrap=True,
+            "them with their evidence."
         )
-    same = record["function"]
-    console.print(
+    same, factors = record["function"], record["factors"]
+    write_lines(
         f"Function: outputs change by {same['float64_error']:.0e} of the largest in float64 and by "
         f"{same['float32_error']:.0e} as stored; {same['predictions_changed']:,} of "
         f"{same['inputs']:,} predictions change.",
-        soft_wrap=True,
-    )
-    factors = record["factors"]
-    console.print(
         f"Scales: {record['free_scales']:,} free, from {factors['smallest']:.3g} to "
-        f"{factors['largest']:.3g} (largest in {printable(factors['where'])}).",
-        soft_wrap=True,
+        f"{factors['largest']:.3g} (largest in {factors['where']}).",
     )
 
 

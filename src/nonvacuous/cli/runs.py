@@ -15,9 +15,9 @@ from cyclopts import Parameter
 
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
-from nonvacuous.cli.output import narration_console, result_console, write_json, write_next
+from nonvacuous.cli.output import result_console, say, write_json, write_next
 from nonvacuous.errors import BadInput
-from nonvacuous.report.terminal import printable
+from nonvacuous.report.wording import printable
 
 #: Columns that are upper bounds, also inside an expression such as min(risk_upper).
 _BOUND = re.compile(r"(?<![A-Za-z0-9_])(risk_upper|twin)(?![A-Za-z0-9_])")
@@ -40,7 +40,6 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    from nonvacuous.report.terminal import printable
     from nonvacuous.report.wording import shortened
 
     cells = {
@@ -152,28 +151,18 @@ def runs(
 ) -> int:
     """List every run below a folder, finished or not, and choose among them.
 
-    Parameters
-    ----------
-    folder
-        A folder with run folders in it, such as that of a sweep.
-    state
-        Only runs in this state. invalid: the certificate contradicts itself.
-    where
-        Only runs that meet a condition, such as risk_upper<0.1, model=mlp:64 or name~seed. Give it
-        several times for several conditions.
-    sort
-        The column to order by, smallest first.
-    reverse
-        With --sort: largest first.
-    columns
-        The columns to show, separated by commas; all shows every one.
-    limit
-        How many runs to show at most.
-    sql
-        A question in SQL about the table runs, such as "select model, min(risk_upper) from runs
-        group by model". Needs the package duckdb.
-    csv
-        Print the table as comma-separated values, every column.
+    Args:
+        folder: A folder with run folders in it, such as that of a sweep.
+        state: Only runs in this state. invalid: the certificate contradicts itself.
+        where: Only runs that meet a condition, such as risk_upper<0.1, model=mlp:64 or name~seed.
+            Give it several times for several conditions.
+        sort: The column to order by, smallest first.
+        reverse: With --sort: largest first.
+        columns: The columns to show, separated by commas; all shows every one.
+        limit: How many runs to show at most.
+        sql: A question in SQL about the table runs, such as "select model, min(risk_upper) from
+            runs group by model". Needs the package duckdb.
+        csv: Print the table as comma-separated values, every column.
     """
     if csv and json:
         raise UsageError("--csv and --json are two forms of the same table: give one of them.")
@@ -218,7 +207,7 @@ def runs(
         ) from error
     _write(rows, shown, folder, csv=csv, json=json, known=None if sql is None else names)
     if not (csv or json or sql):
-        narration_console().print(f"{len(rows):,} of {total:,} runs", soft_wrap=True)
+        say(f"{len(rows):,} of {total:,} runs")
         write_next(shlex.join(["nonvacuous", "report", str(folder)]))
     return DONE
 
@@ -285,10 +274,9 @@ def _write(
     else:
         left_out = print_table(rows, columns, known=known)
         if left_out:
-            narration_console().print(
+            say(
                 f"No room for {', '.join(left_out)}: --csv and --json have every column, "
-                "--columns chooses, and a wider terminal or a file shows more.",
-                soft_wrap=True,
+                "--columns chooses, and a wider terminal or a file shows more."
             )
 
 

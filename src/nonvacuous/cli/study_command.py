@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 from cyclopts import Group, Parameter
 from joblib import cpu_count
@@ -24,22 +23,30 @@ from nonvacuous.cli.exits import (
     CommandError,
     UsageError,
     again,
+    as_usage,
     exit_code_of,
     stoppable,
-    with_flags,
 )
-from nonvacuous.cli.flags import SWITCH, Json, Ledger, OptionalWholeNumber, whole_number
+from nonvacuous.cli.flags import (
+    SWITCH,
+    Json,
+    Ledger,
+    OptionalWholeNumber,
+    device_of,
+    typed,
+    whole_number,
+)
 from nonvacuous.cli.folders import in_use, instead_of
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import (
-    narration_console,
     result_console,
+    say,
     write_error,
     write_json,
     write_next,
 )
 from nonvacuous.cli.sweep import Where
-from nonvacuous.errors import BadInput, FolderBusy, FolderTaken
+from nonvacuous.errors import FolderBusy, FolderTaken
 from nonvacuous.papers import REPRODUCTIONS
 from nonvacuous.rules.attempts import FILE_NAME
 from nonvacuous.study.running import PAGE, SETTINGS, Surroundings, run_study, write_pages
@@ -128,15 +135,11 @@ def _flags(study: Study[Any, Any]) -> dict[str, tuple[Any, Any]]:
 
 def _kind(annotation: Any) -> Any:
     """The type of the flag, or None where a setting can only stand in a file."""
-    if get_origin(annotation) in (Union, UnionType):
-        kinds = [_kind(part) for part in get_args(annotation) if part is not type(None)]
-        return kinds[0] if len(kinds) == 1 else None
-    if annotation in _PLAIN or get_origin(annotation) is Literal:
-        return annotation | None
-    parts = get_args(annotation)
-    if get_origin(annotation) is tuple and parts[-1] is Ellipsis and _kind(parts[0]) is not None:
-        return annotation | None
-    return None
+    kind = typed(annotation)
+    parts = get_args(kind) if get_origin(kind) is tuple else (kind, Ellipsis)
+    plain = parts[0] in _PLAIN or get_origin(parts[0]) is Literal
+    one = annotation in (kind, kind | None) and parts[1:] == (Ellipsis,)
+    return kind | None if plain and one else None
 
 
 class _Groups(dict[str, Group]):
@@ -174,29 +177,19 @@ def _settings(kind: type[StudySettings], flags: dict[str, Any]) -> tuple[StudySe
     asked = {name: flags.get(name) for name in kind.model_fields}
     given = {name: value for name, value in asked.items() if value is not None}
     needed = {name: given[name] for name in given if kind.model_fields[name].is_required()}
-    with _named("--" if flags["config"] is None else "--config: "):
+    with as_usage("--" if flags["config"] is None else "--config: "):
         if flags["config"] is not None:
             settings = kind.from_toml(flags["config"], **needed)
         else:
             settings = getattr(kind, chosen[0])() if chosen else kind.of(needed)
-    with _named("--"):
+    with as_usage("--"):
         settings = settings.changed(**given)
     return settings, chosen[0] if chosen and chosen[0] != "config" else ""
 
 
-@contextmanager
-def _named(prefix: str) -> Iterator[None]:
-    """What is wrong with a setting is wrong with its flag."""
-    try:
-        yield
-    except BadInput as error:
-        text = f"{'' if str(error).startswith('--') else prefix}{str(error).removesuffix('.')}."
-        raise UsageError(text, next_command=with_flags(error)) from error
-
-
 def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
     settings, preset = _settings(study.settings, flags)
-    with _named("--"):
+    with as_usage("--"):
         title = study.title(settings)
         study.cells(settings, ())
     folder: Path | None = flags["out"] or study.folder(settings, preset)
@@ -246,8 +239,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
     else:
         study.show(result, result_console())
     sys.stdout.flush()
-    for path in paths.values():
-        narration_console().print(f"Written: {path}", soft_wrap=True)
+    say(*(f"Written: {path}" for path in paths.values()))
     problem = study.problem(result)
     if problem:
         page = str(paths.get(PAGE, folder))
@@ -295,8 +287,6 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
     import torch
 
     device, threads, jobs = flags["device"], flags["threads"], flags["jobs"]
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     where = Where(
         engine=flags["engine"],
         address=flags["address"],
@@ -304,11 +294,8 @@ def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundi
         threads=1 if threads is None else threads,
     )
     where.check()
-    if device == "cuda" and flags["engine"] == "local" and not torch.cuda.is_available():
-        raise CommandError(
-            "--device cuda: torch sees no CUDA device here.",
-            next_command=again(replacing={"--device": "cpu"}),
-        )
+    if device == "auto" or flags["engine"] == "local":
+        device = device_of(device)
     if jobs is None and flags["engine"] == "local":
         jobs = study.jobs or (1 if device == "cuda" else cpu_count())
     engine = None

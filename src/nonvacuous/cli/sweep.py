@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError, again
+from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError, again, as_usage
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, OptionalWholeNumber, WholeNumber
-from nonvacuous.cli.output import result_console, write_error, write_json, write_next
-from nonvacuous.errors import BadInput, NonvacuousError
+from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
+from nonvacuous.errors import NonvacuousError
 
 if TYPE_CHECKING:
     from nonvacuous.study.engine import Engine, Failure, Summary
@@ -27,19 +27,15 @@ FUNCTIONS = {"certify": "nonvacuous.cli.certify_cell:certify_cell"}
 class Where:
     """Where cells are computed.
 
-    Parameters
-    ----------
-    engine
-        local: processes on this machine. ray: a Ray cluster.
-    address
-        With --engine ray: the cluster to use, such as 10.0.0.1:6379 or auto. By default the one
-        that RAY_ADDRESS names or that runs on this machine, else a new one on this machine.
-    jobs
-        Cells at the same time. By default as many as there are processors (or parts of GPUs).
-    threads
-        Processor threads for each cell.
-    gpus_per_task
-        The part of a GPU that a cell takes: 0.25 puts four on each. 0: cells see no GPU.
+    Args:
+        engine: local: processes on this machine. ray: a Ray cluster.
+        address: With --engine ray: the cluster to use, such as 10.0.0.1:6379 or auto. By default
+            the one that RAY_ADDRESS names or that runs on this machine, else a new one on this
+            machine.
+        jobs: Cells at the same time. By default as many as there are processors (or parts of GPUs).
+        threads: Processor threads for each cell.
+        gpus_per_task: The part of a GPU that a cell takes: 0.25 puts four on each. 0: cells see no
+            GPU.
     """
 
     engine: Literal["local", "ray"] = "local"
@@ -87,28 +83,22 @@ def sweep(
 ) -> int:
     """Compute every cell of the grid in a TOML file, each in a run folder of its own.
 
-    Parameters
-    ----------
-    experiment
-        TOML file: [command] run = "certify" or "package.module:function"; [fixed] for settings that
-        all cells share; [grid] with lists of values, of which every combination is a cell;
-        [[cells]] for more cells by themselves; seed = 0 for the seeds of cells that have none.
-    out
-        The folder of the sweep; runs/NAME by default. A sweep that was stopped goes on there.
-    retry_failed
-        Compute cells again that have failed before.
-    dry_run
-        List the cells and which of them have ended, and compute nothing.
+    Args:
+        experiment: TOML file: [command] run = "certify" or "package.module:function"; [fixed] for
+            settings that all cells share; [grid] with lists of values, of which every combination
+            is a cell; [[cells]] for more cells by themselves; seed = 0 for the seeds of cells that
+            have none.
+        out: The folder of the sweep; runs/NAME by default. A sweep that was stopped goes on there.
+        retry_failed: Compute cells again that have failed before.
+        dry_run: List the cells and which of them have ended, and compute nothing.
     """
     where = where or Where()
     where.check()
     from nonvacuous.rules.attempts import ledger_beside
     from nonvacuous.study.sweep import read_sweep
 
-    try:
+    with as_usage():
         plan = read_sweep(experiment)
-    except BadInput as error:
-        raise UsageError(str(error)) from error
     folder = out or Path("runs") / plan.name
     plan = _complete(plan)
     if dry_run:
@@ -157,12 +147,10 @@ def _complete(plan: Sweep) -> Sweep:
             )
         from nonvacuous.study.functions import arguments_of, find_function
 
-        try:
+        with as_usage():
             function = find_function(plan.run)
             for cell in plan.cells:
                 arguments_of(function, cell, Path("run"))
-        except BadInput as error:
-            raise UsageError(str(error)) from error
         return plan
     from cyclopts import CycloptsError
 
@@ -205,9 +193,7 @@ def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
             }
         )
         return DONE
-    console = result_console()
-    for cell in plan.cells:
-        console.print(f"{states[cell.digest]:10} {cell.name}", soft_wrap=True)
+    write_lines(*(f"{states[cell.digest]:10} {cell.name}" for cell in plan.cells))
     write_next(again(without=["--dry-run"]))
     return DONE
 
@@ -233,7 +219,7 @@ def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
             parts.append(f"{summary.failed:,} failed")
         if before:
             parts.append(f"{before:,} had ended before")
-        result_console().print(f"{', '.join(parts)}: {folder}", soft_wrap=True)
+        write_lines(f"{', '.join(parts)}: {folder}")
     if summary.failed:
         write_error(
             f"{summary.failed:,} of {summary.cells:,} cells failed, the first with: "

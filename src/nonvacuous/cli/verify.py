@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from cyclopts import Parameter
+
+from nonvacuous.bounds import checks
 from nonvacuous.cli.exits import (
     DONE,
     NOT_VERIFIED,
@@ -14,18 +17,20 @@ from nonvacuous.cli.exits import (
     CommandError,
     UsageError,
     again,
+    as_usage,
 )
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.output import (
-    narration_console,
     result_console,
+    say,
     write_error,
     write_json,
+    write_lines,
     write_next,
 )
 from nonvacuous.foreign import run_settings
-from nonvacuous.report.terminal import printable
+from nonvacuous.report.wording import printable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -35,15 +40,33 @@ if TYPE_CHECKING:
     from nonvacuous.verify import Finding, Verification
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """The data and the network that a certificate is about.
+
+    Args:
+        data: The data, as for certify. A data set that the certificate calls by a built-in name is
+            found by itself.
+        data_dir: Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable
+            NONVACUOUS_DATA.
+        classes: The names of the classes in order, as they were given to certify.
+        model: The network, as for certify. Built-in ones are rebuilt by themselves; nothing that a
+            certificate names is ever imported unless you name it here.
+    """
+
+    data: str | None = None
+    data_dir: Path | None = None
+    classes: str | None = None
+    model: str | None = None
+
+
 def verify(
     certificate: Path,
     run_folder: Path | None = None,
     /,
     *,
-    data: str | None = None,
-    data_dir: Path | None = None,
-    classes: str | None = None,
-    model: str | None = None,
+    material: Material = Material(),  # noqa: B008
     trials: OptionalWholeNumber = None,
     seed: OptionalWholeNumber = None,
     ledger: Path | None = None,
@@ -56,45 +79,31 @@ def verify(
     Exit code 0: verified. 4: something is wrong. 5: nothing is wrong, but data, network or files
     are missing, and a certificate that agrees with itself can still be false.
 
-    Parameters
-    ----------
-    certificate
-        certificate.json, or the run folder that contains it.
-    run_folder
-        The folder of the run, if the certificate lies elsewhere.
-    data
-        The data, as for certify. A data set that the certificate calls by a built-in name is
-        found by itself.
-    data_dir
-        Folder that contains mnist/, fashion-mnist/ and cifar10/; else the variable NONVACUOUS_DATA.
-    classes
-        The names of the classes in order, as they were given to certify.
-    model
-        The network, as for certify. Built-in ones are rebuilt by themselves; nothing that a
-        certificate names is ever imported unless you name it here.
-    trials
-        Fresh independent trials of the randomized network; 20,000 by default.
-    seed
-        Of the fresh trials; by default the system draws one that nobody knew, and it is shown.
-    ledger
-        The ledger of attempts, if it does not lie beside the run folder.
-    retrain
-        Repeat the training too, from the settings in the run folder, and compare what it ends in.
-        Only this shows on which examples a learned prior was trained; it takes as long as the run
-        did, on the processor, with as many threads as the run had. Where versions or processor are
-        others and the numbers differ, they are not compared, and the exit code is 5.
-    threads
-        Processor threads for torch; its own choice by default.
+    Args:
+        certificate: certificate.json, or the run folder that contains it.
+        run_folder: The folder of the run, if the certificate lies elsewhere.
+        trials: Fresh independent trials of the randomized network; 20,000 by default.
+        seed: Of the fresh trials; by default the system draws one that nobody knew, and it is
+            shown.
+        ledger: The ledger of attempts, if it does not lie beside the run folder.
+        retrain: Repeat the training too, from the settings in the run folder, and compare what it
+            ends in. Only this shows on which examples a learned prior was trained; it takes as long
+            as the run did, on the processor, with as many threads as the run had. Where versions or
+            processor are others and the numbers differ, they are not compared, and the exit code is
+            5.
+        threads: Processor threads for torch; its own choice by default.
     """
-    path, folder = _places(certificate, run_folder)
-    if trials is not None and trials < 1:
-        raise UsageError(f"--trials must be at least 1, got --trials = {trials}.")
-    if seed is not None and seed < 0:
-        raise UsageError(f"--seed must be at least 0, got --seed = {seed}.")
+    path, folder = _paths(certificate, run_folder)
+    with as_usage():
+        for flag, value, least in (
+            ("--trials", trials, 1),
+            ("--seed", seed, 0),
+            ("--threads", threads, 1),
+        ):
+            if value is not None:
+                checks.count(flag, value, minimum=least)
     if ledger is not None and not ledger.is_file():
         raise UsageError(f"there is no ledger {ledger}; check the path.")
-    if threads is not None and threads < 1:
-        raise UsageError(f"--threads must be at least 1, got --threads = {threads}.")
 
     import torch
 
@@ -105,9 +114,10 @@ def verify(
     if threads is not None:
         torch.set_num_threads(threads)
     record = _peek(path)
-    examples = _examples(record, folder, data, data_dir, classes)
-    start = 0 if record is None else record.seed
-    network = None if model is None else _network(model, examples, start)
+    examples = _examples(record, folder, material)
+    network = None
+    if material.model is not None:
+        network = _network(material.model, examples, 0 if record is None else record.seed)
     with stoppable(), Narration() as narration:
         verification = verify_certificate(
             path,
@@ -136,7 +146,7 @@ def verify(
     return VERIFICATION_FAILED
 
 
-def _places(certificate: Path, run_folder: Path | None) -> tuple[Path, Path | None]:
+def _paths(certificate: Path, run_folder: Path | None) -> tuple[Path, Path | None]:
     """The certificate's file and the run folder, out of a file, a folder or both."""
     if certificate.is_dir():
         path = certificate / "certificate.json"
@@ -172,11 +182,7 @@ def _peek(path: Path) -> Certificate | None:
 
 
 def _examples(
-    certificate: Certificate | None,
-    folder: Path | None,
-    source: str | None,
-    data_dir: Path | None,
-    classes: str | None,
+    certificate: Certificate | None, folder: Path | None, given: Material
 ) -> Dataset | str | None:
     """The data named by --data, or a built-in set that the certificate names and that is here."""
     from nonvacuous.data import Dataset
@@ -184,21 +190,20 @@ def _examples(
     from nonvacuous.study.study import named_data
 
     if certificate is not None and certificate.evaluation is not None:
-        return source  # a file of columns, which the certificate names
-    say = narration_console()
+        return given.data  # a file of columns, which the certificate names
     name = None if certificate is None else certificate.data.name
-    if source is not None:
-        dataset = named_data(source, data_dir, classes)
+    if given.data is not None:
+        dataset = named_data(given.data, given.data_dir, given.classes)
     else:
         known = _built_in(name, folder)
         if known is None:
             return None
         try:
-            dataset = named_data(known, data_dir)
+            dataset = named_data(known, given.data_dir)
         except BadInput as error:
-            say.print(printable(f"The data are not compared: {error}."), soft_wrap=True)
+            say(f"The data are not compared: {error}.")
             return None
-        say.print(f"Data: the built-in {known}, which the certificate names.", soft_wrap=True)
+        say(f"Data: the built-in {known}, which the certificate names.")
     if dataset.test is not None and dataset.test.name == name:
         return Dataset(dataset.test)
     return dataset
@@ -233,11 +238,10 @@ def _advise(verification: Verification, certificate: Certificate) -> None:
 def _network(spec: str, data: Dataset | str | None, seed: int) -> Any:
     from nonvacuous.studies.networks import build_network, check_readable
 
-    examples = data if data is None or isinstance(data, str) else data.train
-    if examples is None or isinstance(examples, str):
+    if data is None or isinstance(data, str):
         raise UsageError("--model is measured on the data: give --data too.")
-    network = build_network(spec, examples, seed=seed)
-    check_readable(network, examples, spec=spec)
+    network = build_network(spec, data.train, seed=seed)
+    check_readable(network, data.train, spec=spec)
     return network
 
 
@@ -272,12 +276,12 @@ def _write_text(verification: Verification, certificate: Certificate | None) -> 
         verdict += f", {len(verification.unchecked)} could not be made"
     if verification.passed and verification.wanted:
         verdict += f"; give {' and '.join(verification.wanted)}"
-    console.print(f"{verdict}.", soft_wrap=True)
+    write_lines(f"{verdict}.")
     if verification.audited:
-        console.print(f"Note: {verification.audited}", soft_wrap=True)
+        write_lines(f"Note: {verification.audited}")
     if verification.passed and certificate is not None:
         says = "" if verification.verified else "The certificate says: "
-        console.print(f"{says}{certificate.lines()[0]}", soft_wrap=True)
+        write_lines(f"{says}{certificate.lines()[0]}")
 
 
 def _line(finding: Finding) -> Text:

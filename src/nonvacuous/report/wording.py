@@ -1,4 +1,4 @@
-"""Numbers into words. A promise is rounded up, so that what is read stays true."""
+"""Numbers into words, names into text. A promise is rounded up: what is read stays true."""
 
 from __future__ import annotations
 
@@ -93,35 +93,37 @@ def declared_percent(value: float) -> str:
     return f"{shown}%"
 
 
-def percent_up(value: float) -> str:
+def percent_up(value: float, digits: int = 3) -> str:
     """A bound, rounded up.
 
-    >>> percent_up(0.0157501), percent_up(1.0), percent_up(0.18701)
-    ('1.58%', '100%', '18.8%')
+    >>> percent_up(0.0157501), percent_up(1.0), percent_up(0.18701), percent_up(0.18701, digits=4)
+    ('1.58%', '100%', '18.8%', '18.71%')
     """
-    return _percent(value, ROUND_CEILING)
+    return _percent(value, ROUND_CEILING, digits)
 
 
-def percent_down(value: float) -> str:
+def percent_down(value: float, digits: int = 3) -> str:
     """A lower bound, rounded down.
 
     >>> percent_down(0.0315799)
     '3.15%'
     """
-    return _percent(value, ROUND_FLOOR)
+    return _percent(value, ROUND_FLOOR, digits)
 
 
-def _percent(value: float, rounding: str) -> str:
-    exact = Decimal(value) * 100
+def _percent(value: float, rounding: str, digits: int = 3) -> str:
+    # A Decimal made from a float is that float exactly, and moving the point loses nothing.
+    exact = Decimal(value).scaleb(2)
     if value in (0.0, 1.0):
         return f"{exact:.0f}%"
-    # Three digits that count, and one decimal at least.
-    decimals = max(1, 2 - exact.adjusted())
+    # So many digits that count, and one decimal at least.
+    decimals = max(1, digits - 1 - exact.adjusted())
     shown = exact.quantize(Decimal(1).scaleb(-decimals), rounding=rounding)
     while shown >= 100 and decimals < 12:
         decimals += 1
         shown = exact.quantize(Decimal(1).scaleb(-decimals), rounding=rounding)
-    return f"{shown:f}%"
+    # Far below one in a million a row of zeros is harder to read than an exponent.
+    return f"{shown:f}%" if exact.adjusted() >= -6 else f"{shown:.{digits - 1}e}%"
 
 
 def confidence_percent(failure: float) -> str:
@@ -209,6 +211,18 @@ def visible(text: str) -> str:
 
 def _steers(letter: str) -> bool:
     return unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Cn")
+
+
+def printable(text: str) -> str:
+    r"""``text`` on one line and without control characters, which could rewrite the screen.
+
+    >>> printable("mnist\x1b[2J\nVALID")
+    'mnist?[2J VALID'
+    """
+    return "".join(
+        character if character.isprintable() else " " if character.isspace() else "?"
+        for character in text
+    )
 
 
 def shortened(text: str, letters: int) -> str:

@@ -90,19 +90,23 @@ class MeasuresSettings(DataSettings):
         """The measures that --only and --without leave."""
         from nonvacuous.measures.registry import chosen
 
-        for flag, words, remedy in (
-            ("--only", words_of(self.only), "paths,norms"),
-            ("--without", words_of(self.without), "expensive"),
-        ):
+        for name, remedy in (("only", "paths,norms"), ("without", "expensive")):
             try:
-                chosen(words)
+                chosen(self.words(name))
             except BadInput as error:
-                raise BadInput(f"{flag}: {error}", instead={flag: remedy}) from error
-        return chosen(words_of(self.only), words_of(self.without))
+                raise BadInput(f"--{name}: {error}", instead={f"--{name}": remedy}) from error
+        return chosen(self.words("only"), self.words("without"))
+
+    def words(self, name: str) -> tuple[str, ...] | None:
+        """The words between the commas of --only or --without."""
+        listed: str | None = getattr(self, name)
+        if listed is None:
+            return None
+        return tuple(word.strip() for word in listed.split(",") if word.strip())
 
     def asked(self) -> dict[str, Any]:
         """What decides the result, as it stands in its record."""
-        words = {name: words_of(getattr(self, name)) for name in ("only", "without")}
+        words = {name: self.words(name) for name in ("only", "without")}
         return self.record() | {name: w and list(w) for name, w in words.items()}
 
     def check(self) -> None:
@@ -195,10 +199,3 @@ class Measures(SingleStudy[MeasuresSettings]):
 
 
 STUDY = Measures()
-
-
-def words_of(listed: str | None) -> tuple[str, ...] | None:
-    """Words between commas."""
-    if listed is None:
-        return None
-    return tuple(word.strip() for word in listed.split(",") if word.strip())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,11 +19,13 @@ from nonvacuous.measures.panel import Panel, panel
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
-from nonvacuous.studies.measures import MeasuresSettings, words_of
 from nonvacuous.studies.measures_page import FIT_LOSS
 from nonvacuous.studies.networks import build_network, check_fits, load_weights
 from nonvacuous.study.study import Context
 from nonvacuous.training.many import Job, ManyExamples, ManySettings, train_many
+
+if TYPE_CHECKING:
+    from nonvacuous.studies.measures import MeasuresSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +59,8 @@ def measured(settings: MeasuresSettings, at: Context, files: Sequence[str]) -> d
             gauges=settings.gauges,
             spread=settings.spread,
             seed=settings.seed,
-            only=words_of(settings.only),
-            without=words_of(settings.without),
+            only=settings.words("only"),
+            without=settings.words("without"),
             checkpoint=at.folder / "gauges.json",
             progress=at.progress,
         ).to_dict()
@@ -94,8 +96,8 @@ def _panel(settings: MeasuresSettings, network: Network, at: Context) -> Panel:
         network.examples,
         initial=network.initial,
         seed=settings.seed,
-        only=words_of(settings.only),
-        without=words_of(settings.without),
+        only=settings.words("only"),
+        without=settings.words("without"),
         progress=at.progress,
     )
 

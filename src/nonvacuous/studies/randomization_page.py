@@ -10,8 +10,7 @@ from rich.table import Table
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.randomization.results import ConditionResult, Study
 from nonvacuous.report.study import StudyPage
-from nonvacuous.report.terminal import printable
-from nonvacuous.report.wording import plural
+from nonvacuous.report.wording import plural, printable
 from nonvacuous.studies.randomization_sections import (
     capacity_section,
     certificates_section,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -22,8 +22,10 @@ from nonvacuous.sparsity.priors import make_conv_prior, make_prior
 from nonvacuous.sparsity.training import Chain, ChainTraining, chain_errors, train_chain, unit_norm
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.studies.networks import build_network, check_fits, load_weights
-from nonvacuous.studies.sparsity import SparsitySettings
 from nonvacuous.study.study import Context
+
+if TYPE_CHECKING:
+    from nonvacuous.studies.sparsity import SparsitySettings
 
 #: Step sizes that suit inputs of norm 1: for one hidden layer, and for more.
 _RATES = (0.5, 0.15)
