@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from functools import partial
@@ -60,21 +61,18 @@ class Given:
 
     def checked(self) -> dict[str, Any]:
         """The values that were given, by flag, each within its range."""
-        return {
-            flag: check(flag, value)
-            for flag, (check, value) in {
-                "--risk": (checks.unit_interval, self.risk),
-                "--kl": (checks.non_negative, self.kl),
-                "--log-ratio": (checks.real, self.log_ratio),
-                "--errors": (checks.count, self.errors),
-                "--trials": (partial(checks.count, minimum=1), self.trials),
-                "--sampling-failure": (checks.real, self.sampling_failure),
-                "--temperature": (checks.positive, self.temperature),
-                "--second-moment": (checks.unit_interval, self.second_moment),
-                "--compare-paid": (lambda _flag, paid: paid, self.compare_paid or None),
-            }.items()
-            if value is not None
+        known: dict[str, tuple[Callable[[str, Any], Any], Any]] = {
+            "--risk": (checks.unit_interval, self.risk),
+            "--kl": (checks.non_negative, self.kl),
+            "--log-ratio": (checks.real, self.log_ratio),
+            "--errors": (checks.count, self.errors),
+            "--trials": (partial(checks.count, minimum=1), self.trials),
+            "--sampling-failure": (checks.real, self.sampling_failure),
+            "--temperature": (checks.positive, self.temperature),
+            "--second-moment": (checks.unit_interval, self.second_moment),
+            "--compare-paid": (lambda _flag, paid: paid, self.compare_paid or None),
         }
+        return {f: check(f, value) for f, (check, value) in known.items() if value is not None}
 
 
 def bound(
