@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -14,8 +14,9 @@ from nonvacuous.report import write_report
 from tests.report import samples
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Dialog, Page
 
+Scheme = Literal["light", "dark"]
 ARGUMENTS = (
     "--headless",
     "--no-sandbox",
@@ -49,30 +50,106 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+class Pages:
+    """Pages that one test after another uses: to open one costs thrice what it costs to fill it."""
+
+    def __init__(self, browser: Browser) -> None:
+        self.browser = browser
+        self.idle: list[Page] = []
+        self.visits: dict[Page, Visit] = {}
+
+    def open(self, file: Path, width: int, height: int, scheme: Scheme) -> Visit:
+        page = self.idle.pop() if self.idle else self._listening()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)
+        self.visits[page] = seen = Visit(page, file)
+        page.goto(file.as_uri())
+        return seen
+
+    def give_back(self) -> None:
+        """As good as new: what the next test opens meets no trace of this one."""
+        for page in self.visits:
+            page.mouse.move(0, 0)
+            page.emulate_media(media="null", color_scheme="null")
+            page.goto("about:blank")
+        self.idle += self.visits
+        self.visits = {}
+
+    def _listening(self) -> Page:
+        page = self.browser.new_page()
+        listen(page, lambda: self.visits[page])
+        return page
+
+
+def listen(page: Page, visit: Callable[[], Visit]) -> None:
+    """Write down what the page says and asks for, in the visit that goes on by then."""
+
+    def dismiss(dialog: Dialog) -> None:
+        visit().console.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    page.on("console", lambda message: visit().console.append(message.text))
+    page.on("pageerror", lambda error: visit().console.append(str(error)))
+    page.on("dialog", dismiss)
+    page.on("request", lambda request: visit().requests.append(request.url))
+
+
+@pytest.fixture(scope="session")
+def used_pages(browser: Browser) -> Pages:
+    return Pages(browser)
+
+
 @pytest.fixture
-def visit(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Visit]]:
-    """Write the report of a sample, open it from its file, and listen."""
+def visit_file(used_pages: Pages) -> Iterator[Callable[..., Visit]]:
+    """Open a file and listen."""
     contexts = []
 
-    def open_report(name: str, *, width: int = 1280, **options: Any) -> Visit:
-        certificate = samples.SAMPLES[name]()
-        file = write_report(
-            certificate,
-            tmp_path / f"{name}.html",
-            comparison=compare(certificate),
-            history=samples.events(),
-            run_folder="runs/one",
-        )
-        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+    def open_file(
+        file: Path,
+        *,
+        width: int = 1280,
+        height: int = 800,
+        scheme: Scheme = "light",
+        scripts: bool = True,
+    ) -> Visit:
+        if scripts:
+            return used_pages.open(file, width, height, scheme)
+        size: Any = {"width": width, "height": height}
+        context = used_pages.browser.new_context(viewport=size, java_script_enabled=False)
         contexts.append(context)
         seen = Visit(context.new_page(), file)
-        seen.page.on("console", lambda message: seen.console.append(message.text))
-        seen.page.on("pageerror", lambda error: seen.console.append(str(error)))
-        seen.page.on("dialog", lambda dialog: seen.console.append(f"dialog {dialog.message}"))
-        seen.page.on("request", lambda request: seen.requests.append(request.url))
+        listen(seen.page, lambda: seen)
         seen.page.goto(file.as_uri())
         return seen
 
-    yield open_report
+    yield open_file
     for context in contexts:
         context.close()
+    used_pages.give_back()
+
+
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The page of a sample, written when the first test asks for it."""
+    folder, written = tmp_path_factory.mktemp("reports"), dict[Any, Path]()
+
+    def report(name: str) -> Path:
+        sample = samples.SAMPLES[name]
+        if sample not in written:
+            certificate = sample()
+            written[sample] = write_report(
+                certificate,
+                folder / f"{name}-{len(written)}.html",
+                comparison=compare(certificate),
+                history=samples.events(),
+                run_folder="runs/one",
+            )
+        return written[sample]
+
+    return report
+
+
+@pytest.fixture
+def visit(visit_file: Callable[..., Visit], reports: Callable[[str], Path]) -> Callable[..., Visit]:
+    """Open the report of a sample from its file, and listen."""
+    return lambda name, **options: visit_file(reports(name), **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +13,6 @@ from nonvacuous.report.plots import histogram
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
 from tests.report import samples
 from tests.test_house import script
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
 access = script("check-access")
@@ -62,9 +58,9 @@ PAGES = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_everybody_can_read_it(browser: Browser, tmp_path: Path, name: str) -> None:
-    page = PAGES[name](tmp_path, name.partition("-")[2])
-    assert access.visited(browser, page) == []
+def test_everybody_can_read_it(visit_file, tmp_path: Path, name: str) -> None:
+    seen = visit_file(PAGES[name](tmp_path, name.partition("-")[2]))
+    assert access.visited(seen.page, seen.file) == []
 
 
 FAULTS = {
@@ -92,13 +88,10 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_found(browser: Browser, tmp_path: Path, fault: str) -> None:
+def test_a_planted_fault_is_found(visit_file, tmp_path: Path, fault: str) -> None:
     file = tmp_path / "page.html"
     file.write_text(
         f"<!doctype html><html lang=en><title>t</title><h1>t</h1>{FAULTS[fault]}</html>", "utf-8"
     )
-    page = browser.new_page()
-    page.goto(file.as_uri())
-    found = access.findings(page)
-    page.close()
-    assert any(fault in line for line in found), found
+    said = access.findings(visit_file(file).page)
+    assert any(fault in line for line in said), said

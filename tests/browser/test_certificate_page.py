@@ -158,7 +158,7 @@ def test_it_prints_on_two_pages_of_a4_at_most(visit: Open, name: str) -> None:
 
 
 def test_paper_is_white_even_for_a_reader_in_the_dark(visit: Open) -> None:
-    page = visit("posterior", color_scheme="dark").page
+    page = visit("posterior", scheme="dark").page
     ground = "() => getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(ground) == "rgb(20, 23, 27)"
     page.emulate_media(media="print")
@@ -168,7 +168,7 @@ def test_paper_is_white_even_for_a_reader_in_the_dark(visit: Open) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_something_is_drawn(visit: Open, scheme: str) -> None:
     """The figure has the colors of its five shapes, in either scheme."""
-    page = visit("posterior", color_scheme=scheme).page
+    page = visit("posterior", scheme=scheme).page
     picture = Image.open(io.BytesIO(page.locator(".scale").screenshot())).convert("RGB")
     colors = picture.getcolors(maxcolors=1 << 24)
     assert colors is not None
@@ -181,7 +181,7 @@ def test_something_is_drawn(visit: Open, scheme: str) -> None:
 
 
 def test_it_can_be_read_without_scripts(visit: Open) -> None:
-    page = visit("posterior", java_script_enabled=False).page
+    page = visit("posterior", scripts=False).page
     assert page.locator("h1").inner_text().startswith("Wrong on fewer than 16 in 1,000")
     assert page.get_by_text("nonvacuous verify runs/one", exact=True).is_visible()
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,9 +17,6 @@ from nonvacuous.report import figures, view
 from tests.cli.conftest import blobs
 from tests.report import samples
 from tests.test_house import script
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 access = script("check-access")
@@ -45,41 +41,32 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]
     yield {name: folder / name / "report.html" for name in STUDIES}
 
 
-def opened(browser: Browser, file: Path, width: int) -> Page:
-    page = browser.new_page(viewport={"width": width, "height": 844})
-    page.goto(file.as_uri())
-    return page
-
-
 @pytest.mark.parametrize("width", [1280, 768, 390])
 @pytest.mark.parametrize("name", STUDIES)
-def test_the_words_of_a_study_can_be_read(browser, pages, name: str, width: int) -> None:
+def test_the_words_of_a_study_can_be_read(visit_file, pages, name: str, width: int) -> None:
     """No mark covers one, none is scaled down too far, no two lie on one another."""
-    page = opened(browser, pages[name], width)
+    page = visit_file(pages[name], width=width, height=844).page
     assert page.locator("svg.figure text").count() > 10
     assert page.evaluate(access.COVERED) == []
     assert page.evaluate(access.CRAMPED) == []
-    page.close()
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_study_is_short_on_a_telephone(browser, pages, name: str) -> None:
-    page = opened(browser, pages[name], 390)
+def test_a_study_is_short_on_a_telephone(visit_file, pages, name: str) -> None:
+    page = visit_file(pages[name], width=390, height=844).page
     assert page.evaluate("document.documentElement.scrollHeight") <= 5000
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.close()
 
 
-def test_no_measure_is_left_out_for_room(browser, pages) -> None:
+def test_no_measure_is_left_out_for_room(visit_file, pages) -> None:
     """Every one, attacked and beside another network."""
-    page = opened(browser, pages["measures"], 390)
+    page = visit_file(pages["measures"], width=390, height=844).page
     shown = page.locator("body").text_content() or ""
     assert [name for name in MEASURES if name not in shown] == []
-    page.close()
 
 
 @pytest.mark.parametrize("narrow", [False, True])
-def test_the_scale_writes_beside_its_marks(browser, tmp_path: Path, narrow: bool) -> None:
+def test_the_scale_writes_beside_its_marks(visit_file, tmp_path: Path, narrow: bool) -> None:
     """A constant answer may err anywhere, also where the words of the scale would stand."""
     whole = view.of(samples.SAMPLES["post_hoc"]())
     drawn = []
@@ -91,6 +78,5 @@ def test_the_scale_writes_beside_its_marks(browser, tmp_path: Path, narrow: bool
     file = tmp_path / "page.html"
     style = "<meta charset=utf-8><style>svg { display: block; font-family: sans-serif }</style>"
     file.write_text(f"<!doctype html>{style}{''.join(drawn)}", "utf-8")
-    page = opened(browser, file, 390 if narrow else 1280)
+    page = visit_file(file, width=390 if narrow else 1280, height=844).page
     assert page.evaluate(access.COVERED) == []
-    page.close()

@@ -20,9 +20,8 @@ def page_file(tmp_path_factory):
     return nv.report(report, tmp_path_factory.mktemp("page") / "report.html")
 
 
-def test_three_screens_and_a_first_one_without_glossary(browser, page_file) -> None:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.goto(page_file.as_uri())
+def test_three_screens_and_a_first_one_without_glossary(visit_file, page_file) -> None:
+    page = visit_file(page_file, width=1280, height=900).page
     height = page.evaluate("document.documentElement.scrollHeight")
     assert height <= 3 * 900, height
     first = page.evaluate(
@@ -33,22 +32,18 @@ def test_three_screens_and_a_first_one_without_glossary(browser, page_file) -> N
     assert "Better than always answering" in first
     assert not [word for word in GLOSSARY if word in first]
     assert len(page.inner_text("body").split()) <= 500
-    page.close()
 
 
-def test_a_telephone_does_not_scroll_sideways(browser, page_file) -> None:
-    page = browser.new_page(viewport={"width": 390, "height": 844})
-    page.goto(page_file.as_uri())
+def test_a_telephone_does_not_scroll_sideways(visit_file, page_file) -> None:
+    page = visit_file(page_file, width=390, height=844).page
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate("document.documentElement.scrollHeight") <= 3 * 844
     top = page.evaluate("document.querySelector('main figure').getBoundingClientRect().top")
     assert top < 844, "promise, confidence and picture are on the first screen"
-    page.close()
 
 
-def test_paper_shows_what_the_screen_folds(browser, page_file, tmp_path) -> None:
-    page = browser.new_page(viewport={"width": 794, "height": 1123})
-    page.goto(page_file.as_uri())
+def test_paper_shows_what_the_screen_folds(visit_file, page_file, tmp_path) -> None:
+    page = visit_file(page_file, width=794, height=1123).page
     conditions = page.locator("details.folded td").first
     assert not conditions.is_visible()
     page.locator("details.folded summary").click()
@@ -57,10 +52,9 @@ def test_paper_shows_what_the_screen_folds(browser, page_file, tmp_path) -> None
     page.emulate_media(media="print")
     assert conditions.is_visible()
     assert page.evaluate("document.documentElement.scrollHeight") <= 1123
-    page.close()
 
 
-def test_a_comparison_on_one_page(browser, tmp_path) -> None:
+def test_a_comparison_on_one_page(visit_file, tmp_path) -> None:
     """Verdict, intervals, groups and the other predictors; hostile names are shown as names."""
     labels = [0, 1] * 300
     old = [1, 0] * 30 + labels[60:]
@@ -68,8 +62,7 @@ def test_a_comparison_on_one_page(browser, tmp_path) -> None:
     result = nv.compare(old, others, labels, groups={"site": ["A", "B", "C"] * 200})
     file = nv.report(result, tmp_path / "compare.html")
     for width in (1280, 390):
-        page = browser.new_page(viewport={"width": width, "height": 900})
-        page.goto(file.as_uri())
+        page = visit_file(file, width=width, height=900).page
         assert page.inner_text("h1") == f"{result.verdict}."
         assert result.verdict.startswith("<b>new</b>$ errs less, by ")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -77,4 +70,3 @@ def test_a_comparison_on_one_page(browser, tmp_path) -> None:
         ticks = page.locator("svg.figure text").all_text_contents()
         assert {"all examples", "site A", "site B", "site C", "same"} <= set(ticks)
         assert "not told apart" in page.locator("tbody tr").last.inner_text()
-        page.close()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,34 +16,10 @@ from tests.browser.conftest import Visit
 from tests.certificates import sealed
 from tests.report import samples
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
 pytestmark = pytest.mark.browser
 
 Open = Callable[..., Visit]
 RISKS = (0.25, 0.031, 0.9, 0.11, 0.0042)
-
-
-@pytest.fixture
-def visit_file(browser: Browser) -> Iterator[Open]:
-    """Open a file and listen."""
-    contexts = []
-
-    def open_file(file: Path, *, width: int = 1280, **options: Any) -> Visit:
-        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
-        contexts.append(context)
-        seen = Visit(context.new_page(), file)
-        seen.page.on("console", lambda message: seen.console.append(message.text))
-        seen.page.on("pageerror", lambda error: seen.console.append(str(error)))
-        seen.page.on("dialog", lambda dialog: seen.console.append(f"dialog {dialog.message}"))
-        seen.page.on("request", lambda request: seen.requests.append(request.url))
-        seen.page.goto(file.as_uri())
-        return seen
-
-    yield open_file
-    for context in contexts:
-        context.close()
 
 
 def certified(name: str, risk: float, **settings: Any) -> Run:
@@ -146,7 +122,7 @@ def test_strips_have_one_scale(visit_file: Open, tmp_path: Path) -> None:
 
 def test_it_can_be_read_without_scripts(visit_file: Open, tmp_path: Path) -> None:
     site = write_site(some_runs(), tmp_path, title="a sweep")
-    page = visit_file(site.index, java_script_enabled=False).page
+    page = visit_file(site.index, scripts=False).page
     assert page.get_by_role("button").count() == 0
     assert page.locator(f"{MAIN} tbody tr").count() == 6
     assert page.get_by_text("25.0%").first.is_visible()
@@ -181,7 +157,7 @@ def test_nothing_that_decides_lies_off_the_screen(
     visit_file: Open, tmp_path: Path, width: int, scheme: str
 ) -> None:
     site = write_site(long_runs(), tmp_path, title="a sweep")
-    page = visit_file(site.index, width=width, color_scheme=scheme).page
+    page = visit_file(site.index, width=width, scheme=scheme).page
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(OUTSIDE) == []
     for text, count in (("≤ 25.0%", 1), ("valid", 5), ("≤ 5.01%", 5), ("2.50%", 5), ("failed", 1)):

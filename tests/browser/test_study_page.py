@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,11 @@ import pytest
 
 from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table, write_study
+from tests.browser.conftest import Visit
 from tests.test_house import script
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 access = script("check-access")
@@ -48,20 +49,11 @@ def study(tables: tuple[Table, ...] = (WIDE, WORDS, PAIR)) -> StudyPage:
 
 
 @pytest.fixture
-def visit(browser: Browser, tmp_path: Path) -> Iterator[Open]:
-    contexts = []
+def visit(visit_file: Callable[..., Visit], tmp_path: Path) -> Open:
+    def open_page(*, width: int, page: StudyPage | None = None) -> Page:
+        return visit_file(write_study(page or study(), tmp_path / "study.html"), width=width).page
 
-    def open_page(*, width: int, page: StudyPage | None = None, **options: Any) -> Page:
-        file = write_study(page or study(), tmp_path / "study.html")
-        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
-        contexts.append(context)
-        opened = context.new_page()
-        opened.goto(file.as_uri())
-        return opened
-
-    yield open_page
-    for context in contexts:
-        context.close()
+    return open_page
 
 
 @pytest.mark.parametrize("width", [1280, 1000, 390])

@@ -175,8 +175,12 @@ def _quietly() -> Iterator[None]:
     before = [logger.disabled for logger in loggers]
     top = logging.getLogger("torch")  # whose level those that are made meanwhile inherit
     level = top.level
+    config: Any = torch.fx.config
+    traces = getattr(config, "do_not_emit_stack_traces", False)
     try:
         top.setLevel(logging.CRITICAL)
+        # Nobody reads the stack of each node, and writing them down is a quarter of the work.
+        config.do_not_emit_stack_traces = True
         for logger in loggers:
             # Not by its level: setting one empties the caches of all loggers, and there are 250.
             logger.disabled = True
@@ -185,5 +189,6 @@ def _quietly() -> Iterator[None]:
             yield
     finally:
         top.setLevel(level)
+        config.do_not_emit_stack_traces = traces
         for logger, disabled in zip(loggers, before, strict=True):
             logger.disabled = disabled
