@@ -9,7 +9,7 @@ coordinate (Adam, AdaGrad) leave the span, and end at another perfect fit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,24 +27,28 @@ from nonvacuous.seeds import derived_seed
 class Fit:
     """One way to fit all examples.
 
-    name           how it was found
-    weights        the fit
+    name           who made it
     residual       max |X w − y| on the training examples
     norm           ‖w‖
     outside        ‖the part of w that no combination of examples gives‖ / ‖w‖
     expected       relative distance to where theory says that this method ends; None: nothing said
     to_minimum     relative distance to the perfect fit of smallest norm
     test_error     mean squared error on test examples
+    weights        the fit; a record of it does without
     """
 
     name: str
-    weights: np.ndarray
     residual: float
     norm: float
     outside: float
     expected: float | None
     to_minimum: float
     test_error: float
+    weights: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, without the weights."""
+        return {name: value for name, value in vars(self).items() if name != "weights"}
 
 
 @dataclass(frozen=True)

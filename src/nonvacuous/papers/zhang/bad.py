@@ -41,12 +41,7 @@ class BadSettings(StudySettings):
     @property
     def bad(self) -> Bad:
         """Those of them that decide one cell."""
-        return Bad(
-            data=self.bad_data,
-            examples=self.bad_examples,
-            test=self.bad_test,
-            gamma=self.bad_gamma,
-        )
+        return Bad(**{name: getattr(self, f"bad_{name}") for name in Bad.model_fields})
 
 
 #: What --quick takes instead.
@@ -58,7 +53,7 @@ QUICK_BAD: Mapping[str, Any] = {
 }
 
 
-def bad_interpolants(bad: Bad, at: Context, *, seed: int) -> tuple[Judged, ...]:
+def bad_interpolants(bad: Bad, at: Context, seed: int) -> tuple[Judged, ...]:
     """The functions, judged."""
     dataset, _ = distinct_examples(at.dataset(bad.data))
     if dataset.test is None:
@@ -103,25 +98,35 @@ def bad_table(bad: Sequence[Judged]) -> Table:
 
 def bad_figures(bad: Sequence[Judged]) -> tuple[Figure, ...]:
     """Norms and errors of the functions that fit perfectly."""
-    from nonvacuous.report import plots
-
-    names = [entry.name for entry in bad]
-    errors = [100 * entry.test_errors / entry.test_examples for entry in bad]
     return (
-        Figure(
-            plots.bars(
-                names, {"test error": errors}, title="Errors on new examples", x_label="per cent"
-            ),
+        drawn_bars(
+            "test error",
+            {entry.name: 100 * entry.test_errors / entry.test_examples for entry in bad},
             "All of these functions make no error on the training examples.",
+            "Errors on new examples",
+            "per cent",
         ),
-        Figure(
-            plots.bars(
-                names,
-                {"norm": [entry.norm for entry in bad]},
-                title="Norms of functions that fit",
-                x_label="norm (logarithmic)",
-                log=True,
-            ),
+        drawn_bars(
+            "norm",
+            {entry.name: entry.norm for entry in bad},
             "Within one kernel, the functions that know nothing have the larger norm.",
+            "Norms of functions that fit",
+            "norm (logarithmic)",
+            log=True,
         ),
     )
+
+
+#: What is drawn for a number too small for a logarithmic axis.
+FLOOR = 1e-18
+
+
+def drawn_bars(
+    what: str, bars: Mapping[str, float], caption: str, title: str, x_label: str, log: bool = False
+) -> Figure:
+    """One bar for each name."""
+    from nonvacuous.report import plots
+
+    values = [max(value, FLOOR) if log else value for value in bars.values()]
+    svg = plots.bars(list(bars), {what: values}, title=title, x_label=x_label, log=log)
+    return Figure(svg, caption)

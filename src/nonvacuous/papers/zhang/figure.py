@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.papers.zhang.networks import (
+    NEARLY,
+    PAPER,
+    STEPS_TO_FIT,
     Cell,
     CellResult,
     GroupTiming,
@@ -24,7 +27,6 @@ from nonvacuous.papers.zhang.pages import (
     training_section,
     yes_or_no,
 )
-from nonvacuous.papers.zhang.published import NEARLY, PAPER, STEPS_TO_FIT
 from nonvacuous.papers.zhang.settings import FigureSettings
 from nonvacuous.papers.zhang.training import NetworksStudy
 from nonvacuous.randomization.intervals import Interval, exact_rate
@@ -52,13 +54,7 @@ class SweepPoint:
     test_error: Interval
     slowdown: float | None
 
-    @property
-    def measured(self) -> Point:
-        """The network that the test error is of."""
-        return self.result.at_fit
-
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for a file."""
         nearly, fitted = self.result.reached(NEARLY), self.result.fitted
         return {
             "level": self.level,
@@ -116,7 +112,6 @@ class FigureResult:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for a file."""
         return {
             "settings": self.settings.record(),
             "summary": self.summary,
@@ -131,11 +126,8 @@ class FigureResult:
 
 def figure_cells(settings: FigureSettings) -> tuple[Cell, ...]:
     """Every network of the figure, once."""
-    sweep = [
-        Cell(network, corruption_at(level))
-        for network in settings.networks
-        for level in settings.levels
-    ]
+    levels = [corruption_at(level) for level in settings.levels]
+    sweep = [Cell(network, corruption) for network in settings.networks for corruption in levels]
     curves = [Cell(settings.curves_of, corruption) for corruption in CURVES]
     return tuple(dict.fromkeys(sweep + curves))
 
@@ -150,83 +142,66 @@ def corruption_at(level: float) -> str:
 
 
 def _sweep(
-    settings: FigureSettings, network: str, found: Mapping[Cell, CellResult]
+    settings: FigureSettings, network: str, trained: Mapping[Cell, CellResult]
 ) -> tuple[SweepPoint, ...]:
-    first = found[Cell(network, corruption_at(settings.levels[0]))].reached(NEARLY)
-    points = []
+    first: Point | None = None
+    points: list[SweepPoint] = []
     for level in settings.levels:
-        result = found[Cell(network, corruption_at(level))]
+        result = trained[Cell(network, corruption_at(level))]
+        wrong = result.at_fit.test_errors
         there = result.reached(NEARLY)
-        points.append(
-            SweepPoint(
-                level=level,
-                result=result,
-                test_error=exact_rate(
-                    result.at_fit.test_errors, result.test_examples, confidence=CONFIDENCE
-                ),
-                slowdown=there.epoch / first.epoch if there and first else None,
-            )
-        )
+        first = first if points else there
+        slowdown = there.epoch / first.epoch if there and first else None
+        error = exact_rate(wrong, result.test_examples, confidence=CONFIDENCE)
+        points.append(SweepPoint(level, result, error, slowdown))
     return tuple(points)
 
 
 #: The loss at which the independent reproduction of panel a stopped its clock.
 SMALL_LOSS = 0.01
-#: The files of the panels, in the order in which the page shows them.
-PANELS = ("figure-1c.svg", "figure-1b.svg", "figure-1a.svg")
 
 
-def panels(result: FigureResult) -> dict[str, str]:
-    """The three panels as SVG, by the names of their files."""
+def _panels(result: FigureResult) -> tuple[Figure, Figure, Figure]:
+    """As the page shows them: c, the answer, then the time that it takes, then how it goes."""
     from nonvacuous.report.plots import Series, lines
 
-    losses = [
-        Series(
-            corruption_title(name),
-            [point.steps / 1000 for point in cell.history if point.loss is not None],
-            [point.loss for point in cell.history if point.loss is not None],
-        )
-        for name, cell in result.curves.items()
-    ]
-    slow, errors = [], []
+    losses, slow, errors = [], [], []
+    for name, cell in result.curves.items():
+        known = [(p.steps / 1000, p.loss) for p in cell.history if p.loss is not None]
+        losses.append(Series(corruption_title(name), [x for x, _ in known], [y for _, y in known]))
     for network, points in result.sweep.items():
-        there = [point for point in points if point.slowdown is not None]
-        title = network_title(network)
-        slow.append(Series(title, [p.level for p in there], [p.slowdown or 0.0 for p in there]))
-        errors.append(
-            Series(
-                title,
-                [point.level for point in points],
-                [100 * point.test_error.value for point in points],
-                low=[100 * point.test_error.low for point in points],
-                high=[100 * point.test_error.high for point in points],
-            )
+        title, levels = network_title(network), [point.level for point in points]
+        there = [(p.level, p.slowdown) for p in points if p.slowdown is not None]
+        slow.append(Series(title, [x for x, _ in there], [y for _, y in there]))
+        value, low, high = (
+            [100 * getattr(point.test_error, name) for point in points]
+            for name in ("value", "low", "high")
         )
-    return {
-        "figure-1a.svg": lines(
-            losses,
-            title=f"a: learning curves of {network_title(result.settings.curves_of)}",
-            x_label="thousand steps",
-            y_label="training loss",
-            lowest=0.0,
-        ),
-        "figure-1b.svg": lines(
-            slow,
-            title="b: time to fit",
-            x_label="share of labels redrawn",
-            y_label=f"epochs to {NEARLY:g} %, true labels = 1",
-            lowest=0.0,
-        ),
-        "figure-1c.svg": lines(
-            errors,
-            title="c: test error when the labels are fitted",
-            x_label="share of labels redrawn",
-            y_label="test error, %",
-            lowest=0.0,
-            highest=100.0,
-            level=("guessing", 100 * (1 - 1 / result.classes)),
-        ),
-    }
+        errors.append(Series(title, levels, value, low=low, high=high))
+    c = lines(
+        errors,
+        title="c: test error when the labels are fitted",
+        x_label="share of labels redrawn",
+        y_label="test error, %",
+        lowest=0.0,
+        highest=100.0,
+        level=("guessing", 100 * (1 - 1 / result.classes)),
+    )
+    b = lines(
+        slow,
+        title="b: time to fit",
+        x_label="share of labels redrawn",
+        y_label=f"epochs to {NEARLY:g} %, true labels = 1",
+        lowest=0.0,
+    )
+    a = lines(
+        losses,
+        title=f"a: learning curves of {network_title(result.settings.curves_of)}",
+        x_label="thousand steps",
+        y_label="training loss",
+        lowest=0.0,
+    )
+    return Figure(c), Figure(b), Figure(a)
 
 
 def sweep_table(result: FigureResult) -> Table:
@@ -276,14 +251,8 @@ def curves_table(result: FigureResult) -> Table:
 
 
 def _steps_to_small_loss(cell: CellResult) -> int | None:
-    return next(
-        (
-            point.steps
-            for point in cell.history
-            if point.loss is not None and point.loss <= SMALL_LOSS
-        ),
-        None,
-    )
+    losses = ((point.steps, point.loss) for point in cell.history)
+    return next((steps for steps, loss in losses if loss is not None and loss <= SMALL_LOSS), None)
 
 
 def _thousands(steps: int | None) -> str:
@@ -294,8 +263,7 @@ def verdict(result: FigureResult) -> str:
     """Whether the error rises and ends at guessing, network by network."""
     parts = [
         f"{network_title(network)}: rises within the intervals {yes_or_no(result.rises(network))}, "
-        f"ends at guessing "
-        f"{yes_or_no(result.ends_at_chance(network))}"
+        f"ends at guessing {yes_or_no(result.ends_at_chance(network))}"
         for network in result.sweep
     ]
     return "; ".join(parts) + "."
@@ -303,7 +271,7 @@ def verdict(result: FigureResult) -> str:
 
 def page(result: FigureResult) -> StudyPage:
     """The page of the figure."""
-    a, b, c = (Figure(svg) for svg in panels(result).values())
+    c, b, a = _panels(result)
     return StudyPage(
         title="From true labels to random ones",
         question="What happens as more and more labels are replaced by random ones?",
@@ -373,11 +341,11 @@ class Figure1(NetworksStudy[FigureSettings, FigureResult]):
     def result(
         self, settings: FigureSettings, finished: Sequence[Finished], at: Context
     ) -> FigureResult:
-        found = self.trained(settings, finished)
+        trained = self.trained(settings, finished)
         return FigureResult(
             settings,
-            curves={name: found[Cell(settings.curves_of, name)] for name in CURVES},
-            sweep={network: _sweep(settings, network, found) for network in settings.networks},
+            curves={name: trained[Cell(settings.curves_of, name)] for name in CURVES},
+            sweep={network: _sweep(settings, network, trained) for network in settings.networks},
             timings=self.timings(finished),
         )
 
@@ -389,9 +357,9 @@ class Figure1(NetworksStudy[FigureSettings, FigureResult]):
 
     def files(self, result: FigureResult, page: StudyPage | None) -> Mapping[str, str]:
         assert page is not None
-        # The page shows c first: the answer, then the time that it takes, then how it goes.
-        shown = [figure.svg for section in page.sections for figure in section.figures]
-        return {**super().files(result, page), **dict(zip(PANELS, shown, strict=True))}
+        drawn = [figure.svg for section in page.sections for figure in section.figures]
+        named = {f"figure-1{panel}.svg": svg for panel, svg in zip("cba", drawn, strict=True)}
+        return {**super().files(result, page), **named}
 
     def next_command(self, result: FigureResult, folder: Path | None) -> str:
         return "nonvacuous reproduce zhang-regularization --quick"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,8 @@ class Case(Frozen):
     published: float | None = None
 
 
-def _case(name: str, data: str, features: str, gamma: str, published: float | None = None) -> Case:
-    return Case(name=name, data=data, features=features, gamma=gamma, published=published)
+def _case(*row: Any) -> Case:
+    return Case(**dict(zip(Case.model_fields, row, strict=False)))
 
 
 _CASES = (
@@ -162,8 +163,7 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
     def compute(self, cell: KernelsCell, at: Context) -> Mapping[str, Any]:
         if cell.case is None:
             assert cell.bad is not None
-            found = bad_interpolants(cell.bad, at, seed=cell.seed)
-            return {"bad": [asdict(entry) for entry in found]}
+            return {"bad": [asdict(entry) for entry in bad_interpolants(cell.bad, at, cell.seed)]}
         dataset, _ = distinct_examples(at.dataset(cell.case.data))
         chosen = first(dataset, cell.examples)
         study, _ = run_study(
@@ -183,14 +183,14 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
     def result(
         self, settings: KernelsSettings, finished: Sequence[Finished], at: Context
     ) -> KernelsResult:
-        found = {entry.cell: entry.found for entry in finished}
+        known = {entry.cell: entry.found for entry in finished}
         *cases, bad = self.cells(settings, finished)
         studies = tuple(
-            (cell.case, InterpolationStudy.from_dict(dict(found[cell])))
+            (cell.case, InterpolationStudy.from_dict(dict(known[cell])))
             for cell in cases
             if cell.case is not None
         )
-        return KernelsResult(settings, studies, tuple(Judged(**e) for e in found[bad]["bad"]))
+        return KernelsResult(settings, studies, tuple(Judged(**e) for e in known[bad]["bad"]))
 
     def record(self, result: KernelsResult) -> Mapping[str, Any]:
         return {
@@ -209,7 +209,7 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
     def cell_lines(self, cell: KernelsCell, found: Mapping[str, Any]) -> Sequence[str]:
         if cell.case is None:
             return ("functions that fit and fail",)
-        return (told(cell.case, InterpolationStudy.from_dict(dict(found))),)
+        return (_line(cell.case, InterpolationStudy.from_dict(dict(found))),)
 
     def page(self, result: KernelsResult, command: str) -> StudyPage:
         return page(result, command=command)
@@ -224,8 +224,7 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
 STUDY = Kernels()
 
 
-def told(case: Case, study: InterpolationStudy) -> str:
-    """One line about a case."""
+def _line(case: Case, study: InterpolationStudy) -> str:
     first = study.labelings[0]
     shown = "" if case.published is None else f" (published {case.published:g} %)"
     if first.test_errors is None:
@@ -264,23 +263,18 @@ def verdict(result: KernelsResult) -> str:
     """Does the smaller norm err less? Compared between features of the same data."""
     compared = []
     always = True
-    for number, (case, study) in enumerate(result.studies):
-        for other_case, other in result.studies[number + 1 :]:
-            one, two = study.labelings[0], other.labelings[0]
-            if case.data != other_case.data or one.test_errors is None or two.test_errors is None:
-                continue
-            small, large = ((case, study), (other_case, other))
-            if one.norm > two.norm:
-                small, large = large, small
-            first, second = small[1].labelings[0], large[1].labelings[0]
-            assert first.test_errors is not None and second.test_errors is not None
-            wins = first.test_errors < second.test_errors
+    for pair in combinations(result.studies, 2):
+        # Equal norms stay in their order.
+        (small, low), (large, high) = sorted(pair, key=lambda entry: entry[1].labelings[0].norm)
+        first, second = low.labelings[0], high.labelings[0]
+        if small.data == large.data and None not in (first.test_errors, second.test_errors):
+            wins = (first.test_errors or 0) < (second.test_errors or 0)
             always = always and wins
             compared.append(
-                f"{small[0].name} has the smaller norm than {large[0].name} ({first.norm:,.1f} "
+                f"{small.name} has the smaller norm than {large.name} ({first.norm:,.1f} "
                 f"against {second.norm:,.1f}) and errs {'less' if wins else 'no less'} "
-                f"({percent(first.test_errors, small[1].test_examples)} against "
-                f"{percent(second.test_errors, large[1].test_examples)})"
+                f"({percent(first.test_errors, low.test_examples)} against "
+                f"{percent(second.test_errors, high.test_examples)})"
             )
     if not compared:
         return "One set of features for each data set: norms of different features not compared."
@@ -350,8 +344,8 @@ def page(result: KernelsResult, *, command: str) -> StudyPage:
 
 
 def _lead(result: KernelsResult) -> str:
-    told = [
+    errors = [
         f"{percent(study.labelings[0].test_errors, study.test_examples)} on {case.name}"
         for case, study in result.studies
     ]
-    return f"Fitted exactly, with no ridge, kernels err on {', '.join(told)}."
+    return f"Fitted exactly, with no ridge, kernels err on {', '.join(errors)}."

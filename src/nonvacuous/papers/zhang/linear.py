@@ -19,12 +19,14 @@ from nonvacuous.interpolation.linear import (
     random_problem,
 )
 from nonvacuous.papers.zhang.bad import (
+    FLOOR,
     QUICK_BAD,
     Bad,
     BadSettings,
     bad_figures,
     bad_interpolants,
     bad_table,
+    drawn_bars,
 )
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.study.settings import Frozen
@@ -61,18 +63,6 @@ class LinearCell(Frozen):
     seed: int = 0
 
 
-class FitRecord(Frozen):
-    """A fit without its weights: see :class:`nonvacuous.interpolation.linear.Fit`."""
-
-    name: str
-    residual: float
-    norm: float
-    outside: float
-    expected: float | None
-    to_minimum: float
-    test_error: float
-
-
 @dataclass(frozen=True)
 class LinearResult:
     """Fits, the family of perfect fits, and how far their Hessians are apart.
@@ -82,8 +72,8 @@ class LinearResult:
     """
 
     settings: LinearSettings
-    fits: tuple[FitRecord, ...]
-    family: tuple[FitRecord, ...]
+    fits: tuple[Fit, ...]
+    family: tuple[Fit, ...]
     hessian_differences: Mapping[str, float]
     bad: tuple[Judged, ...]
 
@@ -104,43 +94,32 @@ class Linear(Study[LinearSettings, LinearResult]):
     devices = ("cpu",)
 
     def cells(self, settings: LinearSettings, finished: Sequence[Finished]) -> Sequence[LinearCell]:
-        problem = {
-            name: getattr(settings, name) for name in ("examples", "weights", "test", "noise")
-        }
-        return (
-            LinearCell(
-                key="fits",
-                problem=problem,
-                epochs=settings.epochs,
-                family_size=settings.family_size,
-                seed=settings.seed,
-            ),
-            LinearCell(key="bad", bad=settings.bad, seed=settings.seed),
-        )
+        shared = ("examples", "weights", "test", "noise")
+        problem = {name: getattr(settings, name) for name in shared}
+        own = {name: getattr(settings, name) for name in ("epochs", "family_size", "seed")}
+        bad = LinearCell(key="bad", bad=settings.bad, seed=settings.seed)
+        return LinearCell(key="fits", problem=problem, **own), bad
 
     def compute(self, cell: LinearCell, at: Context) -> Mapping[str, Any]:
         if cell.bad is not None:
-            found = bad_interpolants(cell.bad, at, seed=cell.seed)
-            return {"bad": [asdict(entry) for entry in found]}
+            return {"bad": [asdict(entry) for entry in bad_interpolants(cell.bad, at, cell.seed)]}
         return _fitted(cell, at)
 
     def result(
         self, settings: LinearSettings, finished: Sequence[Finished], at: Context
     ) -> LinearResult:
-        found = {entry.cell.key: entry.found for entry in finished}
-        return LinearResult(
-            settings,
-            tuple(FitRecord(**fit) for fit in found["fits"]["fits"]),
-            tuple(FitRecord(**fit) for fit in found["fits"]["family"]),
-            found["fits"]["hessian_differences"],
-            tuple(Judged(**entry) for entry in found["bad"]["bad"]),
+        known = {entry.cell.key: entry.found for entry in finished}
+        fits, members = (
+            tuple(Fit(**fit) for fit in known["fits"][name]) for name in ("fits", "family")
         )
+        bad = tuple(Judged(**entry) for entry in known["bad"]["bad"])
+        return LinearResult(settings, fits, members, known["fits"]["hessian_differences"], bad)
 
     def record(self, result: LinearResult) -> Mapping[str, Any]:
         return {
             "settings": result.settings.record(),
-            "fits": [fit.model_dump() for fit in result.fits],
-            "family": [fit.model_dump() for fit in result.family],
+            "fits": [fit.to_dict() for fit in result.fits],
+            "family": [fit.to_dict() for fit in result.family],
             "hessian_differences": result.hessian_differences,
             "bad_interpolants": [asdict(entry) for entry in result.bad],
         }
@@ -153,10 +132,7 @@ class Linear(Study[LinearSettings, LinearResult]):
 
     def tables(self, result: LinearResult) -> Sequence[Table]:
         fits = fits_table(result)
-        return (
-            replace(fits, caption=f"{fits.caption}\n{lead(result)}"),
-            bad_table(result.bad),
-        )
+        return replace(fits, caption=f"{fits.caption}\n{lead(result)}"), bad_table(result.bad)
 
     def next_command(self, result: LinearResult, folder: Path | None) -> str:
         return "nonvacuous interpolate --data digits --labels true,random"
@@ -167,13 +143,8 @@ STUDY = Linear()
 
 def _fitted(cell: LinearCell, at: Context) -> Mapping[str, Any]:
     sizes: Any = cell.problem
-    problem = random_problem(
-        examples=int(sizes["examples"]),
-        weights=int(sizes["weights"]),
-        test=int(sizes["test"]),
-        noise=sizes["noise"],
-        seed=cell.seed,
-    )
+    whole = {name: int(sizes[name]) for name in ("examples", "weights", "test")}
+    problem = random_problem(**whole, noise=sizes["noise"], seed=cell.seed)
     at.tell("linear models", 0, 2, "optimizers")
     fits = compare_fits(problem, seed=cell.seed, epochs=cell.epochs)
     at.tell("linear models", 1, 2, "the family of perfect fits and their Hessians")
@@ -185,20 +156,10 @@ def _fitted(cell: LinearCell, at: Context) -> Mapping[str, Any]:
     )
     differences[CONTROL] = hessian_difference(problem, smallest, smallest / 2)
     return {
-        "fits": [_plain(fit) for fit in fits],
-        "family": [_plain(fit) for fit in members],
+        "fits": [fit.to_dict() for fit in fits],
+        "family": [fit.to_dict() for fit in members],
         "hessian_differences": differences,
     }
-
-
-def _plain(fit: Fit) -> dict[str, Any]:
-    record = asdict(fit)
-    del record["weights"]
-    return record
-
-
-#: What is drawn for a number too small for a logarithmic axis.
-_FLOOR = 1e-18
 
 
 def fits_table(result: LinearResult) -> Table:
@@ -226,12 +187,11 @@ def fits_table(result: LinearResult) -> Table:
 
 def lead(result: LinearResult) -> str:
     """The answer in one sentence."""
-    near = next(fit for fit in result.fits if fit.name == "SGD from zero")
-    adam = next(fit for fit in result.fits if fit.name == "Adam from zero")
+    away = {fit.name: fit.to_minimum for fit in result.fits}
     return (
         f"SGD from zero finds the perfect fit of smallest norm (relative distance "
-        f"{near.to_minimum:.0e}); Adam fits as perfectly and ends "
-        f"{100 * adam.to_minimum:.0f} % away."
+        f"{away['SGD from zero']:.0e}); Adam fits as perfectly and ends "
+        f"{100 * away['Adam from zero']:.0f} % away."
     )
 
 
@@ -239,11 +199,9 @@ def page(result: LinearResult, *, command: str) -> StudyPage:
     """The whole page."""
     from nonvacuous.report import plots
 
-    names = [fit.name for fit in result.fits]
     sizes = [float(fit.name) for fit in result.family]
-    trained = [max(fit.residual, _FLOOR) for fit in result.family]
+    trained = [max(fit.residual, FLOOR) for fit in result.family]
     tested = [fit.test_error for fit in result.family]
-    differences = result.hessian_differences
     return StudyPage(
         title="More weights than examples",
         question="Which of infinitely many perfect fits does an optimizer find?",
@@ -263,24 +221,20 @@ def page(result: LinearResult, *, command: str) -> StudyPage:
                     "and leave the span at once.",
                 ),
                 (
-                    Figure(
-                        plots.bars(
-                            names,
-                            {"outside": [max(fit.outside, _FLOOR) for fit in result.fits]},
-                            title="Part of the weights outside the span",
-                            x_label="share of the norm (logarithmic)",
-                            log=True,
-                        ),
+                    drawn_bars(
+                        "outside",
+                        {fit.name: fit.outside for fit in result.fits},
                         "Rounding errors for the first two; real distances for the others.",
+                        "Part of the weights outside the span",
+                        "share of the norm (logarithmic)",
+                        log=True,
                     ),
-                    Figure(
-                        plots.bars(
-                            names,
-                            {"test error": [fit.test_error for fit in result.fits]},
-                            title="Error on new examples",
-                            x_label="mean squared error",
-                        ),
+                    drawn_bars(
+                        "test error",
+                        {fit.name: fit.test_error for fit in result.fits},
                         "All five fit the training examples to rounding error.",
+                        "Error on new examples",
+                        "mean squared error",
                     ),
                 ),
                 (fits_table(result),),
@@ -324,15 +278,13 @@ def page(result: LinearResult, *, command: str) -> StudyPage:
                     "measure of flatness of the training loss can. The control fits nothing.",
                 ),
                 (
-                    Figure(
-                        plots.bars(
-                            list(differences),
-                            {"difference": [max(v, _FLOOR) for v in differences.values()]},
-                            title="Distance to the Hessian at the minimum norm",
-                            x_label="largest difference of an entry (logarithmic)",
-                            log=True,
-                        ),
-                        f"By automatic differentiation; zero is drawn at {_FLOOR:g}.",
+                    drawn_bars(
+                        "difference",
+                        result.hessian_differences,
+                        f"By automatic differentiation; zero is drawn at {FLOOR:g}.",
+                        "Distance to the Hessian at the minimum norm",
+                        "largest difference of an entry (logarithmic)",
+                        log=True,
                     ),
                 ),
             ),

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.errors import BadInput
-from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming, network_title
+from nonvacuous.papers.zhang.networks import (
+    IMAGENET,
+    PAPER,
+    RANDOM_WITH_REGULARIZERS,
+    TABLE_1,
+    Cell,
+    CellResult,
+    GroupTiming,
+    network_title,
+)
 from nonvacuous.papers.zhang.pages import (
     MISSING,
     footer,
@@ -20,13 +29,6 @@ from nonvacuous.papers.zhang.pages import (
     points,
     time_table,
     training_section,
-)
-from nonvacuous.papers.zhang.published import (
-    IMAGENET,
-    PAPER,
-    RANDOM_WITH_REGULARIZERS,
-    TABLE_1,
-    random_fit,
 )
 from nonvacuous.papers.zhang.settings import RegularizationSettings, ZhangSettings
 from nonvacuous.papers.zhang.table import chosen_rows
@@ -58,7 +60,6 @@ class Switch:
 
     @property
     def network(self) -> str:
-        """A name of the settings."""
         return self.kind.network
 
     @property
@@ -75,7 +76,6 @@ class Switch:
         return 100.0 * (last.test_errors - best.test_errors) / self.true.test_examples
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for a file."""
         return {
             "network": self.network,
             "augmentation": self.kind.augmentation,
@@ -113,24 +113,18 @@ class RegularizationResult:
 
     def gain(self, network: str) -> float | None:
         """Points of test accuracy that the best regularizers add to none of them."""
-        found = {s.kind: s.true.test_accuracy for s in self.of(network) if s.true is not None}
-        plain = found.pop(Cell(network), None)
-        return None if plain is None or not found else max(found.values()) - plain
+        tests = {s.kind: s.true.test_accuracy for s in self.of(network) if s.true is not None}
+        plain = tests.pop(Cell(network), None)
+        return None if plain is None or not tests else max(tests.values()) - plain
 
     @property
     def batch_norm_gain(self) -> float | None:
         """Points of test accuracy that batch normalization adds, without other regularizers."""
-        found = {
-            switch.network: switch.true.test_accuracy
-            for switch in self.switches
-            if switch.true is not None and switch.plain
-        }
-        if not {"inception", "inception-no-bn"} <= found.keys():
-            return None
-        return found["inception"] - found["inception-no-bn"]
+        plain = {s.network: s.true.test_accuracy for s in self.switches if s.true and s.plain}
+        with_it, without = plain.get("inception"), plain.get("inception-no-bn")
+        return None if with_it is None or without is None else with_it - without
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for a file."""
         return {
             "settings": self.settings.record(),
             "switches": [switch.to_dict() for switch in self.switches],
@@ -154,21 +148,11 @@ def matrix_cells(settings: RegularizationSettings) -> tuple[Cell, ...]:
     """
     cells = []
     for network in settings.networks:
-        shown = [
-            Cell(row.network, row.labels, "crop" if row.crop else "none", row.decay)
-            for row in TABLE_1
-            if row.network == network
-        ]
-        shown += [
-            Cell(
-                network,
-                _RANDOM,
-                "none" if entry.regularizer == "decay" else entry.regularizer,
-                entry.regularizer == "decay",
-            )
-            for entry in RANDOM_WITH_REGULARIZERS
-            if entry.network == network
-        ]
+        shown = [row.cell for row in TABLE_1 if row.network == network]
+        for known, name in RANDOM_WITH_REGULARIZERS:
+            if known == network:
+                decay = name == "decay"
+                shown.append(Cell(network, _RANDOM, "none" if decay else name, decay))
         if not shown:
             shown = [
                 Cell(network, labels, augmentation, decay)
@@ -191,20 +175,19 @@ def _asked(cell: Cell, settings: RegularizationSettings) -> bool:
     )
 
 
-def _switches(settings: ZhangSettings, found: Mapping[Cell, CellResult]) -> tuple[Switch, ...]:
+def _switches(settings: ZhangSettings, trained: Mapping[Cell, CellResult]) -> tuple[Switch, ...]:
     """What was trained, the paper's numbers beside where network and data are the paper's."""
     comparable = settings.data == "cifar10" and settings.examples is None
     switches = []
     for network in settings.networks:
         kinds = {
             replace(cell, corruption="true")
-            for cell in found
+            for cell in trained
             if cell.network == network and cell.corruption in ("true", _RANDOM)
         }
         for kind in sorted(kinds, key=_from_none_to_all):
-            true, random = found.get(kind), found.get(replace(kind, corruption=_RANDOM))
-            published = _published(kind) if comparable else {}
-            switches.append(Switch(kind, true, random, **published))
+            both = trained.get(kind), trained.get(replace(kind, corruption=_RANDOM))
+            switches.append(Switch(kind, *both, **(_published(kind) if comparable else {})))
     return tuple(switches)
 
 
@@ -213,18 +196,18 @@ def _from_none_to_all(kind: Cell) -> tuple[int, bool, bool, float]:
 
 
 def _published(kind: Cell) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    printed: dict[str, Any] = {}
     for row in TABLE_1:
-        if Cell(row.network, "true", "crop" if row.crop else "none", row.decay) == kind:
-            if row.labels == "true":
-                found["published_test"] = row.test
-            else:
-                found["published_train"] = row.train
+        if row.cell == kind:
+            printed["published_test"] = row.test
+        elif row.cell == replace(kind, corruption=_RANDOM):
+            printed["published_train"] = row.train
     alone = kind.switched_on if kind.decay_times == 1 else ()
-    entry = random_fit(kind.network, alone[0]) if len(alone) == 1 else None
-    if entry is not None:
-        found |= {"published_train": entry.train, "fails": entry.train is None}
-    return found
+    named = (kind.network, *alone)
+    if len(named) == 2 and named in RANDOM_WITH_REGULARIZERS:
+        train = RANDOM_WITH_REGULARIZERS[named]
+        printed |= {"published_train": train, "fails": train is None}
+    return printed
 
 
 def table(result: RegularizationResult) -> Table:
@@ -331,8 +314,8 @@ def _batch_norm(result: RegularizationResult) -> tuple[Section, ...]:
 
 def _imagenet() -> Table:
     rows = tuple(
-        (e.labels.removesuffix("-labels"), e.regularizers, percent(e.train), percent(e.test))
-        for e in IMAGENET
+        (labels.removesuffix("-labels"), regularizers, percent(train), percent(test))
+        for labels, regularizers, train, test in IMAGENET
     )
     return Table(("labels", "regularizers", "train", "test"), rows)
 

@@ -9,8 +9,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from nonvacuous.errors import BadInput
-from nonvacuous.papers.zhang.networks import Cell
-from nonvacuous.papers.zhang.published import MODELS
+from nonvacuous.papers.zhang.networks import MODELS, Cell
 from nonvacuous.study.settings import Frozen, StudySettings
 
 
@@ -83,46 +82,34 @@ def _recipes() -> dict[str, Recipe]:
             for name, (epochs, decay) in schedules.items()
         )
 
-    return {
-        "inception": Recipe(
-            model=MODELS["inception"],
-            epochs=60,
-            learning_rate=0.1,
-            weight_decay=0.0001,
-            longer=longer(crop=(220, 0.98), full=(300, 0.982), dropout=(120, 0.965)),
-        ),
-        "inception-no-bn": Recipe(model=MODELS["inception-no-bn"], epochs=140, rate_decay=0.98),
-        "alexnet": Recipe(
-            model=MODELS["alexnet"],
-            epochs=80,
-            measure_every=4,
-            longer=longer(dropout=(150, 0.97)),
-        ),
-        "mlp-3x512": Recipe(
-            model=MODELS["mlp-3x512"],
-            epochs=60,
-            measure_every=5,
-            longer=longer(dropout=(150, 0.97)),
-        ),
-        "mlp-1x512": Recipe(
-            model=MODELS["mlp-1x512"],
-            epochs=80,
-            learning_rate=0.02,
-            measure_every=5,
-            longer=longer(dropout=(150, 0.97)),
-        ),
-    }
+    inception = longer(crop=(220, 0.98), full=(300, 0.982), dropout=(120, 0.965))
+    dropped = longer(dropout=(150, 0.97))
+    recipes: dict[str, dict[str, Any]] = {
+        "inception": {
+            "epochs": 60, "learning_rate": 0.1, "weight_decay": 0.0001, "longer": inception
+        },
+        "inception-no-bn": {"epochs": 140, "rate_decay": 0.98},
+        "alexnet": {"epochs": 80, "measure_every": 4, "longer": dropped},
+        "mlp-3x512": {"epochs": 60, "measure_every": 5, "longer": dropped},
+        "mlp-1x512": {
+            "epochs": 80, "learning_rate": 0.02, "measure_every": 5, "longer": dropped
+        },
+    }  # fmt: skip
+    return {name: Recipe(model=MODELS[name], **recipe) for name, recipe in recipes.items()}
 
 
 #: Perceptrons small enough for the embedded digits, which are trained in seconds.
 _SMALL = {
-    "mlp-3x256": Recipe(
-        model="mlp:256,256,256", epochs=40, learning_rate=0.05, precision="float32", measure_every=1
-    ),
-    "mlp-1x1200": Recipe(
-        model="mlp:1200", epochs=40, learning_rate=0.05, precision="float32", measure_every=1
-    ),
+    name: Recipe(model=model, epochs=40, learning_rate=0.05, precision="float32", measure_every=1)
+    for name, model in (("mlp-3x256", "mlp:256,256,256"), ("mlp-1x1200", "mlp:1200"))
 }
+
+
+def training_record(recipe: Recipe, shared: Any) -> dict[str, Any]:
+    """What decides about networks of this recipe, beside what settings or a group say of all."""
+    own = ("model", "epochs", "learning_rate", "weight_decay", "precision", "rate_decay", "dropout")
+    names = ("batch_size", "momentum", "data", "examples", "crop", "seed")
+    return recipe.model_dump(include=set(own)) | {name: getattr(shared, name) for name in names}
 
 
 class ZhangSettings(StudySettings):
@@ -196,22 +183,8 @@ class ZhangSettings(StudySettings):
 
     def training_record(self, cell: Cell) -> dict[str, Any]:
         """What decides about this network besides its data."""
-        recipe = self.recipe(cell)
-        return {
-            "model": recipe.model,
-            "epochs": recipe.epochs,
-            "learning_rate": recipe.learning_rate,
-            "weight_decay": recipe.weight_decay,
-            "precision": recipe.precision,
-            "batch_size": self.batch_size,
-            "momentum": self.momentum,
-            "rate_decay": recipe.rate_decay,
-            "data": self.data,
-            "examples": self.examples,
-            "crop": self.crop,
-            "seed": self.seed,
-            **({"dropout": recipe.dropout} if cell.dropout else {}),
-        }
+        record = training_record(self.recipe(cell), self)
+        return record if cell.dropout else {n: v for n, v in record.items() if n != "dropout"}
 
 
 class TableSettings(ZhangSettings):
@@ -267,8 +240,7 @@ class RegularizationSettings(ReusingSettings):
 
     @model_validator(mode="after")
     def _known_regularizers(self) -> Self:
-        known = {"regularizers": REGULARIZERS, "labels": LABELS}
-        for field, names in known.items():
+        for field, names in (("regularizers", REGULARIZERS), ("labels", LABELS)):
             for name in getattr(self, field):
                 if name not in names:
                     raise BadInput(f"{field}: there is no {name!r}; there are {', '.join(names)}")

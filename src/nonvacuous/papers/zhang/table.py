@@ -10,9 +10,15 @@ from typing import Any
 
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang.networks import (
+    CHANCE_TOLERANCE,
+    FIT,
+    PAPER,
+    TABLE_1,
+    TEST_TOLERANCE,
     Cell,
     CellResult,
     GroupTiming,
+    PublishedRow,
     corruption_title,
     network_title,
 )
@@ -24,14 +30,6 @@ from nonvacuous.papers.zhang.pages import (
     time_table,
     training_section,
     yes_or_no,
-)
-from nonvacuous.papers.zhang.published import (
-    CHANCE_TOLERANCE,
-    FIT,
-    PAPER,
-    TABLE_1,
-    TEST_TOLERANCE,
-    PublishedRow,
 )
 from nonvacuous.papers.zhang.settings import TableSettings, ZhangSettings
 from nonvacuous.papers.zhang.training import NetworksStudy

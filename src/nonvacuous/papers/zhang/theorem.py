@@ -99,8 +99,7 @@ class DepthResult(Frozen):
     forward_seconds: float
     float32_wrong: int | None
 
-    def told(self) -> str:
-        """One line."""
+    def line(self) -> str:
         return (
             f"n = {self.points:,}, depth {self.depth}: {self.parameters:,} weights, "
             f"{self.mismatches} mismatches, float64 error {self.forward_error:.1e}"
@@ -119,7 +118,7 @@ class SizeResult(Frozen):
     lemma_points: int
     lemma_holds: bool
 
-    def told(self) -> str:
+    def line(self) -> str:
         if not self.test_examples:
             return f"n = {self.points:,}: {self.true_train_wrong} true training labels wrong"
         share = self.true_test_right / self.test_examples
@@ -148,48 +147,40 @@ class TheoremResult:
         """The theorem, its lemma and its corollary."""
         shallow = [entry for entry in self.depths if entry.depth == 2]
         deep = [entry for entry in self.depths if entry.depth > 2]
-        found = []
+        theorem, corollary = [], []
         if shallow:
             mismatches = sum(entry.mismatches for entry in shallow)
             within = all(entry.parameters <= entry.theorem_parameters for entry in shallow)
+            weights = "2n + d weights each" if within else "but more than 2n + d weights"
             most = max(entry.points for entry in shallow)
-            found.append(
-                Claim(
-                    "C15, Theorem 1",
-                    "two layers with 2n + d weights represent any values of n points in d "
-                    "dimensions",
-                    f"{mismatches} mismatches in exact arithmetic for n up to {most:,}, "
-                    + ("2n + d weights each" if within else "but more than 2n + d weights"),
-                    mismatches == 0 and within,
-                )
+            measured = (
+                f"{mismatches} mismatches in exact arithmetic for n up to {most:,}, {weights}"
             )
+            claim = (
+                "two layers with 2n + d weights represent any values of n points in d dimensions"
+            )
+            theorem.append(Claim("C15, Theorem 1", claim, measured, mismatches == 0 and within))
         smallest = min(entry.smallest_eigenvalue for entry in self.sizes)
-        lemma = all(entry.lemma_holds for entry in self.sizes) and smallest > 0
-        found.append(
-            Claim(
-                "C16, Lemma 1",
-                "the matrix max(z_i - b_j, 0) is triangular with smallest eigenvalue "
-                "min(z_i - b_i)",
-                f"exact rank and triangle on {self.sizes[0].lemma_points} points each; smallest "
-                f"eigenvalue {smallest:.1e} of the range at full size",
-                lemma,
-            )
+        lemma = Claim(
+            "C16, Lemma 1",
+            "the matrix max(z_i - b_j, 0) is triangular with smallest eigenvalue min(z_i - b_i)",
+            f"exact rank and triangle on {self.sizes[0].lemma_points} points each; smallest "
+            f"eigenvalue {smallest:.1e} of the range at full size",
+            all(entry.lemma_holds for entry in self.sizes) and smallest > 0,
         )
         if deep:
             worst = max(entry.parameters - entry.theorem_parameters for entry in deep)
             last = max(deep, key=lambda entry: (entry.points, entry.depth))
             mismatches = sum(entry.mismatches for entry in deep)
-            found.append(
-                Claim(
-                    "C17, Corollary 1",
-                    "depth k, width O(n/k) and O(n + d) weights do as well",
-                    f"{mismatches} mismatches at {len(deep)} pairs of n and depth, at most "
-                    f"2n + d + {max(worst, 0)} weights; depth {last.depth}: width {last.width:,}, "
-                    f"float64 error {last.forward_error:.1e}",
-                    mismatches == 0 and worst <= 1 and last.forward_error <= GOAL,
-                )
+            measured = (
+                f"{mismatches} mismatches at {len(deep)} pairs of n and depth, at most "
+                f"2n + d + {max(worst, 0)} weights; depth {last.depth}: width {last.width:,}, "
+                f"float64 error {last.forward_error:.1e}"
             )
-        return tuple(found)
+            holds = mismatches == 0 and worst <= 1 and last.forward_error <= GOAL
+            claim = "depth k, width O(n/k) and O(n + d) weights do as well"
+            corollary.append(Claim("C17, Corollary 1", claim, measured, holds))
+        return (*theorem, lemma, *corollary)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -234,20 +225,18 @@ class Theorem(Study[TheoremSettings, TheoremResult]):
     def result(
         self, settings: TheoremSettings, finished: Sequence[Finished], at: Context
     ) -> TheoremResult:
-        found = {entry.cell: entry.found for entry in finished}
+        known = {entry.cell: entry.found for entry in finished}
         cells = self.cells(settings, finished)
-        return TheoremResult(
-            settings,
-            tuple(DepthResult(**found[cell]) for cell in cells if cell.depth),
-            tuple(SizeResult(**found[cell]) for cell in cells if not cell.depth),
-        )
+        depths = tuple(DepthResult(**known[cell]) for cell in cells if cell.depth)
+        sizes = tuple(SizeResult(**known[cell]) for cell in cells if not cell.depth)
+        return TheoremResult(settings, depths, sizes)
 
     def title(self, settings: TheoremSettings) -> str:
         depths = ", ".join(map(str, settings.depths))
         return f"{settings.data}, depths {depths}, seed {settings.seed}"
 
     def cell_lines(self, cell: TheoremCell, found: Mapping[str, Any]) -> Sequence[str]:
-        return (DepthResult(**found).told() if cell.depth else SizeResult(**found).told(),)
+        return ((DepthResult if cell.depth else SizeResult)(**found).line(),)
 
     def page(self, result: TheoremResult, command: str) -> StudyPage:
         from nonvacuous.papers.zhang.theorem_page import page
@@ -286,7 +275,7 @@ def _examples(cell: TheoremCell, at: Context) -> Dataset:
 def _at_depth(cell: TheoremCell, at: Context) -> DepthResult:
     """Random labels at one depth: construction, certificate, and the network in float64."""
     train = _examples(cell, at).train
-    found = memorize(
+    network = memorize(
         train,
         random_labels(train, seed=cell.seed),
         depth=cell.depth,
@@ -294,28 +283,21 @@ def _at_depth(cell: TheoremCell, at: Context) -> DepthResult:
         conflicts="majority",
         progress=at.progress,
     )
-    kept = found.predict(train).astype(np.int64)
-    residual = found.residual(train, kept, device=at.device, progress=at.progress)
-    narrow = None
-    if cell.depth == 2 and cell.float32:
-        narrow = found.residual_in(torch.float32).wrong
+    kept = network.predict(train).astype(np.int64)
+    residual = network.residual(train, kept, device=at.device, progress=at.progress)
+    same = ("points", "dimensions", "width", "parameters", "theorem_parameters", "seconds")
     return DepthResult(
-        points=found.points,
-        dimensions=found.dimensions,
-        distinct=found.duplicates.distinct,
+        **{name: getattr(network, name) for name in same},
+        distinct=network.duplicates.distinct,
         depth=cell.depth,
-        width=found.width,
-        parameters=found.parameters,
-        theorem_parameters=found.theorem_parameters,
-        mismatches=found.certificate.mismatches,
-        unreachable=found.certificate.unreachable,
-        seconds=found.seconds,
-        certificate_seconds=found.certificate.seconds,
-        exact_error=found.weights.largest_error,
+        mismatches=network.certificate.mismatches,
+        unreachable=network.certificate.unreachable,
+        certificate_seconds=network.certificate.seconds,
+        exact_error=network.weights.largest_error,
         forward_error=residual.largest,
         forward_wrong=residual.wrong,
         forward_seconds=residual.seconds,
-        float32_wrong=narrow,
+        float32_wrong=network.residual_in(torch.float32).wrong if cell.float32 else None,
     )
 
 
@@ -331,17 +313,18 @@ def _labels(cell: TheoremCell, at: Context) -> SizeResult:
     some = slice(0, min(_LEMMA_POINTS, len(rows)))
     lemma = check_lemma(rows.places[some], rows.knots[some])
     test = dataset.test
+    right = (0, 0) if test is None else [len(test) - _wrong(one, test) for one in (truth, chance)]
     return SizeResult(
         points=len(train),
         true_train_wrong=_wrong(truth, train),
         test_examples=0 if test is None else len(test),
-        true_test_right=0 if test is None else len(test) - _wrong(truth, test),
-        random_test_right=0 if test is None else len(test) - _wrong(chance, test),
+        true_test_right=right[0],
+        random_test_right=right[1],
         smallest_eigenvalue=chance.smallest_eigenvalue,
         lemma_points=lemma.size,
         lemma_holds=lemma.holds,
     )
 
 
-def _wrong(found: Memorizer, examples: Examples) -> int:
-    return int((found.classify(examples) != examples.labels.numpy()).sum())
+def _wrong(network: Memorizer, examples: Examples) -> int:
+    return int((network.classify(examples) != examples.labels.numpy()).sum())

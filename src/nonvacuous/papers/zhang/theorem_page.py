@@ -8,6 +8,7 @@ from nonvacuous.bounds.memorization_capacity import memorization_sizes
 from nonvacuous.memorization import what_it_does_not_say
 from nonvacuous.report.plots import Series, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.study.study import markdown
 
 if TYPE_CHECKING:
     from nonvacuous.papers.zhang.theorem import TheoremResult
@@ -16,33 +17,22 @@ PAPER = (
     "Zhang, Bengio, Hardt, Recht, Vinyals: Understanding deep learning requires rethinking "
     "generalization (ICLR 2017), Theorem 1, Lemma 1 and Corollary 1"
 )
-_DEPTHS = ("n", "depth", "width", "weights", "2n + d", "mismatches", "float64 error", "wrong")
-_SIZES = ("n", "training labels right", "test labels right", "test, random labels memorized")
 
 
 def table_text(result: TheoremResult) -> str:
     """Markdown: the claims, every depth, and the true labels."""
-    claims = [
+    claims = "\n".join(
         f"- {claim.name}: {claim.statement}. **{'Holds' if claim.holds else 'Fails'}**: "
         f"{claim.found}."
         for claim in result.claims()
-    ]
-    return "\n".join(
-        [
-            "# 2n + d weights memorize any labels",
-            "",
-            f"{PAPER}. Data: {result.settings.data}, seed {result.settings.seed}.",
-            "",
-            *claims,
-            "",
-            *_markdown(_DEPTHS, _depth_rows(result)),
-            "",
-            "*mismatches*: in exact rational arithmetic, random labels. *float64 error*: largest, "
-            "every unit evaluated; *wrong*: labels that come out wrong there.",
-            "",
-            *_markdown(_SIZES, _size_rows(result)),
-            "",
-        ]
+    )
+    return (
+        "# 2n + d weights memorize any labels\n\n"
+        f"{PAPER}. Data: {result.settings.data}, seed {result.settings.seed}.\n\n"
+        f"{claims}\n\n{markdown(_depths(result))}\n"
+        "*mismatches*: in exact rational arithmetic, random labels. *float64 error*: largest, "
+        "every unit evaluated; *wrong*: labels that come out wrong there.\n\n"
+        f"{markdown(_sizes(result))}"
     )
 
 
@@ -83,7 +73,7 @@ def page(result: TheoremResult, *, command: str) -> StudyPage:
                     "distances, in a deep network each layer stands still after its own block.",
                 ),
                 figures=(Figure(_errors(result)),),
-                tables=(Table(_DEPTHS, _depth_rows(result), numeric=(True,) * 8),),
+                tables=(_depths(result),),
             ),
             Section("How long does it take?", figures=(Figure(_times(result)),)),
             Section(
@@ -92,7 +82,7 @@ def page(result: TheoremResult, *, command: str) -> StudyPage:
                     "The same construction with the true labels: everything right in training, "
                     "little on test points. Memorizing explains nothing about generalization.",
                 ),
-                tables=(Table(_SIZES, _size_rows(result), numeric=(True,) * 4),),
+                tables=(_sizes(result),),
             ),
             Section("What does this not say?", paragraphs=what_it_does_not_say(sizes)),
         ),
@@ -100,8 +90,9 @@ def page(result: TheoremResult, *, command: str) -> StudyPage:
     )
 
 
-def _depth_rows(result: TheoremResult) -> tuple[tuple[str, ...], ...]:
-    return tuple(
+def _depths(result: TheoremResult) -> Table:
+    headings = ("n", "depth", "width", "weights", "2n + d", "mismatches", "float64 error", "wrong")
+    rows = tuple(
         (
             f"{entry.points:,}",
             f"{entry.depth:,}",
@@ -114,21 +105,24 @@ def _depth_rows(result: TheoremResult) -> tuple[tuple[str, ...], ...]:
         )
         for entry in result.depths
     )
+    return Table(headings, rows, numeric=(True,) * 8)
 
 
-def _size_rows(result: TheoremResult) -> tuple[tuple[str, ...], ...]:
-    rows = []
-    for entry in result.sizes:
-        tested = max(entry.test_examples, 1)
-        rows.append(
-            (
-                f"{entry.points:,}",
-                f"{1 - entry.true_train_wrong / entry.points:.1%}",
-                f"{entry.true_test_right / tested:.1%}" if entry.test_examples else "-",
-                f"{entry.random_test_right / tested:.1%}" if entry.test_examples else "-",
-            )
+def _sizes(result: TheoremResult) -> Table:
+    def share(right: int, tested: int) -> str:
+        return f"{right / tested:.1%}" if tested else "-"
+
+    headings = ("n", "training labels right", "test labels right", "test, random labels memorized")
+    rows = tuple(
+        (
+            f"{entry.points:,}",
+            f"{1 - entry.true_train_wrong / entry.points:.1%}",
+            share(entry.true_test_right, entry.test_examples),
+            share(entry.random_test_right, entry.test_examples),
         )
-    return tuple(rows)
+        for entry in result.sizes
+    )
+    return Table(headings, rows, numeric=(True,) * 4)
 
 
 def _errors(result: TheoremResult) -> str:
@@ -163,18 +157,14 @@ def _times(result: TheoremResult) -> str:
     )
 
 
-def _markdown(headings: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> list[str]:
-    lines_ = [f"| {' | '.join(headings)} |", "|" + "---:|" * len(headings)]
-    return [*lines_, *(f"| {' | '.join(row)} |" for row in rows)]
-
-
 def short_table(result: TheoremResult) -> Table:
     """What a terminal shows: every depth, then the true labels and the claims in words."""
-    rows = tuple((*row[:4], *row[5:]) for row in _depth_rows(result))
+    whole = _depths(result)
+    headings, *rows = ((*row[:4], *row[5:]) for row in (whole.headings, *whole.rows))
     words = ["mismatches: in exact arithmetic. wrong: labels in float64."]
-    words += [size.told() for size in result.sizes]
+    words += [size.line() for size in result.sizes]
     words += [
         f"{claim.name} {'holds' if claim.holds else 'FAILS'}: {claim.found}"
         for claim in result.claims()
     ]
-    return Table((*_DEPTHS[:4], *_DEPTHS[5:]), rows, "\n".join(words), numeric=(True,) * 7)
+    return Table(headings, tuple(rows), "\n".join(words), numeric=(True,) * 7)

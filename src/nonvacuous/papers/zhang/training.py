@@ -18,7 +18,7 @@ from nonvacuous.data.preprocessing import cropped, whiten_each_image
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build
 from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming, Point, network_title
-from nonvacuous.papers.zhang.settings import Recipe, ZhangSettings
+from nonvacuous.papers.zhang.settings import Recipe, ZhangSettings, training_record
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.randomization.registry import parse_corruption
@@ -46,33 +46,26 @@ class Material:
     def __init__(
         self, cells: Sequence[Cell], dataset: Dataset, *, crop: int | None, seed: int
     ) -> None:
-        seed = derived_seed(seed, "corruption")
         self._input_of: dict[str, int] = {}
-        self._label_of: dict[str, int] = {}
         self.inputs: list[Tensor] = []
         self.test: list[tuple[Tensor, Tensor]] = []
-        labels: list[Tensor] = []
-        marked: list[Tensor] = []
-        assert dataset.test is not None
-        for corruption in dict.fromkeys(cell.corruption for cell in cells):
+        labels, marked = [], []
+        corruptions = list(dict.fromkeys(cell.corruption for cell in cells))
+        self._label_of = {corruption: row for row, corruption in enumerate(corruptions)}
+        for corruption in corruptions:
             spoils_inputs = parse_corruption(corruption).corruption.what == "inputs"
             source = corruption if spoils_inputs else "whole images"
-            shown = dataset
-            if spoils_inputs and crop is not None:
-                shown = cropped(dataset, crop)
-            drawn = corrupt(shown, corruption, seed=seed)
+            shown = cropped(dataset, crop) if spoils_inputs and crop is not None else dataset
+            drawn = corrupt(shown, corruption, seed=derived_seed(seed, "corruption"))
             if source not in self._input_of:
                 self._input_of[source] = len(self.inputs)
                 self.inputs.append(drawn.train.inputs)
                 assert drawn.test is not None
-                self.test.append((drawn.test.inputs, dataset.test.labels))
+                self.test.append((drawn.test.inputs, drawn.test.labels))
             self._input_of[corruption] = self._input_of[source]
-            self._label_of[corruption] = len(labels)
             labels.append(drawn.train.labels)
-            marks = drawn.corrupted if not spoils_inputs else torch.zeros_like(drawn.corrupted)
-            marked.append(marks)
-        self.labels = torch.stack(labels)
-        self.marked = torch.stack(marked)
+            marked.append(torch.zeros_like(drawn.corrupted) if spoils_inputs else drawn.corrupted)
+        self.labels, self.marked = torch.stack(labels), torch.stack(marked)
 
     def input_set(self, cell: Cell) -> int:
         """Which of the input sets a network sees."""
@@ -173,7 +166,7 @@ class NetworksStudy(Study[Settings, Result]):
         return f"{count} networks on {settings.data}, seed {settings.seed}"
 
     def cell_lines(self, cell: Group, found: Mapping[str, Any]) -> Sequence[str]:
-        return [CellResult(**entry).told() for entry in found["results"]]
+        return [CellResult(**entry).line() for entry in found["results"]]
 
 
 def _dataset(group: Group, at: Context) -> Dataset:
@@ -200,12 +193,11 @@ class _Training:
     def run(self) -> dict[str, Any]:
         """The results of all networks, and the time that they took."""
         jobs = [self._job(cell) for cell in self.group.networks]
-        checkpoint = self.at.folder / "checkpoint"
         result = self._many(
             jobs,
             self.recipe.epochs,
             method=self.group.method,
-            checkpoint=checkpoint,
+            checkpoint=self.at.folder / "checkpoint",
             progress=self._progress,
         )
         timing = GroupTiming(
@@ -321,20 +313,9 @@ class _Training:
                 for record in entry.history
             ),
             stopped=entry.stopped,
-            training=self._record(),
+            training=training_record(self.recipe, self.group),
             method=timing.method,
             together=timing.networks,
             seconds=timing.seconds / timing.networks,
             device=timing.device,
         )
-
-    def _record(self) -> dict[str, Any]:
-        """What decided about a network besides its data: see ``ZhangSettings.training_record``."""
-        recipe = self.recipe.model_dump(
-            include={
-                "model", "epochs", "learning_rate", "weight_decay", "precision", "rate_decay",
-                "dropout",
-            }
-        )  # fmt: skip
-        names = ("batch_size", "momentum", "data", "examples", "crop", "seed")
-        return recipe | {name: getattr(self.group, name) for name in names}
