@@ -216,7 +216,7 @@ def test_promises_are_rounded_up():
 
 def test_the_narration_rounds_up_too():
     case = made_up(Case(1, 5, "zero", 1.0, "plain"), E_dense=0.40001)
-    told = case.model_copy(update={"twin": 0.08001}).told()
+    told = case.model_copy(update={"twin": 0.08001}).line()
     assert "certificate 0.4001 by" in told and "held-out twin 0.0801" in told
 
 
@@ -305,7 +305,7 @@ def test_names_of_networks():
     assert case.key == "h2-w100-learned0.05-pull0.1-plain-share0.4"
     assert case.prior_key == "h2-w100-learned0.05-plain-share0.4"
     assert case.short() == "3x100, 5 %, λ 0.1, plain, 40 % of data"
-    assert case.told() == "3 layers, width 100, 5 % prior, λ = 0.1, 40 % of the examples"
+    assert str(case) == "3 layers, width 100, 5 % prior, λ = 0.1, 40 % of the examples"
 
 
 def test_unknown_names():

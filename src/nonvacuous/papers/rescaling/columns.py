@@ -1,16 +1,22 @@
-"""One randomized network accounted for in every way, as the rescaling figure records it."""
+"""One network under equal noise, accounted for in every way, as the rescaling figure records it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+import torch
 from torch import Tensor, nn
 
 from nonvacuous.bounds import sampling
+from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.kinds import Center
-from nonvacuous.networks import LayerGraph, ScaleGroups
+from nonvacuous.networks import LayerGraph, ScaleGroups, capture, scale_groups
+from nonvacuous.records import PaperAccounting
+from nonvacuous.rescaling import rescale
 from nonvacuous.rescaling.columns import (
     Accounted,
     Accounting,
@@ -19,7 +25,7 @@ from nonvacuous.rescaling.columns import (
     symmetry_columns,
 )
 from nonvacuous.rescaling.quotients import symmetries_of
-from nonvacuous.risk import RiskEstimate
+from nonvacuous.risk import RiskEstimate, estimate_risk
 from nonvacuous.study.settings import Frozen
 
 #: The part of the failure probability that pays for sampling a risk.
@@ -38,66 +44,118 @@ class Column(Frozen):
     mcallester: float
     kl_inverse: float
 
-    @classmethod
-    def of(cls, column: Accounted, accounting: Accounting) -> Column:
-        """Both bounds for one complexity."""
-        return cls(
-            name=column.name,
-            kl_nats=column.kl_nats,
-            charge_nats=column.charge_nats,
-            mcallester=accounting.mcallester(column.total_nats),
-            kl_inverse=accounting.kl_inverse(column.total_nats),
+
+class PaperSetting(Frozen):
+    """The paper's own formula, risk + sqrt(KL / 2n): neither clipped at 1 nor with a confidence.
+
+    kl_before, kl_after   nats, in weight space and after the best rescaling
+    empirical_risk        mean error of the randomized network on the examples, as sampled
+    """
+
+    kl_before: float
+    kl_after: float
+    empirical_risk: float
+    bound: float
+    rescaled: float
+
+    @property
+    def kl_ratio(self) -> float:
+        return self.kl_before / self.kl_after
+
+
+@dataclass(frozen=True, eq=False)
+class Accounts:
+    """A trained network, its initial weights, and the examples that its risk is measured on.
+
+    prior_scale   of the fixed prior; grid: those to choose from
+    trials        pairs of an example and a draw of the weights, for every risk
+    seed          of the draws, by the scale of the noise
+    """
+
+    trained: nn.Module
+    initial: nn.Module
+    examples: Examples
+    prior_scale: float
+    grid: ScaleGrid
+    trials: int
+    confidence: float
+    seed: Callable[[float], int]
+
+    @cached_property
+    def graph(self) -> LayerGraph:
+        return capture(self.trained, self.examples.inputs[:2])
+
+    @cached_property
+    def groups(self) -> ScaleGroups:
+        return scale_groups(self.graph)
+
+    def risk(self, scale: float) -> RiskEstimate:
+        """The risk under noise of this scale."""
+        device = self.examples.inputs.device
+        return estimate_risk(
+            self.trained,
+            DiagonalGaussian.around(self.trained, scale=scale),
+            self.examples,
+            trials=self.trials,
+            generator=torch.Generator(device=device).manual_seed(self.seed(scale)),
         )
 
-
-def accounting_of(risk: RiskEstimate, *, examples: int, confidence: float) -> Accounting:
-    """What all columns of a randomized network share: its risk, with sampling paid for."""
-    failure = 1.0 - confidence
-    assert risk.errors is not None
-    upper = sampling(errors=risk.errors, trials=risk.trials, failure=failure * _SAMPLING_SHARE)
-    return Accounting(upper, examples, failure * (1.0 - _SAMPLING_SHARE))
-
-
-def all_columns(
-    trained: nn.Module,
-    initial: nn.Module,
-    *,
-    scale: float,
-    prior_scale: float,
-    grid: ScaleGrid,
-    graph: LayerGraph,
-    groups: ScaleGroups,
-    accounting: Accounting,
-) -> tuple[Column, ...]:
-    """Every column for equal noise of one scale around the trained weights."""
-    Q = DiagonalGaussian.around(trained, scale=scale)
-    prior = DiagonalGaussian.centered(trained, scale=prior_scale)
-    columns = [*fixed_scale_columns(Q, prior, groups, center="zero", scale=prior_scale)]
-    symmetries = symmetries_of(graph)
-    start = {name: p.detach() for name, p in initial.named_parameters()}
-    centers: tuple[tuple[Center, dict[str, Tensor] | None], ...] = (
-        ("zero", None),
-        ("initialization", start),
-    )
-    for center, means in centers:
-        found = best_scale_columns(Q, means, groups, center=center, grid=grid)
-        each = found.per_tensor
-        given, shared, per_tensor = found.columns
-        unmoved = replace(
-            given,
-            name=f"{given.name} per tensor",
-            kl_nats=each.kl_before,
-            charge_nats=each.charge_before_nats,
+    def paper(self, scale: float, prior_scale: float, risk: RiskEstimate) -> PaperSetting:
+        """The paper's formula for noise of one scale and a prior around zero of another."""
+        posterior = DiagonalGaussian.around(self.trained, scale=scale)
+        prior = DiagonalGaussian.centered(self.trained, scale=prior_scale)
+        moved = rescale(posterior, prior, self.groups)
+        mean = risk.total / risk.trials
+        paper = PaperAccounting.of(
+            (moved.kl_before, moved.kl_after),
+            prior_scale=prior_scale,
+            mean=mean,
+            examples=len(self.examples),
         )
-        columns += [given, shared, unmoved, per_tensor]
-        columns += symmetry_columns(
-            Q,
-            each.prior,
-            groups,
-            each.log_scales,
-            symmetries=symmetries,
-            loss="zero-one",
-            center=center,
-            charge_nats=each.charge_nats,
+        return PaperSetting(empirical_risk=mean, **paper.model_dump(exclude={"prior_scale"}))
+
+    def columns(self, scale: float, risk: RiskEstimate) -> tuple[Column, ...]:
+        """Every column for equal noise of one scale around the trained weights."""
+        failure = 1.0 - self.confidence
+        assert risk.errors is not None
+        upper = sampling(errors=risk.errors, trials=risk.trials, failure=failure * _SAMPLING_SHARE)
+        shared = Accounting(upper, len(self.examples), failure * (1.0 - _SAMPLING_SHARE))
+        return tuple(
+            Column(
+                name=column.name,
+                kl_nats=column.kl_nats,
+                charge_nats=column.charge_nats,
+                mcallester=shared.mcallester(column.total_nats),
+                kl_inverse=shared.kl_inverse(column.total_nats),
+            )
+            for column in self._accounted(DiagonalGaussian.around(self.trained, scale=scale))
         )
-    return tuple(Column.of(column, accounting) for column in columns)
+
+    def _accounted(self, Q: DiagonalGaussian) -> list[Accounted]:
+        groups, fixed = self.groups, self.prior_scale
+        prior = DiagonalGaussian.centered(self.trained, scale=fixed)
+        columns = [*fixed_scale_columns(Q, prior, groups, center="zero", scale=fixed)]
+        start = {name: p.detach() for name, p in self.initial.named_parameters()}
+        centers: dict[Center, dict[str, Tensor] | None] = {"zero": None, "initialization": start}
+        for center, means in centers.items():
+            best = best_scale_columns(Q, means, groups, center=center, grid=self.grid)
+            each = best.per_tensor
+            given, shared, per_tensor = best.columns
+            unmoved = replace(
+                given,
+                name=f"{given.name} per tensor",
+                kl_nats=each.kl_before,
+                charge_nats=each.charge_before_nats,
+            )
+            columns += [given, shared, unmoved, per_tensor]
+            columns += symmetry_columns(
+                Q,
+                each.prior,
+                groups,
+                each.log_scales,
+                symmetries=symmetries_of(self.graph),
+                loss="zero-one",
+                center=center,
+                charge_nats=each.charge_nats,
+            )
+        return columns

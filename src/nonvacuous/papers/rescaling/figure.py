@@ -18,7 +18,6 @@ from torch import nn
 from nonvacuous.certificate import Certificate
 from nonvacuous.certify import certify
 from nonvacuous.data import Examples, Split
-from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization
@@ -26,28 +25,19 @@ from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.methods import PostHoc
 from nonvacuous.models import build, seeded
-from nonvacuous.networks import ScaleGroups, capture, scale_groups
-from nonvacuous.papers.rescaling.columns import accounting_of, all_columns
+from nonvacuous.papers.rescaling.columns import Accounts
 from nonvacuous.papers.rescaling.images import ImageResult, ImageSettings, run_images
-from nonvacuous.papers.rescaling.results import (
-    FigureResult,
-    NetworkResult,
-    OurSetting,
-    PaperSetting,
-)
+from nonvacuous.papers.rescaling.results import FigureResult, NetworkResult, OurSetting
 from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
-from nonvacuous.records import PaperAccounting
 from nonvacuous.report.measured import errors_on_test
 from nonvacuous.report.study import StudyPage, Table
-from nonvacuous.rescaling import rescale
-from nonvacuous.risk import RiskEstimate, estimate_risk
 from nonvacuous.rules.arithmetic import recompute_bound, total_nats
 from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Run
 from nonvacuous.study.folder import CELLS
 from nonvacuous.study.settings import Frozen
 from nonvacuous.study.study import Context, Finished, Study
-from nonvacuous.training import Records, Trained, TrainSettings, train
+from nonvacuous.training import Records, TrainSettings, train
 from nonvacuous.training_settings import PlainTraining
 
 
@@ -83,6 +73,8 @@ class _Work:
         shape, classes = examples.example_shape, examples.classes
         self.name = network_name(self.widths, inputs=math.prod(shape), classes=classes)
         self.seed = derived_seed(settings.seed, "rescaling figure", self.name)
+        names = ("epochs", "batch_size", "learning_rate", "momentum")
+        self.descent = {name: getattr(settings, name) for name in names}
         self.split = _split(examples, settings)
         self.bound_part = examples.subset(self.split.bound)
         self.initial = initialized(
@@ -90,42 +82,37 @@ class _Work:
         ).eval()
 
     def compute(self) -> NetworkResult:
+        settings = self.settings
         trained, errors = self._trained()
-        trained = trained.to(self.device)
-        graph = capture(trained, self.bound_part.inputs[:2].to(self.device))
-        groups = scale_groups(graph)
-        grid = ScaleGrid.geometric(*self.settings.prior_scales)
-        columns = {}
-        risks: dict[float, RiskEstimate] = {}
-        levels = dict.fromkeys((self.settings.paper_posterior_scale, *self.settings.column_scales))
+        grid = ScaleGrid.geometric(*settings.prior_scales)
+        accounts = Accounts(
+            trained.to(self.device),
+            self.initial.to(self.device),
+            self.bound_part.to(self.device),
+            settings.paper_prior_scale,
+            grid,
+            settings.trials,
+            settings.confidence,
+            lambda scale: derived_seed(self.seed, "columns", scale),
+        )
+        columns, risks = {}, {}
+        levels = dict.fromkeys((settings.paper_posterior_scale, *settings.column_scales))
         for done, scale in enumerate(levels):
-            risks[scale] = self._risk(trained, scale)
-            columns[f"{scale:g}"] = all_columns(
-                trained,
-                self.initial.to(self.device),
-                scale=scale,
-                prior_scale=self.settings.paper_prior_scale,
-                grid=grid,
-                graph=graph,
-                groups=groups,
-                accounting=accounting_of(
-                    risks[scale],
-                    examples=len(self.bound_part),
-                    confidence=self.settings.confidence,
-                ),
-            )
+            risks[scale] = accounts.risk(scale)
+            columns[f"{scale:g}"] = accounts.columns(scale, risks[scale])
             self._tell("columns", done + 1, len(levels), f"noise {scale:g}")
         self.initial.to("cpu")
+        noise = settings.paper_posterior_scale
         return NetworkResult(
             name=self.name,
             widths=self.widths,
             weights=sum(p.numel() for p in trained.parameters()),
             examples=len(self.bound_part),
             train_errors=errors,
-            paper=self._paper(trained, groups, risks[self.settings.paper_posterior_scale]),
+            paper=accounts.paper(noise, settings.paper_prior_scale, risks[noise]),
             ours=self._certified(trained, grid),
             columns=columns,
-            is_published_data=self.settings.data == "mnist",
+            is_published_data=settings.data == "mnist",
         )
 
     def _tell(self, phase: str, done: int, total: int, message: str) -> None:
@@ -137,70 +124,26 @@ class _Work:
         if weights_file.is_file():
             stored = load_tensors(weights_file, kind="trained perceptron", device="cpu")
             errors = int(stored.pop("train_errors"))
-            module = initialized(
-                self.widths,
-                self.dataset.train.example_shape,
-                self.dataset.train.classes,
-                initialization="pytorch",
-                seed=0,
-            ).eval()
+            module = copied_network(self.initial).eval()
             module.load_state_dict(stored)
             return module, errors
-        settings = self.settings
         checkpoint = self.at.folder / "checkpoint"
-        found: Trained = train(
+        trained = train(
             self.initial,
             self.bound_part,
-            TrainSettings(
-                epochs=settings.epochs,
-                batch_size=settings.batch_size,
-                learning_rate=settings.learning_rate,
-                momentum=settings.momentum,
-            ),
+            TrainSettings(**self.descent),
             seed=derived_seed(self.seed, "training"),
             device=self.device,
             records=Records(checkpoint=checkpoint, progress=self._tell, phase="training"),
         )
-        module = found.module.to("cpu")
-        tensors = {**module.state_dict(), "train_errors": torch.tensor(found.train.errors)}
+        module = trained.module.to("cpu")
+        tensors = {**module.state_dict(), "train_errors": torch.tensor(trained.train.errors)}
         save_tensors(weights_file, tensors, kind="trained perceptron")
         checkpoint.unlink(missing_ok=True)
-        return module, found.train.errors
-
-    def _risk(self, module: nn.Module, scale: float) -> RiskEstimate:
-        generator = torch.Generator(device=self.device)
-        generator.manual_seed(derived_seed(self.seed, "columns", scale))
-        return estimate_risk(
-            module,
-            DiagonalGaussian.around(module, scale=scale),
-            self.bound_part.to(self.device),
-            trials=self.settings.trials,
-            generator=generator,
-        )
-
-    def _paper(self, module: nn.Module, groups: ScaleGroups, risk: RiskEstimate) -> PaperSetting:
-        settings = self.settings
-        posterior = DiagonalGaussian.around(module, scale=settings.paper_posterior_scale)
-        prior = DiagonalGaussian.centered(module, scale=settings.paper_prior_scale)
-        found = rescale(posterior, prior, groups)
-        observed = risk.total / risk.trials
-        paper = PaperAccounting.of(
-            (found.kl_before, found.kl_after),
-            prior_scale=settings.paper_prior_scale,
-            mean=observed,
-            examples=len(self.bound_part),
-        )
-        return PaperSetting(
-            kl_before=paper.kl_before,
-            kl_after=paper.kl_after,
-            empirical_risk=observed,
-            bound=paper.bound,
-            rescaled=paper.rescaled,
-        )
+        return module, trained.train.errors
 
     def _certified(self, module: nn.Module, grid: ScaleGrid) -> OurSetting:
         settings = self.settings
-        folder = self.at.folder / "certificate"
         certificate = certify(
             copied_network(module).to(self.device),
             self.dataset.train,
@@ -209,20 +152,14 @@ class _Work:
                 split=self.split,
                 trials=settings.trials,
                 posterior_scales=ScaleGrid.geometric(*settings.posterior_scales).scales,
-                plain_training=PlainTraining(
-                    epochs=settings.epochs,
-                    batch_size=settings.batch_size,
-                    learning_rate=settings.learning_rate,
-                    momentum=settings.momentum,
-                    schedule="constant",
-                ),
+                plain_training=PlainTraining(**self.descent, schedule="constant"),
             ),
             confidence=settings.confidence,
             seed=settings.seed,
             test=self.dataset.test,
             attempts=settings.attempts,
             folder=Run(
-                folder=folder,
+                folder=self.at.folder / "certificate",
                 architecture=f"mlp:{','.join(map(str, self.widths))}",
                 source=settings.data,
                 ledger=self.at.ledger_file,
@@ -281,7 +218,6 @@ class RescalingCell(Frozen):
 
     @property
     def key(self) -> str:
-        """Its name."""
         return self.images.key if self.images else "-".join(map(str, self.widths))
 
 
@@ -323,19 +259,17 @@ class Figure1(Study[RescalingSettings, FigureResult]):
     def result(
         self, settings: RescalingSettings, finished: Sequence[Finished], at: Context
     ) -> FigureResult:
-        found = {entry.cell.model_dump_json(): entry.found for entry in finished}
-        cells = self.cells(settings, finished)
-        return FigureResult(
-            settings,
-            tuple(NetworkResult(**found[c.model_dump_json()]) for c in cells if not c.images),
-            tuple(ImageResult(**found[c.model_dump_json()]) for c in cells if c.images),
-        )
+        known = {entry.cell.model_dump_json(): entry.found for entry in finished}
+        asked = [(cell, known[cell.model_dump_json()]) for cell in self.cells(settings, finished)]
+        networks = tuple(NetworkResult(**record) for cell, record in asked if not cell.images)
+        images = tuple(ImageResult(**record) for cell, record in asked if cell.images)
+        return FigureResult(settings, networks, images)
 
     def title(self, settings: RescalingSettings) -> str:
         return f"{len(settings.networks)} networks on {settings.data}, seed {settings.seed}"
 
     def cell_lines(self, cell: RescalingCell, found: Mapping[str, Any]) -> Sequence[str]:
-        return ((ImageResult if cell.images else NetworkResult)(**found).told(),)
+        return ((ImageResult if cell.images else NetworkResult)(**found).line(),)
 
     def page(self, result: FigureResult, command: str) -> StudyPage | None:
         return None

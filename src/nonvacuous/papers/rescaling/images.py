@@ -17,19 +17,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from nonvacuous.certification.folding import folded, has_batch_norm
 from nonvacuous.data import Dataset, Examples
-from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.models import build
-from nonvacuous.networks import LayerGraph, ScaleGroups, capture, scale_groups
-from nonvacuous.papers.rescaling.columns import Column, accounting_of, all_columns
+from nonvacuous.papers.rescaling.columns import Accounts, Column
 from nonvacuous.papers.rescaling.settings import CNNS
-from nonvacuous.records import PaperAccounting
-from nonvacuous.rescaling import rescale
-from nonvacuous.risk import RiskEstimate, estimate_risk
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.settings import Frozen
 from nonvacuous.study.study import Context
@@ -47,10 +41,8 @@ _TRAINING = TrainSettings(
     half_precision=True,
 )
 _LARGE_BATCHES: dict[str, Any] = {
-    "epochs": 20,
-    "batch_size": 256,
-    "augmentation": ("crop", "flip"),
-}
+    "epochs": 20, "batch_size": 256, "augmentation": ("crop", "flip"),
+}  # fmt: skip
 #: Architectures beside the perceptrons: the model, and what differs in its training.
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "cnn": (_CNN, {}),
@@ -84,7 +76,6 @@ class ImageSettings(Frozen):
 
     @property
     def key(self) -> str:
-        """Its name."""
         rate = f"-rate-{self.training.learning_rate:g}" if self.panel else ""
         return re.sub(r"[^a-z0-9]+", "-", self.architecture) + rate
 
@@ -156,8 +147,7 @@ class ImageResult(Frozen):
     columns: dict[str, tuple[Column, ...]]
     risks: dict[str, float]
 
-    def told(self) -> str:
-        """One line."""
+    def line(self) -> str:
         squares = f"{self.settings.key}: squares add up to {self.weights_squared:,.0f}"
         ratios = ", ".join(f"{point.kl_ratio:.2f}" for point in self.points)
         return f"{squares}, KL ratios {ratios}" if ratios else squares
@@ -213,19 +203,32 @@ class _Work:
             device=self.device,
             records=Records(checkpoint=checkpoint, progress=self.at.progress, phase="training"),
         )
-        module, self.examples = trained.module, examples.to(self.device)
+        module, examples = trained.module, examples.to(self.device)
         tested = None
         if self.test is not None:
             score = evaluate(module, self.test.inputs, self.test.labels)
             tested = score.errors / score.examples
         initial = initial.to(self.device).eval()
         if has_batch_norm(module):
-            probe = self.examples.inputs[:2]
+            probe = examples.inputs[:2]
             module, initial = folded(module, probe), folded(initial, probe)
-        graph = capture(module, self.examples.inputs[:2])
-        groups = scale_groups(graph)
-        points = self._points(module, groups) if settings.panel else ()
-        columns, risks = self._columns(module, initial, graph, groups)
+        accounts = Accounts(
+            module,
+            initial,
+            examples,
+            settings.prior_scale,
+            ScaleGrid.geometric(*settings.prior_scales),
+            settings.trials,
+            settings.confidence,
+            lambda scale: derived_seed(settings.seed, "risk", scale),
+        )
+        points = self._points(accounts) if settings.panel else ()
+        columns, risks = {}, {}
+        for number, scale in enumerate(settings.noise):
+            risk = accounts.risk(scale)
+            risks[f"{scale:g}"] = risk.total / risk.trials
+            columns[f"{scale:g}"] = accounts.columns(scale, risk)
+            self.at.tell("columns", number + 1, len(settings.noise), f"noise {scale:g}")
         parameters = [p.detach().double() for p in module.parameters()]
         result = ImageResult(
             settings=settings,
@@ -241,69 +244,21 @@ class _Work:
         checkpoint.unlink(missing_ok=True)
         return result
 
-    def _risk(self, module: nn.Module, posterior: DiagonalGaussian, scale: float) -> RiskEstimate:
-        seed = derived_seed(self.settings.seed, "risk", scale)
-        return estimate_risk(
-            module,
-            posterior,
-            self.examples,
-            trials=self.settings.trials,
-            generator=torch.Generator(device=self.device).manual_seed(seed),
-        )
-
-    def _points(self, module: nn.Module, groups: ScaleGroups) -> tuple[CnnPoint, ...]:
+    def _points(self, accounts: Accounts) -> tuple[CnnPoint, ...]:
         points = []
         for number, shown in enumerate(CNNS):
-            posterior = DiagonalGaussian.around(module, scale=shown.posterior_scale)
-            prior = DiagonalGaussian.centered(module, scale=shown.prior_scale)
-            found = rescale(posterior, prior, groups)
-            risk = self._risk(module, posterior, shown.posterior_scale)
-            observed = risk.total / risk.trials
-            paper = PaperAccounting.of(
-                (found.kl_before, found.kl_after),
-                prior_scale=shown.prior_scale,
-                mean=observed,
-                examples=len(self.examples),
+            noise, prior = shown.posterior_scale, shown.prior_scale
+            point = CnnPoint(
+                prior_scale=prior,
+                posterior_scale=noise,
+                **accounts.paper(noise, prior, accounts.risk(noise)).model_dump(),
+                published_bound=shown.bound,
+                published_rescaled=shown.rescaled,
+                published_kl_ratio=shown.kl_ratio,
             )
-            points.append(
-                CnnPoint(
-                    prior_scale=shown.prior_scale,
-                    posterior_scale=shown.posterior_scale,
-                    kl_before=paper.kl_before,
-                    kl_after=paper.kl_after,
-                    empirical_risk=observed,
-                    bound=paper.bound,
-                    rescaled=paper.rescaled,
-                    published_bound=shown.bound,
-                    published_rescaled=shown.rescaled,
-                    published_kl_ratio=shown.kl_ratio,
-                )
-            )
-            self.at.tell("scales", number + 1, len(CNNS), f"ratio {points[-1].kl_ratio:.2f}")
+            points.append(point)
+            self.at.tell("scales", number + 1, len(CNNS), f"ratio {point.kl_ratio:.2f}")
         return tuple(points)
-
-    def _columns(
-        self, module: nn.Module, initial: nn.Module, graph: LayerGraph, groups: ScaleGroups
-    ) -> tuple[dict[str, tuple[Column, ...]], dict[str, float]]:
-        settings = self.settings
-        columns, risks = {}, {}
-        for number, scale in enumerate(settings.noise):
-            risk = self._risk(module, DiagonalGaussian.around(module, scale=scale), scale)
-            risks[f"{scale:g}"] = risk.total / risk.trials
-            columns[f"{scale:g}"] = all_columns(
-                module,
-                initial,
-                scale=scale,
-                prior_scale=settings.prior_scale,
-                grid=ScaleGrid.geometric(*settings.prior_scales),
-                graph=graph,
-                groups=groups,
-                accounting=accounting_of(
-                    risk, examples=len(self.examples), confidence=settings.confidence
-                ),
-            )
-            self.at.tell("columns", number + 1, len(settings.noise), f"noise {scale:g}")
-        return columns, risks
 
 
 def run_images(settings: ImageSettings, at: Context) -> ImageResult:

@@ -7,31 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.papers.rescaling.columns import Column
+from nonvacuous.papers.rescaling.columns import Column, PaperSetting
 from nonvacuous.papers.rescaling.images import ImageResult
 from nonvacuous.papers.rescaling.settings import PublishedMlp, RescalingSettings, published_mlp
 from nonvacuous.study.settings import Frozen
 
 #: How near a ratio must come to the published one, and how far below its bound ours should be.
 RATIO_TOLERANCE, BOUND_GOAL = 0.15, 0.75
-
-
-class PaperSetting(Frozen):
-    """The paper's own formula, risk + sqrt(KL / 2n): neither clipped at 1 nor with a confidence.
-
-    kl_before, kl_after   nats, in weight space and after the best rescaling
-    empirical_risk        mean error of the randomized network on the examples, as sampled
-    """
-
-    kl_before: float
-    kl_after: float
-    empirical_risk: float
-    bound: float
-    rescaled: float
-
-    @property
-    def kl_ratio(self) -> float:
-        return self.kl_before / self.kl_after
 
 
 class OurSetting(Frozen):
@@ -86,8 +68,7 @@ class NetworkResult(Frozen):
         shown = self.published
         return None if shown is None else self.ours.risk_upper / shown.rescaled
 
-    def told(self) -> str:
-        """One line."""
+    def line(self) -> str:
         shown = self.published
         ratio = f"KL ratio {self.paper.kl_ratio:.2f}"
         ours = f"certificate {shown_up(self.ours.risk_upper)}"
@@ -123,7 +104,6 @@ class FigureResult:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for a file, derived ones included."""
         return {
             "settings": self.settings.record(),
             "summary": self.summary,

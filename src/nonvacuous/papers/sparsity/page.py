@@ -20,44 +20,36 @@ from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.study.study import markdown
 
 
-def certificate_table(result: SparsityResult, cases: Sequence[CaseResult], caption: str) -> Table:
+def certificate_table(result: SparsityResult) -> Table:
     """One row for each network: test error, twin, every theorem and variant, the prototype."""
     names = [f"{theorem} {variant}" for theorem in result.settings.theorems for variant in VARIANTS]
-    rows = []
-    for entry in cases:
-        known = entry.prototype
-        rows.append(
-            (
-                entry.case.short(),
-                "-" if entry.test_error is None else f"{entry.test_error:.4f}",
-                promise(entry.twin),
-                *(promise(entry.risk(name)) for name in names),
-                promise(entry.best),
-                "-" if known is None else f"{min(known.certificates.values()):.3f}",
-            )
-        )
     headings = ("network", "test error", "held-out twin", *names, "best", "prototype")
-    numeric = (False,) + (True,) * (len(headings) - 1)
-    return Table(headings, tuple(rows), caption=caption, numeric=numeric)
+    rows = []
+    for entry in result.cases:
+        first, *known, last = _row(entry)
+        risks = (promise(entry.risk(name)) for name in names)
+        rows.append((first, *known, *risks, promise(entry.best), last))
+    return Table(headings, tuple(rows), _CAPTION, (False, *[True] * (len(headings) - 1)))
 
 
 def short_table(cases: Sequence[CaseResult], caption: str) -> Table:
     """The same for a terminal: the best certificate of each network only."""
     rows = []
     for entry in cases:
-        known = entry.prototype
-        rows.append(
-            (
-                entry.case.short(),
-                "-" if entry.test_error is None else f"{entry.test_error:.4f}",
-                promise(entry.twin),
-                promise(entry.best),
-                entry.best_by,
-                "-" if known is None else f"{min(known.certificates.values()):.3f}",
-            )
-        )
+        *known, last = _row(entry)
+        rows.append((*known, promise(entry.best), entry.best_by, last))
     headings = ("network", "test", "twin", "best", "by", "prototype")
     return Table(headings, tuple(rows), caption, (False, True, True, True, False, True))
+
+
+def _row(entry: CaseResult) -> tuple[str, str, str, str]:
+    """The network, its test error, its twin, and the prototype's best."""
+    known = "-" if entry.prototype is None else f"{entry.prototype.best:.3f}"
+    return entry.case.short(), _error(entry), promise(entry.twin), known
+
+
+def _error(entry: CaseResult) -> str:
+    return "-" if entry.test_error is None else f"{entry.test_error:.4f}"
 
 
 def goal_table(result: SparsityResult) -> Table:
@@ -82,44 +74,41 @@ def goal_table(result: SparsityResult) -> Table:
 
 def gain_table(result: SparsityResult) -> Table:
     """Dense beside sparse, on ordinary and on l1-sparse networks."""
-    rows = []
-    active = {entry.case.key: entry.active for entry in result.cases}
-    for gain in result.gains():
-        shares = " / ".join(f"{share:.0%}" for share in active[gain.case.key])
-        rows.append(
-            (
-                gain.case.told(),
-                shares,
-                gain.theorem,
-                promise(gain.dense),
-                promise(gain.sparse),
-                f"{gain.change:+.1%}",
-                verdict(gain),
-            )
+    active = {
+        entry.case: " / ".join(f"{share:.0%}" for share in entry.active) for entry in result.cases
+    }
+    rows = tuple(
+        (
+            str(gain.case),
+            active[gain.case],
+            gain.theorem,
+            promise(gain.dense),
+            promise(gain.sparse),
+            f"{gain.change:+.1%}",
+            verdict(gain),
         )
+        for gain in result.gains()
+    )
     headings = ("network", "active units", "theorem", "dense", "sparse", "change", "sparsity")
-    return Table(headings, tuple(rows), numeric=(False, False, False, True, True, True, False))
-
-
-def _whole(nats: float | None) -> str:
-    """Where a layer has died nothing is computed."""
-    return "-" if nats is None else f"{nats:,.0f}"
+    return Table(headings, rows, numeric=(False, False, False, True, True, True, False))
 
 
 def depth_table(cases: Sequence[CaseResult]) -> Table:
     """Where depth hurts: the product of spectral norms."""
+    nats = [entry.certificates[entry.best_by]["kl_nats"] for entry in cases]
     return Table(
         ("network", "spectral norms multiplied", "moved", "KL, nats", "held-out twin", "best"),
         tuple(
             (
-                entry.case.told(),
+                str(entry.case),
                 f"{entry.spectral_product:.3g}",
                 f"{sum(entry.moved):.2g}",
-                _whole(entry.certificates[entry.best_by]["kl_nats"]),
+                # Where a layer has died nothing is computed.
+                "-" if kl is None else f"{kl:,.0f}",
                 promise(entry.twin),
                 promise(entry.best),
             )
-            for entry in cases
+            for entry, kl in zip(cases, nats, strict=True)
         ),
         numeric=(False, True, True, True, True, True),
     )
@@ -132,56 +121,41 @@ _CAPTION = (
     "learned prior itself, tested on the other examples. prototype: its best number for a network "
     "of this shape; the paper prints none."
 )
-_LEVEL = ("guessing", 0.9)
+_HEADINGS = {
+    "width": "What does width cost?",
+    "size": "What do more examples give?",
+    "depth": "What does depth cost?",
+}
 
 
 def tables(result: SparsityResult) -> tuple[Table, ...]:
     """What the terminal shows."""
-    shown = [short_table(result.cases, does_sparsity_help(result))]
-    if result.goals():
-        shown.append(goal_table(result))
-    return tuple(shown)
+    goals = (goal_table(result),) if result.goals() else ()
+    return (short_table(result.cases, does_sparsity_help(result)), *goals)
 
 
 def page(result: SparsityResult, *, command: str) -> StudyPage:
     """The same as a page, with pictures."""
     settings = result.settings
     confidence = 1.0 - settings.failure - settings.sampling_failure
-    sections = (
-        _goals(result),
-        Section(
-            "Every network, every theorem",
-            tables=(certificate_table(result, result.cases, _CAPTION),),
-        ),
-        _sparsity(result),
-        _curve(
-            result,
-            part="width",
-            heading="What does width cost?",
-            x=lambda entry: float(entry.case.width),
-            x_label="units in each hidden layer",
-            log_x=True,
-        ),
-        _curve(
-            result,
-            part="size",
-            heading="What do more examples give?",
-            x=lambda entry: float(entry.examples),
-            x_label="examples in the bound",
-            log_x=False,
-        ),
-        _depth(result),
-        _changed(result),
-        _norms(result),
-        _activity(result),
-        Section("What does this not say?", paragraphs=_LIMITS),
-    )
+    every = Section("Every network, every theorem", tables=(certificate_table(result),))
     return StudyPage(
         title=f"sparsity, {settings.data}",
         question="Can the deployed network itself be certified, and does sparsity help?",
         lead=_lead(result),
         badges=(settings.data, f"confidence {confidence:g}", "deterministic predictor"),
-        sections=tuple(section for section in sections if section is not None),
+        sections=(
+            *_goals(result),
+            every,
+            *_sparsity(result),
+            *_curve(result, "width", lambda entry: entry.case.width, "units in each hidden layer"),
+            *_curve(result, "size", lambda entry: entry.examples, "examples in the bound"),
+            *_depth(result),
+            *_changed(result),
+            *_norms(result),
+            *_activity(result),
+            Section("What does this not say?", paragraphs=_LIMITS),
+        ),
         footer=(command, PAPER, f"seed {settings.seed}"),
     )
 
@@ -209,153 +183,126 @@ def _lead(result: SparsityResult) -> str:
     twin = "" if best.twin is None else f" (held-out twin {promise(best.twin)})"
     return (
         f"{'Yes' if best.best < 0.9 else 'Not here'}: {promise(best.best)} by Theorem "
-        f"{best.best_by}{twin} for {best.case.told()}.{met}"
+        f"{best.best_by}{twin} for {best.case}.{met}"
     )
 
 
-def _goals(result: SparsityResult) -> Section | None:
+# A section that has nothing to say is left out.
+Sections = tuple[Section, ...]
+
+
+def _goals(result: SparsityResult) -> Sections:
     if not result.goals():
-        return None
-    return Section(
-        "Were the goals met?", paragraphs=(PROTOTYPE_NOTE,), tables=(goal_table(result),)
-    )
+        return ()
+    return (Section("Were the goals met?", (PROTOTYPE_NOTE,), tables=(goal_table(result),)),)
 
 
-def _sparsity(result: SparsityResult) -> Section | None:
+def _sparsity(result: SparsityResult) -> Sections:
     if not result.gains():
-        return None
-    return Section(
-        "Does sparsity help?",
-        paragraphs=(
-            does_sparsity_help(result),
-            "dense: every unit counts as able to change. sparse: units that the noise cannot "
-            "switch are left out. An l1-sparse network was trained with a penalty on activations.",
-        ),
-        tables=(gain_table(result),),
+        return ()
+    text = (
+        "dense: every unit counts as able to change. sparse: units that the noise cannot "
+        "switch are left out. An l1-sparse network was trained with a penalty on activations."
     )
+    paragraphs = (does_sparsity_help(result), text)
+    return (Section("Does sparsity help?", paragraphs, tables=(gain_table(result),)),)
 
 
 def _curve(
-    result: SparsityResult,
-    *,
-    part: str,
-    heading: str,
-    x: Callable[[CaseResult], float],
-    x_label: str,
-    log_x: bool,
-) -> Section | None:
-    entries = sorted(result.part(part), key=x)
-    if not entries:
-        return None
+    result: SparsityResult, part: str, x: Callable[[CaseResult], float], x_label: str
+) -> Sections:
     groups: dict[str, list[CaseResult]] = {}
-    for entry in entries:
-        case = entry.case
-        kind, fraction = prior_kind(case.prior)
+    for entry in sorted(result.part(part), key=x):
+        kind, fraction = prior_kind(entry.case.prior)
         prior = f"{100 * fraction:g} % prior" if kind == "learned" else kind
-        groups.setdefault(f"{case.hidden + 1} layers, {prior}", []).append(entry)
+        groups.setdefault(f"{entry.case.hidden + 1} layers, {prior}", []).append(entry)
     series = []
     for name, members in groups.items():
-        places = [x(entry) for entry in members]
-        series.append(Series(f"{name}: certificate", places, [entry.best for entry in members]))
-        twins = [entry.twin for entry in members]
-        if None not in twins:
-            series.append(Series(f"{name}: twin", places, [float(t or 0.0) for t in twins]))
+        xs = [float(x(entry)) for entry in members]
+        series.append(Series(f"{name}: certificate", xs, [entry.best for entry in members]))
+        twins = [entry.twin for entry in members if entry.twin is not None]
+        if len(twins) == len(members):
+            series.append(Series(f"{name}: twin", xs, twins))
+    if not series:
+        return ()
+    return (Section(_HEADINGS[part], figures=(_risks(part, series, x_label),)),)
+
+
+def _risks(part: str, series: list[Series], x_label: str) -> Figure:
     svg = lines(
         series,
-        title=heading,
+        title=_HEADINGS[part],
         x_label=x_label,
         y_label="risk at most",
-        log_x=log_x,
+        log_x=part == "width",
         lowest=0.0,
-        level=_LEVEL,
+        level=("guessing", 0.9),
     )
-    return Section(heading, figures=(Figure(svg),))
+    return Figure(svg)
 
 
-def _depth(result: SparsityResult) -> Section | None:
+def _depth(result: SparsityResult) -> Sections:
     entries = sorted(result.part("depth"), key=lambda entry: entry.case.hidden)
     if not entries:
-        return None
+        return ()
     series = []
     for recipe in dict.fromkeys(entry.case.recipe for entry in entries):
-        some = [
-            entry for entry in entries if entry.case.recipe == recipe and entry.case.pull == 1.0
-        ]
-        places = [float(entry.case.hidden) for entry in some]
-        series.append(Series(recipe, places, [entry.best for entry in some]))
-    svg = lines(
-        series,
-        title="What does depth cost?",
-        x_label="hidden layers",
-        y_label="risk at most",
-        lowest=0.0,
-        level=_LEVEL,
+        some = [e for e in entries if e.case.recipe == recipe and e.case.pull == 1.0]
+        hidden = [float(entry.case.hidden) for entry in some]
+        series.append(Series(recipe, hidden, [entry.best for entry in some]))
+    text = (
+        "The noise that a margin must survive grows with the product of the spectral norms. "
+        "spectral: layers between hidden layers start as the identity plus noise and are kept "
+        "small in spectral norm while the prior is learned. That costs nothing in the bound, "
+        "since the prior has its own examples, and it is what keeps deep networks certifiable. "
+        "contracting: with norms of at most 1 thresholds grow like a power of the depth "
+        "(docs/theory/sparsity.md, 6e)."
     )
-    return Section(
-        "What does depth cost?",
-        paragraphs=(
-            "The noise that a margin must survive grows with the product of the spectral norms. "
-            "spectral: layers between hidden layers start as the identity plus noise and are kept "
-            "small in spectral norm while the prior is learned. That costs nothing in the bound, "
-            "since the prior has its own examples, and it is what keeps deep networks certifiable. "
-            "contracting: with norms of at most 1 thresholds grow like a power of the depth "
-            "(docs/theory/sparsity.md, 6e).",
-        ),
-        figures=(Figure(svg),),
-        tables=(depth_table(entries),),
-    )
+    drawn = _risks("depth", series, "hidden layers")
+    return (Section(_HEADINGS["depth"], (text,), (drawn,), (depth_table(entries),)),)
 
 
-def _changed(result: SparsityResult) -> Section | None:
+def _changed(result: SparsityResult) -> Sections:
     entries = result.part("sensitivity")
     if not entries:
-        return None
+        return ()
     base = next((e for e in entries if e.case.recipe == "robust" and e.case.pull == 1.0), None)
     rows = []
     for entry in sorted(entries, key=lambda entry: entry.best):
         changed = entry.case.recipe.partition(",")[2] or f"pull={entry.case.pull:g}"
         change = "-" if base is None else f"{entry.best / base.best - 1:+.1%}"
-        test = "-" if entry.test_error is None else f"{entry.test_error:.4f}"
         name = "(nothing)" if entry is base else changed
-        rows.append((name, test, promise(entry.twin), promise(entry.best), change))
+        rows.append((name, _error(entry), promise(entry.twin), promise(entry.best), change))
     headings = ("changed", "test error", "held-out twin", "certificate", "against nothing changed")
-    return Section(
-        "What does each setting do?",
-        paragraphs=(
-            "One number of the recipe changed at a time; toward-: of the training toward the "
-            "prior, the others of the prior's own.",
-        ),
-        tables=(Table(headings, tuple(rows), numeric=(False, True, True, True, True)),),
+    text = (
+        "One number of the recipe changed at a time; toward-: of the training toward the "
+        "prior, the others of the prior's own."
     )
+    table = Table(headings, tuple(rows), numeric=(False, True, True, True, True))
+    return (Section("What does each setting do?", (text,), tables=(table,)),)
 
 
-def _norms(result: SparsityResult) -> Section | None:
+def _norms(result: SparsityResult) -> Sections:
     shown = (*result.part("width"), *result.part("grid"))
     entries = [entry for entry in shown if entry.norm_bounds]
     if not entries:
-        return None
+        return ()
     names = list(entries[0].norm_bounds)
     rows = tuple(
         (entry.case.short(), promise(entry.best), *(f"{entry.norm_bounds[n]:.3g}" for n in names))
         for entry in entries
     )
-    return Section(
-        "What do bounds from norms say?",
-        paragraphs=("On the same examples, not cut at 1: above 1 they say nothing.",),
-        tables=(Table(("network", "ours", *names), rows, numeric=(False,) + (True,) * 4),),
-    )
+    text = "On the same examples, not cut at 1: above 1 they say nothing."
+    table = Table(("network", "ours", *names), rows, numeric=(False,) + (True,) * 4)
+    return (Section("What do bounds from norms say?", (text,), tables=(table,)),)
 
 
-def _activity(result: SparsityResult) -> Section | None:
+def _activity(result: SparsityResult) -> Sections:
     entries = result.part("sparsity") or result.cases[:4]
     if not entries:
-        return None
+        return ()
     series = [
-        Series(
-            entry.case.told(),
-            [float(level) for level in entry.activity],
-            list(entry.activity.values()),
-        )
+        Series(str(entry.case), list(map(float, entry.activity)), list(entry.activity.values()))
         for entry in entries
     ]
     svg = lines(
@@ -367,30 +314,21 @@ def _activity(result: SparsityResult) -> Section | None:
         lowest=0.0,
         highest=1.02,
     )
-    return Section(
-        "How much of a network acts on one input?",
-        paragraphs=(
-            "The share of weights between units that can become active when every layer is "
-            "perturbed by so much, averaged over test examples: the figure of the paper.",
-        ),
-        figures=(Figure(svg),),
+    text = (
+        "The share of weights between units that can become active when every layer is "
+        "perturbed by so much, averaged over test examples: the figure of the paper."
     )
+    return (Section("How much of a network acts on one input?", (text,), (Figure(svg),)),)
 
 
 def table_text(result: SparsityResult) -> str:
     """Markdown: every certificate, the goals and the gains."""
-    parts = [
-        "# Certificates for deterministic networks through sparsity",
-        "",
-        f"{PAPER}. Data: {result.settings.data}, seed {result.settings.seed}.",
-        "",
-        does_sparsity_help(result),
-        "",
-        markdown(certificate_table(result, result.cases, _CAPTION)),
-        "",
-    ]
-    if result.goals():
-        parts += [markdown(goal_table(result)), ""]
-    if result.gains():
-        parts += [markdown(gain_table(result)), ""]
-    return "\n".join(parts)
+    settings = result.settings
+    shown = [certificate_table(result)]
+    shown += [goal_table(result)] * bool(result.goals())
+    shown += [gain_table(result)] * bool(result.gains())
+    return (
+        "# Certificates for deterministic networks through sparsity\n\n"
+        f"{PAPER}. Data: {settings.data}, seed {settings.seed}.\n\n"
+        f"{does_sparsity_help(result)}\n\n" + "\n\n".join(map(markdown, shown)) + "\n"
+    )

@@ -29,13 +29,11 @@ class Recipe:
 
     def shortened(self, *, steps: int) -> Recipe:
         """The same with fewer steps and no shifts, for trying out on images of 8 x 8 pixels."""
-        return replace(
-            self,
-            shifts=0,
-            mirrored=False,
-            prior=replace(self.prior, steps=min(steps, self.prior.steps), batch_size=64),
-            network=replace(self.network, steps=min(steps, self.network.steps), batch_size=64),
+        prior, network = (
+            replace(training, steps=min(steps, training.steps), batch_size=64)
+            for training in (self.prior, self.network)
         )
+        return replace(self, shifts=0, mirrored=False, prior=prior, network=network)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], *, where: str) -> Recipe:
@@ -55,10 +53,19 @@ class Recipe:
 
 #: Units of one block where activations are asked to be sparse in blocks.
 _BLOCK = 10
+_PLAIN = ChainTraining(steps=3_000, learning_rate=0.1)
+_NEAR = ChainTraining(steps=800, learning_rate=0.05)
 _CONTROLLED = ChainTraining(steps=2_500, learning_rate=0.1, noise=0.05, decay=5e-4)
 _TOWARD = ChainTraining(steps=600, learning_rate=0.05)
 _GENTLE = ChainTraining(steps=3_000, learning_rate=0.2, noise=0.03, decay=5e-4)
 _SHORT = ChainTraining(steps=300, learning_rate=0.05)
+
+
+def _both(prior: ChainTraining, network: ChainTraining, start: str = "", **habit: Any) -> Recipe:
+    """Prior and network trained with the same habit; with a start, from moved images too."""
+    recipe = Recipe(replace(prior, **habit), replace(network, **habit))
+    return replace(recipe, start=start, shifts=1) if start else recipe
+
 
 #: plain       the paper's objective, for the prior (without the pull) and for the network
 #: robust      the prior is learned under weight noise, from images that are moved by up to a pixel;
@@ -73,63 +80,27 @@ _SHORT = ChainTraining(steps=300, learning_rate=0.05)
 #:             norms below 1.2; contracting: below 1; contracting-quiet: without noise
 #: residual    such a start, and no limit; orthogonal: rotations, and a penalty that keeps them such
 RECIPES: Mapping[str, Recipe] = {
-    "plain": Recipe(
-        prior=ChainTraining(steps=3_000, learning_rate=0.1),
-        network=ChainTraining(steps=800, learning_rate=0.05),
-    ),
+    "plain": Recipe(prior=_PLAIN, network=_NEAR),
     "robust": Recipe(
-        prior=ChainTraining(steps=3_000, learning_rate=0.15, noise=0.08),
-        network=ChainTraining(steps=800, learning_rate=0.05),
-        shifts=1,
+        prior=ChainTraining(steps=3_000, learning_rate=0.15, noise=0.08), network=_NEAR, shifts=1
     ),
     "gentle": Recipe(prior=_GENTLE, network=_SHORT, shifts=1),
     "long": Recipe(prior=replace(_GENTLE, steps=12_000), network=_SHORT, shifts=1),
     "mirrored": Recipe(
         prior=replace(_GENTLE, steps=12_000), network=_SHORT, shifts=1, mirrored=True
     ),
-    "blind": Recipe(
-        network=ChainTraining(steps=4_000, learning_rate=0.3, noise=(0.2, 0.3)),
+    "blind": Recipe(network=ChainTraining(steps=4_000, learning_rate=0.3, noise=(0.2, 0.3))),
+    "blind-deep": Recipe(network=ChainTraining(steps=4_000, learning_rate=0.1, noise=0.15)),
+    "sparse": _both(_PLAIN, _NEAR, activity=0.03),
+    "blocks": _both(_PLAIN, _NEAR, activity=0.03, activity_block=_BLOCK),
+    "stable": _both(_PLAIN, _NEAR, stability=0.5, stability_level=0.1),
+    "spectral": _both(_CONTROLLED, _TOWARD, "identity", spectral_limit=1.2),
+    "contracting": _both(_CONTROLLED, _TOWARD, "identity", spectral_limit=1.0),
+    "contracting-quiet": _both(
+        replace(_CONTROLLED, noise=0.0), _TOWARD, "identity", spectral_limit=1.0
     ),
-    "blind-deep": Recipe(
-        network=ChainTraining(steps=4_000, learning_rate=0.1, noise=0.15),
-    ),
-    "sparse": Recipe(
-        prior=ChainTraining(steps=3_000, learning_rate=0.1, activity=0.03),
-        network=ChainTraining(steps=800, learning_rate=0.05, activity=0.03),
-    ),
-    "blocks": Recipe(
-        prior=ChainTraining(steps=3_000, learning_rate=0.1, activity=0.03, activity_block=_BLOCK),
-        network=ChainTraining(steps=800, learning_rate=0.05, activity=0.03, activity_block=_BLOCK),
-    ),
-    "stable": Recipe(
-        prior=ChainTraining(steps=3_000, learning_rate=0.1, stability=0.5, stability_level=0.1),
-        network=ChainTraining(steps=800, learning_rate=0.05, stability=0.5, stability_level=0.1),
-    ),
-    "spectral": Recipe(
-        prior=replace(_CONTROLLED, spectral_limit=1.2),
-        network=replace(_TOWARD, spectral_limit=1.2),
-        start="identity",
-        shifts=1,
-    ),
-    "contracting": Recipe(
-        prior=replace(_CONTROLLED, spectral_limit=1.0),
-        network=replace(_TOWARD, spectral_limit=1.0),
-        start="identity",
-        shifts=1,
-    ),
-    "contracting-quiet": Recipe(
-        prior=replace(_CONTROLLED, noise=0.0, spectral_limit=1.0),
-        network=replace(_TOWARD, spectral_limit=1.0),
-        start="identity",
-        shifts=1,
-    ),
-    "residual": Recipe(prior=_CONTROLLED, network=_TOWARD, start="identity", shifts=1),
-    "orthogonal": Recipe(
-        prior=replace(_CONTROLLED, orthogonal=0.1),
-        network=replace(_TOWARD, orthogonal=0.1),
-        start="orthogonal",
-        shifts=1,
-    ),
+    "residual": _both(_CONTROLLED, _TOWARD, "identity"),
+    "orthogonal": _both(_CONTROLLED, _TOWARD, "orthogonal", orthogonal=0.1),
 }
 
 
@@ -164,10 +135,8 @@ SHAPES: Mapping[str, Sequence[Any]] = {
 
 def candidate_priors() -> int:
     """How many candidate priors PRIOR_GRID and SHAPES hold, those without examples included."""
-    recipes = math.prod(len(values) for values in PRIOR_GRID.values())
-    shapes = math.prod(len(values) for values in SHAPES.values())
-    unlearned = 2 * len(PRIOR_GRID["start"]) * shapes
-    return recipes * shapes + unlearned
+    recipes, shapes = (math.prod(map(len, grid.values())) for grid in (PRIOR_GRID, SHAPES))
+    return recipes * shapes + 2 * len(PRIOR_GRID["start"]) * shapes
 
 
 def is_candidate(recipe: Recipe) -> bool:
@@ -191,22 +160,10 @@ def is_candidate(recipe: Recipe) -> bool:
     )
 
 
-def _grid(
-    hidden: Sequence[int],
-    widths: Sequence[int],
-    priors: Sequence[str],
-    pulls: Sequence[float],
-    recipes: Sequence[str],
-    shares: Sequence[float] = (1.0,),
-) -> dict[str, tuple[Any, ...]]:
-    return {
-        "hidden": tuple(hidden),
-        "width": tuple(widths),
-        "prior": tuple(priors),
-        "pull": tuple(pulls),
-        "recipe": tuple(recipes),
-        "share": tuple(shares),
-    }
+def _grid(*lists: Sequence[Any], shares: Sequence[float] = (1.0,)) -> dict[str, tuple[Any, ...]]:
+    """Hidden layers, widths, priors, pulls and recipes: all combinations of them."""
+    names = ("hidden", "width", "prior", "pull", "recipe", "share")
+    return {name: tuple(values) for name, values in zip(names, (*lists, shares), strict=True)}
 
 
 _FIVE = "learned:0.05"
@@ -234,19 +191,13 @@ def _varied() -> dict[str, Recipe]:
     whole: dict[str, Sequence[Any]] = {
         "start": ("identity", "orthogonal"), "shifts": (0, 2), "mirrored": (True,),
     }  # fmt: skip
-    found = {
-        f"robust,{name}={value}": replace(base, prior=replace(base.prior, **{name: value}))
-        for name, values in priors.items()
-        for value in values
-    }
-    found |= {
-        f"robust,toward-{name}={value}": replace(
-            base, network=replace(base.network, **{name: value})
-        )
-        for name, values in networks.items()
-        for value in values
-    }
-    return found | {
+    varied = {}
+    for prefix, part, lists in (("", "prior", priors), ("toward-", "network", networks)):
+        for name, values in lists.items():
+            for value in values:
+                changed = replace(getattr(base, part), **{name: value})
+                varied[f"robust,{prefix}{name}={value}"] = replace(base, **{part: changed})
+    return varied | {
         f"robust,{name}={value}": replace(base, **{name: value})
         for name, values in whole.items()
         for value in values
@@ -275,13 +226,10 @@ DEFAULT_PARTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
         _grid([1, 2], [100], [_FIVE, "learned:0.2", "learned:0.5"], [1.0], ["plain"]),
         _grid([1, 2], [100], [_FIVE], [0.1, 0.01], ["plain"]),
     ),
-    "size": (_grid([1], [100], [_FIVE], [1.0], ["robust"], [0.2, 0.4, 0.6, 0.8, 1.0]),),
+    "size": (_grid([1], [100], [_FIVE], [1.0], ["robust"], shares=SHAPES["share"]),),
     "depth": (
         _grid(
-            SHAPES["hidden"],
-            [100],
-            [_FIVE],
-            [1.0, 10.0],
+            *(SHAPES["hidden"], [100], [_FIVE], [1.0, 10.0]),
             ["plain", "orthogonal", "residual", "spectral", "contracting"],
         ),
         _grid([10, 15, 20], [100], [_FIVE], [10.0], ["contracting-quiet"]),
@@ -302,7 +250,7 @@ QUICK_PARTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "best": (_grid([1], [20], ["learned:0.3"], [10.0], ["robust"]),),
     "sparsity": (_grid([1], [20], ["learned:0.3"], [1.0], ["plain", "sparse"]),),
     "priors": (_grid([1], [20], ["zero"], [0.01], ["blind"]),),
-    "size": (_grid([1], [20], ["learned:0.3"], [1.0], ["robust"], [0.6, 1.0]),),
+    "size": (_grid([1], [20], ["learned:0.3"], [1.0], ["robust"], shares=[0.6, 1.0]),),
     "depth": (_grid([3], [20], ["learned:0.3"], [1.0], ["spectral"]),),
     "width": (_grid([1], [10, 20], ["learned:0.3"], [1.0], ["robust"]),),
     "grid": (_grid([1], [20], ["learned:0.3"], [10.0], ["robust"]),),

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.papers.sparsity.settings import VARIANTS, Case, SparsitySettings
+from nonvacuous.papers.sparsity.settings import VARIANTS, Case, SparsitySettings, prior_title
 from nonvacuous.study.settings import Frozen
 
 PAPER = (
     "Muthukumar, Sulam: Sparsity-aware generalization theory for deep neural networks "
     "(COLT 2023, arXiv 2307.00426)"
 )
-
 
 PROTOTYPE_NOTE = (
     "Part of the distance to the prototype is a better prior, learned under noise from images that "
@@ -31,43 +31,38 @@ class Prototype:
     certificates: Mapping[str, float]
     twin: float | None = None
 
+    @property
+    def best(self) -> float:
+        return min(self.certificates.values())
+
 
 def _row(*numbers: float, twin: float | None = None) -> Prototype:
     names = ("A dense", "A sparse", "D dense", "D sparse", "E dense", "E sparse")
     return Prototype(dict(zip(names, numbers, strict=True)), twin)
 
 
+_FIVE = "learned:0.05"
 #: By hidden layers, width, prior, pull and whether the network is l1-sparse.
 PROTOTYPE: Mapping[tuple[int, int, str, float | None, bool], Prototype] = {
     (1, 100, "zero", None, False): _row(1.0, 1.0, 0.782, 0.811, 0.786, 0.801),
     (1, 100, "initialization", None, False): _row(1.0, 1.0, 0.788, 0.817, 0.793, 0.807),
-    (1, 100, "learned:0.05", 1.0, False): _row(
-        0.318, 0.320, 0.122, 0.124, 0.123, 0.122, twin=0.0947
-    ),
-    (1, 100, "learned:0.05", 0.1, False): _row(
-        0.832, 0.835, 0.158, 0.161, 0.159, 0.159, twin=0.0947
-    ),
-    (1, 100, "learned:0.05", 0.01, False): _row(1.0, 1.0, 0.273, 0.282, 0.273, 0.276, twin=0.0947),
+    (1, 100, _FIVE, 1.0, False): _row(0.318, 0.320, 0.122, 0.124, 0.123, 0.122, twin=0.0947),
+    (1, 100, _FIVE, 0.1, False): _row(0.832, 0.835, 0.158, 0.161, 0.159, 0.159, twin=0.0947),
+    (1, 100, _FIVE, 0.01, False): _row(1.0, 1.0, 0.273, 0.282, 0.273, 0.276, twin=0.0947),
     (1, 500, "zero", None, False): _row(1.0, 1.0, 0.881, 0.896, 0.883, 0.890),
     (1, 500, "initialization", None, False): _row(1.0, 1.0, 0.880, 0.895, 0.881, 0.889),
-    (1, 500, "learned:0.05", 1.0, False): _row(
-        0.451, 0.461, 0.133, 0.134, 0.133, 0.132, twin=0.0951
-    ),
-    (1, 500, "learned:0.05", 0.1, False): _row(
-        0.951, 0.953, 0.177, 0.179, 0.176, 0.176, twin=0.0951
-    ),
+    (1, 500, _FIVE, 1.0, False): _row(0.451, 0.461, 0.133, 0.134, 0.133, 0.132, twin=0.0951),
+    (1, 500, _FIVE, 0.1, False): _row(0.951, 0.953, 0.177, 0.179, 0.176, 0.176, twin=0.0951),
     (2, 100, "zero", None, False): _row(1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
     (2, 100, "initialization", None, False): _row(1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
-    (2, 100, "learned:0.05", 1.0, False): _row(
-        0.886, 0.899, 0.177, 0.168, 0.153, 0.138, twin=0.0724
-    ),
-    (2, 100, "learned:0.05", 0.1, False): _row(1.0, 1.0, 0.438, 0.392, 0.338, 0.300, twin=0.0724),
-    (2, 100, "learned:0.05", 0.01, False): _row(1.0, 1.0, 0.933, 0.880, 0.789, 0.719, twin=0.0724),
-    (2, 100, "learned:0.05", 0.1, True): _row(1.0, 1.0, 0.570, 0.435, 0.439, 0.357),
-    (1, 100, "learned:0.05", 1.0, True): _row(0.378, 0.370, 0.136, 0.138, 0.137, 0.137),
-    (3, 100, "learned:0.05", 1.0, False): Prototype({"E dense": 0.384, "E sparse": 0.303}),
-    (5, 100, "learned:0.05", 1.0, False): Prototype({"E dense": 1.0, "E sparse": 0.989}),
-    (10, 100, "learned:0.05", 1.0, False): Prototype({"E dense": 1.0, "E sparse": 1.0}),
+    (2, 100, _FIVE, 1.0, False): _row(0.886, 0.899, 0.177, 0.168, 0.153, 0.138, twin=0.0724),
+    (2, 100, _FIVE, 0.1, False): _row(1.0, 1.0, 0.438, 0.392, 0.338, 0.300, twin=0.0724),
+    (2, 100, _FIVE, 0.01, False): _row(1.0, 1.0, 0.933, 0.880, 0.789, 0.719, twin=0.0724),
+    (2, 100, _FIVE, 0.1, True): _row(1.0, 1.0, 0.570, 0.435, 0.439, 0.357),
+    (1, 100, _FIVE, 1.0, True): _row(0.378, 0.370, 0.136, 0.138, 0.137, 0.137),
+    (3, 100, _FIVE, 1.0, False): Prototype({"E dense": 0.384, "E sparse": 0.303}),
+    (5, 100, _FIVE, 1.0, False): Prototype({"E dense": 1.0, "E sparse": 0.989}),
+    (10, 100, _FIVE, 1.0, False): Prototype({"E dense": 1.0, "E sparse": 1.0}),
 }
 
 
@@ -82,24 +77,29 @@ class Goal:
     goal: float
     recipe: str
 
-    def told(self) -> str:
-        """In words."""
-        kind, _, fraction = self.prior.partition(":")
-        prior = f"{100 * float(fraction):g} % prior" if fraction else f"{kind} prior"
+    def __str__(self) -> str:
         pull = "" if self.pull is None else f", λ = {self.pull:g}"
-        return f"{self.hidden} hidden, width {self.width}, {prior}{pull}"
+        return f"{self.hidden} hidden, width {self.width}, {prior_title(self.prior)}{pull}"
+
+    def fits(self, case: Case) -> bool:
+        """Whether the goal is about this network."""
+        same = all(
+            getattr(case, name) == getattr(self, name)
+            for name in ("hidden", "width", "prior", "recipe")
+        )
+        return same and self.pull in (None, case.pull) and case.share == 1.0
 
 
 GOALS = (
     Goal(1, 100, "zero", None, 0.80, "blind"),
-    Goal(1, 100, "learned:0.05", 1.0, 0.125, "robust"),
-    Goal(1, 100, "learned:0.05", 0.1, 0.165, "robust"),
-    Goal(1, 500, "learned:0.05", 1.0, 0.135, "robust"),
-    Goal(2, 100, "learned:0.05", 1.0, 0.14, "robust"),
-    Goal(2, 100, "learned:0.05", 0.1, 0.31, "robust"),
-    Goal(5, 100, "learned:0.05", 1.0, 0.5, "spectral"),
-    Goal(10, 100, "learned:0.05", 1.0, 0.9, "spectral"),
-    Goal(10, 100, "learned:0.05", None, 0.2, "contracting"),
+    Goal(1, 100, _FIVE, 1.0, 0.125, "robust"),
+    Goal(1, 100, _FIVE, 0.1, 0.165, "robust"),
+    Goal(1, 500, _FIVE, 1.0, 0.135, "robust"),
+    Goal(2, 100, _FIVE, 1.0, 0.14, "robust"),
+    Goal(2, 100, _FIVE, 0.1, 0.31, "robust"),
+    Goal(5, 100, _FIVE, 1.0, 0.5, "spectral"),
+    Goal(10, 100, _FIVE, 1.0, 0.9, "spectral"),
+    Goal(10, 100, _FIVE, None, 0.2, "contracting"),
 )
 #: What the best network of a data set should not exceed.
 BEST: Mapping[str, float] = {"fashion-mnist": 0.2, "cifar10": 0.6}
@@ -136,7 +136,6 @@ class CaseResult(Frozen):
     certificate_seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, derived ones included."""
         return self.model_dump(mode="json") | {"best": self.best, "best_by": self.best_by}
 
     def risk(self, name: str) -> float | None:
@@ -160,10 +159,7 @@ class CaseResult(Frozen):
     @property
     def spectral_product(self) -> float:
         """The product of the spectral norms between hidden layers: the price of depth."""
-        product = 1.0
-        for norm in self.spectral[1:-1]:
-            product *= norm
-        return product
+        return math.prod(self.spectral[1:-1], start=1.0)
 
     @property
     def prototype(self) -> Prototype | None:
@@ -171,15 +167,13 @@ class CaseResult(Frozen):
         case = self.case
         if case.share != 1.0:
             return None
-        learned = case.prior.startswith("learned")
-        pull = case.pull if learned else None
+        pull = case.pull if case.prior.startswith("learned") else None
         return PROTOTYPE.get((case.hidden, case.width, case.prior, pull, case.recipe == "sparse"))
 
-    def told(self) -> str:
-        """One line."""
+    def line(self) -> str:
         twin = "" if self.twin is None else f", held-out twin {shown_up(self.twin)}"
         best = shown_up(self.best)
-        return f"{self.case.told()}: certificate {best} by Theorem {self.best_by}{twin}"
+        return f"{self.case}: certificate {best} by Theorem {self.best_by}{twin}"
 
 
 @dataclass(frozen=True)
@@ -235,48 +229,34 @@ class SparsityResult:
         data = self.settings.data
         if data in BEST and self.cases:
             entry = min(self.cases, key=lambda entry: entry.best)
-            return (_met(entry, f"{data}: {entry.case.told()}", BEST[data], None),)
+            return (_met(entry, f"{data}: {entry.case}", BEST[data], None),)
         if data != "mnist":
             return ()
-        found = []
+        met = []
         for goal in GOALS:
-            fitting = [
-                entry
-                for entry in self.cases
-                if (entry.case.hidden, entry.case.width, entry.case.prior, entry.case.recipe)
-                == (goal.hidden, goal.width, goal.prior, goal.recipe)
-                and goal.pull in (None, entry.case.pull)
-                and entry.case.share == 1.0
-            ]
+            fitting = [entry for entry in self.cases if goal.fits(entry.case)]
             if fitting:
                 best = min(fitting, key=lambda entry: entry.best)
                 known = PROTOTYPE.get((goal.hidden, goal.width, goal.prior, goal.pull, False))
-                prototype = None if known is None else min(known.certificates.values())
-                found.append(_met(best, goal.told(), goal.goal, prototype))
-        return tuple(found)
+                met.append(_met(best, str(goal), goal.goal, None if known is None else known.best))
+        return tuple(met)
 
     def gains(self, part: str = "sparsity") -> tuple[SparsityGain, ...]:
         """Dense beside sparse for every theorem, on the networks that ask whether it helps."""
-        found = []
+        gains = []
         for entry in self.part(part):
             for theorem in self.settings.theorems:
                 dense, sparse = (entry.risk(f"{theorem} {variant}") for variant in VARIANTS)
                 if dense is not None and sparse is not None:
-                    found.append(SparsityGain(entry.case, theorem, dense, sparse))
-        return tuple(found)
+                    gains.append(SparsityGain(entry.case, theorem, dense, sparse))
+        return tuple(gains)
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "settings": self.settings.record(),
             "goals": [asdict(goal) | {"met": goal.met} for goal in self.goals()],
             "gains": [
-                {
-                    "case": gain.case.key,
-                    "theorem": gain.theorem,
-                    "dense": gain.dense,
-                    "sparse": gain.sparse,
-                    "change": gain.change,
-                }
+                {**vars(gain), "case": gain.case.key, "change": gain.change}
                 for gain in self.gains()
             ],
             "cases": [entry.to_dict() | {"key": entry.case.key} for entry in self.cases],
@@ -309,9 +289,7 @@ def does_sparsity_help(result: SparsityResult) -> str:
     parts = []
     for layers in sorted({gain.case.hidden for gain in gains}):
         for recipe, kind in _KINDS.items():
-            some = [
-                gain for gain in gains if gain.case.hidden == layers and gain.case.recipe == recipe
-            ]
+            some = [g for g in gains if (g.case.hidden, g.case.recipe) == (layers, recipe)]
             if some:
                 best = min(some, key=lambda gain: min(gain.dense, gain.sparse))
                 word = verdict(best) if verdict(best) != "no difference" else "changes nothing"

@@ -55,13 +55,17 @@ class Case:
         part = "" if self.share == 1.0 else f", {100 * self.share:g} % of data"
         return f"{self.hidden + 1}x{self.width}, {prior}, λ {self.pull:g}, {self.recipe}{part}"
 
-    def told(self) -> str:
-        """In words."""
-        kind, fraction = prior_kind(self.prior)
-        prior = f"{100 * fraction:g} % prior" if kind == "learned" else f"{kind} prior"
-        words = f"{self.hidden + 1} layers, width {self.width}, {prior}, λ = {self.pull:g}"
+    def __str__(self) -> str:
+        words = f"{self.hidden + 1} layers, width {self.width}, {prior_title(self.prior)}"
+        recipe = "" if self.recipe == "plain" else f", {self.recipe}"
         part = "" if self.share == 1.0 else f", {100 * self.share:g} % of the examples"
-        return words + ("" if self.recipe == "plain" else f", {self.recipe}") + part
+        return f"{words}, λ = {self.pull:g}{recipe}{part}"
+
+
+def prior_title(prior: str) -> str:
+    """In words, such as ``5 % prior`` or ``zero prior``."""
+    kind, fraction = prior_kind(prior)
+    return f"{100 * fraction:g} % prior" if kind == "learned" else f"{kind} prior"
 
 
 class SparsitySettings(StudySettings):
@@ -119,12 +123,12 @@ class SparsitySettings(StudySettings):
         """Recipes named in a file replace those of the same name."""
         if not isinstance(recipes, Mapping):
             return recipes
-        return dict(RECIPES) | {
-            name: entry
-            if isinstance(entry, Recipe)
-            else Recipe.from_dict(entry, where=f"recipe {name}")
+        made = {
+            name: Recipe.from_dict(entry, where=f"recipe {name}")
             for name, entry in recipes.items()
+            if not isinstance(entry, Recipe)
         }
+        return {**RECIPES, **recipes, **made}
 
     @model_validator(mode="after")
     def _sensible(self) -> SparsitySettings:
@@ -144,31 +148,30 @@ class SparsitySettings(StudySettings):
 
     def cases(self, part: str | None = None) -> tuple[Case, ...]:
         """The networks of one part, or of all of them, each once."""
-        found: dict[str, Case] = {}
-        for name, grids in self.parts.items():
-            if part in (None, name):
-                for grid in grids:
-                    found |= {case.key: case for case in _expanded(grid, name, self.recipes)}
-        return tuple(found.values())
+        cases = (
+            case
+            for name, grids in self.parts.items()
+            if part in (None, name)
+            for grid in grids
+            for case in _expanded(grid, name, self.recipes)
+        )
+        return tuple(dict.fromkeys(cases))
 
     def asked(self) -> tuple[Case, ...]:
         """The cases of the parts in ``only``, or whose names match; all without any."""
         if not self.only:
             return self.cases()
-        chosen: dict[str, Case] = {}
+        chosen: list[Case] = []
         for pattern in self.only:
-            hits = (
-                self.cases(pattern)
-                if pattern in self.parts
-                else tuple(case for case in self.cases() if fnmatch(case.key, pattern))
-            )
+            part = pattern if pattern in self.parts else None
+            hits = [c for c in self.cases(part) if part or fnmatch(c.key, pattern)]
             if not hits:
                 raise BadInput(
                     f"only: {pattern!r} is neither a part ({', '.join(self.parts)}) nor the name "
                     f"of a network, such as {self.cases()[0].key} or h1-w100-*"
                 )
-            chosen |= {case.key: case for case in hits}
-        return tuple(chosen.values())
+            chosen += hits
+        return tuple(dict.fromkeys(chosen))
 
     @classmethod
     def quick(cls) -> SparsitySettings:

@@ -48,20 +48,9 @@ from nonvacuous.study.study import Context, Finished, Study
 
 #: The terms of a certificate that a table or a reader needs; the charges are summed in grid_nats.
 _KEPT = (
-    "risk_upper",
-    "examples",
-    "failure",
-    "sampling_failure",
-    "kl_nats",
-    "grid_nats",
-    "escape",
-    "errors",
-    "trials",
-    "loss_upper",
-    "scales",
-    "threshold",
-    "margin",
-)
+    "risk_upper", "examples", "failure", "sampling_failure", "kl_nats", "grid_nats", "escape",
+    "errors", "trials", "loss_upper", "scales", "threshold", "margin",
+)  # fmt: skip
 
 
 def certificates(
@@ -87,13 +76,12 @@ def certificates(
             for variant in VARIANTS
         }
     claims = len(settings.theorems) * len(VARIANTS) * settings.attempts
-    found = {}
+    promised = {}
     for theorem in get_args(Theorem):
         for variant in get_args(Variant)[::-1]:
-            if theorem not in settings.theorems:
-                continue
             # Their cost grows with the square of the depth, and beyond ten layers F is far ahead.
-            if theorem in ("D", "E") and layers.hidden > _DEEP:
+            costly = theorem in ("D", "E") and layers.hidden > _DEEP
+            if costly or theorem not in settings.theorems:
                 continue
             certificate = certify_sparse(
                 layers,
@@ -112,8 +100,8 @@ def certificates(
                 progress=progress,
             )
             record = certificate.to_dict()
-            found[f"{theorem} {variant}"] = {name: _finite(record[name]) for name in _KEPT}
-    return found
+            promised[f"{theorem} {variant}"] = {name: _finite(record[name]) for name in _KEPT}
+    return promised
 
 
 def _alive(weights: Sequence[Tensor], examples: Examples) -> bool:
@@ -144,10 +132,13 @@ def activity(
     inputs = some.inputs.flatten(1).cpu().double()
     preactivations, _ = forward(layers, inputs)
     norms = NormTables.of(layers)
-    ratios = {}
-    for epsilon in settings.epsilons:
-        found = greedy_sparsity(norms, preactivations, inputs.norm(dim=1), epsilon=epsilon)
-        ratios[f"{epsilon:g}"] = float(found.ratio.mean())
+    sizes = inputs.norm(dim=1)
+    ratios = {
+        f"{epsilon:g}": float(
+            greedy_sparsity(norms, preactivations, sizes, epsilon=epsilon).ratio.mean()
+        )
+        for epsilon in settings.epsilons
+    }
     return tuple(float((sums > 0).double().mean()) for sums in preactivations), ratios
 
 
@@ -212,7 +203,7 @@ class SparsityMnist(Study[SparsitySettings, SparsityResult]):
         return f"{settings.data}, {len(settings.asked())} networks, seed {settings.seed}"
 
     def cell_lines(self, cell: SparsityCell, found: Mapping[str, Any]) -> Sequence[str]:
-        return [CaseResult(**record).told() for record in found["cases"]]
+        return [CaseResult(**record).line() for record in found["cases"]]
 
     def page(self, result: SparsityResult, command: str) -> StudyPage:
         from nonvacuous.papers.sparsity.page import page
@@ -272,7 +263,7 @@ class _Networks:
             self._keep(case.key, weights)
         self._shown.record({"case": case.key, "seed": seed}, paid=settings.attempts)
         between = time.perf_counter()
-        found = certificates(
+        promised = certificates(
             weights,
             prior.weights,
             prior.bound,
@@ -298,7 +289,7 @@ class _Networks:
             spectral=spectral_norms(weights),
             active=active,
             activity=ratios,
-            certificates=found,
+            certificates=promised,
             norm_bounds=self._norm_bounds(weights),
             training_seconds=between - started,
             certificate_seconds=ended - between,
@@ -311,7 +302,7 @@ class _Networks:
         _, scores = forward(Layers.of(weights).to(self._device).weights, bound.inputs.double())
         own = scores.gather(1, bound.labels[:, None])
         others = scores.scatter(1, bound.labels[:, None], -math.inf).amax(1, keepdim=True)
-        found = norm_bounds(
+        bounds = norm_bounds(
             PlainChain.of(mine),
             PlainChain.of(theirs),
             margins=(own - others)[:, 0].cpu(),
@@ -319,7 +310,7 @@ class _Networks:
             input_norm=1.0,
             failure=self._cell.failure / self._cell.attempts,
         )
-        return {entry.name: entry.margin_errors / len(bound) + entry.gap for entry in found}
+        return {entry.name: entry.margin_errors / len(bound) + entry.gap for entry in bounds}
 
     def _learned(self, case: Case) -> ChainPrior:
         prior = make_prior(
@@ -340,13 +331,11 @@ class _Networks:
         return prior
 
     def _part(self, share: float) -> Examples:
-        train = self._train
         if share == 1.0:
-            return train
-        split = make_split(
-            len(train), prior_fraction=share, seed=derived_seed(self._cell.seed, "share")
-        )
-        return train.subset(np.sort(split.prior))
+            return self._train
+        seed = derived_seed(self._cell.seed, "share")
+        split = make_split(len(self._train), prior_fraction=share, seed=seed)
+        return self._train.subset(np.sort(split.prior))
 
     def _stored(self, name: str) -> Chain | None:
         path = self._at.folder / f"{name}.safetensors"
