@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation.features import GaborBank, features_of, random_patches
-from nonvacuous.interpolation.features.distances import accumulate_distances, standardizer
-from nonvacuous.interpolation.features.random_patches import _halves, gabor_filters
+from nonvacuous.interpolation.features import accumulate_distances, features_of, standardizer
+from nonvacuous.interpolation.filters import GaborBank, _halves, gabor_filters, random_patches
 
 
 def images(count: int = 30, channels: int = 3, side: int = 12, seed: int = 0) -> torch.Tensor:

@@ -13,14 +13,8 @@ from nonvacuous.interpolation.kernels import (
     polynomial,
     register_kernel,
 )
-from nonvacuous.interpolation.plan import Plan, make_plan
-from nonvacuous.interpolation.solve import (
-    Interpolant,
-    Limits,
-    interpolate,
-    interpolate_distances,
-    one_hot,
-)
+from nonvacuous.interpolation.plan import Limits, Plan, make_plan
+from nonvacuous.interpolation.solve import Interpolant, interpolate, interpolate_distances, one_hot
 
 __all__ = [
     "KERNELS",

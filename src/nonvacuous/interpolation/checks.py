@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,25 @@ def as_points(points: Any, *, what: str = "points") -> Tensor:
     return flat
 
 
-def as_targets(values: Any, count: int) -> tuple[Tensor, dict[str, slice], dict[str, bool]]:
-    """All right-hand sides as the columns of one matrix; which are whose; which were vectors."""
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """All right-hand sides as the columns of one matrix.
+
+    columns   which are whose, by name
+    plain     names of those that were given as vectors
+    """
+
+    matrix: Tensor
+    columns: Mapping[str, slice]
+    plain: frozenset[str]
+
+
+def as_targets(values: Any, count: int) -> Targets:
+    """Values, or values by name, for so many points."""
     named = dict(values) if isinstance(values, Mapping) else {"values": values}
     if not named:
         raise BadInput("values: no values were given; give numbers, or names with numbers")
-    columns, places, plain, start = [], {}, {}, 0
+    parts, columns, plain, start = [], {}, set(), 0
     for name, entry in named.items():
         given = entry if isinstance(entry, Tensor) else torch.as_tensor(np.asarray(entry))
         given = given.detach().to("cpu", torch.float64)
@@ -54,35 +68,35 @@ def as_targets(values: Any, count: int) -> tuple[Tensor, dict[str, slice], dict[
                 f"{name}: the value at point {where} is not a finite number; no function passes "
                 "through it"
             )
-        plain[name] = given.ndim == 1
-        matrix = given.reshape(count, -1)
-        columns.append(matrix)
-        places[name] = slice(start, start + matrix.shape[1])
-        start += matrix.shape[1]
-    return torch.cat(columns, 1), places, plain
+        if given.ndim == 1:
+            plain.add(name)
+        parts.append(given.reshape(count, -1))
+        columns[name] = slice(start, start := start + parts[-1].shape[1])
+    return Targets(torch.cat(parts, 1), columns, frozenset(plain))
 
 
 def first_occurrences(points: Tensor) -> np.ndarray:
     """For every point the first point that equals it: its own number unless it is a repetition."""
     rows = (points.cpu() + 0.0).numpy()  # adding zero turns -0.0 into 0.0
     seen: dict[bytes, int] = {}
-    found = np.empty(len(rows), dtype=np.int64)
+    first = np.empty(len(rows), dtype=np.int64)
     for number, row in enumerate(rows):
         digest = hashlib.blake2b(np.ascontiguousarray(row).data, digest_size=16).digest()
-        found[number] = seen.setdefault(digest, number)
-    return found
+        first[number] = seen.setdefault(digest, number)
+    return first
 
 
-def check_repetitions(first: np.ndarray, targets: Tensor, places: Mapping[str, slice]) -> int:
+def check_repetitions(first: np.ndarray, targets: Targets) -> int:
     """How many points only repeat others; conflicting values among them are refused."""
     repeated = np.flatnonzero(first != np.arange(len(first)))
     if not len(repeated):
         return 0
-    differ = (targets[repeated] != targets[first[repeated]]).numpy()
+    differ = (targets.matrix[repeated] != targets.matrix[first[repeated]]).numpy()
     conflicts = np.flatnonzero(differ.any(1))
     if len(conflicts):
         other = int(repeated[conflicts[0]])
-        name = next(key for key, place in places.items() if differ[conflicts[0], place].any())
+        own = differ[conflicts[0]]
+        name = next(name for name, columns in targets.columns.items() if own[columns].any())
         raise BadInput(
             f"{len(conflicts)} of {len(first)} points equal an earlier point but have other "
             f"values: no function passes through both. The first are points {int(first[other])} "
@@ -93,8 +107,11 @@ def check_repetitions(first: np.ndarray, targets: Tensor, places: Mapping[str, s
 
 def check_rank(kernel: Kernel, points: Tensor, distinct: int) -> None:
     """Refuse kernels whose functions are too few for so many points."""
-    varying = int((points != points[0]).any(0).sum())
-    coordinates = varying if kernel.based_on == "distances" else _useful(points)
+    # A coordinate that is the same everywhere adds nothing to a distance, and zero nothing at all.
+    idle = points[0] if kernel.based_on == "distances" else torch.zeros_like(points[0])
+    coordinates = int((points != idle).any(0).sum())
+    if kernel.based_on == "products":
+        coordinates = max(1, coordinates)
     limit = kernel.rank_limit(coordinates)
     if limit is not None and distinct > limit:
         raise BadInput(
@@ -102,8 +119,3 @@ def check_rank(kernel: Kernel, points: Tensor, distinct: int) -> None:
             f"it cannot pass through {distinct:,} points whatever their values. Take a kernel "
             "without such a limit (gaussian, laplace), a higher degree, or fewer points"
         )
-
-
-def _useful(points: Tensor) -> int:
-    """Coordinates that are not zero throughout: the others add nothing to an inner product."""
-    return max(1, int((points != 0).any(0).sum()))

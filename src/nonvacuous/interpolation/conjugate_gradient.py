@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nonvacuous.interpolation.gram import Gram
+from nonvacuous.interpolation.plan import RANK
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def conjugate_gradient(
     return Iterated(best, true_remainder, residual, iterations, residual <= tolerance)
 
 
-def greedy_preconditioner(gram: Gram, *, rank: int = 500) -> Callable[[Tensor], Tensor]:
+def greedy_preconditioner(gram: Gram, *, rank: int = RANK) -> Callable[[Tensor], Tensor]:
     """The inverse of F Fᵀ + μ I, F a partial pivoted Cholesky factor, μ the mean of what it leaves.
 
     Serves conjugate gradients as their preconditioner; there is no μ in the equations solved.
@@ -89,13 +90,12 @@ def greedy_preconditioner(gram: Gram, *, rank: int = 500) -> Callable[[Tensor], 
     rank = min(rank, gram.size)
     factor = torch.zeros(gram.size, rank, dtype=torch.float64, device=gram.device)
     used = 0
-    everything = slice(0, gram.size)
     for step in range(rank):
         point = int(diagonal.argmax())
         pivot = float(diagonal[point])
         if pivot <= 1e-12 * whole / gram.size:
             break
-        column = gram.tile(everything, slice(point, point + 1))[:, 0]
+        column = gram.tile(slice(0, gram.size), slice(point, point + 1))[:, 0]
         column -= factor[:, :step] @ factor[point, :step]
         factor[:, step] = column / pivot**0.5
         diagonal -= factor[:, step].square()

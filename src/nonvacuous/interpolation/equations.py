@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -9,11 +10,11 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation.cholesky import TILE, NotPositive, Pivots
+from nonvacuous.interpolation.cholesky import NotPositive, Pivots
 from nonvacuous.interpolation.conjugate_gradient import conjugate_gradient, greedy_preconditioner
 from nonvacuous.interpolation.factor import Factor, build_factor, forget_factor
 from nonvacuous.interpolation.gram import CHUNK, Gram, product
-from nonvacuous.interpolation.plan import Plan
+from nonvacuous.interpolation.plan import Limits, Plan
 from nonvacuous.progress import Progress, Reporter
 
 #: A pivot below this share of its diagonal entry is told to the user.
@@ -51,9 +52,7 @@ def solve_equations(
     plan: Plan,
     *,
     identity: str = "",
-    tolerance: float = 1e-6,
-    iterations: int = 1000,
-    tile: int = TILE,
+    limits: Limits | None = None,
     replan: Callable[[], Plan] | None = None,
     progress: Progress | None = None,
 ) -> Solution:
@@ -61,46 +60,35 @@ def solve_equations(
 
     replan   gives the plan for float64, used when float32 turns out too coarse; None: not allowed
     """
+    limits = limits or Limits()
     if plan.method == "conjugate-gradient":
-        return _by_iteration(gram, targets, plan, tolerance, iterations, progress)
+        return _by_iteration(gram, targets, plan, limits, progress)
+    final = plan.precision == "float64" or replan is None
     attempt: Solution | None = None
-    reason = ""
     try:
-        attempt = _direct(gram, targets, plan, identity, tile, tolerance, progress)
+        # The factor is an argument alone: its memory is free again on return.
+        attempt = _refined(
+            gram,
+            targets,
+            plan,
+            build_factor(gram, plan, identity=identity, tile=limits.tile, progress=progress),
+            limits.tolerance,
+            progress,
+        )
+        reason = f"with a factor in float32 the residual stayed at {attempt.residual:.1e}"
     except NotPositive as trouble:
-        if plan.precision == "float64" or replan is None:
+        if final:
             raise near_singular(gram, trouble.point, plan.precision) from trouble
         reason = f"the factorization in float32 broke down at point {trouble.point}"
     forget_factor(plan.folder)
-    if attempt is not None:
-        if attempt.residual <= tolerance or plan.precision == "float64" or replan is None:
-            return attempt
-        reason = f"with a factor in float32 the residual stayed at {attempt.residual:.1e}"
-        attempt = None
+    if attempt is not None and (final or attempt.residual <= limits.tolerance):
+        return attempt
+    del attempt
+    assert replan is not None
     again = solve_equations(
-        gram,
-        targets,
-        replan(),  # type: ignore[misc]  # without it one of the ways out above was taken
-        identity=identity,
-        tolerance=tolerance,
-        tile=tile,
-        progress=progress,
+        gram, targets, replan(), identity=identity, limits=limits, progress=progress
     )
     return replace(again, warnings=(f"{reason}; solved again in float64", *again.warnings))
-
-
-def _direct(
-    gram: Gram,
-    targets: Tensor,
-    plan: Plan,
-    identity: str,
-    tile: int,
-    tolerance: float,
-    progress: Progress | None,
-) -> Solution:
-    """Factorize and refine; the factor's memory is free again on return."""
-    factor = build_factor(gram, plan, identity=identity, tile=tile, progress=progress)
-    return _refined(gram, targets, plan, factor, tolerance, progress)
 
 
 def near_singular(gram: Gram, point: int, precision: str) -> BadInput:
@@ -167,26 +155,32 @@ def _refined(
         if done.residual < history[-1]:
             coefficients, fitted = done.solution, targets - done.remainder
             history.append(done.residual)
-    warnings = _pivot_warnings(gram, factor.pivots) + _residual_warnings(history[-1], tolerance)
+    residual, pivots, warnings = history[-1], factor.pivots, []
+    if pivots.smallest < NEAR_SINGULAR:
+        warnings.append(
+            f"near-singular: the smallest pivot is {pivots.smallest:.1e} of its diagonal entry, at "
+            f"point {pivots.point}; the function is determined, its coefficients hardly"
+        )
+    if residual > tolerance:
+        warnings.append(
+            f"the residual {residual:.1e} is above the tolerance {tolerance:g}: the function "
+            "passes near the values, not through them. The kernel matrix is near-singular; take a "
+            "narrower kernel (a larger gamma) or laplace"
+        )
     return Solution(
-        coefficients, fitted, history[-1], tuple(history), iterations, plan, factor.pivots, warnings
+        coefficients, fitted, residual, tuple(history), iterations, plan, pivots, tuple(warnings)
     )
 
 
 def _by_iteration(
-    gram: Gram,
-    targets: Tensor,
-    plan: Plan,
-    tolerance: float,
-    limit: int,
-    progress: Progress | None,
+    gram: Gram, targets: Tensor, plan: Plan, limits: Limits, progress: Progress | None
 ) -> Solution:
     reporter = Reporter(progress, "conjugate gradients")
-    precondition = greedy_preconditioner(gram)
+    tolerance, limit = limits.tolerance, limits.iterations
     done = conjugate_gradient(
         _multiplier(gram, None, ""),
         targets,
-        precondition=precondition,
+        precondition=greedy_preconditioner(gram),
         tolerance=tolerance,
         limit=limit,
         report=lambda step, size: reporter.report(step, limit, f"residual {size:.1e}"),
@@ -222,24 +216,5 @@ def _multiplier(gram: Gram, progress: Progress | None, phase: str) -> Callable[[
 
 
 def _largest(remainder: Tensor) -> float:
-    found = float(remainder.abs().max())
-    return found if found == found else float("inf")
-
-
-def _pivot_warnings(gram: Gram, pivots: Pivots) -> tuple[str, ...]:
-    if pivots.smallest >= NEAR_SINGULAR:
-        return ()
-    return (
-        f"near-singular: the smallest pivot is {pivots.smallest:.1e} of its diagonal entry, at "
-        f"point {pivots.point}; the function is determined, its coefficients hardly",
-    )
-
-
-def _residual_warnings(residual: float, tolerance: float) -> tuple[str, ...]:
-    if residual <= tolerance:
-        return ()
-    return (
-        f"the residual {residual:.1e} is above the tolerance {tolerance:g}: the function passes "
-        "near the values, not through them. The kernel matrix is near-singular; take a narrower "
-        "kernel (a larger gamma) or laplace",
-    )
+    largest = float(remainder.abs().max())
+    return math.inf if math.isnan(largest) else largest

@@ -15,22 +15,19 @@ CHUNK = 2048
 
 
 class Gram(Protocol):
-    """A symmetric matrix of kernel values that is computed where it is asked for."""
+    """A symmetric matrix of kernel values that is computed where it is asked for.
 
-    @property
-    def size(self) -> int:
-        """Rows, and columns."""
+    size          rows, and columns
+    coordinates   numbers that describe another point to :meth:`across`
+    device        where tiles are computed
+    """
 
-    @property
-    def device(self) -> torch.device:
-        """Where tiles are computed."""
+    size: int
+    coordinates: int
+    device: torch.device
 
     def tile(self, rows: slice, columns: slice) -> Tensor:
         """Rows by columns of the matrix, float64, as a tensor of its own."""
-
-    @property
-    def coordinates(self) -> int:
-        """Numbers that describe another point to :meth:`across`."""
 
     def diagonal(self) -> Tensor:
         """The kernel of every point with itself, float64."""
@@ -46,28 +43,16 @@ class PointGram:
     """
 
     def __init__(self, kernel: Kernel, points: Tensor) -> None:
-        self.kernel = kernel
-        self.points = points
+        self.kernel, self.points, self.device = kernel, points, points.device
+        self.size, self.coordinates = points.shape
         self._norms = points.square().sum(1)
-
-    @property
-    def size(self) -> int:
-        return len(self.points)
-
-    @property
-    def coordinates(self) -> int:
-        return self.points.shape[1]
-
-    @property
-    def device(self) -> torch.device:
-        return self.points.device
 
     def tile(self, rows: slice, columns: slice) -> Tensor:
         left, right = self.points[rows], self.points[columns]
-        found = _arguments(self.kernel, left, right, self._norms[rows], self._norms[columns])
+        values = _arguments(self.kernel, left, right, self._norms[rows], self._norms[columns])
         if self.kernel.based_on == "distances":
-            _zero_where_equal(found, rows, columns)
-        return self.kernel.function(found)
+            _zero_where_equal(values, rows, columns)
+        return self.kernel.function(values)
 
     def diagonal(self) -> Tensor:
         if self.kernel.based_on == "distances":
@@ -75,7 +60,6 @@ class PointGram:
         return self.kernel.function(self._norms.clone())
 
     def across(self, others: Tensor) -> Tensor:
-        """The kernel of other points (rows) with these (columns)."""
         norms = others.square().sum(1)
         return self.kernel.function(
             _arguments(self.kernel, others, self.points, norms, self._norms)
@@ -89,25 +73,13 @@ class DistanceGram:
     """
 
     def __init__(self, kernel: Kernel, distances: Tensor) -> None:
-        self.kernel = kernel
-        self.distances = distances
-
-    @property
-    def size(self) -> int:
-        return len(self.distances)
-
-    @property
-    def coordinates(self) -> int:
-        return self.size
-
-    @property
-    def device(self) -> torch.device:
-        return self.distances.device
+        self.kernel, self.distances, self.device = kernel, distances, distances.device
+        self.size = self.coordinates = len(distances)
 
     def tile(self, rows: slice, columns: slice) -> Tensor:
-        found = self.distances[rows, columns].to(torch.float64, copy=True)
-        _zero_where_equal(found, rows, columns)
-        return self.kernel.function(found)
+        values = self.distances[rows, columns].to(torch.float64, copy=True)
+        _zero_where_equal(values, rows, columns)
+        return self.kernel.function(values)
 
     def diagonal(self) -> Tensor:
         return self.kernel.function(torch.zeros(self.size, dtype=torch.float64, device=self.device))
@@ -149,17 +121,16 @@ def product(
 def _arguments(
     kernel: Kernel, left: Tensor, right: Tensor, left_norms: Tensor, right_norms: Tensor
 ) -> Tensor:
-    found = left @ right.T
+    products = left @ right.T
     if kernel.based_on == "products":
-        return found
-    found.mul_(-2).add_(left_norms[:, None]).add_(right_norms)
+        return products
     # Rounding makes the distance of near-equal points slightly negative.
-    return found.clamp_(min=0)
+    return products.mul_(-2).add_(left_norms[:, None]).add_(right_norms).clamp_(min=0)
 
 
-def _zero_where_equal(found: Tensor, rows: slice, columns: slice) -> None:
+def _zero_where_equal(values: Tensor, rows: slice, columns: slice) -> None:
     """A point's distance to itself is zero exactly, whatever rounding says."""
     first, last = max(rows.start, columns.start), min(rows.stop, columns.stop)
     if first < last:
-        index = torch.arange(first, last, device=found.device)
-        found[index - rows.start, index - columns.start] = 0
+        index = torch.arange(first, last, device=values.device)
+        values[index - rows.start, index - columns.start] = 0

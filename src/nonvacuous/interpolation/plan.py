@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -26,8 +27,7 @@ def available_memory(device: torch.device) -> int:
         free, _ = torch.cuda.mem_get_info(device)
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(free + held)
-    found = [_meminfo(), _control_group()]
-    known = [value for value in found if value is not None]
+    known = [value for value in (_meminfo(), _control_group()) if value is not None]
     if known:
         return min(known)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
@@ -35,10 +35,10 @@ def available_memory(device: torch.device) -> int:
 
 def available_disk(folder: Path) -> int:
     """Bytes that can still be written to the disk of this folder, which need not exist yet."""
-    place = folder.absolute()
-    while not place.exists():
-        place = place.parent
-    return shutil.disk_usage(place).free
+    there = folder.absolute()
+    while not there.exists():
+        there = there.parent
+    return shutil.disk_usage(there).free
 
 
 def multiplication_rate(dtype: torch.dtype, device: torch.device, *, size: int = 1024) -> float:
@@ -108,10 +108,30 @@ _SMALL = 16_000
 _REFINEMENTS = 4
 #: Iterations of conjugate gradients for an estimate of the time; nobody knows beforehand.
 _ITERATIONS = 200
+#: Rows of the factor that preconditions conjugate gradients.
+RANK = 500
 #: The part of the available memory or disk that may be taken.
 _PART = 0.9
 #: Seconds for the exponential of one number, on one core and on a GPU.
 _EXPONENTIAL = {"cpu": 4e-9, "cuda": 1e-11}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a solution is driven.
+
+    tolerance   of the largest residual
+    iterations  the most iterations of conjugate gradients
+    tile        rows and columns of the blocks that are worked on
+    """
+
+    tolerance: float = 1e-6
+    iterations: int = 1000
+    tile: int = TILE
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.tolerance) and self.tolerance > 0):
+            raise BadInput(f"tolerance must be a positive number, got {self.tolerance!r}")
 
 
 @dataclass(frozen=True)
@@ -134,7 +154,7 @@ class Plan:
     precision: Literal["float32", "float64"]
     factor_bytes: int
     peak_bytes: int
-    seconds: float
+    seconds: float = 0.0
     folder: Path | None = None
 
     def __str__(self) -> str:
@@ -172,54 +192,44 @@ def make_plan(
     """
     budget = int(_PART * available_memory(device)) if memory is None else memory
     held = _held(points, coordinates, columns, tile)
+    sizes = (points, coordinates, columns)
     if method == "conjugate-gradient":
-        peak = held + points * (6 * columns + _rank(points)) * 8
+        peak = held + points * (6 * columns + min(points, RANK)) * 8
         if peak > budget:
             raise _too_large(points, peak, budget, "conjugate gradients need", "")
-        return _timed(
-            points, coordinates, columns, "conjugate-gradient", "nowhere", "float64", 0, peak,
-            device, None,
-        )  # fmt: skip
+        return _timed(Plan(*sizes, method, "nowhere", "float64", 0, peak), device)
+    on_gpu = device.type == "cuda"
     kinds: tuple[Literal["float32", "float64"], ...]
     if precision == "auto":
-        prefer_double = device.type == "cuda" or points <= _SMALL
-        kinds = ("float64", "float32") if prefer_double else ("float32",)
+        kinds = ("float64", "float32") if on_gpu or points <= _SMALL else ("float32",)
     else:
         kinds = (precision,)
     for kind in kinds:
         size = _factor_bytes(points, kind, device, tile)
         if size + held <= budget:
-            place: Literal["memory", "device"] = "device" if device.type == "cuda" else "memory"
-            return _timed(
-                points, coordinates, columns, "cholesky", place, kind, size, size + held,
-                device, folder,
-            )  # fmt: skip
-    kind = kinds[-1]
-    size = _factor_bytes(points, kind, device, tile)
-    if device.type == "cuda":
+            where: Literal["memory", "device"] = "device" if on_gpu else "memory"
+            plan = Plan(*sizes, "cholesky", where, kind, size, size + held, folder=folder)
+            return _timed(plan, device)
+    # Neither fits: ``kind`` and ``size`` are those of the smaller one.
+    if on_gpu:
         raise _too_large(
             points, size + held, budget, f"the whole matrix in {kind} on the GPU takes",
             "compute on the processor (device cpu), which can use the disk; or ",
         )  # fmt: skip
-    place_on_disk = folder or Path(tempfile.gettempdir())
-    room = int(_PART * available_disk(place_on_disk))
+    on_disk = folder or Path(tempfile.gettempdir())
+    room = int(_PART * available_disk(on_disk))
     # Some tiles must be in memory at a time, else every step would wait for the disk.
     working = held + 8 * tile * tile * (8 if kind == "float64" else 4)
     if working > budget:
         raise _too_large(points, working, budget, "even with tiles on disk the work takes", "")
     if size > room:
         raise _too_large(
-            points,
-            size,
-            budget,
-            f"the triangle in {kind} takes",
-            f"the disk of {place_on_disk} has room for {describe_bytes(room)}, which does not do "
+            points, size, budget, f"the triangle in {kind} takes",
+            f"the disk of {on_disk} has room for {describe_bytes(room)}, which does not do "
             "either: name a folder on a larger disk, or ",
-        )
-    return _timed(
-        points, coordinates, columns, "cholesky", "disk", kind, size, min(budget, size + held),
-        device, place_on_disk,
-    )  # fmt: skip
+        )  # fmt: skip
+    plan = Plan(*sizes, "cholesky", "disk", kind, size, min(budget, size + held), folder=on_disk)
+    return _timed(plan, device)
 
 
 def _held(points: int, coordinates: int, columns: int, tile: int) -> int:
@@ -236,44 +246,25 @@ def _factor_bytes(points: int, kind: str, device: torch.device, tile: int) -> in
     return width * entries(points, tile)
 
 
-def _rank(points: int) -> int:
-    return min(points, 500)
-
-
-def _timed(
-    points: int,
-    coordinates: int,
-    columns: int,
-    method: Literal["cholesky", "conjugate-gradient"],
-    place: Literal["memory", "disk", "device", "nowhere"],
-    precision: Literal["float32", "float64"],
-    factor_bytes: int,
-    peak_bytes: int,
-    device: torch.device,
-    folder: Path | None,
-) -> Plan:
+def _timed(plan: Plan, device: torch.device) -> Plan:
     # A small problem is not worth a long measurement.
-    side = min(1024, max(64, points))
+    side = min(1024, max(64, plan.points))
     double = multiplication_rate(torch.float64, device, size=side)
     single = double
-    if precision == "float32":
+    if plan.precision == "float32":
         single = multiplication_rate(torch.float32, device, size=side)
-    square = float(points) ** 2
-    one_product = square * (coordinates + 2 * columns) / double
+    square = float(plan.points) ** 2
+    one_product = square * (plan.coordinates + 2 * plan.columns) / double
     one_product += square / 2 * _EXPONENTIAL.get(device.type, 1e-10)
-    if method == "cholesky":
-        products = 2 if precision == "float64" else 1 + _REFINEMENTS
-        seconds = square * points / 3 / single + products * one_product
+    if plan.method == "cholesky":
+        products = 2 if plan.precision == "float64" else 1 + _REFINEMENTS
+        seconds = square * plan.points / 3 / single + products * one_product
     else:
         seconds = _ITERATIONS * one_product
-    if place == "disk":
+    if plan.place == "disk":
         # Every column reads what lies before it: at some 500 MB/s, unless memory keeps it.
-        reads = factor_bytes * max(1, points // TILE) / 3
-        seconds += reads / 5e8
-    return Plan(
-        points, coordinates, columns, method, place, precision, factor_bytes, peak_bytes, seconds,
-        folder,
-    )  # fmt: skip
+        seconds += plan.factor_bytes * max(1, plan.points // TILE) / 3 / 5e8
+    return replace(plan, seconds=seconds)
 
 
 def _too_large(points: int, size: int, budget: int, what: str, more: str) -> BadInput:

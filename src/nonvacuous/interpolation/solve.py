@@ -7,6 +7,7 @@ import math
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,11 +18,11 @@ from torch import Tensor
 
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation import checks
-from nonvacuous.interpolation.cholesky import TILE, Pivots
+from nonvacuous.interpolation.cholesky import Pivots
 from nonvacuous.interpolation.equations import Solution, solve_equations
 from nonvacuous.interpolation.gram import DistanceGram, Gram, PointGram
 from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
-from nonvacuous.interpolation.plan import Method, Plan, Precision, make_plan
+from nonvacuous.interpolation.plan import Limits, Method, Plan, Precision, make_plan
 from nonvacuous.progress import Progress, Reporter
 
 _PREDICTED_AT_ONCE = 1000
@@ -125,24 +126,6 @@ class Interpolant:
         }
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How far a solution is driven.
-
-    tolerance   of the largest residual
-    iterations  the most iterations of conjugate gradients
-    tile        rows and columns of the blocks that are worked on
-    """
-
-    tolerance: float = 1e-6
-    iterations: int = 1000
-    tile: int = TILE
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.tolerance) and self.tolerance > 0):
-            raise BadInput(f"tolerance must be a positive number, got {self.tolerance!r}")
-
-
 def interpolate(
     points: Any,
     values: Any,
@@ -179,34 +162,24 @@ def interpolate(
     >>> f.predict([[1.0]]).round(9).tolist(), f.residual < 1e-12
     ([1.0], True)
     """
-    place = torch.device(device)
     flat = checks.as_points(points)
-    targets, places, plain = checks.as_targets(values, len(flat))
+    targets = checks.as_targets(values, len(flat))
     first = checks.first_occurrences(flat)
-    repeated = checks.check_repetitions(first, targets, places)
+    repeated = checks.check_repetitions(first, targets)
     chosen = _kernel(kernel, flat)
     distinct = np.flatnonzero(first == np.arange(len(first)))
     checks.check_rank(chosen, flat, len(distinct))
     warnings: list[str] = []
     if repeated:
         warnings.append(f"{repeated} points only repeat others, with equal values; they count once")
-        flat, targets = flat[distinct], targets[distinct]
-    if len(flat) == 1 and len(first) == 1:
+        flat = flat[distinct]
+    if len(first) == 1:
         warnings.append("one point: the function is a multiple of the kernel around it")
-
-    return _interpolated(
-        PointGram(chosen, flat.to(place)),
-        chosen,
-        targets,
-        places,
-        plain,
-        distinct,
-        len(first),
-        tuple(warnings),
-        _Means(method, precision, memory, None if folder is None else Path(folder),
-               limits or Limits(), progress),
-        identity=lambda: _identity(chosen, flat),
-    )  # fmt: skip
+    gram, there = PointGram(chosen, flat.to(device)), None if folder is None else Path(folder)
+    work = _Work(
+        gram, targets, distinct, method, precision, memory, there, limits or Limits(), progress
+    )
+    return work.interpolant(tuple(warnings), identity=lambda: _identity(chosen, flat))
 
 
 def interpolate_distances(
@@ -234,19 +207,23 @@ def interpolate_distances(
     for part in distances.split(4096):
         if not bool(torch.isfinite(part).all()):
             raise BadInput("distances: some are not finite numbers; mend the features")
-    targets, places, plain = checks.as_targets(values, count)
-    means = _Means("cholesky", precision, memory, None, Limits(tolerance, 0), progress)
-    everything = np.arange(count)
-    gram = DistanceGram(kernel, distances)
-    return _interpolated(
-        gram, kernel, targets, places, plain, everything, count, (), means, identity=lambda: ""
-    )
+    work = _Work(
+        DistanceGram(kernel, distances), checks.as_targets(values, count), np.arange(count),
+        "cholesky", precision, memory, None, Limits(tolerance, 0), progress,
+    )  # fmt: skip
+    return work.interpolant((), identity=lambda: "")
 
 
-@dataclass(frozen=True)
-class _Means:
-    """How the caller wants it done."""
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What is to be solved, and how the caller wants it done.
 
+    kept   the points that the matrix is of; the others only repeat them
+    """
+
+    gram: PointGram | DistanceGram
+    targets: checks.Targets
+    kept: np.ndarray
     method: Method
     precision: Precision
     memory: int | None
@@ -254,51 +231,58 @@ class _Means:
     limits: Limits
     progress: Progress | None
 
+    def interpolant(self, warnings: tuple[str, ...], *, identity: Callable[[], str]) -> Interpolant:
+        """Solve; points that repeat others get the coefficient zero."""
+        with tempfile.TemporaryDirectory(prefix="nonvacuous-") as temporary:
+            # Tiles of a nameless run go into a folder of their own, which goes away with it.
+            plan = self._plan(self.precision, Path(temporary))
+            again = partial(self._plan, "float64", Path(temporary))
+            solution = solve_equations(
+                self.gram,
+                self.targets.matrix[self.kept].to(self.gram.device),
+                plan,
+                identity="" if plan.folder is None else identity(),
+                limits=self.limits,
+                replan=again if self.precision == "auto" else None,
+                progress=self.progress,
+            )
+        coefficients, norms = {}, {}
+        squares = squared_norms(solution)
+        for name, columns in self.targets.columns.items():
+            array = np.zeros((len(self.targets.matrix), columns.stop - columns.start))
+            array[self.kept] = solution.coefficients[:, columns].cpu().numpy()
+            coefficients[name] = array[:, 0].copy() if name in self.targets.plain else array
+            coefficients[name].setflags(write=False)
+            norms[name] = math.sqrt(max(0.0, float(squares[columns].sum())))
+        return Interpolant(
+            kernel=self.gram.kernel,
+            coefficients=MappingProxyType(coefficients),
+            norms=MappingProxyType(norms),
+            residual=solution.residual,
+            refinements=solution.refinements,
+            iterations=solution.iterations,
+            pivots=solution.pivots,
+            plan=solution.plan,
+            warnings=(*warnings, *solution.warnings),
+            _gram=self.gram,
+            _kept=self.kept,
+        )
 
-def _interpolated(
-    gram: Gram,
-    kernel: Kernel,
-    targets: Tensor,
-    places: Mapping[str, slice],
-    plain: Mapping[str, bool],
-    kept: np.ndarray,
-    count: int,
-    warnings: tuple[str, ...],
-    means: _Means,
-    *,
-    identity: Callable[[], str],
-) -> Interpolant:
-    def planned(kind: Precision) -> Plan:
+    def _plan(self, precision: Precision, temporary: Path) -> Plan:
+        gram = self.gram
         plan = make_plan(
             gram.size,
             gram.coordinates if isinstance(gram, PointGram) else 0,
-            targets.shape[1],
+            self.targets.matrix.shape[1],
             device=gram.device,
-            method=means.method,
-            precision=kind,
-            memory=means.memory,
-            folder=means.folder,
-            tile=means.limits.tile,
+            method=self.method,
+            precision=precision,
+            memory=self.memory,
+            folder=self.folder,
+            tile=self.limits.tile,
         )
-        if plan.place == "disk" and means.folder is None:
-            # Tiles of a nameless run go into a folder of their own, which goes away with it.
-            plan = replace(plan, folder=Path(temporary))
-        return plan
-
-    with tempfile.TemporaryDirectory(prefix="nonvacuous-") as temporary:
-        plan = planned(means.precision)
-        solution = solve_equations(
-            gram,
-            targets.to(gram.device),
-            plan,
-            identity="" if plan.folder is None else identity(),
-            tolerance=means.limits.tolerance,
-            iterations=means.limits.iterations,
-            tile=means.limits.tile,
-            replan=(lambda: planned("float64")) if means.precision == "auto" else None,
-            progress=means.progress,
-        )
-    return _finished(kernel, gram, solution, places, plain, kept, count, warnings)
+        on_disk = plan.place == "disk" and self.folder is None
+        return replace(plan, folder=temporary) if on_disk else plan
 
 
 def one_hot(labels: Any, classes: int | None = None) -> np.ndarray:
@@ -329,40 +313,6 @@ def _kernel(kernel: Kernel | str, points: Tensor) -> Kernel:
 def _identity(kernel: Kernel, points: Tensor) -> str:
     digest = hashlib.sha256(np.ascontiguousarray(points.cpu().numpy()).data).hexdigest()
     return f"{kernel.name} {sorted(kernel.parameters.items())} {tuple(points.shape)} {digest}"
-
-
-def _finished(
-    kernel: Kernel,
-    gram: Gram,
-    solution: Solution,
-    places: Mapping[str, slice],
-    plain: Mapping[str, bool],
-    kept: np.ndarray,
-    count: int,
-    warnings: tuple[str, ...],
-) -> Interpolant:
-    """Points that repeat others get the coefficient zero; norms come from K a as computed last."""
-    coefficients, norms = {}, {}
-    squares = squared_norms(solution)
-    for name, columns in places.items():
-        array = np.zeros((count, columns.stop - columns.start))
-        array[kept] = solution.coefficients[:, columns].cpu().numpy()
-        coefficients[name] = array[:, 0].copy() if plain[name] else array
-        coefficients[name].setflags(write=False)
-        norms[name] = math.sqrt(max(0.0, float(squares[columns].sum())))
-    return Interpolant(
-        kernel=kernel,
-        coefficients=MappingProxyType(coefficients),
-        norms=MappingProxyType(norms),
-        residual=solution.residual,
-        refinements=solution.refinements,
-        iterations=solution.iterations,
-        pivots=solution.pivots,
-        plan=solution.plan,
-        warnings=(*warnings, *solution.warnings),
-        _gram=gram,
-        _kept=kept,
-    )
 
 
 def squared_norms(solution: Solution) -> Tensor:

@@ -16,8 +16,8 @@ from torch import Tensor
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation.checks import first_occurrences
-from nonvacuous.interpolation.features import Features, features_of, random_patches
-from nonvacuous.interpolation.features.distances import accumulate_distances
+from nonvacuous.interpolation.features import Features, accumulate_distances, features_of
+from nonvacuous.interpolation.filters import random_patches
 from nonvacuous.interpolation.kernels import Kernel, kernel_of, median_squared_distance
 from nonvacuous.interpolation.plan import Method, Precision
 from nonvacuous.interpolation.solve import (

@@ -1,4 +1,4 @@
-"""A convolutional network that nobody trained: random patches of the data as its filters.
+"""Filters that nobody trained: a Gabor bank, and random patches of the data.
 
 Coates and Ng: patches are normalized and whitened; some of them, with unit norm, become filters;
 their answers pass a rectifier to both sides, max(±z − 0.25, 0), and are summed over four quarters
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation.features.distances import tensor_cores
 
 #: Filter size, width of the bell (sigma) and wavelength, in pixels.
 SCALES = ((9, 2.0, 5.0), (13, 3.2, 8.0))
@@ -84,6 +84,22 @@ def gabor_filters(
         even.append(cosine / cosine.norm())
         odd.append(sine / sine.norm())
     return torch.stack(even).float(), torch.stack(odd).float()
+
+
+@contextmanager
+def tensor_cores() -> Iterator[None]:
+    """Within this block float32 products on a GPU may round their factors to eleven bits.
+
+    Features stay a fixed function of the image, which is all that is asked of them. Where the
+    factors have eleven bits to begin with (float16), products are exact.
+    """
+    switch = torch.backends.cuda.matmul
+    before = switch.allow_tf32
+    switch.allow_tf32 = True
+    try:
+        yield
+    finally:
+        switch.allow_tf32 = before
 
 
 PATCH = 6

@@ -1,0 +1,197 @@
+"""Features: what a kernel gets to see of an image. None of them looks at a label.
+
+Squared distances add up over coordinates. So where points have more coordinates than memory can
+hold, features are made some at a time, standardized, counted into the distances and forgotten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nonvacuous.errors import BadInput, Unrecognized
+from nonvacuous.interpolation.filters import GaborBank, random_patches, tensor_cores
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Features of training and test inputs, and what they are.
+
+    constant   coordinates that are the same at all training points: no kernel here can see them
+    """
+
+    train: Tensor
+    test: Tensor | None
+    description: str
+    constant: int
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    """A function from inputs to (inputs, features).
+
+    standardized   whether its features shall get mean zero and unit variance on the training
+                   inputs
+    """
+
+    function: Callable[[Tensor], Tensor]
+    description: str
+    standardized: bool = False
+
+
+#: Makes a map of the training inputs, a number (or None) and a seed.
+Factory = Callable[[Tensor, int | None, int], FeatureMap]
+
+
+def _raw(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
+    _no_number("raw", number)
+    return FeatureMap(lambda x: x.reshape(len(x), -1), "raw values")
+
+
+def _gabor(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
+    _no_number("gabor", number)
+    bank = GaborBank()
+    return FeatureMap(bank, bank.description)
+
+
+def _patches(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
+    made = random_patches(inputs, filters=1000 if number is None else number, seed=seed)
+    return FeatureMap(made, f"{made.description}, standardized", standardized=True)
+
+
+#: Features by name.
+FEATURES: dict[str, Factory] = {"raw": _raw, "gabor": _gabor, "patches": _patches}
+
+
+def register_features(name: str, factory: Factory) -> None:
+    """Make features known by name; a name that is taken is refused."""
+    if name in FEATURES:
+        raise BadInput(f"there are features {name!r} already; choose another name")
+    FEATURES[name] = factory
+
+
+def parse_features(spec: str) -> tuple[str, int | None]:
+    """The name of the features and the number after it, if the text has one.
+
+    >>> parse_features("patches:1000"), parse_features("raw")
+    (('patches', 1000), ('raw', None))
+    """
+    found = re.fullmatch(r"([a-z-]+)(?::(\d+))?", spec)
+    if found is None or found[1] not in FEATURES:
+        raise Unrecognized(
+            f"there are no features {spec!r}; there are {', '.join(FEATURES)}, and patches:NUMBER "
+            "with so many filters"
+        )
+    return found[1], int(found[2]) if found[2] else None
+
+
+def features_of(
+    spec: str,
+    train: Tensor,
+    test: Tensor | None = None,
+    *,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> Features:
+    """Features by a text such as raw, gabor or patches:1000 (with 1000 filters)."""
+    name, number = parse_features(spec)
+    inputs = train.to(device)
+    chosen = FEATURES[name](inputs, number, seed)
+    made = chosen.function(inputs)
+    other = None if test is None else chosen.function(test.to(device))
+    if chosen.standardized:
+        standardize = standardizer(made)
+        made, other = standardize(made), None if other is None else standardize(other)
+    constant = int((made == made[0]).all(0).sum())
+    return Features(
+        made.cpu(), None if other is None else other.cpu(), chosen.description, constant
+    )
+
+
+def _no_number(name: str, number: int | None) -> None:
+    if number is not None:
+        raise BadInput(f"{name} features take no number; write {name}, not {name}:{number}")
+
+
+@dataclass(frozen=True, eq=False)
+class Standardizer:
+    """Subtracts means and divides by standard deviations; a constant feature becomes zero.
+
+    varying   features that are not constant
+    """
+
+    means: Tensor
+    factors: Tensor
+    varying: int
+
+    def __call__(self, features: Tensor) -> Tensor:
+        return (features - self.means) * self.factors
+
+
+def standardizer(features: Tensor) -> Standardizer:
+    """The statistics of (points, features)."""
+    means = features.mean(0)
+    deviations = (features - means).square().mean(0).sqrt()
+    size = features.abs().amax(0)
+    # Rounding gives a constant feature a tiny deviation; dividing by it would make noise of it.
+    constant = deviations <= 1e-6 * size
+    factors = torch.where(constant, 0.0, 1 / deviations.clamp(min=1e-30))
+    return Standardizer(means, factors, int((~constant).sum()))
+
+
+_ROWS = 8192
+
+
+def accumulate_distances(chunks: Iterable[Tensor], *, train: int) -> tuple[Tensor, Tensor, int]:
+    """Distances among the first ``train`` points, and of all others to them; float32.
+
+    chunks   (points, some features) each: training points first, then the others. Each feature is
+             standardized over the training points and rounded to float16: the distances are those
+             of the rounded features, exactly but for float32 sums
+    Returns both matrices and the number of features; constant features count as none.
+    """
+    among: Tensor | None = None
+    across: Tensor | None = None
+    norms: Tensor | None = None
+    counted = 0
+    for chunk in chunks:
+        standardize = standardizer(chunk[:train])
+        features = standardize(chunk).half().float()
+        counted += standardize.varying
+        if among is None or across is None or norms is None:
+            others = len(features) - train
+            among = torch.zeros(train, train, device=features.device)
+            across = torch.zeros(others, train, device=features.device)
+            norms = torch.zeros(len(features), dtype=torch.float64, device=features.device)
+        norms += features.square().sum(1, dtype=torch.float64)
+        with tensor_cores():
+            base = features[:train].T
+            for target, rows in ((among, features[:train]), (across, features[train:])):
+                for start in range(0, len(rows), _ROWS):
+                    part = rows[start : start + _ROWS]
+                    target[start : start + _ROWS].addmm_(part, base, alpha=-2)
+    if among is None or across is None or norms is None:
+        raise BadInput("no features were given; at least one chunk of them is needed")
+    for target, rows in ((among, norms[:train]), (across, norms[train:])):
+        for start in range(0, len(target), _ROWS):
+            part = target[start : start + _ROWS]
+            part += (rows[start : start + _ROWS, None] + norms[:train]).float()
+            part.clamp_(min=0)
+    _make_symmetric(among)
+    among.fill_diagonal_(0)
+    return among, across, counted
+
+
+def _make_symmetric(matrix: Tensor) -> None:
+    """Let the lower triangle decide: sums of float32 may differ in their last bit across it."""
+    for start in range(0, len(matrix), _ROWS):
+        rows = slice(start, start + _ROWS)
+        corner = matrix[rows, rows]
+        matrix[rows, rows] = corner.tril() + corner.tril(-1).T
+        for left in range(0, start, _ROWS):
+            columns = slice(left, left + _ROWS)
+            matrix[columns, rows] = matrix[rows, columns].T
