@@ -11,7 +11,7 @@ from pydantic import Field
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation.kernels import median_squared_distance
-from nonvacuous.interpolation.linear import Judged, compare_interpolants
+from nonvacuous.interpolation.perfect_fits import Judged, compare_interpolants
 from nonvacuous.report.study import Figure, Table
 from nonvacuous.studies.interpolation import Task, chosen_kernel, distinct_examples
 from nonvacuous.studies.interpolation_page import percent

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from nonvacuous.errors import BadInput
-from nonvacuous.interpolation.linear import Judged
+from nonvacuous.interpolation.perfect_fits import Judged
 from nonvacuous.papers.zhang.bad import (
     QUICK_BAD,
     Bad,

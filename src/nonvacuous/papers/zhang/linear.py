@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from nonvacuous.interpolation.linear import (
+from nonvacuous.interpolation.perfect_fits import (
     Fit,
     Judged,
     compare_fits,

@@ -6,7 +6,7 @@ import torch
 
 from nonvacuous.errors import BadInput
 from nonvacuous.interpolation import gaussian, linear
-from nonvacuous.interpolation.linear import (
+from nonvacuous.interpolation.perfect_fits import (
     LinearProblem,
     compare_fits,
     compare_interpolants,
