@@ -12,7 +12,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: Imports inside a function, within one room, that close a circle, and why they may.
 DOCUMENTED = {
-    ("data.examples", "data.load"): "a dataset is read into what examples.py defines",
     ("networks.scale_groups", "networks.solution"): "the solution builds the records of groups",
 }
 

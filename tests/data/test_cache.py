@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nonvacuous.data import cache_folder, read_parquet
-from nonvacuous.data.readers import parquet as parquet_reader
+from nonvacuous.data.readers import tables as parquet_reader
 
 
 @pytest.fixture

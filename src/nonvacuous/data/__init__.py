@@ -6,13 +6,7 @@ brings statistics, and splits are random, persisted and never stratified.
 
 from __future__ import annotations
 
-from nonvacuous.data.checks import (
-    Duplicates,
-    check_disjoint,
-    check_examples,
-    count_repeats,
-    find_duplicates,
-)
+from nonvacuous.data.checks import check_examples, count_repeats, find_duplicates
 from nonvacuous.data.examples import Dataset, Examples
 from nonvacuous.data.functions import import_function
 from nonvacuous.data.images import cache_folder
@@ -24,12 +18,10 @@ from nonvacuous.data.splits import Split, index_digest, make_split, split_exampl
 __all__ = [
     "NAMES",
     "Dataset",
-    "Duplicates",
     "Examples",
     "Split",
     "Standardize",
     "cache_folder",
-    "check_disjoint",
     "check_examples",
     "count_repeats",
     "describe",

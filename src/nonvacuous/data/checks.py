@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,52 +102,18 @@ def check_finite(inputs: Tensor, *, where: str) -> None:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Duplicates:
-    """Examples of a second set that also occur in a first one.
-
-    in_first    for each of them the first position in the first set where it occurs
-    in_second   their positions in the second set, ascending
-    """
-
-    in_first: np.ndarray
-    in_second: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.in_second)
-
-
 def find_duplicates(
     first: Examples, second: Examples, *, ignore_labels: bool = False
-) -> Duplicates:
-    """Which examples of `second` are identical to one of `first`, by content hash."""
-    hashes_first, hashes_second = (
-        (first.input_hashes(), second.input_hashes())
-        if ignore_labels
-        else (first.content_hashes(), second.content_hashes())
-    )
-    # np.unique reports the first position of every value.
-    values, positions = np.unique(hashes_first, return_index=True)
-    repeated = np.flatnonzero(np.isin(hashes_second, values))
-    where = np.searchsorted(values, hashes_second[repeated])
-    return Duplicates(
-        in_first=positions[where].astype(np.int64), in_second=repeated.astype(np.int64)
-    )
+) -> np.ndarray:
+    """The positions in `second` of examples that also occur in `first`, by content hash."""
+    return np.flatnonzero(np.isin(_hashes(second, ignore_labels), _hashes(first, ignore_labels)))
 
 
 def count_repeats(examples: Examples, *, ignore_labels: bool = False) -> int:
     """How many examples repeat an earlier one of the same set."""
-    hashes = examples.input_hashes() if ignore_labels else examples.content_hashes()
+    hashes = _hashes(examples, ignore_labels)
     return len(hashes) - len(np.unique(hashes))
 
 
-def check_disjoint(first: Examples, second: Examples) -> None:
-    """Raise BadInput if an input of `second` also occurs in `first`, whatever the labels."""
-    duplicates = find_duplicates(first, second, ignore_labels=True)
-    if len(duplicates):
-        raise BadInput(
-            f"{len(duplicates)} of {len(second)} examples of {second.name} also occur in "
-            f"{first.name} (for instance position {duplicates.in_second[0]} equals position "
-            f"{duplicates.in_first[0]}); a measurement on data already seen proves nothing. Remove "
-            "them, or split with make_split(..., content_hashes=...), which keeps copies together"
-        )
+def _hashes(examples: Examples, ignore_labels: bool) -> np.ndarray:
+    return examples.input_hashes() if ignore_labels else examples.content_hashes()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nonvacuous.data.checks import check_finite, check_structure
-from nonvacuous.data.convert import as_inputs, as_labels
+from nonvacuous.data.convert import as_inputs, as_labels, read_pair
 from nonvacuous.data.files import hash_examples, hash_of_hashes
-from nonvacuous.data.torch_datasets import read_pair
 from nonvacuous.errors import BadInput
 
 
@@ -163,6 +162,9 @@ class Examples:
 class Dataset:
     """A training set, and a test set where one is published apart from it."""
 
+    #: What reads a path or a name. ``load`` enters itself: it reads into what is defined here.
+    reader: ClassVar[Callable[..., Dataset]]
+
     train: Examples
     test: Examples | None = None
     #: Arrays of the file that were not read.
@@ -189,12 +191,27 @@ class Dataset:
     def of(anything: Any, *, class_names: Sequence[str] | None = None) -> Dataset:
         """A data set from a path, a name or whatever ``Examples.of`` takes."""
         if isinstance(anything, str | os.PathLike):
-            from nonvacuous.data.load import read  # it reads into what is defined here
-
-            return read(os.fspath(anything), class_names=class_names)
+            return Dataset.reader(os.fspath(anything), class_names=class_names)
         if isinstance(anything, Dataset):
             return anything
         return Dataset(Examples.of(anything, class_names=class_names))
+
+    @staticmethod
+    def read(
+        reader: Callable[..., Examples],
+        train: Any,
+        test: Any,
+        *,
+        name: str,
+        class_names: Sequence[str] | None,
+        unused: tuple[str, ...] = (),
+    ) -> Dataset:
+        """Both parts by one reader; the test part (None if there is none) has the same classes."""
+        first = reader(train, name=name, class_names=class_names)
+        if test is None:
+            return Dataset(first, unused=unused)
+        second = reader(test, name=f"{name} (test)", class_names=first.class_names)
+        return Dataset(first, second, unused)
 
     @property
     def name(self) -> str:

@@ -102,6 +102,9 @@ def read(
     )
 
 
+Dataset.reader = read
+
+
 def _named_folder(name: str, data_dir: str | Path | None) -> Path:
     base = data_dir if data_dir is not None else os.environ.get("NONVACUOUS_DATA") or None
     if base is not None and (Path(base).expanduser() / name).is_dir():
@@ -131,24 +134,19 @@ def _read_folder(folder: Path, class_names: Sequence[str] | None) -> Dataset:
         return read_arrays(folder, class_names=class_names)
     if any(folder.glob("*-idx?-ubyte*")):
         return _read_idx_folder(folder, name=folder.name, class_names=class_names)
-    if (folder / "train").is_dir():
-        train = read_images(folder / "train", name=folder.name, class_names=class_names)
-        if not (folder / "test").is_dir():
-            return Dataset(train)
-        test_name = f"{folder.name} (test)"
-        test = read_images(folder / "test", name=test_name, class_names=train.class_names)
-        return Dataset(train, test)
+    train, test = folder / "train", folder / "test"
+    if train.is_dir():
+        second = test if test.is_dir() else None
+        return Dataset.read(read_images, train, second, name=folder.name, class_names=class_names)
     return Dataset(read_images(folder, class_names=class_names))
 
 
 def _read_idx_folder(folder: Path, *, name: str, class_names: Sequence[str] | None) -> Dataset:
-    parts = []
-    for part, part_name in (("train", name), ("t10k", f"{name} (test)")):
+    def pair(part: str, **names: Any) -> Examples:
         images = _idx_file(folder, f"{part}-images-idx3-ubyte")
-        labels = _idx_file(folder, f"{part}-labels-idx1-ubyte")
-        parts.append(read_idx(images, labels, name=part_name, class_names=class_names))
-        class_names = parts[0].class_names
-    return Dataset(parts[0], parts[1])
+        return read_idx(images, _idx_file(folder, f"{part}-labels-idx1-ubyte"), **names)
+
+    return Dataset.read(pair, "train", "t10k", name=name, class_names=class_names)
 
 
 def _idx_file(folder: Path, stem: str) -> Path:
@@ -159,20 +157,13 @@ def _idx_file(folder: Path, stem: str) -> Path:
 
 
 def _read_shards(folder: Path, *, name: str, class_names: Sequence[str] | None) -> Dataset:
-    train_files = _shards(folder, "train")
-    test_files = _shards(folder, "test")
-    if not train_files:
+    train, test = _shards(folder, "train"), _shards(folder, "test")
+    if not train:
         raise BadInput(
             f"{folder} has no parquet file whose name starts with train; rename the files to "
             "train.parquet and test.parquet, or name one file"
         )
-    train = read_parquet(train_files, name=name, class_names=class_names)
-    if not test_files:
-        return Dataset(train)
-    return Dataset(
-        train,
-        read_parquet(test_files, name=f"{name} (test)", class_names=train.class_names),
-    )
+    return Dataset.read(read_parquet, train, test or None, name=name, class_names=class_names)
 
 
 def _shards(folder: Path, part: str) -> list[Path]:
@@ -190,9 +181,6 @@ def _shards(folder: Path, part: str) -> list[Path]:
     return files
 
 
-TEST_EXAMPLES = 360
-
-
 def digits(seed: int = 0) -> Dataset:
     """Images of 8 x 8 pixels in [0, 1]: 1,437 for training and 360 for testing.
 
@@ -204,13 +192,13 @@ def digits(seed: int = 0) -> Dataset:
     everything = Examples(
         inputs=images.to(torch.float32).div_(16.0)[:, None],
         labels=torch.from_numpy(table[:, -1].astype(np.int64)),
-        class_names=tuple(str(digit) for digit in range(10)),
+        class_names=DIGIT_NAMES,
         name="digits",
         preprocessing=("pixel/16",),
     )
     return Dataset(
-        everything.subset(np.sort(order[TEST_EXAMPLES:])),
-        Examples.of(everything.subset(np.sort(order[:TEST_EXAMPLES])), name="digits (test)"),
+        everything.subset(np.sort(order[360:])),
+        Examples.of(everything.subset(np.sort(order[:360])), name="digits (test)"),
     )
 
 
@@ -249,17 +237,18 @@ def describe(dataset: Dataset) -> dict[str, Any]:
 
 
 def _describe_part(examples: Examples) -> dict[str, Any]:
-    counts = torch.bincount(examples.labels, minlength=examples.classes)
-    repeated_inputs = count_repeats(examples, ignore_labels=True)
-    repeated = count_repeats(examples)
+    counts = examples.class_counts()
     return {
         "name": examples.name,
         "examples": len(examples),
-        "label_counts": counts.tolist(),
-        "largest_class_fraction": int(counts.max()) / max(1, len(examples)),
+        "label_counts": list(counts),
+        "largest_class_fraction": max(counts) / max(1, len(examples)),
         "lowest_input": float(examples.inputs.min()) if len(examples) else None,
         "highest_input": float(examples.inputs.max()) if len(examples) else None,
         "preprocessing": list(examples.preprocessing),
-        "repeats": {"inputs": repeated_inputs, "inputs_and_labels": repeated},
+        "repeats": {
+            "inputs": count_repeats(examples, ignore_labels=True),
+            "inputs_and_labels": count_repeats(examples),
+        },
         "content_hash": examples.content_hash(),
     }

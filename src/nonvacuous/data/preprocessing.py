@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -100,37 +99,12 @@ class Standardize:
 
     def digest(self) -> str:
         """sha256 over the exact means, scales and the hash of the examples they come from."""
-        return hashlib.sha256(json.dumps(self._exact(), sort_keys=True).encode()).hexdigest()
-
-    def to_dict(self) -> dict[str, Any]:
-        """A plain record for JSON, with its digest."""
-        return {
-            "means": list(self.means),
-            "scales": list(self.scales),
-            "fitted_on": self.fitted_on,
-            "digest": self.digest(),
-        }
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Standardize:
-        """The transform out of such a record, checked against its digest."""
-        try:
-            transform = cls(
-                tuple(record["means"]), tuple(record["scales"]), str(record["fitted_on"])
-            )
-            digest = record["digest"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise BadInput(f"this is not the record of a standardization ({error!r})") from error
-        if transform.digest() != digest:
-            raise BadInput("the record of the standardization was changed: its digest differs")
-        return transform
-
-    def _exact(self) -> dict[str, Any]:
-        return {
+        exact = {
             "means": [value.hex() for value in self.means],
             "scales": [value.hex() for value in self.scales],
             "fitted_on": self.fitted_on,
         }
+        return hashlib.sha256(json.dumps(exact, sort_keys=True).encode()).hexdigest()
 
 
 def _by_channel(inputs: Tensor) -> Iterator[Tensor]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nonvacuous.data.examples import Dataset
-from nonvacuous.data.readers.csv import read_csv
-from nonvacuous.data.readers.folder import read_images
-from nonvacuous.data.readers.idx import read_idx, read_idx_array
 from nonvacuous.data.readers.npz import has_arrays, read_arrays, read_npz, read_pt
-from nonvacuous.data.readers.parquet import read_parquet
+from nonvacuous.data.readers.pictures import read_idx, read_idx_array, read_images
+from nonvacuous.data.readers.tables import read_csv, read_parquet
 
 #: The reader of each kind of file, by the end of its name. To add one, enter it here.
 FILE_READERS: dict[str, Callable[..., Dataset]] = {

@@ -46,29 +46,26 @@ def dataset_of_arrays(
     class_names: Sequence[str] | None = None,
 ) -> Dataset:
     """A data set from named arrays, whatever file they were in; X_train is x_train."""
-    name = name or path.stem
     lowered = {key.lower(): array for key, array in arrays.items()}
     arrays = lowered if len(lowered) == len(arrays) else arrays
-    inputs_key, labels_key = _train_keys(arrays, path)
+    train = _train_keys(arrays, path)
     if len({key in arrays for key in _TEST_KEYS}) > 1:
         raise BadInput(
             f"{path} has only one of the keys x_test and y_test; a test set needs both "
             f"(found: {_listed(arrays)})"
         )
-    names = class_names or _class_names(arrays, path)
-    used = {inputs_key, labels_key, "class_names", *_TEST_KEYS}
-    unused = tuple(sorted(set(arrays) - used))
-    train = Examples.of(
-        (_channels_first(arrays[inputs_key]), arrays[labels_key]), class_names=names, name=name
+
+    def pair(keys: tuple[str, str], **names: Any) -> Examples:
+        return Examples.of((_channels_first(arrays[keys[0]]), arrays[keys[1]]), **names)
+
+    return Dataset.read(
+        pair,
+        train,
+        _TEST_KEYS if _TEST_KEYS[0] in arrays else None,
+        name=name or path.stem,
+        class_names=class_names or _class_names(arrays, path),
+        unused=tuple(sorted(set(arrays) - {*train, "class_names", *_TEST_KEYS})),
     )
-    if _TEST_KEYS[0] not in arrays:
-        return Dataset(train, unused=unused)
-    test = Examples.of(
-        (_channels_first(arrays["x_test"]), arrays["y_test"]),
-        class_names=train.class_names,
-        name=f"{name} (test)",
-    )
-    return Dataset(train, test, unused)
 
 
 def _train_keys(arrays: dict[str, np.ndarray], path: Path) -> tuple[str, str]:
@@ -119,16 +116,16 @@ def read_arrays(
     Python objects are refused.
     """
     folder = Path(folder)
-    name = name or folder.name
-    train = Examples.of(_pair(folder, "train"), class_names=class_names, name=name)
-    if not any((folder / f"test-{part}.npy").is_file() for part in ("inputs", "labels")):
-        return Dataset(train)
-    test = Examples.of(_pair(folder, "test"), class_names=train.class_names, name=f"{name} (test)")
-    return Dataset(train, test)
+    train, test = (
+        [folder / f"{part}-{what}.npy" for what in ("inputs", "labels")]
+        for part in ("train", "test")
+    )
 
+    def pair(files: list[Path], **names: Any) -> Examples:
+        return Examples.of((_array(files[0]), _array(files[1])), **names)
 
-def _pair(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    return _array(folder / f"{part}-inputs.npy"), _array(folder / f"{part}-labels.npy")
+    second = test if any(file.is_file() for file in test) else None
+    return Dataset.read(pair, train, second, name=name or folder.name, class_names=class_names)
 
 
 def _array(path: Path) -> np.ndarray:

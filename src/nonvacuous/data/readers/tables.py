@@ -1,7 +1,8 @@
-"""Parquet files: encoded images with a label column, or plain columns of numbers with one."""
+"""Tables with a column of labels: parquet (numbers, or encoded images) and text with a header."""
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from nonvacuous.data.examples import Examples
+from nonvacuous.data.convert import LABEL_COLUMNS, label_column
+from nonvacuous.data.examples import Dataset, Examples
 from nonvacuous.data.files import check_unpacked
 from nonvacuous.data.images import cached_images, decode_image, optional_package, stack_images
-from nonvacuous.data.torch_datasets import LABEL_COLUMNS
 from nonvacuous.errors import BadInput
 
 _IMAGE_COLUMNS = ("img", "image")
@@ -45,10 +46,10 @@ def read_parquet(
                 f"{path} and {files[0]} store inputs or labels with different types; "
                 "they are not parts of one table"
             )
-    found_names = class_names if class_names is not None else parts[0][2]
+    names = class_names if class_names is not None else parts[0][2]
     inputs = np.concatenate([part[0] for part in parts])
     labels = np.concatenate([part[1] for part in parts])
-    return Examples.of((inputs, labels), class_names=found_names, name=name or files[0].stem)
+    return Examples.of((inputs, labels), class_names=names, name=name or files[0].stem)
 
 
 def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]:
@@ -70,11 +71,11 @@ def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | No
     columns = table.column_names
     if len(set(columns)) != len(columns):
         raise BadInput(f"{path} has two columns of the same name; rename one: {_listed(columns)}")
-    label_column = _only(columns, LABEL_COLUMNS, path=path, what="label")
+    label = _only(columns, LABEL_COLUMNS, path=path, what="label")
     if table.num_rows == 0:
         raise BadInput(f"{path} has no rows")
-    labels = _labels(table.column(label_column), where=f"{path}, column {label_column!r}")
-    names = _hub_names(table.schema.metadata, label_column)
+    labels = _labels(table.column(label), where=f"{path}, column {label!r}")
+    names = _hub_names(table.schema.metadata, label)
     if any(column in columns for column in _IMAGE_COLUMNS):
         image_column = _only(columns, _IMAGE_COLUMNS, path=path, what="image")
         inputs = cached_images(
@@ -85,7 +86,7 @@ def _read_file(path: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | No
             ),
         )
     else:
-        inputs = _numbers(table, [column for column in columns if column != label_column], path)
+        inputs = _numbers(table, [column for column in columns if column != label], path)
     return inputs, labels, names
 
 
@@ -111,11 +112,11 @@ def _labels(column: Any, *, where: str) -> np.ndarray:
     return np.asarray(column.to_numpy())
 
 
-def _hub_names(metadata: dict[bytes, bytes] | None, label_column: str) -> tuple[str, ...] | None:
+def _hub_names(metadata: dict[bytes, bytes] | None, label: str) -> tuple[str, ...] | None:
     """Class names in the way the public hub stores them with a table; None if there are none."""
     try:
         features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
-        names = features[label_column]["names"]
+        names = features[label]["names"]
     except (KeyError, ValueError, TypeError, RecursionError):
         return None
     if isinstance(names, list) and names and all(isinstance(value, str) for value in names):
@@ -188,3 +189,50 @@ def _lists(column: Any, *, where: str) -> np.ndarray:
 
 def _listed(columns: Sequence[str]) -> str:
     return ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "") or "no columns"
+
+
+def read_csv(
+    path: str | Path, *, name: str | None = None, class_names: Sequence[str] | None = None
+) -> Dataset:
+    """A data set from a .csv or .tsv file with a header.
+
+    The label column is called label, labels, y, target or class, in capitals or not; labels are
+    whole numbers or text. All other columns are inputs and must be numbers.
+    """
+    path = Path(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            mark = "\t" if path.suffix.lower() == ".tsv" else ","
+            rows = [row for row in csv.reader(stream, delimiter=mark) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"{path} cannot be read as a table of text ({error})") from error
+    header, *body = rows or [[]]
+    at = label_column(header, where=f"the header of {path}")
+    if not body:
+        raise BadInput(f"{path} has a header and no rows below it")
+    inputs = np.empty((len(body), len(header) - 1), dtype=np.float32)
+    labels = []
+    for number, row in enumerate(body):
+        if len(row) != len(header):
+            raise BadInput(f"{path}, row {number + 2} has {len(row)} cells, not {len(header)}")
+        labels.append(row.pop(at).strip())
+        try:
+            inputs[number] = row
+        except ValueError as error:
+            raise BadInput(
+                f"{path}, row {number + 2}: {error}. Inputs must be numbers: turn texts into "
+                "numbers, and fill or remove what is missing"
+            ) from error
+    values = np.array(labels) if class_names and labels[0] in class_names else _as_numbers(labels)
+    return Dataset(Examples.of((inputs, values), class_names=class_names, name=name or path.stem))
+
+
+def _as_numbers(labels: list[str]) -> np.ndarray:
+    """Labels as numbers where all of them are written as such, so that 1.5 is no class."""
+    if all(label.isascii() and label.isdigit() and len(label) < 10 for label in labels):
+        return np.array(labels, dtype=np.int64)
+    try:
+        numbers = np.array(labels, dtype=np.float64)
+    except ValueError:
+        return np.array(labels)
+    return numbers if np.isfinite(numbers).all() else np.array(labels)
