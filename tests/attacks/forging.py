@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from nonvacuous.bounds import holdout
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.certify import certify
 from nonvacuous.data import Dataset, Examples
@@ -25,7 +26,6 @@ from nonvacuous.rules.arithmetic import (
     sampled_risk,
     share,
     statement_of,
-    twin_risk,
 )
 from nonvacuous.rules.digests import file_digest
 from nonvacuous.rules.drawing import sampling_seed
@@ -151,7 +151,7 @@ def _consistent(fields: dict[str, Any]) -> dict[str, Any]:
     twin = fields["held_out_twin"]
     if twin is not None:
         twin = twin.model_copy(update={"failure": fields["budget"].failure})
-        upper = twin_risk(errors=twin.errors, examples=twin.examples, failure=twin.failure)
+        upper = holdout(errors=twin.errors, examples=twin.examples, failure=twin.failure)
         fields["held_out_twin"] = twin.model_copy(update={"risk_upper": upper})
     rescaling = fields["rescaling"]
     if rescaling is not None:

@@ -10,6 +10,7 @@ from torch import nn
 
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification.assemble import candidate_evidence
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.certify import certify
@@ -17,8 +18,7 @@ from nonvacuous.data import Examples, Split, split_examples
 from nonvacuous.distributions.priors import learned
 from nonvacuous.methods import Sparsity
 from nonvacuous.methods.sparsity.candidate import given_candidate
-from nonvacuous.methods.sparsity.making import sparsity_evidence
-from nonvacuous.methods.sparsity.measurement import measure_sparse
+from nonvacuous.methods.sparsity.making import measure_sparse
 from nonvacuous.models import build
 from nonvacuous.risk import zero_one
 from nonvacuous.settings import Run
@@ -77,7 +77,7 @@ def evidence_of(
         folder=RunFolder(None),
         progress=None,
     )
-    return sparsity_evidence(job, candidate, measure_sparse(settings, job, candidate))
+    return candidate_evidence(job, *measure_sparse(settings, job, candidate))
 
 
 def run(folder: Path | None, **changes: Any) -> Certificate:

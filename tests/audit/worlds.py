@@ -24,7 +24,6 @@ from nonvacuous.risk import Loss, estimate_risk, estimate_risk_shared, zero_one
 from nonvacuous.rules.arithmetic import (
     bound_record,
     complexity_nats,
-    counts_of,
     ledger,
     recompute_bound,
     sampled_risk,
@@ -94,6 +93,12 @@ def risk_record(fields: dict[str, Any], budget: BudgetRecord) -> RiskRecord:
     draft = RiskRecord(**fields, risk_upper=1.0)
     failure = None if once else share(ledger_line(budget, "sampling"))
     return RiskRecord(**fields, risk_upper=sampled_risk(draft, failure))
+
+
+def counts_of(estimate: Any) -> tuple[int | None, float | None]:
+    """(errors, total) as a certificate records them: exactly one of the two."""
+    whole = estimate.scheme != "shared draws" and estimate.errors is not None
+    return (estimate.errors, None) if whole else (None, estimate.total)
 
 
 def complexity_of(

@@ -17,7 +17,6 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.records import Assumption, BoundRecord, BudgetRecord, KlTerm, SpendRecord
 from nonvacuous.rules.arithmetic import (
-    counts_of,
     line,
     sampled_risk,
     share,
@@ -89,14 +88,6 @@ def test_the_sampling_rule_is_the_one_of_the_scheme() -> None:
 def test_sampling_that_cannot_be_priced(counts: SimpleNamespace, failure: float | None) -> None:
     with pytest.raises(BadInput):
         sampled_risk(counts, failure)
-
-
-def test_counts_travel_as_errors_or_as_a_total() -> None:
-    assert counts_of(risk("pairs", errors=31, total=31.0)) == (31, None)
-    assert counts_of(risk("pairs", total=30.5)) == (None, 30.5)
-    assert counts_of(risk("shared draws", errors=31, total=31.0)) == (None, 31.0)
-    with pytest.raises(BadInput):
-        counts_of(risk("pairs"))
 
 
 def test_shares_of_the_ledger() -> None:

@@ -17,7 +17,7 @@ from nonvacuous.certification.assemble import software
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.measurement import ON_BOUND, ON_TEST, count_errors, observed_network
 from nonvacuous.certification.run_folder import FORMAT, to_toml
-from nonvacuous.certification.twin import prior_twin
+from nonvacuous.certification.twin import plain_test
 from nonvacuous.certify import certify
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import at_initialization, described, zero_mean
@@ -97,11 +97,12 @@ def fields_of(evidence: Evidence, *, architecture: str = ARCHITECTURE) -> dict[s
         ),
         "held_out_twin": None
         if evidence.prior is None
-        else prior_twin(
+        else plain_test(
             with_weights(evidence.module, evidence.prior.means),
             evidence.examples,
             evidence.split,
             failure=evidence.budget.failure,
+            separate=False,
         ),
         "observed": _observed(evidence),
         "assumptions": assumptions,

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.registry import (
-    Outcome,
-    check,
-    holds,
-    refuse,
-)
+from nonvacuous.audit.registry import Outcome, check, holds, refuse
 from nonvacuous.bounds.rounding import same_upper_end
 from nonvacuous.kinds import PRIOR_MODES, RANDOM_MODES
 from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, sampled_risk, share
@@ -41,7 +36,7 @@ def independent_trials(evidence: Evidence) -> Outcome:
     if risk.errors is not None and not evidence.loss.binary:
         return refuse(
             f"the loss {evidence.loss.name!r} is not only 0 or 1, so its sum must be recorded; "
-            "a number of errors says nothing. Use audit.arithmetic.counts_of."
+            "a number of errors says nothing. Record the total of its losses."
         )
     if risk.scheme == "every example once":
         if stochastic:
@@ -113,6 +108,29 @@ def _shared(evidence: Evidence) -> Outcome:
     return holds(f"{risk.trials} draws of the weights, each one trial.")
 
 
+def misdrawn(evidence: Evidence, expected: int, *, what: str, samples: int = 1) -> str | None:
+    """What is wrong with the draws: frozen once, then sampled so often, always from this seed."""
+    purposes = [purpose for purpose, _ in evidence.draws]
+    if purposes.count(FREEZE) != 1:
+        return (
+            f"the {what} was frozen {purposes.count(FREEZE)} times according to the record of "
+            "draws; it must be frozen exactly once, before anything is sampled."
+        )
+    frozen = purposes.index(FREEZE)
+    if any(seed == expected or purpose == SAMPLING for purpose, seed in evidence.draws[:frozen]):
+        return (
+            f"the sampling seed was used before the {what} was frozen, which may have been fitted "
+            "to these draws. Sample once, at the end."
+        )
+    after = [seed for purpose, seed in evidence.draws[frozen:] if purpose == SAMPLING]
+    if after != [expected] * samples:
+        return (
+            f"the risk was sampled {len(after)} times after freezing, and the recorded seed must "
+            "be the only one: repeating until the number is smaller makes it false. Sample once."
+        )
+    return None
+
+
 @check(
     rows=(12,), since=1, name="the sampling seed was used once, after freezing", modes=RANDOM_MODES
 )
@@ -126,25 +144,9 @@ def one_shot(evidence: Evidence) -> Outcome:
             "the frozen posterior: seeds may have been tried until one pleased. Use "
             'derived_seed(seed, "sampling", posterior.digest()).'
         )
-    purposes = [purpose for purpose, _ in evidence.draws]
-    if purposes.count(FREEZE) != 1:
-        return refuse(
-            f"the posterior was frozen {purposes.count(FREEZE)} times according to the record of "
-            "draws; it must be frozen exactly once, before the risk is sampled."
-        )
-    frozen = purposes.index(FREEZE)
-    before = [seed for purpose, seed in evidence.draws[:frozen] if purpose == SAMPLING]
-    after = [seed for purpose, seed in evidence.draws[frozen:] if purpose == SAMPLING]
-    if before or any(seed == expected for _, seed in evidence.draws[:frozen]):
-        return refuse(
-            "the sampling seed was used before the posterior was frozen: the posterior may have "
-            "been fitted to these draws. Sample once, at the end."
-        )
-    if len(after) != 1 or after[0] != evidence.risk.seed:
-        return refuse(
-            f"the risk was sampled {len(after)} times after freezing, and the recorded seed must "
-            "be the only one: repeating until the number is smaller makes it false. Sample once."
-        )
+    wrong = misdrawn(evidence, expected, what="posterior")
+    if wrong is not None:
+        return refuse(wrong)
     return holds("derived from the frozen posterior's digest and used once.")
 
 

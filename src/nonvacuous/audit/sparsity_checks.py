@@ -14,7 +14,7 @@ import torch
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.network_checks import probes
 from nonvacuous.audit.registry import Outcome, check, holds, refuse
-from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
+from nonvacuous.audit.sampling_checks import misdrawn
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.rules.convolutions import (
@@ -26,11 +26,13 @@ from nonvacuous.rules.convolutions import (
 from nonvacuous.rules.derandomization import (
     charged_nats,
     counts_constant,
+    evaluator_for,
+    input_norms,
     layer_of_tensor,
     layers_from,
     loss_upper_of,
-    norm_range,
     odd_charge,
+    odd_norm,
     setting_of,
     squared_distances,
     wrong_layer_distance,
@@ -42,15 +44,7 @@ from nonvacuous.sparsity.conv_reading import misread, read_network
 from nonvacuous.sparsity.conv_search import read_inputs as read_images
 from nonvacuous.sparsity.conv_setting import reference as conv_reference
 from nonvacuous.sparsity.noise import read_inputs
-from nonvacuous.sparsity.recount import (
-    AnyEvaluator,
-    Network,
-    charges_of,
-    evaluator_of,
-    final_seed,
-    recount,
-    scales_of,
-)
+from nonvacuous.sparsity.recount import Network, charges_of, final_seed, recount, scales_of
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.sparsity_records import SparsityRecord
 
@@ -76,9 +70,7 @@ def whole_network(evidence: Evidence) -> Outcome:
             "the layers that the theorem was applied to are not those of the network: a layer was "
             "left out, or the weights changed. Read them with read_network."
         )
-    if len(record.layers) != len(layers.names) or tuple(
-        layer.name for layer in record.layers
-    ) != tuple(layers.names):
+    if tuple(layer.name for layer in record.layers) != tuple(layers.names):
         return refuse(
             f"{len(record.layers)} layers are recorded; the network has {len(layers.names)}: "
             "what is left out is not paid for. Record every layer."
@@ -119,7 +111,7 @@ def same_noise(evidence: Evidence) -> Outcome:
         return refuse("noise around the network, noise around the prior and a KL are needed.")
     if evidence.complexity.symmetries:
         return refuse("the KL of the theorem has no symmetries to forget; count it in full.")
-    expected = scales_of(_evaluator(evidence), setting_of(record))
+    expected = scales_of(evaluator_for(*terms(evidence)), setting_of(record))
     own = tensor_scales(record)
     for layer, scale in zip(record.layers, expected, strict=True):
         if layer.scale != scale:
@@ -161,7 +153,8 @@ def choices_paid(evidence: Evidence) -> Outcome:
             "audit.derandomization.charged_nats."
         )
     # Measures the network again, and raises where a grid value is below the truth.
-    odd = odd_charge(record.charges, charges_of(_evaluator(evidence), setting_of(record)))
+    evaluator = evaluator_for(*terms(evidence))
+    odd = odd_charge(record.charges, charges_of(evaluator, setting_of(record)))
     if odd is not None:
         return refuse(
             f"{odd}. The loss may use a constant of the network only as a grid value that is not "
@@ -202,21 +195,10 @@ def drawn_last(evidence: Evidence) -> Outcome:
             "from the network and the frozen setting: a setting that is chosen again after the "
             "noise, or noise that is drawn again, is fitted to it."
         )
-    purposes = [purpose for purpose, _ in evidence.draws]
-    if purposes.count(FREEZE) != 1:
-        return refuse(
-            f"the setting was frozen {purposes.count(FREEZE)} times according to the record of "
-            "draws; it must be frozen exactly once, before the noise."
-        )
-    frozen = purposes.index(FREEZE)
-    if any(seed == expected for _, seed in evidence.draws[:frozen]):
-        return refuse("the seed of the final noise was used before the setting was frozen.")
-    after = [seed for purpose, seed in evidence.draws[frozen:] if purpose == SAMPLING]
-    if after != ([] if record.theorem == "A" else [expected]):
-        return refuse(
-            f"the final noise was drawn {len(after)} times after the setting was frozen; repeating "
-            "until the number is smaller makes it false."
-        )
+    samples = 0 if record.theorem == "A" else 1
+    wrong = misdrawn(evidence, expected, what="setting", samples=samples)
+    if wrong is not None:
+        return refuse(wrong)
     return holds("its seed is derived from the network and the frozen setting, and used once.")
 
 
@@ -225,16 +207,12 @@ def own_norms(evidence: Evidence) -> Outcome:
     record, layers, prior = terms(evidence)
     constant = counts_constant(layers)
     bound_part = evidence.examples.subset(evidence.split.bound)
-    expected = norm_range(bound_part, constant=constant)
-    for word, claimed, value in (
-        ("shortest", record.shortest_input, expected[0]),
-        ("longest", record.longest_input, expected[1]),
-    ):
-        if not math.isclose(claimed, value, rel_tol=1e-9, abs_tol=1e-300):
-            return refuse(
-                f"the {word} bound example has norm {value!r}, but {claimed!r} is recorded: a "
-                "norm read off the sample says nothing about new inputs. Use each example's own."
-            )
+    odd = odd_norm(record, bound_part, constant=constant)
+    if odd is not None:
+        return refuse(
+            f"the {odd[0]} bound example has norm {odd[2]!r}, but {odd[1]!r} is recorded: a norm "
+            "read off the sample says nothing about new inputs. Use each example's own."
+        )
     few = probes(evidence, 128)
     if len(few) >= 100 and isinstance(layers, ConvChain):
         assert isinstance(prior, ConvChain)
@@ -243,11 +221,11 @@ def own_norms(evidence: Evidence) -> Outcome:
     elif len(few) >= 100:
         assert isinstance(prior, Layers) and isinstance(layers, Layers)
         read = read_inputs(layers, reference(prior), few).norms.cpu()
-        flat = few.inputs.flatten(1).double()
-        own = torch.sqrt((flat * flat).sum(1) + (1.0 if constant else 0.0))
+        own = input_norms(few.inputs, constant=constant)
         if not torch.allclose(read, own, rtol=1e-12, atol=0.0):
             return refuse("the norms inside the thresholds are not those of the examples.")
-    return holds(f"norms of the bound examples run from {expected[0]:.4g} to {expected[1]:.4g}.")
+    shortest, longest = record.shortest_input, record.longest_input
+    return holds(f"norms of the bound examples run from {shortest:.4g} to {longest:.4g}.")
 
 
 @check(rows=(15, 22), since=1, name="the noisy losses can be counted again", modes=MODES)
@@ -258,7 +236,7 @@ def losses_again(evidence: Evidence) -> Outcome:
             f"the theorem bounds how often the network errs, not the loss {evidence.loss.name!r}."
         )
     again = recount(
-        _evaluator(evidence, device=record.device),
+        evaluator_for(*terms(evidence), record.device),
         prior,
         setting_of(record),
         evidence.examples.subset(evidence.split.bound),
@@ -296,15 +274,3 @@ def _own_patches(chain: ConvChain, prior: ConvChain, few: Examples) -> bool:
     # Singular values here; a power of the Gram matrix in the threshold.
     largest = torch.linalg.svdvals(patches)[:, 0]
     return bool((inputs.known[:, 0] >= largest * (1.0 - 1e-12)).all())
-
-
-def _evaluator(evidence: Evidence, device: str = "cpu") -> AnyEvaluator:
-    record, layers, prior = terms(evidence)
-    return evaluator_of(
-        layers,
-        prior,
-        theorem=record.theorem,
-        variant=record.variant,
-        choices=record.choices,
-        device=device,
-    )

@@ -23,7 +23,7 @@ from nonvacuous.rescaling.output_layer import OutputLayer, invariance_of
 from nonvacuous.rescaling.permutation import check_exchangeable
 from nonvacuous.rescaling.quotients import Symmetries, symmetries_of
 from nonvacuous.rescaling.unit_layers import UnitLayer
-from nonvacuous.rules.symmetries import captured, disagreeing_saving, symmetry_savings, used_in
+from nonvacuous.rules.symmetries import captured, wrong_savings
 from nonvacuous.rules.theorems import theorem
 from nonvacuous.seeds import derived_seed
 
@@ -100,14 +100,7 @@ def recomputed(evidence: Evidence) -> Outcome:
     posterior, prior, complexity = parts(evidence)
     if not complexity.symmetries:
         return _NONE
-    again = symmetry_savings(
-        _graph(evidence),
-        posterior,
-        prior,
-        loss=evidence.loss.name,
-        which=used_in(complexity),
-    )
-    wrong = disagreeing_saving(complexity.symmetries, again)
+    wrong = wrong_savings(_graph(evidence), posterior, prior, complexity, loss=evidence.loss.name)
     if wrong is not None:
         return refuse(f"{wrong}. Compute it with audit.symmetries.symmetry_savings.")
     return holds(f"{complexity.symmetry_nats:.6g} nats, from the frozen tensors.")

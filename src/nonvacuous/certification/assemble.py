@@ -32,7 +32,6 @@ from nonvacuous.certification.measurement import (
     observations,
 )
 from nonvacuous.data import Examples, Split
-from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.errors import Refused, Unsupported
 from nonvacuous.records import (
     BoundRecord,
@@ -63,15 +62,10 @@ def measured_best(job: Job, candidates: Sequence[Candidate]) -> tuple[Candidate,
     return min(all_measured, key=lambda pair: recompute_bound(pair[1].bound))
 
 
-def random_certificate(
-    job: Job, candidate: Candidate, measured: Measured, twin: TwinRecord | None
-) -> Certificate:
-    """A certificate for the posterior, or for one network drawn from it."""
-    posterior_digest = candidate.posterior.digest()
-    drawn_file = job.folder.file("drawn.safetensors")
-    if drawn_file is not None and measured.drawn is not None:
-        save_tensors(drawn_file, measured.drawn, kind="weights")
-    evidence = evidence_of(
+def candidate_evidence(job: Job, candidate: Candidate, measured: Measured) -> Evidence:
+    """The facts that a certificate with a prior is made from."""
+    digest = candidate.posterior.digest()
+    return evidence_of(
         job,
         candidate.module,
         measured_predictor=measured.measured_predictor,
@@ -82,8 +76,8 @@ def random_certificate(
         prior=candidate.prior,
         posterior=candidate.posterior,
         complexity=measured.complexity,
-        posterior_at_kl=posterior_digest,
-        posterior_at_risk=candidate.posterior.digest(),
+        posterior_at_kl=digest,
+        posterior_at_risk=digest,
         fixed_before=candidate.fixed_before,
         prior_saw=candidate.saw,
         prior_given=candidate.prior_given,
@@ -95,20 +89,29 @@ def random_certificate(
         prior_saw_digest=candidate.saw_digest,
         tilt=candidate.tilt,
         noise_digest=candidate.noise_digest,
+        **measured.facts,
     )
-    data = evidence.data
-    assert data is not None
+
+
+def candidate_certificate(
+    job: Job, candidate: Candidate, measured: Measured, twin: TwinRecord | None
+) -> Certificate:
+    """A certificate for the posterior, one network drawn from it, or the one in its middle."""
+    if measured.drawn is not None:
+        job.folder.tensors("drawn.safetensors", measured.drawn, kind="weights")
+    evidence = candidate_evidence(job, candidate, measured)
+    shaped = None if evidence.data is None else evidence.data.prior
+    saw = None if candidate.saw is None or shaped is None else shaped.index_digest
+    digests = candidate.prior.digest(), candidate.posterior.digest()
     return seal(
         job,
         evidence,
         twin=twin,
         prior=DistributionRecord(
-            description=candidate.prior_description,
-            digest=candidate.prior.digest(),
-            saw=data.prior.index_digest if data.prior is not None else None,
+            description=candidate.prior_description, digest=digests[0], saw=saw
         ),
         posterior=DistributionRecord(
-            description=candidate.posterior_description, digest=posterior_digest
+            description=candidate.posterior_description, digest=digests[1]
         ),
         rescaling=candidate.rescaling,
     )
@@ -157,7 +160,7 @@ def evidence_of(
         else job.charging.end(
             outcome_digest(
                 module,
-                job.examples.subset(job.split.bound),
+                job.bound_part,
                 distributions=(facts.get("prior"), facts.get("posterior")),
                 # As counted: what its upper end is depends on the share of the confidence.
                 numbers={"bound": bound.name, **risk.model_dump(exclude={"risk_upper"})},
@@ -232,7 +235,7 @@ def seal(
     random = () if evidence.posterior is None else evidence.posterior.names
     risk_upper = recompute_bound(evidence.bound)
     if observed is None:
-        observed = observations(job, module, evidence.split, evidence.posterior)
+        observed = observations(job, module, evidence.posterior)
     return Certificate.sealed(
         statement=statement(
             predictor=job.predictor,
@@ -273,10 +276,7 @@ def seal(
             evidence.examples.class_names,
             evidence.budget,
         ),
-        observed=(
-            *observed,
-            *(() if evidence.tilt is None else (evidence.tilt,)),
-        ),
+        observed=(*observed, *(() if evidence.tilt is None else (evidence.tilt,))),
         assumptions=assumptions,
         audit=audit.registry.VERSION,
         seed=job.seed,
@@ -315,7 +315,6 @@ def _processor() -> str:
 def refuse_beforehand(job: Job, model: nn.Module) -> None:
     """Raise what the audit would say at the end anyway; whatever needs results is left to it."""
     split = job.split
-    transform = "; ".join(job.examples.preprocessing) or "as given"
     evidence = StoredEvidence(
         software(job.device)["nonvacuous"],
         mode=job.mode,
@@ -325,7 +324,7 @@ def refuse_beforehand(job: Job, model: nn.Module) -> None:
         split=split,
         loss=job.loss,
         seed=job.seed,
-        evaluation_transform=transform,
+        evaluation_transform=_preprocessing(job.examples),
         preprocessing_saw=split.prior if job.standardized else None,
         prior_saw=split.prior if len(split.prior) else None,
         test=job.test,

@@ -11,12 +11,10 @@ from torch import Tensor, nn
 
 from nonvacuous.audit.evidence import Search
 from nonvacuous.certification.run_folder import RunFolder
-from nonvacuous.data import Split
 from nonvacuous.data.files import write_npz
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.priors import Prior
-from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.kinds import Center
 from nonvacuous.networks import LayerGraph
 from nonvacuous.recipes import remembering
@@ -70,7 +68,6 @@ class Candidate:
     """
 
     module: nn.Module
-    split: Split
     prior: DiagonalGaussian
     posterior: DiagonalGaussian
     prior_description: str
@@ -116,23 +113,27 @@ def with_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
     return copied
 
 
-def save_network(run: RunFolder, module: nn.Module) -> None:
-    """A network that nothing is random in."""
-    path = run.file("network.safetensors")
-    if path is not None:
-        save_tensors(path, fixed_tensors(module), kind="network")
+def prior_choices(prior: Prior, module: nn.Module) -> int:
+    """Members of the family among which a prior is chosen by looking at the posterior."""
+    tensors = sum(1 for _ in module.parameters()) if prior.per_tensor else 1
+    return int(len(prior.grid) ** tensors)
+
+
+def scale_search(prior: Prior, module: nn.Module) -> tuple[Search, ...]:
+    """The choice of the prior's scale, where there is one."""
+    reason = "a union over the grid of scales that was fixed before the data"
+    choices = prior_choices(prior, module)
+    searched = Search("prior scale", choices, charge="bound", reason=reason)
+    return (searched,) if choices > 1 else ()
 
 
 def save_candidate(run: RunFolder, candidate: Candidate) -> None:
     """Prior, posterior, the scales between gauges, and all that is not random in the network."""
-    for name, distribution in (("prior", candidate.prior), ("posterior", candidate.posterior)):
-        path = run.file(f"{name}.safetensors")
-        if path is not None:
-            distribution.save(path)
-    path = run.file("log_scales.npz")
-    if path is not None and candidate.rescaling is not None:
-        write_npz(path, {"log_scales": candidate.rescaling.log_scales})
-    path = run.file("network.safetensors")
+    run.write("prior.safetensors", candidate.prior.save)
+    run.write("posterior.safetensors", candidate.posterior.save)
+    if candidate.rescaling is not None:
+        arrays = {"log_scales": candidate.rescaling.log_scales}
+        run.write("log_scales.npz", lambda path: write_npz(path, arrays))
     fixed = fixed_tensors(candidate.module, candidate.posterior.names)
-    if path is not None and fixed:
-        save_tensors(path, fixed, kind="network")
+    if fixed:
+        run.tensors("network.safetensors", fixed)

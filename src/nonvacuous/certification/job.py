@@ -16,7 +16,9 @@ from nonvacuous.certification.run_folder import RunFolder, settings_digest
 from nonvacuous.data import Examples, Split
 from nonvacuous.kinds import Mode, Predictor
 from nonvacuous.progress import Progress
+from nonvacuous.records import BudgetRecord
 from nonvacuous.risk import Loss
+from nonvacuous.rules.arithmetic import ledger
 from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
 from nonvacuous.rules.digests import all_examples_digest, content_digest
 from nonvacuous.rules.outcomes import beginning_digest, class_sizes
@@ -121,6 +123,21 @@ class Job:
             tensorboard=self.tensorboard,
             phase=phase,
         )
+
+    def budget(self, *, sampled: bool, choices: int = 1, measured: int = 1) -> BudgetRecord:
+        """The ledger of this certificate, see :func:`~nonvacuous.rules.arithmetic.ledger`."""
+        return ledger(
+            mode=self.mode,
+            failure=self.failure,
+            attempts=self.attempts,
+            sampled=sampled,
+            choices=choices,
+            measured=measured,
+        )
+
+    @property
+    def bound_part(self) -> Examples:
+        return self.examples.subset(self.split.bound)
 
     @property
     def mode(self) -> Mode:

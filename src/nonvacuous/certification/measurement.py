@@ -3,7 +3,7 @@ rates beside the promise."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import nn
 
 from nonvacuous.certification.candidate import Candidate, with_weights
 from nonvacuous.certification.job import Job
-from nonvacuous.data import Examples, Split
+from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks import LayerGraph
 from nonvacuous.records import (
@@ -29,9 +29,8 @@ from nonvacuous.rules.arithmetic import (
     SAMPLING_LINE,
     bound_record,
     complexity_nats,
-    ledger,
     line,
-    sampled_risk,
+    risk_record,
     share,
 )
 from nonvacuous.rules.drawing import draw_network, sampling_seed, temperature
@@ -69,129 +68,94 @@ class Measured:
     draws: tuple[tuple[str, int], ...]
     measured_predictor: str
     drawn: dict[str, torch.Tensor] | None = None
+    #: Facts for the audit that only certificates of one kind have.
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def measure(job: Job, candidate: Candidate, complexity: ComplexityRecord) -> Measured:
     """The posterior, or one network drawn from it: whatever the promise is about."""
-    work = _measure_drawn if job.predictor == "drawn" else _measure_stochastic
-    return work(job, candidate, candidate.posterior.digest(), complexity)
-
-
-def _measure_stochastic(
-    job: Job,
-    candidate: Candidate,
-    posterior_digest: str,
-    complexity: ComplexityRecord,
-) -> Measured:
-    budget = _ledger(job, candidate, sampled=True)
+    drawn = job.predictor == "drawn"
+    budget = job.budget(
+        sampled=not drawn, choices=candidate.prior_choices, measured=candidate.measured
+    )
+    failure = share(line(budget, BOUND_LINE))
     # The seed depends on the frozen posterior: it did not exist before, and is used once.
-    seed = sampling_seed(job.seed, posterior_digest, candidate.noise_digest)
-    generator = torch.Generator(device=job.device).manual_seed(seed)
+    seed = sampling_seed(job.seed, candidate.posterior.digest(), candidate.noise_digest)
+    weights = None
+    if drawn:
+        weights = draw_network(candidate.posterior, seed)
+        weights = {name: tensor.to(job.device) for name, tensor in weights.items()}
+        risk = _drawn_risk(job, with_weights(candidate.module, weights), seed)
+        ratio = candidate.posterior.log_density_ratio(candidate.prior, weights)
+        complexity = complexity.model_copy(update={"log_density_ratio": ratio})
+        bound = bound_record(
+            "disintegrated",
+            empirical_risk=risk.risk_upper,
+            log_density_ratio=ratio,
+            examples=len(job.split.bound),
+            failure=failure,
+            exact_moment=True,
+        )
+    else:
+        risk = _sampled_risk(job, candidate, seed, share(line(budget, SAMPLING_LINE)))
+        bound = _pac_bayes(job, candidate, risk, complexity, failure)
+    sampled = (("sampling", seed),)
+    return Measured(budget, risk, bound, complexity, sampled, job.predictor, weights)
+
+
+def _drawn_risk(job: Job, network: nn.Module, seed: int) -> RiskRecord:
+    total, whole = summed_loss(network, job.bound_part, job.loss), job.loss.binary
+    return risk_record(
+        None,
+        errors=round(total) if whole else None,
+        total=None if whole else total,
+        trials=len(job.split.bound),
+        scheme="every example once",
+        identical=True,
+        seed=seed,
+    )
+
+
+def _sampled_risk(job: Job, candidate: Candidate, seed: int, failure: float) -> RiskRecord:
     progress = job.progress
     estimate = estimate_risk(
         candidate.module,
         candidate.posterior,
-        job.examples.subset(candidate.split.bound).to(job.device),
+        job.bound_part.to(job.device),
         loss=job.loss,
         trials=job.trials,
-        generator=generator,
+        generator=torch.Generator(device=job.device).manual_seed(seed),
         progress=None
         if progress is None
         else lambda done, total: progress("sampling", done, total, "independent trials"),
     )
-    risk_fields: dict[str, Any] = {
-        "errors": estimate.errors,
-        "total": estimate.total if estimate.errors is None else None,
-        "trials": estimate.trials,
-        "scheme": "pairs",
-        "identical": estimate.identical,
-        "seed": seed,
-    }
-    draft = RiskRecord(**risk_fields, risk_upper=1.0)
-    risk = RiskRecord(
-        **risk_fields, risk_upper=sampled_risk(draft, share(line(budget, SAMPLING_LINE)))
-    )
-    return Measured(
-        budget=budget,
-        risk=risk,
-        bound=_pac_bayes(candidate, risk, complexity, share(line(budget, BOUND_LINE))),
-        complexity=complexity,
-        draws=(("sampling", seed),),
-        measured_predictor="stochastic",
+    return risk_record(
+        failure,
+        errors=estimate.errors,
+        total=estimate.total if estimate.errors is None else None,
+        trials=estimate.trials,
+        scheme="pairs",
+        identical=estimate.identical,
+        seed=seed,
     )
 
 
 def _pac_bayes(
-    candidate: Candidate, risk: RiskRecord, complexity: ComplexityRecord, failure: float
+    job: Job, candidate: Candidate, risk: RiskRecord, complexity: ComplexityRecord, failure: float
 ) -> BoundRecord:
     """At the temperature that prior examples chose, or for all temperatures at once."""
     common: dict[str, Any] = {
         "empirical_risk": risk.risk_upper,
         "kl_nats": complexity.kl_nats,
-        "examples": len(candidate.split.bound),
+        "examples": len(job.split.bound),
         "failure": failure,
     }
-    if candidate.tilt is None:
+    tilt = candidate.tilt
+    if tilt is None:
         return bound_record("seeger", **common, exact_moment=True)
-    suits = temperature(
-        errors=candidate.tilt.errors,
-        trials=candidate.tilt.trials,
-        examples=len(candidate.split.bound),
-        failure=failure,
-    )
+    examples = common["examples"]
+    suits = temperature(errors=tilt.errors, trials=tilt.trials, examples=examples, failure=failure)
     return bound_record("catoni", **common, temperature=suits)
-
-
-def _measure_drawn(
-    job: Job,
-    candidate: Candidate,
-    posterior_digest: str,
-    complexity: ComplexityRecord,
-) -> Measured:
-    budget = _ledger(job, candidate, sampled=False)
-    seed = sampling_seed(job.seed, posterior_digest, candidate.noise_digest)
-    weights = draw_network(candidate.posterior, seed)
-    weights = {name: tensor.to(job.device) for name, tensor in weights.items()}
-    bound_part = job.examples.subset(candidate.split.bound)
-    total = summed_loss(with_weights(candidate.module, weights), bound_part, job.loss)
-    fields: dict[str, Any] = {
-        "errors": round(total) if job.loss.binary else None,
-        "total": None if job.loss.binary else total,
-        "trials": len(bound_part),
-        "scheme": "every example once",
-        "identical": True,
-        "seed": seed,
-    }
-    draft = RiskRecord(**fields, risk_upper=1.0)
-    risk = RiskRecord(**fields, risk_upper=sampled_risk(draft, None))
-    ratio = candidate.posterior.log_density_ratio(candidate.prior, weights)
-    return Measured(
-        budget=budget,
-        risk=risk,
-        bound=bound_record(
-            "disintegrated",
-            empirical_risk=risk.risk_upper,
-            log_density_ratio=ratio,
-            examples=len(bound_part),
-            failure=share(line(budget, BOUND_LINE)),
-            exact_moment=True,
-        ),
-        complexity=complexity.model_copy(update={"log_density_ratio": ratio}),
-        draws=(("sampling", seed),),
-        measured_predictor="drawn",
-        drawn=weights,
-    )
-
-
-def _ledger(job: Job, candidate: Candidate, *, sampled: bool) -> BudgetRecord:
-    return ledger(
-        mode=job.mode,
-        failure=job.failure,
-        attempts=job.attempts,
-        sampled=sampled,
-        choices=candidate.prior_choices,
-        measured=candidate.measured,
-    )
 
 
 def complexity_of(
@@ -225,11 +189,11 @@ def observation_seed(seed: int, posterior_digest: str) -> int:
 
 
 def observations(
-    job: Job, module: nn.Module, split: Split, posterior: DiagonalGaussian | None
+    job: Job, module: nn.Module, posterior: DiagonalGaussian | None
 ) -> tuple[Observation, ...]:
     """Plain error rates; the test examples are read here, once, at the end."""
     network = observed_network(job.predictor)
-    parts: list[tuple[str, Examples]] = [(ON_BOUND, job.examples.subset(split.bound))]
+    parts = [(ON_BOUND, job.bound_part)]
     if job.test is not None:
         parts.append((ON_TEST, job.test))
     observed = [

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from nonvacuous.claims import Record, claim_folder
 from nonvacuous.data.files import sha256_of_file
+from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.errors import BadInput, FolderTaken
 from nonvacuous.files import inside
 
@@ -41,6 +44,15 @@ class RunFolder:
 
     def file(self, name: str) -> Path | None:
         return None if self.path is None else inside(self.path, name)
+
+    def write(self, name: str, work: Callable[[Path], object]) -> None:
+        """Have a file written, where files are kept."""
+        path = self.file(name)
+        if path is not None:
+            work(path)
+
+    def tensors(self, name: str, tensors: Mapping[str, Tensor], *, kind: str = "network") -> None:
+        self.write(name, lambda path: save_tensors(path, tensors, kind=kind))
 
     def existing(self, name: str) -> Path | None:
         """The file if it is there."""

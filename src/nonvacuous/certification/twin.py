@@ -12,9 +12,7 @@ from nonvacuous.bounds import holdout
 from nonvacuous.certification.candidate import Candidate, frozen_copy, with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import count_errors
-from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Examples, Split, make_split
-from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.records import TwinRecord
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.seeds import derived_seed
@@ -41,43 +39,32 @@ def twin_split(examples: Examples, seed: int) -> Split:
     )
 
 
-def prior_twin(
-    network: nn.Module, examples: Examples, split: Split, *, failure: float
+def plain_test(
+    network: nn.Module, examples: Examples, split: Split, *, failure: float, separate: bool
 ) -> TwinRecord:
-    """The plain test of a learned prior's own network on the bound examples."""
-    text = (
-        f"the network with the prior's mean weights, trained on {len(split.prior)} examples and "
-        f"tested once on the {len(split.bound)} bound examples"
-    )
-    return _tested(network, examples.subset(split.bound), text, failure)
-
-
-def separate_twin(
-    network: nn.Module, examples: Examples, split: Split, *, failure: float
-) -> TwinRecord:
-    """The plain test of a network that was trained for it; see :func:`twin_split`."""
-    text = (
-        f"the same architecture trained plainly on {len(split.prior)} of the examples and "
-        f"tested once on the other {len(split.bound)}"
-    )
-    return _tested(network, examples.subset(split.bound), text, failure)
-
-
-def _tested(network: nn.Module, tested: Examples, text: str, failure: float) -> TwinRecord:
+    """Of a network that was trained for it (:func:`twin_split`), or of a learned prior's own."""
+    tested = examples.subset(split.bound)
     errors = count_errors(network, tested)
+    trained, count = len(split.prior), len(tested)
     return TwinRecord(
-        description=text,
+        description=(
+            f"the same architecture trained plainly on {trained} of the examples and tested once "
+            f"on the other {count}"
+            if separate
+            else f"the network with the prior's mean weights, trained on {trained} examples and "
+            f"tested once on the {count} bound examples"
+        ),
         errors=errors,
-        examples=len(tested),
+        examples=count,
         failure=failure,
-        risk_upper=holdout(errors=errors, examples=len(tested), failure=failure),
+        risk_upper=holdout(errors=errors, examples=count, failure=failure),
     )
 
 
-def save_twin(folder: RunFolder, network: nn.Module) -> None:
-    path = folder.file(FILE_NAME)
-    if path is not None:
-        save_tensors(path, fixed_tensors(network), kind="network")
+def separate_twin(job: Job, network: nn.Module, split: Split) -> TwinRecord:
+    """Keep the network of a twin, and test it."""
+    job.folder.tensors(FILE_NAME, fixed_tensors(network))
+    return plain_test(network, job.examples, split, failure=job.failure, separate=True)
 
 
 def trained_twin(job: Job, start: nn.Module, training: PlainTraining) -> TwinRecord:
@@ -95,8 +82,7 @@ def trained_twin(job: Job, start: nn.Module, training: PlainTraining) -> TwinRec
             phase="held-out twin",
         ),
     ).module
-    save_twin(job.folder, trained)
-    return separate_twin(trained, job.examples, split, failure=job.failure)
+    return separate_twin(job, trained, split)
 
 
 def candidate_twin(
@@ -106,4 +92,4 @@ def candidate_twin(
     if candidate.saw is None:
         return trained_twin(job, frozen_copy(start).requires_grad_(True), training)
     own = with_weights(candidate.module, candidate.prior.means)
-    return prior_twin(own, job.examples, candidate.split, failure=job.failure)
+    return plain_test(own, job.examples, job.split, failure=job.failure, separate=False)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Protocol
+from typing import Any
 
-from nonvacuous.bounds import ConfidenceBudget, constant_lower, holdout, sampling, sampling_bounded
+from nonvacuous.bounds import ConfidenceBudget, constant_lower, sampling, sampling_bounded
 from nonvacuous.bounds.rounding import shown_up, up
 from nonvacuous.certificate import PREDICTORS, Certificate, status_of
 from nonvacuous.errors import BadInput
@@ -21,30 +21,13 @@ from nonvacuous.records import (
     BaselineRecord,
     BudgetRecord,
     KlTerm,
+    RiskRecord,
     SpendRecord,
     SymmetrySaving,
 )
 from nonvacuous.rescaling.accounting import remaining_nats
-from nonvacuous.rules.theorems import bound_record, recompute_bound
-
-__all__ = [
-    "BOUND_LINE",
-    "OTHERS_LINE",
-    "SAMPLING_LINE",
-    "baseline_failure",
-    "baseline_record",
-    "bound_record",
-    "complexity_nats",
-    "counts_of",
-    "line",
-    "recompute_bound",
-    "sampled_risk",
-    "share",
-    "statement",
-    "statement_of",
-    "total_nats",
-    "twin_risk",
-]
+from nonvacuous.rules.theorems import bound_record as bound_record
+from nonvacuous.rules.theorems import recompute_bound as recompute_bound
 
 #: The ledger line that the bound's failure probability comes from, and the one of the sampling.
 BOUND_LINE = "bound"
@@ -53,21 +36,6 @@ SAMPLING_LINE = "sampling"
 #: with a constant answer may fail by, on top of it: the promise itself does not pay for it.
 OTHERS_LINE = "other certificates"
 BASELINE_SHARE = 0.1
-
-
-class Counts(Protocol):
-    """What the sampling rule needs of an estimate or of its record."""
-
-    @property
-    def errors(self) -> int | None: ...
-    @property
-    def trials(self) -> int: ...
-    @property
-    def total(self) -> float | None: ...
-    @property
-    def scheme(self) -> str: ...
-    @property
-    def identical(self) -> bool: ...
 
 
 def total_nats(terms: Iterable[KlTerm | float] | Mapping[str, float]) -> float:
@@ -119,20 +87,7 @@ def share(entry: SpendRecord) -> float:
     return value
 
 
-def counts_of(estimate: Counts) -> tuple[int | None, float | None]:
-    """(errors, total) as a certificate records them: exactly one of the two.
-
-    Trials that are right or wrong travel as ``errors``, all others as the ``total`` of their
-    losses.
-    """
-    if estimate.scheme != "shared draws" and estimate.errors is not None:
-        return estimate.errors, None
-    if estimate.total is None:
-        raise BadInput(f"an estimate of scheme {estimate.scheme!r} must carry the sum of losses.")
-    return None, estimate.total
-
-
-def sampled_risk(risk: Counts, failure: float | None) -> float:
+def sampled_risk(risk: RiskRecord, failure: float | None) -> float:
     """Upper end of the empirical risk from its counts.
 
     ``failure`` is the share of the sampling line; None where nothing was sampled ("every example
@@ -157,9 +112,10 @@ def sampled_risk(risk: Counts, failure: float | None) -> float:
     )
 
 
-def twin_risk(*, errors: int, examples: int, failure: float) -> float:
-    """What a plain held-out test promises."""
-    return holdout(errors=errors, examples=examples, failure=failure)
+def risk_record(failure: float | None, **counts: Any) -> RiskRecord:
+    """The record of these counts with its upper end; ``failure`` as in :func:`sampled_risk`."""
+    draft = RiskRecord(**counts, risk_upper=1.0)
+    return draft.model_copy(update={"risk_upper": sampled_risk(draft, failure)})
 
 
 def baseline_failure(budget: BudgetRecord) -> float:

@@ -15,7 +15,14 @@ from nonvacuous.rules.arithmetic import tolerance
 from nonvacuous.rules.convolutions import chain_from
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.recount import AnySetting, Network, frozen_conv_setting, frozen_setting
+from nonvacuous.sparsity.recount import (
+    AnyEvaluator,
+    AnySetting,
+    Network,
+    evaluator_of,
+    frozen_conv_setting,
+    frozen_setting,
+)
 from nonvacuous.sparsity.setting import total_nats
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
@@ -28,6 +35,20 @@ def setting_of(record: SparsityRecord) -> AnySetting:
     if record.images is not None:
         return frozen_conv_setting(record.theorem, record.variant, record.setting)
     return frozen_setting(record.theorem, record.variant, record.setting)
+
+
+def evaluator_for(
+    record: SparsityRecord, network: Network, prior: Network, device: str = "cpu"
+) -> AnyEvaluator:
+    """What measures the network by the record's theorem."""
+    return evaluator_of(
+        network,
+        prior,
+        theorem=record.theorem,
+        variant=record.variant,
+        choices=record.choices,
+        device=device,
+    )
 
 
 def loss_upper_of(theorem: str, escape: float, risk: RiskRecord) -> float:
@@ -152,8 +173,25 @@ def norm_range(examples: Examples, *, constant: bool) -> tuple[float, float]:
     """Least and largest norm of the inputs, with the constant input where there is a bias."""
     lowest, highest = math.inf, 0.0
     for start in range(0, len(examples), _BATCH):
-        flat = examples.inputs[start : start + _BATCH].flatten(1).double()
-        squares = (flat * flat).sum(1) + (1.0 if constant else 0.0)
-        norms = squares.sqrt()
+        norms = input_norms(examples.inputs[start : start + _BATCH], constant=constant)
         lowest, highest = min(lowest, float(norms.min())), max(highest, float(norms.max()))
     return lowest, highest
+
+
+def input_norms(inputs: Tensor, *, constant: bool) -> Tensor:
+    flat = inputs.flatten(1).double()
+    return ((flat * flat).sum(1) + (1.0 if constant else 0.0)).sqrt()
+
+
+def odd_norm(
+    record: SparsityRecord, examples: Examples, *, constant: bool
+) -> tuple[str, float, float] | None:
+    """``shortest`` or ``longest``, as recorded and as it is, where both are not the same."""
+    shortest, longest = norm_range(examples, constant=constant)
+    for word, claimed, own in (
+        ("shortest", record.shortest_input, shortest),
+        ("longest", record.longest_input, longest),
+    ):
+        if not math.isclose(claimed, own, rel_tol=1e-9, abs_tol=1e-300):
+            return word, claimed, own
+    return None

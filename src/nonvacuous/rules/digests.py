@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import numpy as np
 from torch import Tensor, nn
 
 from nonvacuous.data import Examples
 from nonvacuous.data.files import hash_examples, hash_of_hashes, sha256_of_file
-from nonvacuous.data.splits import index_digest
+from nonvacuous.data.splits import index_digest as index_digest
 from nonvacuous.distributions.attributes import attribute_tensors
-from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.distributions.storage import tensors_digest as tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.records import ExampleSet
-
-__all__ = [
-    "all_examples_digest",
-    "array_digest",
-    "content_digest",
-    "example_set",
-    "file_digest",
-    "fixed_tensors",
-    "index_digest",
-    "sorted_indices",
-    "tensors_digest",
-]
 
 
 def sorted_indices(indices: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -92,6 +79,5 @@ def array_digest(values: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(values, dtype="<f8").tobytes()).hexdigest()
 
 
-def file_digest(path: str | Path) -> str:
-    """SHA-256 of a file's bytes."""
-    return sha256_of_file(Path(path))
+#: SHA-256 of a file's bytes.
+file_digest = sha256_of_file

@@ -77,10 +77,19 @@ def symmetry_savings(
     return (*shifts, *orders)
 
 
-def used_in(complexity: ComplexityRecord) -> tuple[str, ...]:
-    """Which symmetries a record makes use of."""
+def wrong_savings(
+    graph: LayerGraph,
+    posterior: DiagonalGaussian,
+    prior: DiagonalGaussian,
+    complexity: ComplexityRecord,
+    *,
+    loss: str,
+) -> str | None:
+    """Recompute all that a record says of symmetries; what is wrong with it, or None."""
     listed = {saving.symmetry for saving in complexity.symmetries}
-    return tuple(name for name in SYMMETRIES if name in listed)
+    which = tuple(name for name in SYMMETRIES if name in listed)
+    again = symmetry_savings(graph, posterior, prior, loss=loss, which=which)
+    return disagreeing_saving(complexity.symmetries, again)
 
 
 def disagreeing_saving(

@@ -15,7 +15,7 @@ from nonvacuous.certification.measurement import (
     observation_seed,
     observed_network,
 )
-from nonvacuous.certification.twin import prior_twin, separate_twin, twin_split
+from nonvacuous.certification.twin import plain_test, twin_split
 from nonvacuous.records import Observation
 from nonvacuous.risk import zero_one
 from nonvacuous.rules.digests import fixed_tensors
@@ -83,14 +83,15 @@ def _check_twin(inquiry: Inquiry, module: nn.Module) -> None:
     def work() -> str:
         if learned and prior is not None:
             network, split = with_weights(module, prior.means), known.split
-            again = prior_twin(network, known.examples, split, failure=claimed.failure)
         else:
             tensors = contents.twin or {}
             fits = tensors.keys() <= fixed_tensors(module).keys()
             network = frozen_copy(module if fits else unfolded_module_of(inquiry))
             network = fixed_into(network, tensors)
             split = twin_split(known.examples, certificate.seed)
-            again = separate_twin(network, known.examples, split, failure=claimed.failure)
+        again = plain_test(
+            network, known.examples, split, failure=claimed.failure, separate=not learned
+        )
         equal(claimed.description, again.description, "held_out_twin.description")
         equal(claimed.examples, again.examples, "held_out_twin.examples")
         counted = recount(Network.of(network), known.examples.subset(split.bound), zero_one)

@@ -10,7 +10,7 @@ from nonvacuous.audit.claim_checks import (
 )
 from nonvacuous.audit.ledger_checks import rebuilt
 from nonvacuous.audit.symmetry_checks import impossible_saving
-from nonvacuous.bounds import constant_lower
+from nonvacuous.bounds import constant_lower, holdout
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.records import ComplexityRecord
@@ -25,7 +25,6 @@ from nonvacuous.rules.arithmetic import (
     sampled_risk,
     share,
     statement_of,
-    twin_risk,
 )
 from nonvacuous.rules.theorems import theorem
 from nonvacuous.verification.audited import check_rows, check_version
@@ -192,7 +191,7 @@ def _twin(certificate: Certificate) -> str:
     equal(twin.failure, certificate.budget.failure, "held_out_twin.failure")
     if twin.errors > twin.examples:
         raise Disagreement("there are more errors than examples.", "held_out_twin.errors")
-    expected = twin_risk(errors=twin.errors, examples=twin.examples, failure=twin.failure)
+    expected = holdout(errors=twin.errors, examples=twin.examples, failure=twin.failure)
     upper_end(twin.risk_upper, expected, "held_out_twin.risk_upper")
     return f"{twin.errors} in {twin.examples} give at most {shown_up(twin.risk_upper, 6)}."
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from nonvacuous.errors import Unsupported
 from nonvacuous.networks import LayerGraph
-from nonvacuous.rules.symmetries import captured, disagreeing_saving, symmetry_savings, used_in
+from nonvacuous.rules.symmetries import captured, wrong_savings
 from nonvacuous.verification.findings import Disagreement
 from nonvacuous.verification.inquiry import Inquiry
 
@@ -46,14 +46,7 @@ def check_symmetries(
         return
 
     def savings() -> str:
-        again = symmetry_savings(
-            graph,
-            posterior,
-            prior,
-            loss=certificate.loss.name,
-            which=used_in(complexity),
-        )
-        wrong = disagreeing_saving(complexity.symmetries, again)
+        wrong = wrong_savings(graph, posterior, prior, complexity, loss=certificate.loss.name)
         if wrong is not None:
             raise Disagreement(f"{wrong}.")
         return f"{complexity.symmetry_nats:.6g} nats, recomputed from the stored tensors."

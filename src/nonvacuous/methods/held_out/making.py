@@ -8,11 +8,11 @@ from torch import nn
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
-from nonvacuous.certification.candidate import frozen_copy, save_network
+from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import count_errors
-from nonvacuous.records import RiskRecord
-from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, ledger, line, share
+from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, line, risk_record, share
+from nonvacuous.rules.digests import fixed_tensors
 
 if TYPE_CHECKING:
     from nonvacuous.methods.held_out import HeldOut
@@ -20,26 +20,24 @@ if TYPE_CHECKING:
 
 def make(method: HeldOut, job: Job, model: nn.Module) -> Certificate:
     module = frozen_copy(model, job.device)
-    save_network(job.folder, module)
-    bound_part = job.examples.subset(job.split.bound)
-    budget = ledger(mode=job.mode, failure=job.failure, attempts=job.attempts, sampled=False)
+    job.folder.tensors("network.safetensors", fixed_tensors(module))
+    budget, bound_part = job.budget(sampled=False), job.bound_part
     failure = share(line(budget, BOUND_LINE))
     errors = count_errors(module, bound_part)
-    risk = RiskRecord(
-        errors=errors,
-        trials=len(bound_part),
-        scheme="every example once",
-        identical=True,
-        seed=job.seed,
-        risk_upper=errors / len(bound_part),
-    )
     evidence = evidence_of(
         job,
         module,
         measured_predictor="deterministic",
         bound=bound_record("holdout", errors=errors, examples=len(bound_part), failure=failure),
         budget=budget,
-        risk=risk,
+        risk=risk_record(
+            None,
+            errors=errors,
+            trials=len(bound_part),
+            scheme="every example once",
+            identical=True,
+            seed=job.seed,
+        ),
         unseen=method.unseen,
         draws=(("freeze", 0),),
     )

@@ -17,12 +17,14 @@ from torch import nn
 
 from nonvacuous.audit.evidence import Search
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.assemble import measured_best, random_certificate
+from nonvacuous.certification.assemble import candidate_certificate, measured_best
 from nonvacuous.certification.candidate import (
     Candidate,
     RescalingFacts,
     frozen_copy,
+    prior_choices,
     save_candidate,
+    scale_search,
     start_at,
     with_weights,
 )
@@ -62,7 +64,7 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
         # A zero-mean prior says nothing about where training starts.
         start = model if means is None else with_weights(model, means)
         twin = candidate_twin(job, candidate, start, method.plain_training)
-    return random_certificate(job, candidate, measured, twin)
+    return candidate_certificate(job, candidate, measured, twin)
 
 
 def _candidates(
@@ -92,12 +94,11 @@ def _candidates(
         moved, rescaled = best.rescaled, isinstance(gauge, Gauge)
         candidate = Candidate(
             module=with_weights(module, moved.posterior.means),
-            split=split,
             prior=moved.prior,
             posterior=moved.posterior,
             prior_description=prior.description,
             posterior_description=_noise_text(best.where, best.scale, rescaled=rescaled) + note,
-            prior_choices=_choices(prior, module),
+            prior_choices=prior_choices(prior, module),
             saw=split.prior if len(split.prior) else None,
             fixed_before=prior.fixed,
             start=start_at(module, prior),
@@ -161,13 +162,4 @@ def _searches(
         moves = gauge.groups.size + 1
         searches.append(Search("posterior gauge", len(gauge.wheres), charge="free", reason=free))
         searches.append(Search("rescaling", moves, charge="free", reason=free))
-    if len(prior.grid) > 1:
-        reason = "a union over the grid of scales that was fixed before the data"
-        choices = _choices(prior, module)
-        searches.append(Search("prior scale", choices, charge="bound", reason=reason))
-    return tuple(searches)
-
-
-def _choices(prior: Prior, module: nn.Module) -> int:
-    tensors = len(list(module.named_parameters())) if prior.per_tensor else 1
-    return int(len(prior.grid) ** tensors)
+    return (*searches, *scale_search(prior, module))

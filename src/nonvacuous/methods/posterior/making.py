@@ -8,10 +8,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from nonvacuous.audit.evidence import Search
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.assemble import measured_best, random_certificate
-from nonvacuous.certification.candidate import Candidate, frozen_copy, save_candidate, with_weights
+from nonvacuous.certification.assemble import candidate_certificate, measured_best
+from nonvacuous.certification.candidate import (
+    Candidate,
+    frozen_copy,
+    prior_choices,
+    save_candidate,
+    scale_search,
+    with_weights,
+)
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import count_errors
 from nonvacuous.certification.twin import candidate_twin
@@ -38,7 +44,7 @@ def make(method: Posterior, job: Job, model: nn.Module) -> Certificate:
     start = with_weights(candidate.module, candidate.prior.means)
     twin = candidate_twin(job, candidate, start, method.plain_training) if method.twin else None
     _, measured = measured_best(job, [candidate])
-    return random_certificate(job, candidate, measured, twin)
+    return candidate_certificate(job, candidate, measured, twin)
 
 
 def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candidate:
@@ -46,81 +52,66 @@ def posterior_candidate(method: Posterior, job: Job, model: nn.Module) -> Candid
 
     The posterior may learn from all examples: the bound counts those of ``split.bound`` alone.
     """
-    examples, split, prior_scales = job.examples, job.split, ScaleGrid(method.scales)
+    examples, split, grid = job.examples, job.split, ScaleGrid(method.scales)
     start = frozen_copy(model, job.device)
     draws: list[tuple[str, int]] = []
     saw = split.prior if len(split.prior) else None
     tilt = None
+
+    def random_where_asked(network: nn.Module) -> nn.Module:
+        if method.random == "all":
+            return network
+        return with_fixed(network, last_layer(network, examples.inputs[:2].to(job.device)))
+
     if saw is not None:
         tilted = method.tilt and method.predictor == "stochastic"
         fitted, aside = set_aside(saw, job.seed) if tilted else (saw, saw[:0])
         prior_seed = derived_seed(job.seed, "prior training")
         draws.append(("prior training", prior_seed))
-        center = _train_prior(
-            job, model, examples.subset(fitted), method.plain_training, prior_seed
-        )
-        if method.random == "last":
-            center = with_fixed(center, last_layer(center, examples.inputs[:2].to(job.device)))
+        part, plain = examples.subset(fitted), method.plain_training
+        center = random_where_asked(_train_prior(job, model, part, plain, prior_seed))
         if len(aside):
             errors = count_errors(center, examples.subset(aside))
             tilt = Observation(name=OBSERVED, errors=errors, trials=len(aside))
-        family: Prior = learned(center, indices=saw, grid=prior_scales)
+        family: Prior = learned(center, indices=saw, grid=grid)
     elif method.prior is not None:
         family = method.prior
         center = _centered(start, family)
     else:
-        center = start
-        if method.random == "last":
-            center = with_fixed(center, last_layer(center, examples.inputs[:2].to(job.device)))
-        family = at_initialization(center, grid=prior_scales)
+        center = random_where_asked(start)
+        family = at_initialization(center, grid=grid)
     # Train against the middle of the grid; the member that fits best is chosen (and paid) below.
-    middle = family.at(center, prior_scales.scales[len(prior_scales) // 2])
+    prior = family.at(center, grid.scales[len(grid) // 2])
     posterior_seed = derived_seed(job.seed, "posterior training")
     draws.append(("posterior training", posterior_seed))
     settings = method.training
     trained = train_posterior(
         center,
-        middle,
+        prior,
         examples,
         PosteriorSettings(**dict(settings), failure=job.failure, bound_examples=len(split.bound)),
         seed=posterior_seed,
         device=job.device,
         records=job.records("posterior.checkpoint"),
     )
-    searches: tuple[Search, ...] = ()
-    prior = middle
-    if len(prior_scales) > 1:
+    if len(grid) > 1:
         prior = family.choose(center, trained.posterior).distribution
-        searches = (
-            Search(
-                "prior scale",
-                _choices(family, center),
-                charge="bound",
-                reason="a union over the grid of scales that was fixed before the data",
-            ),
-        )
     return Candidate(
         module=with_weights(center, trained.posterior.means),
-        split=split,
         prior=prior,
         posterior=trained.posterior,
         prior_description=family.description,
         posterior_description=trained_description(settings.objective),
-        prior_choices=_choices(family, center),
+        prior_choices=prior_choices(family, center),
         saw=saw,
         fixed_before=family.fixed,
         start=start,
         saw_digest=family.saw,
         prior_given=method.prior is not None,
-        searches=searches,
+        searches=scale_search(family, center),
         draws=tuple(draws),
         tilt=tilt,
     )
-
-
-def _choices(family: Prior, center: nn.Module) -> int:
-    tensors = sum(1 for _ in center.parameters()) if family.per_tensor else 1
-    return int(len(family.grid) ** tensors)
 
 
 def _centered(start: nn.Module, prior: Prior) -> nn.Module:

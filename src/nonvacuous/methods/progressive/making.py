@@ -22,7 +22,7 @@ from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import count_errors, summed_loss
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints, copied_network
-from nonvacuous.distributions.storage import load_tensors, save_tensors
+from nonvacuous.distributions.storage import load_tensors
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.records import (
@@ -33,7 +33,7 @@ from nonvacuous.records import (
     RiskRecord,
     TwinRecord,
 )
-from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, ledger, line, share
+from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, line, risk_record, share
 from nonvacuous.rules.digests import example_set, fixed_tensors, tensors_digest
 from nonvacuous.rules.progressive import (
     OBSERVED,
@@ -57,7 +57,7 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
     tilted = method.threshold is None
     batches = batches_of(job.examples, job.split, method.batches, job.seed)
     trained = trained_on(job.split, batches, job.seed, tilted=tilted)
-    budget = ledger(mode=job.mode, failure=job.failure, attempts=job.attempts, sampled=False)
+    budget = job.budget(sampled=False)
     networks: list[nn.Module] = []
     errors: list[int] = []
     for number, (saw, batch) in enumerate(zip(trained, batches, strict=True), 1):
@@ -68,13 +68,13 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
         errors.append(round(summed_loss(networks[-1], job.examples.subset(batch), job.loss)))
         _tell(job, number, errors[-1], len(batch), len(batches))
     aside = _on_aside(job, networks[0], tilted=tilted)
-    risk = RiskRecord(
+    risk = risk_record(
+        None,
         errors=sum(errors),
         trials=len(job.split.bound),
         scheme="every example once",
         identical=False,
         seed=job.seed,
-        risk_upper=sum(errors) / len(job.split.bound),
     )
     evidence = evidence_of(
         job,
@@ -136,9 +136,7 @@ def _checkpoint(
             "train returned a network with other tensors than the one it was given; return that "
             "network, trained: checkpoints are saved and verified as weights of one architecture"
         )
-    path = job.folder.file(file_name(number))
-    if path is not None:
-        save_tensors(path, fixed_tensors(network), kind="network")
+    job.folder.tensors(file_name(number), fixed_tensors(network))
     return network
 
 

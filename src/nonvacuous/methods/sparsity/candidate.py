@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from nonvacuous.certification.candidate import frozen_copy, start_at, with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.twin import (
-    prior_twin,
-    save_twin,
+    plain_test,
     separate_twin,
+    trained_twin,
     twin_seed,
     twin_split,
 )
@@ -55,15 +55,23 @@ class SparseCandidate:
     """
 
     module: nn.Module
-    split: Split
     center: dict[str, Tensor]
     kind: str
-    description: str
     saw: np.ndarray | None
-    saw_digest: str | None
     start: nn.Module | None
-    fixed_before: Mapping[str, Tensor] | None
-    draws: tuple[tuple[str, int], ...]
+    fixed_before: Mapping[str, Tensor]
+    saw_digest: str | None = None
+    draws: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def description(self) -> str:
+        center = {
+            "zero": "weights of zero",
+            "initialization": "the initial weights",
+            "learned": f"weights learned on {0 if self.saw is None else len(self.saw)} examples "
+            "that the bound leaves out",
+        }[self.kind]
+        return f"Gaussian around {center}, with the noise of the setting."
 
 
 def trained_candidate(method: Sparsity, job: Job, model: nn.Module) -> SparseCandidate:
@@ -100,15 +108,11 @@ def trained_candidate(method: Sparsity, job: Job, model: nn.Module) -> SparseCan
             "toward": tensors_digest(center),
         },
     )
-    learned = kind == "learned"
     return SparseCandidate(
         module=with_weights(start, weights),
-        split=split,
         center=dict(center),
         kind=kind,
-        description=_description(kind, len(split.prior)),
-        saw=split.prior if learned else None,
-        saw_digest=None,
+        saw=split.prior if kind == "learned" else None,
         start=None if kind == "zero" else start,
         fixed_before=dict(start.named_buffers()),
         draws=tuple(draws),
@@ -136,26 +140,28 @@ def given_candidate(
     read_network(with_weights(module, center), examples.inputs[:2])
     return SparseCandidate(
         module=module,
-        split=split,
         center=center,
         kind=kind,
-        description=_description(kind, len(split.prior)),
         saw=split.prior if kind == "learned" else None,
         saw_digest=prior.saw,
         start=start_at(module, prior),
         # The layers cover every weight, and a buffer that took part would have been refused.
         fixed_before=prior.fixed if prior.fixed is not None else dict(module.named_buffers()),
-        draws=(),
     )
 
 
 def sparse_twin(
     method: Sparsity, job: Job, candidate: SparseCandidate, model: nn.Module
-) -> TwinRecord:
-    """What a plain test promises: of the learned prior, or of a chain that is trained for it."""
+) -> TwinRecord | None:
+    """What a plain test promises: of the learned prior, or of a network that is trained for it."""
     if candidate.saw is not None:
         own = with_weights(candidate.module, candidate.center)
-        return prior_twin(own, job.examples, candidate.split, failure=job.failure)
+        return plain_test(own, job.examples, job.split, failure=job.failure, separate=False)
+    if method.given is not None:
+        if candidate.start is None:
+            return None  # a prior of zeros says nothing about where training starts
+        start = frozen_copy(candidate.start).requires_grad_(True)
+        return trained_twin(job, start, method.plain_training)
     split, seed = twin_split(job.examples, job.seed), twin_seed(job.seed)
     trainer = _trainer(method, job, model)
     shown = job.examples.subset(split.prior)
@@ -164,9 +170,7 @@ def sparse_twin(
         lambda: trainer.twin(shown, seed=seed),
         lambda: origin(trainer, "held-out twin", shown, seed=seed),
     )
-    network = with_weights(trainer.start, weights)
-    save_twin(job.folder, network)
-    return separate_twin(network, job.examples, split, failure=job.failure)
+    return separate_twin(job, with_weights(trainer.start, weights), split)
 
 
 def layer_tensors(module: nn.Module, layers: Network) -> tuple[tuple[str, ...], ...]:
@@ -240,12 +244,3 @@ def _trainer(method: Sparsity, job: Job, model: nn.Module) -> Trainer:
     start = frozen_copy(model, torch.device("cpu"))
     names = chain_names(start, job.examples)
     return Trainer(start, names, is_convolutional(start), method, job.device, job.progress)
-
-
-def _description(kind: str, prior_examples: int) -> str:
-    center = {
-        "zero": "weights of zero",
-        "initialization": "the initial weights",
-        "learned": f"weights learned on {prior_examples} examples that the bound leaves out",
-    }[kind]
-    return f"Gaussian around {center}, with the noise of the setting."

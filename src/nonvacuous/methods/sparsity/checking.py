@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from nonvacuous.audit.evidence import StoredEvidence
+from nonvacuous.audit.sparsity_checks import choices_paid, same_noise
 from nonvacuous.bounds import holdout_lower
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
@@ -18,34 +19,20 @@ from nonvacuous.errors import BadInput
 from nonvacuous.methods.sparsity.charges import check_charges
 from nonvacuous.risk import zero_one
 from nonvacuous.rules.arithmetic import SAMPLING_LINE, line
-from nonvacuous.rules.convolutions import (
-    tensor_scales,
-    wrong_convolution,
-    wrong_sizes,
-    wrong_structure,
-)
+from nonvacuous.rules.convolutions import wrong_convolution, wrong_sizes, wrong_structure
 from nonvacuous.rules.derandomization import (
+    evaluator_for,
     layers_from,
     loss_upper_of,
-    norm_range,
-    odd_charge,
+    odd_norm,
     setting_of,
-    squared_distances,
     wrong_layer_distance,
 )
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import misread, read_network
 from nonvacuous.sparsity.conv_setting import ConvSetting
-from nonvacuous.sparsity.recount import (
-    AnyEvaluator,
-    Network,
-    charges_of,
-    evaluator_of,
-    final_seed,
-    recount,
-    scales_of,
-)
+from nonvacuous.sparsity.recount import Network, final_seed, recount
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity_records import SparsityRecord
 from nonvacuous.verification.checking import PriorChecking
@@ -136,35 +123,24 @@ def _check_constants(inquiry: Inquiry) -> None:
         return
 
     def work() -> str:
-        record = _record(inquiry.certificate)
+        certificate = inquiry.certificate
+        record = _record(certificate)
         layers, center = _both(record, prior, posterior)
-        setting = setting_of(record)
-        evaluator = _evaluator(record, layers, center, device="cpu")
-        scales = scales_of(evaluator, setting)
-        own = tensor_scales(record)
-        for layer, scale in zip(record.layers, scales, strict=True):
-            equal(layer.scale, scale, "sparsity.layers")
-            for name in layer.tensors:
-                for who, distribution in (("network", posterior), ("prior", prior)):
-                    if not bool((distribution.scales[name] == own[name]).all()):
-                        raise Disagreement(
-                            f"the noise of {name!r} around the {who} is not the layer's.",
-                            "sparsity.layers",
-                        )
-        distances = squared_distances(layers, center)
-        for layer, distance in zip(record.layers, distances, strict=True):
-            if not math.isclose(layer.squared_distance, distance, rel_tol=1e-9):
-                raise Disagreement(
-                    f"layer {layer.name} is recorded at squared distance "
-                    f"{layer.squared_distance!r}; the tensors give {distance!r}.",
-                    "sparsity.layers",
-                )
+        evidence = StoredEvidence(
+            "",
+            sparsity=record,
+            layers=layers,
+            prior_layers=center,
+            prior=prior,
+            posterior=posterior,
+            complexity=certificate.complexity,
+        )
+        for ask, field in ((same_noise, "sparsity.layers"), (choices_paid, "sparsity.charges")):
+            outcome = ask(evidence)
+            if outcome.effect != "none":
+                raise Disagreement(outcome.detail, field)
         if record.prior == "zero" and any(bool((m != 0).any()) for m in prior.means.values()):
             raise Disagreement("the prior is said to be zero, and is not.", "sparsity.prior")
-        # Measures every constant, and raises where a grid value is below the truth.
-        odd = odd_charge(record.charges, charges_of(evaluator, setting))
-        if odd is not None:
-            raise Disagreement(f"{odd}.", "sparsity.charges")
         return f"{len(record.charges)} choices, measured and priced again."
 
     inquiry.expect(_CONSTANTS, "sparsity.charges", work)
@@ -182,14 +158,12 @@ def _check_losses(inquiry: Inquiry) -> None:
     def norms() -> str:
         # In a convolutional network the constant stands in every patch, not in the input.
         constant = record.images is None and len(record.layers[0].tensors) > 1
-        shortest, longest = norm_range(bound_part, constant=constant)
-        for field, claimed, own in (
-            ("sparsity.shortest_input", record.shortest_input, shortest),
-            ("sparsity.longest_input", record.longest_input, longest),
-        ):
-            if not math.isclose(claimed, own, rel_tol=1e-9, abs_tol=1e-300):
-                raise Disagreement(f"it says {claimed!r}, the examples give {own!r}.", field)
-        return f"norms run from {shortest:.6g} to {longest:.6g}."
+        odd = odd_norm(record, bound_part, constant=constant)
+        if odd is not None:
+            word, claimed, own = odd
+            why = f"it says {claimed!r}, the examples give {own!r}."
+            raise Disagreement(why, f"sparsity.{word}_input")
+        return f"norms run from {record.shortest_input:.6g} to {record.longest_input:.6g}."
 
     inquiry.expect(_NORMS, "sparsity", norms)
     if prior is None or posterior is None:
@@ -204,7 +178,7 @@ def _check_losses(inquiry: Inquiry) -> None:
         used = certificate.empirical.seed if same else fresh if seed is None else seed
         exact = same or record.passes == 0
         again = recount(
-            _evaluator(record, layers, center, device=device),
+            evaluator_for(record, layers, center, device),
             center,
             setting_of(record),
             bound_part,
@@ -268,19 +242,6 @@ def _both(
     if odd:
         raise Disagreement(f"{odd[0]!r} is not in both layers and tensors.", "sparsity.layers")
     return layers, layers_from(record, prior.means)
-
-
-def _evaluator(
-    record: SparsityRecord, layers: Network, center: Network, *, device: str
-) -> AnyEvaluator:
-    return evaluator_of(
-        layers,
-        center,
-        theorem=record.theorem,
-        variant=record.variant,
-        choices=record.choices,
-        device=device,
-    )
 
 
 class SparsityChecking(PriorChecking):

@@ -1,33 +1,52 @@
-"""The sparsity method from its settings to a sealed certificate."""
+"""The sparsity method from its settings to a sealed certificate: every term measured and paid."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from torch import nn
 
-from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.claim_checks import NOISY
+from nonvacuous.audit.evidence import Search
+from nonvacuous.audit.ledger_checks import GRID
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.assemble import evidence_of, seal
-from nonvacuous.certification.candidate import frozen_copy
+from nonvacuous.certification.assemble import candidate_certificate
+from nonvacuous.certification.candidate import Candidate, save_candidate, with_weights
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.run_folder import RunFolder
-from nonvacuous.certification.twin import trained_twin
-from nonvacuous.distributions.storage import save_tensors
+from nonvacuous.certification.measurement import Measured, complexity_of
+from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.sparsity.candidate import (
     SparseCandidate,
     given_candidate,
+    layer_tensors,
     sparse_twin,
     trained_candidate,
 )
-from nonvacuous.methods.sparsity.measurement import SparseMeasurement, measure_sparse
-from nonvacuous.records import DistributionRecord, TwinRecord
-from nonvacuous.rules.digests import fixed_tensors
+from nonvacuous.rules.arithmetic import bound_record, line, risk_record, share
+from nonvacuous.rules.convolutions import convolution_records, tensor_scales
+from nonvacuous.rules.derandomization import (
+    charge_records,
+    charged_nats,
+    counts_constant,
+    loss_upper_of,
+    norm_range,
+    setting_of,
+)
+from nonvacuous.sparsity.certificate import SparseSettings
+from nonvacuous.sparsity.certify import certify_sparse
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.noise import FEWEST
+from nonvacuous.sparsity.recount import final_seed
+from nonvacuous.sparsity_records import NoiseLayer, SparsityRecord
 
 if TYPE_CHECKING:
     from nonvacuous.methods.sparsity import Sparsity
+
+#: Theorem A draws no noise, so nothing is spent on sampling.
+_NOISELESS = "A"
 
 
 def make(method: Sparsity, job: Job, model: nn.Module) -> Certificate:
@@ -39,94 +58,155 @@ def make(method: Sparsity, job: Job, model: nn.Module) -> Certificate:
             "seen. Bring more examples, or take a prior that needs none"
         )
     if method.given is None:
-        candidate = trained_candidate(method, job, model)
+        fixed = trained_candidate(method, job, model)
     else:
-        candidate = given_candidate(model, job.examples, job.split, prior=method.given)
-    twin = _twin(method, job, candidate, model) if method.twin else None
-    measured = measure_sparse(method, job, candidate)
-    _save_sparse(job.folder, candidate, measured)
-    return sparsity_certificate(job, candidate, measured, twin)
+        fixed = given_candidate(model, job.examples, job.split, prior=method.given)
+    twin = sparse_twin(method, job, fixed, model) if method.twin else None
+    candidate, measured = measure_sparse(method, job, fixed)
+    save_candidate(job.folder, candidate)
+    weights = dict(candidate.module.state_dict())
+    job.folder.tensors("weights.safetensors", weights, kind="weights")
+    return candidate_certificate(job, candidate, measured, twin)
 
 
-def _twin(
-    method: Sparsity, job: Job, candidate: SparseCandidate, model: nn.Module
-) -> TwinRecord | None:
-    if candidate.saw is not None or method.given is None:
-        return sparse_twin(method, job, candidate, model)
-    if candidate.start is None:
-        return None  # a prior of zeros says nothing about where training starts
-    start = frozen_copy(candidate.start).requires_grad_(True)
-    return trained_twin(job, start, method.plain_training)
-
-
-def sparsity_evidence(
-    job: Job, candidate: SparseCandidate, measured: SparseMeasurement
-) -> Evidence:
-    """The facts that a sparsity certificate is made from."""
-    digest = measured.posterior.digest()
-    return evidence_of(
-        job,
-        candidate.module,
-        measured_predictor=measured.measured_predictor,
-        bound=measured.bound,
-        budget=measured.budget,
-        risk=measured.risk,
-        searches=measured.searches,
-        prior=measured.prior,
-        posterior=measured.posterior,
-        complexity=measured.complexity,
-        posterior_at_kl=digest,
-        posterior_at_risk=digest,
+def measure_sparse(
+    method: Sparsity, job: Job, candidate: SparseCandidate
+) -> tuple[Candidate, Measured]:
+    """Search a setting, freeze it, draw fresh noise, count, and write every term down."""
+    example = job.examples.inputs[:2].cpu()
+    layers = read_network(candidate.module, example)
+    prior_layers = read_network(with_weights(candidate.module, candidate.center), example)
+    tensors = layer_tensors(candidate.module, layers)
+    noiseless = method.theorem == _NOISELESS
+    budget, bound_part = job.budget(sampled=not noiseless), job.bound_part
+    failure = share(line(budget, "bound"))
+    sampling_failure = None if noiseless else share(line(budget, "sampling"))
+    certified = certify_sparse(
+        layers,
+        prior_layers,
+        bound_part,
+        SparseSettings(
+            theorem=method.theorem,
+            variant=method.variant,
+            confidence=1.0 - failure,
+            sampling_failure=sampling_failure or failure,
+            passes=method.passes,
+            subset=method.search_examples,
+        ),
+        seed=job.seed,
+        device=job.device,
+        progress=job.progress,
+    )
+    shortest, longest = norm_range(bound_part, constant=counts_constant(layers))
+    charges = charge_records(certified.charges)
+    shapes = (
+        convolution_records(layers, certified.scales)
+        if isinstance(layers, ConvChain)
+        else (None,) * len(tensors)
+    )
+    record = SparsityRecord(
+        theorem=certified.theorem,
+        variant=method.variant,
+        layers=tuple(
+            NoiseLayer(
+                name=name, tensors=own, scale=scale, squared_distance=distance, convolution=shape
+            )
+            for name, own, scale, distance, shape in zip(
+                layers.names,
+                tensors,
+                certified.scales,
+                certified.squared_distances,
+                shapes,
+                strict=True,
+            )
+        ),
+        network_digest=layers.digest(),
+        escape=certified.escape,
+        setting={
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in certified.details["setting"].items()
+        },
+        charges=charges,
+        grid_nats=charged_nats(charges),
+        choices=1,
+        passes=0 if noiseless else method.passes,
+        loss_upper=1.0,
+        device="cuda" if job.device.type == "cuda" else "cpu",
+        prior=candidate.kind,  # type: ignore[arg-type]
+        prior_fraction=len(job.split.prior) / len(job.split),
+        shortest_input=shortest,
+        longest_input=longest,
+        threshold=certified.threshold if math.isfinite(certified.threshold) else None,
+        margin=certified.margin if math.isfinite(certified.margin) else None,
+        images=layers.input_shape if isinstance(layers, ConvChain) else None,
+    )
+    risk = risk_record(
+        sampling_failure,
+        errors=certified.errors,
+        trials=certified.trials,
+        scheme="every example once" if noiseless else "fresh noise",
+        identical=False,
+        seed=final_seed(job.seed, record.network_digest, setting_of(record)),
+    )
+    loss_upper = loss_upper_of(record.theorem, record.escape, risk)
+    record = record.model_copy(update={"loss_upper": loss_upper})
+    # Equal noise around network and prior, in float64: the KL of the theorem.
+    scales = tensor_scales(record)
+    network = {name: p.detach().double() for name, p in candidate.module.named_parameters()}
+    center = {name: candidate.center[name].double() for name in network}
+    posterior = DiagonalGaussian.from_means(network, scales)
+    prior = DiagonalGaussian.from_means(center, scales)
+    complexity = complexity_of(job, posterior, prior, None)
+    measured = Measured(
+        budget=budget,
+        risk=risk,
+        bound=bound_record(
+            "derandomized",
+            loss_upper=loss_upper,
+            escape=record.escape,
+            kl_nats=complexity.kl_nats,
+            grid_nats=record.grid_nats,
+            examples=len(bound_part),
+            failure=failure,
+        ),
+        complexity=complexity,
+        draws=() if noiseless else (("sampling", risk.seed),),
+        measured_predictor=NOISY,
+        facts={"sparsity": record, "layers": layers, "prior_layers": prior_layers},
+    )
+    around = "Gaussian noise around the network's weights, one scale for each layer"
+    smaller = "" if record.images is None else ", smaller on biases of convolutions"
+    noisy = Candidate(
+        module=candidate.module,
+        prior=prior,
+        posterior=posterior,
+        prior_description=candidate.description,
+        posterior_description=around + smaller,
+        prior_choices=1,
+        saw=candidate.saw,
         fixed_before=candidate.fixed_before,
-        prior_saw=candidate.saw,
+        searches=_searches(record),
+        draws=candidate.draws,
+        start=candidate.start,
+        saw_digest=candidate.saw_digest,
         # Only a prior that came from outside brings a record of its own.
         prior_given=candidate.saw_digest is not None,
-        draws=measured.draws,
-        pretrained=job.pretrained,
-        start=candidate.start,
-        prior_saw_digest=candidate.saw_digest,
-        sparsity=measured.record,
-        layers=measured.layers,
-        prior_layers=measured.prior_layers,
     )
+    return noisy, measured
 
 
-def sparsity_certificate(
-    job: Job, candidate: SparseCandidate, measured: SparseMeasurement, twin: TwinRecord | None
-) -> Certificate:
-    """A certificate for the fixed network itself, from losses of noise around it."""
-    evidence = sparsity_evidence(job, candidate, measured)
-    data = evidence.data
-    assert data is not None
-    return seal(
-        job,
-        evidence,
-        twin=twin,
-        prior=DistributionRecord(
-            description=candidate.description,
-            digest=measured.prior.digest(),
-            saw=data.prior.index_digest
-            if candidate.saw is not None and data.prior is not None
-            else None,
+def _searches(record: SparsityRecord) -> tuple[Search, ...]:
+    return (
+        Search(
+            "setting of the loss",
+            len(record.charges) + 1,
+            charge=GRID,
+            reason="named on grids that were fixed before the data, item by item",
         ),
-        posterior=DistributionRecord(
-            description="Gaussian noise around the network's weights, one scale for each layer"
-            + ("" if measured.record.images is None else ", smaller on biases of convolutions"),
-            digest=measured.posterior.digest(),
+        Search(
+            "training of the network",
+            2,
+            charge="free",
+            reason="the bound holds for all weights at once",
         ),
     )
-
-
-def _save_sparse(run: RunFolder, candidate: SparseCandidate, measured: SparseMeasurement) -> None:
-    """The Gaussians, the network's own weights, and whatever else it holds."""
-    for name, distribution in (("prior", measured.prior), ("posterior", measured.posterior)):
-        path = run.file(f"{name}.safetensors")
-        if path is not None:
-            distribution.save(path)
-    path = run.file("weights.safetensors")
-    if path is not None:
-        save_tensors(path, dict(candidate.module.state_dict()), kind="weights")
-    path = run.file("network.safetensors")
-    fixed = fixed_tensors(candidate.module, measured.posterior.names)
-    if path is not None and fixed:
-        save_tensors(path, fixed, kind="network")

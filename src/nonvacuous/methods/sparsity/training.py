@@ -61,87 +61,73 @@ class Trainer:
 
     def prior(self, examples: Examples, *, seed: int) -> Weights:
         """A prior that is learned on examples which the bound leaves out."""
+        own = self.settings
         return self._run(
-            self.initial, examples, self._prior_training(), seed=seed, phase="prior", toward=None
+            self.initial,
+            examples,
+            "prior",
+            seed,
+            steps=own.prior_steps,
+            learning_rate=self._conv_rate if self.convolutional else _PRIOR_RATE,
+            noise=self._noise(0.08),
+            activity=own.activity,
         )
 
     def network(
         self, begin: Weights, examples: Examples, *, kind: str, toward: Weights, seed: int
     ) -> Weights:
         """The network itself, drawn toward a prior of this kind."""
-        settings = self._network_training(kind)
-        return self._run(begin, examples, settings, seed=seed, phase="network", toward=toward)
+        own, learned = self.settings, kind == "learned"
+        near = _CONV_PULL if self.convolutional else _PULL
+        pull = (near if learned else _BLIND_PULL) if own.pull is None else own.pull
+        rate = _RATE if learned else _BLIND_RATE
+        if self.convolutional:
+            rate = self._conv_rate * (_NEAR if learned else 1.0)
+            # A strong pull overshoots the prior at large steps.
+            rate = min(rate, 0.5 / pull) if pull else rate
+        return self._run(
+            begin,
+            examples,
+            "network",
+            seed,
+            toward=toward,
+            steps=own.steps,
+            learning_rate=rate,
+            pull=pull,
+            noise=self._noise(0.0 if learned else 0.2),
+            activity=own.activity,
+        )
 
     def twin(self, examples: Examples, *, seed: int) -> Weights:
         """The same architecture, trained for a plain test."""
-        settings: ChainTraining | ConvTraining
-        if self.convolutional:
-            settings = ConvTraining(
-                steps=self.settings.steps, learning_rate=self._conv_rate, noise=0.0
-            )
-        else:
-            settings = ChainTraining(steps=self.settings.steps, learning_rate=_PRIOR_RATE)
-        phase = "held-out twin"
-        return self._run(self.initial, examples, settings, seed=seed, phase=phase, toward=None)
+        rate = self._conv_rate if self.convolutional else _PRIOR_RATE
+        training: dict[str, Any] = {"steps": self.settings.steps, "learning_rate": rate}
+        return self._run(self.initial, examples, "held-out twin", seed, **training, noise=0.0)
 
     @property
     def _conv_rate(self) -> float:
         return _CONV_RATES[len(self.names) > 2]
 
-    def _prior_training(self) -> ChainTraining | ConvTraining:
-        own = self.settings
-        if self.convolutional:
-            return ConvTraining(
-                steps=own.prior_steps,
-                learning_rate=self._conv_rate,
-                noise=ConvTraining.noise if own.noise is None else own.noise,
-                activity=own.activity,
-            )
-        return ChainTraining(
-            steps=own.prior_steps,
-            learning_rate=_PRIOR_RATE,
-            noise=0.08 if own.noise is None else own.noise,
-            activity=own.activity,
-        )
-
-    def _network_training(self, kind: str) -> ChainTraining | ConvTraining:
-        own, learned = self.settings, kind == "learned"
-        near = _CONV_PULL if self.convolutional else _PULL
-        pull = (near if learned else _BLIND_PULL) if own.pull is None else own.pull
-        if self.convolutional:
-            rate = self._conv_rate * (_NEAR if learned else 1.0)
-            return ConvTraining(
-                steps=own.steps,
-                # A strong pull overshoots the prior at large steps.
-                learning_rate=min(rate, 0.5 / pull) if pull else rate,
-                pull=pull,
-                noise=ConvTraining.noise if own.noise is None else own.noise,
-                activity=own.activity,
-            )
-        noise = (0.0 if learned else 0.2) if own.noise is None else own.noise
-        return ChainTraining(
-            steps=own.steps,
-            learning_rate=_RATE if learned else _BLIND_RATE,
-            pull=pull,
-            noise=noise,
-            activity=own.activity,
-        )
+    def _noise(self, usual: float) -> float:
+        """As asked for, or what is usual for chains of linear layers."""
+        own = ConvTraining.noise if self.convolutional else usual
+        return own if self.settings.noise is None else self.settings.noise
 
     def _run(
         self,
         begin: Weights,
         examples: Examples,
-        settings: ChainTraining | ConvTraining,
-        *,
-        seed: int,
         phase: str,
-        toward: Weights | None,
+        seed: int,
+        *,
+        toward: Weights | None = None,
+        **training: Any,
     ) -> Weights:
-        if isinstance(settings, ConvTraining):
+        if self.convolutional:
             trained = train_conv(
                 self._module(begin).requires_grad_(True),
                 examples,
-                settings=settings,
+                settings=ConvTraining(**training),
                 toward=None if toward is None else self._module(toward),
                 seed=seed,
                 phase=phase,
@@ -152,7 +138,7 @@ class Trainer:
         result = train_chain(
             tuple(begin[name] for name in self.names),
             examples,
-            settings=settings,
+            settings=ChainTraining(**training),
             toward=None if toward is None else tuple(toward[name] for name in self.names),
             seed=seed,
             phase=phase,
