@@ -11,18 +11,16 @@ import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import nn
 
 from nonvacuous.errors import BadInput, Unrecognized
-from nonvacuous.models.alexnet import SmallAlexNet
 from nonvacuous.models.cnn import Cnn, Mlp
-from nonvacuous.models.inception import SmallInception
 from nonvacuous.models.resnet import ResNet9, SmallResNet
 from nonvacuous.models.scattering import ScatteringNet
 from nonvacuous.models.vit import SmallViT
+from nonvacuous.models.zhang import SmallAlexNet, SmallInception
 from nonvacuous.recipes import Recipe, recipe_of, seeded
 
 __all__ = [
@@ -49,42 +47,41 @@ _DEEPEST = 2_000
 _LONGEST_NAME, _LONGEST_SIZE = 500, 7
 
 
-def _build_mlp(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build_mlp(arguments: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     widths = (arguments or "600,600").removesuffix(_NO_BIAS)
     bias = not arguments.endswith(_NO_BIAS)
-    return Mlp(example_shape, classes, widths=_sizes(widths, name="mlp"), bias=bias)
+    return Mlp(shape, classes, widths=_sizes(widths, name="mlp"), bias=bias)
 
 
-def _build_cnn(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
-    bias = not arguments.endswith(_NO_BIAS)
-    channels, _, hidden = (arguments or "32,64").removesuffix(_NO_BIAS).partition("/")
-    if arguments.removesuffix(_NO_BIAS).endswith("/"):
+def _build_cnn(arguments: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+    channels, slash, hidden = (arguments or "32,64").removesuffix(_NO_BIAS).partition("/")
+    if slash and not hidden:
         raise Unrecognized(f"model cnn:{arguments}: no width follows the /; write cnn:32,64/128")
     return Cnn(
-        example_shape,
+        shape,
         classes,
         channels=_sizes(channels, name="cnn"),
         hidden=_sizes(hidden, name="cnn") if hidden else (),
-        bias=bias,
+        bias=not arguments.endswith(_NO_BIAS),
     )
 
 
-def _build_inception(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build_inception(arguments: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     if arguments not in ("", "no-bn"):
         raise Unrecognized(
             f"model inception:{arguments}: write inception, or inception:no-bn to leave out batch "
             "normalization"
         )
-    return SmallInception(example_shape, classes, batch_norm=not arguments)
+    return SmallInception(shape, classes, batch_norm=not arguments)
 
 
-def _build_alexnet(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build_alexnet(arguments: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     if arguments:
         raise Unrecognized(f"model alexnet:{arguments}: it has no variants; write alexnet")
-    return SmallAlexNet(example_shape, classes)
+    return SmallAlexNet(shape, classes)
 
 
-def _build_resnet(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build_resnet(arguments: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     depth, _, variant = (arguments or "20").partition("/")
     if not (depth.isascii() and depth.isdigit()) or int(depth) < 8 or int(depth) % 6 != 2:
         raise BadInput(
@@ -98,35 +95,30 @@ def _build_resnet(arguments: str, example_shape: tuple[int, ...], classes: int) 
             f"model resnet:{arguments}: write resnet:{depth}, or resnet:{depth}/no-bn to leave out "
             "batch normalization"
         )
-    return SmallResNet(example_shape, classes, depth=int(depth), batch_norm=not variant)
+    return SmallResNet(shape, classes, depth=int(depth), batch_norm=not variant)
 
 
-def _build_resnet9(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
-    return ResNet9(example_shape, classes, **_width_and_mirror("resnet9", arguments or "64"))
-
-
-def _build_scatter(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
-    return ScatteringNet(example_shape, classes, **_width_and_mirror("scatter", arguments or "16"))
-
-
-def _build_vit(arguments: str, example_shape: tuple[int, ...], classes: int) -> nn.Module:
+def _build_vit(arguments: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     sizes = _sizes(arguments or "128,4", name="vit")
     if len(sizes) != 2:
         raise Unrecognized(
             f"model vit:{arguments}: it has a width and a number of blocks; write vit:128,4"
         )
-    return SmallViT(example_shape, classes, width=sizes[0], depth=sizes[1])
+    return SmallViT(shape, classes, width=sizes[0], depth=sizes[1])
 
 
-def _width_and_mirror(name: str, arguments: str) -> dict[str, Any]:
-    width, _, variant = arguments.partition("/")
-    sizes = _sizes(width, name=name)
-    if len(sizes) != 1 or variant not in ("", "mirror"):
-        raise Unrecognized(
-            f"model {name}:{arguments}: it has one width; write {name}:16, or {name}:16/mirror to "
-            "give an image and its mirror image the same scores"
-        )
-    return {"width": sizes[0], "mirror": bool(variant)}
+def _width_and_mirror(name: str, usual: str, network: Callable[..., nn.Module]) -> Builder:
+    def built(arguments: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+        width, _, variant = (arguments or usual).partition("/")
+        sizes = _sizes(width, name=name)
+        if len(sizes) != 1 or variant not in ("", "mirror"):
+            raise Unrecognized(
+                f"model {name}:{arguments}: it has one width; write {name}:16, or {name}:16/mirror "
+                "to give an image and its mirror image the same scores"
+            )
+        return network(shape, classes, width=sizes[0], mirror=bool(variant))
+
+    return built
 
 
 BUILDERS: dict[str, Builder] = {
@@ -135,8 +127,8 @@ BUILDERS: dict[str, Builder] = {
     "inception": _build_inception,
     "alexnet": _build_alexnet,
     "resnet": _build_resnet,
-    "resnet9": _build_resnet9,
-    "scatter": _build_scatter,
+    "resnet9": _width_and_mirror("resnet9", "64", ResNet9),
+    "scatter": _width_and_mirror("scatter", "16", ScatteringNet),
     "vit": _build_vit,
 }
 """Every architecture by name. mlp:600,600 has two hidden layers; cnn:32,64/128 has two
@@ -154,10 +146,7 @@ def build(
 ) -> nn.Module:
     """A freshly initialized network for inputs of this shape.
 
-    name            mlp:WIDTHS, cnn:CHANNELS or cnn:CHANNELS/WIDTHS, sizes separated by commas, each
-                    with /no-bias at the end for a network without biases; inception,
-                    inception:no-bn, alexnet, resnet:DEPTH, resnet:DEPTH/no-bn, vit:WIDTH,DEPTH,
-                    resnet9:WIDTH or scatter:WIDTH, the last two with /mirror at the end if wanted
+    name            as in :data:`BUILDERS`, such as cnn:32,64
     example_shape   the shape of one input, such as (1, 28, 28) or (20,)
     seed            makes the initial weights reproducible and leaves torch's global random state
                     alone; without it one is drawn from that state. The network remembers it, so

@@ -37,6 +37,24 @@ def pad_for_stride_two(inputs: Tensor) -> Tensor:
     return pad(inputs, (horizontal, 1, vertical, 1))
 
 
+def keep_signal(layer: nn.Conv2d | nn.Linear) -> None:
+    """Initial weights that keep the size of the signal through ReLU, and biases of zero."""
+    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+
+
+def linear_layers(
+    incoming: int, widths: Sequence[int], classes: int, *, bias: bool = True
+) -> nn.Sequential:
+    """A linear layer and ReLU per width, then a linear layer to the classes."""
+    layers: list[nn.Module] = []
+    for width in widths:
+        layers += [nn.Linear(incoming, width, bias=bias), nn.ReLU()]
+        incoming = width
+    return nn.Sequential(*layers, nn.Linear(incoming, classes, bias=bias))
+
+
 class Cnn(nn.Module):
     """Per channel count a 3 x 3 convolution, ReLU and 2 x 2 max-pooling; then linear layers.
 
@@ -73,16 +91,9 @@ class Cnn(nn.Module):
             blocks += [convolution, nn.ReLU(), nn.MaxPool2d(2)]
             incoming, height, width = outgoing, height // 2, width // 2
         self.blocks = nn.Sequential(*blocks)
-        layers: list[nn.Module] = []
-        features = incoming * height * width
-        for size in hidden:
-            layers += [nn.Linear(features, size, bias=bias), nn.ReLU()]
-            features = size
-        layers.append(nn.Linear(features, classes, bias=bias))
-        self.layers = nn.Sequential(*layers)
+        self.layers = linear_layers(incoming * height * width, hidden, classes, bias=bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Class scores of shape (examples, classes)."""
         scores: Tensor = self.layers(self.blocks(inputs).flatten(1))
         return scores
 
@@ -99,15 +110,8 @@ class Mlp(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        incoming = math.prod(example_shape)
-        for width in widths:
-            layers += [nn.Linear(incoming, width, bias=bias), nn.ReLU()]
-            incoming = width
-        layers.append(nn.Linear(incoming, classes, bias=bias))
-        self.layers = nn.Sequential(*layers)
+        self.layers = linear_layers(math.prod(example_shape), widths, classes, bias=bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Class scores of shape (examples, classes)."""
         scores: Tensor = self.layers(inputs.flatten(1))
         return scores

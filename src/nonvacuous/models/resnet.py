@@ -13,16 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from nonvacuous.models.cnn import image_shape
+from nonvacuous.models.cnn import image_shape, keep_signal
 
 _STAGES = (16, 32, 64)
 
 
 def _convolution(incoming: int, outgoing: int, *, stride: int, bias: bool) -> nn.Conv2d:
     layer = nn.Conv2d(incoming, outgoing, 3, stride=stride, padding=1, bias=bias)
-    nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)
+    keep_signal(layer)
     return layer
 
 
@@ -88,7 +86,6 @@ class SmallResNet(nn.Module):
         self.output = nn.Linear(channels, classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Class scores of shape (examples, classes)."""
         values = self.norm(self.first(inputs)).relu()
         scores: Tensor = self.output(self.blocks(values).mean(dim=(2, 3)))
         return scores
@@ -114,7 +111,6 @@ class ResidualPair(nn.Module):
         self.blocks = nn.Sequential(ConvBlock(channels, channels), ConvBlock(channels, channels))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Maps of the same shape."""
         total: Tensor = inputs + self.blocks(inputs)
         return total
 
@@ -149,7 +145,6 @@ class ResNet9(nn.Module):
         self.output = nn.Linear(8 * width, classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Class scores of shape (examples, classes)."""
         features: Tensor = self.blocks(inputs).amax(dim=(2, 3))
         if self.mirror and not self.training:
             features = (features + self.blocks(inputs.flip(3)).amax(dim=(2, 3))) / 2

@@ -105,7 +105,6 @@ class ScatteringNet(nn.Module):
         self.output = nn.Linear(width * height * columns, classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Class scores of shape (examples, classes)."""
         scores: Tensor = self.output(self.mix(self.fixed_front(inputs)).relu().flatten(1))
         return scores
 

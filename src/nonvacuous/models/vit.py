@@ -48,7 +48,6 @@ class EncoderBlock(nn.Module):
         self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens of the same shape."""
         tokens = tokens + self.attention(self.first_norm(tokens))
         total: Tensor = tokens + self.down(self.up(self.second_norm(tokens)).relu())
         return total
@@ -82,7 +81,6 @@ class SmallViT(nn.Module):
         self.output = nn.Linear(width, classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Class scores of shape (examples, classes)."""
         tokens = self.stem(inputs).flatten(2).transpose(1, 2) + self.positions
         scores: Tensor = self.output(self.norm(self.blocks(tokens)).mean(dim=1))
         return scores

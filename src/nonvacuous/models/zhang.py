@@ -1,8 +1,9 @@
-"""The small Inception network of Zhang et al. (2017), with and without batch normalization.
+"""The small networks of Zhang et al. (2017): Inception, with and without batch normalization, and
+AlexNet, with two convolutional blocks and three linear layers.
 
-On inputs of shape (3, 28, 28) and 10 classes both variants have 1,649,402 parameters: a batch
-normalization whose scale is fixed at 1 learns one shift per channel, as many numbers as the biases
-of the convolutions that it stands in for.
+On inputs of shape (3, 28, 28) and 10 classes both variants of Inception have 1,649,402 parameters:
+a batch normalization whose scale is fixed at 1 learns one shift per channel, as many numbers as the
+biases of the convolutions that it stands in for. AlexNet has 1,387,786.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.models.cnn import image_shape, pad_for_stride_two
+from nonvacuous.models.cnn import image_shape, keep_signal, linear_layers, pad_for_stride_two
 
 _BEFORE = ((32, 32), (32, 48))
 _BETWEEN = ((112, 48), (96, 64), (80, 80), (48, 96))
@@ -46,9 +47,7 @@ class Convolution(nn.Module):
         )
         # torch's own initial weights shrink the signal sixfold in variance at every ReLU layer: a
         # dozen layers without batch normalization would pass on nothing to learn from.
-        nn.init.kaiming_normal_(self.convolution.weight, nonlinearity="relu")
-        if self.convolution.bias is not None:
-            nn.init.zeros_(self.convolution.bias)
+        keep_signal(self.convolution)
         self.norm = ShiftBatchNorm(outgoing) if batch_norm else nn.Identity()
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -110,6 +109,41 @@ class SmallInception(nn.Module):
         self.output = nn.Linear(channels, classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Class scores of shape (examples, classes)."""
         scores: Tensor = self.output(self.blocks(inputs).mean(dim=(2, 3)))
+        return scores
+
+
+class Block(nn.Module):
+    """5 x 5 convolution, ReLU, 3 x 3 max-pooling of stride 2, normalization across channels."""
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(incoming, outgoing, 5, padding=2)
+        self.pool = nn.MaxPool2d(3, stride=2)
+        self.norm = nn.LocalResponseNorm(9, alpha=1e-3, beta=0.75, k=1.0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Maps of half the height and width (rounded up)."""
+        # Zeros as padding never win a maximum over the outputs of a ReLU.
+        maps = pad_for_stride_two(self.convolution(inputs).relu())
+        normalized: Tensor = self.norm(self.pool(maps))
+        return normalized
+
+
+class SmallAlexNet(nn.Module):
+    """Two blocks of 64 channels, then linear layers of 384 and 192 units with ReLU, then linear."""
+
+    def __init__(self, example_shape: Sequence[int], classes: int) -> None:
+        super().__init__()
+        channels, height, width = image_shape("alexnet", example_shape)
+        self.blocks = nn.Sequential(Block(channels, 64), Block(64, 64))
+        features = 64 * (-(-height // 4)) * (-(-width // 4))
+        self.layers = linear_layers(features, (384, 192), classes)
+        # As in the small Inception: weights that keep the size of the signal through ReLU.
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear) and module is not self.layers[-1]:
+                keep_signal(module)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores: Tensor = self.layers(self.blocks(inputs).flatten(1))
         return scores
