@@ -15,7 +15,6 @@ from nonvacuous.rules.arithmetic import recompute_bound
 from nonvacuous.rules.theorems import theorem
 from nonvacuous.sparsity_records import SparsityRecord
 
-#: Which predictors a certificate of each mode may be about.
 #: What the losses of a sparsity certificate are measured on; its theorem speaks of the network.
 NOISY = "noise around the network"
 

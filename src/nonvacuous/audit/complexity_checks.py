@@ -8,13 +8,7 @@ from torch import Tensor
 
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.probing import WATCHED, attributes_read, foreign_tensor, mean_network, probes
-from nonvacuous.audit.registry import (
-    Outcome,
-    asserted,
-    check,
-    holds,
-    refuse,
-)
+from nonvacuous.audit.registry import Outcome, asserted, check, holds, refuse
 from nonvacuous.audit.watching import ALLOWED_NUMBERS
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.attributes import attribute_tensors
@@ -48,12 +42,8 @@ def slow_kl(posterior: DiagonalGaussian, prior: DiagonalGaussian) -> dict[str, f
     """KL by the textbook formula in extended precision: slow, and independent of the fast one."""
     nats = {}
     for name in posterior.names:
-        tensors = (
-            posterior.means[name],
-            posterior.scales[name],
-            prior.means[name],
-            prior.scales[name],
-        )
+        own, other = (posterior.means, posterior.scales), (prior.means, prior.scales)
+        tensors = [tensor[name] for tensor in (*own, *other)]
         # Through float64: numpy knows neither bfloat16 nor the devices of torch.
         flat = [tensor.detach().cpu().double().reshape(-1).numpy() for tensor in tensors]
         total = np.longdouble(0)
@@ -72,23 +62,20 @@ def every_parameter(evidence: Evidence) -> Outcome:
     posterior, prior, _ = parts(evidence)
     parameters = dict(evidence.module.named_parameters())
     fixed = evidence.fixed_before or {}
-    for name, parameter in parameters.items():
-        for who, distribution in (("posterior", posterior), ("prior", prior)):
-            if name not in distribution.means:
-                if name in fixed:
-                    continue
+    for who, distribution in (("posterior", posterior), ("prior", prior)):
+        for name, parameter in parameters.items():
+            mean = distribution.means.get(name)
+            if mean is None and name not in fixed:
                 return refuse(
                     f"parameter {name!r} ({parameter.numel()} weights) is not in the {who} and was "
                     "not recorded before the bound examples were seen, so what it learned is not "
                     "paid for. Build the distributions from all parameters of the network."
                 )
-            if distribution.means[name].shape != parameter.shape:
+            if mean is not None and mean.shape != parameter.shape:
                 return refuse(
                     f"parameter {name!r} has shape {tuple(parameter.shape)} in the network but "
-                    f"{tuple(distribution.means[name].shape)} in the {who}. Build the "
-                    "distributions from this network."
+                    f"{tuple(mean.shape)} in the {who}. Build the distributions from this network."
                 )
-    for who, distribution in (("posterior", posterior), ("prior", prior)):
         foreign = [name for name in distribution.names if name not in parameters]
         if foreign:
             return refuse(

@@ -8,15 +8,7 @@ import numpy as np
 
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.knowing import EXAMPLES, irreproducible, knowledge, surprises
-from nonvacuous.audit.registry import (
-    Outcome,
-    asserted,
-    check,
-    doubtful,
-    holds,
-    refuse,
-    unknowable,
-)
+from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse, unknowable
 from nonvacuous.certificate import UNSEEN
 from nonvacuous.data import Examples
 from nonvacuous.kinds import PRIOR_MODES, STEPS_MODES

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.data import Examples
-from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.recipes import Recipe, recipe_of
+from nonvacuous.rules.digests import fixed_tensors
 
 #: An untrained network errs on more than this part of what guessing errs on, where there are many
 #: classes.
@@ -65,15 +65,11 @@ def knowledge(module: nn.Module, examples: Examples) -> Knowledge:
     with torch.no_grad():
         scores = module(examples.inputs[:EXAMPLES].to(device)).cpu()
     labels = examples.labels[:EXAMPLES].cpu()
-    errors = [_error(scores, labels)]
+    errors = [_wrong(scores, labels)]
     if len(labels) > 1:  # one example less its own mean is nothing but zeros
-        errors.append(_error(scores - scores.mean(dim=0), labels))
+        errors.append(_wrong(scores - scores.mean(dim=0), labels))
     most = float(torch.bincount(labels, minlength=examples.classes).max()) / len(labels)
-    return Knowledge(min(errors), 1.0 - most, examples.classes)
-
-
-def _error(scores: Tensor, labels: Tensor) -> float:
-    return 1.0 - float((scores.argmax(dim=1) == labels).double().mean())
+    return Knowledge(min(errors) / len(labels), 1.0 - most, examples.classes)
 
 
 def irreproducible(start: nn.Module) -> str:
@@ -86,7 +82,7 @@ def irreproducible(start: nn.Module) -> str:
         again, other = recipe.made(), recipe.made(seed=recipe.seed + 1)
     except Exception as error:  # the user's code may raise anything
         return f"{whence} could not be built again ({type(error).__name__}: {error})"
-    own, rebuilt = _tensors(start), _tensors(again)
+    own, rebuilt = fixed_tensors(start), fixed_tensors(again)
     different = [name for name in own.keys() ^ rebuilt.keys()] + [
         name for name in own.keys() & rebuilt.keys() if not _same(own[name], rebuilt[name])
     ]
@@ -103,14 +99,6 @@ def _constant(recipe: Recipe, start: nn.Module, other: nn.Module) -> str:
         if varied and name in elsewhere and _same(tensor, elsewhere[name]):
             return f"{recipe.name} gives the same {name!r} whatever the seed"
     return ""
-
-
-def _tensors(network: nn.Module) -> dict[str, Tensor]:
-    return {
-        **dict(network.named_parameters()),
-        **dict(network.named_buffers()),
-        **attribute_tensors(network),
-    }
 
 
 def _same(first: Tensor, second: Tensor) -> bool:

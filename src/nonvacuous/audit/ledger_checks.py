@@ -7,14 +7,7 @@ from fractions import Fraction
 
 from nonvacuous.audit.evidence import Evidence, Search
 from nonvacuous.audit.probing import Network, networks_of, recount
-from nonvacuous.audit.registry import (
-    Outcome,
-    asserted,
-    check,
-    doubtful,
-    holds,
-    refuse,
-)
+from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.records import BudgetRecord
 from nonvacuous.risk import zero_one
@@ -121,7 +114,13 @@ def _tilted(evidence: Evidence, name: str) -> Outcome:
     tilt = evidence.tilt
     _, aside = set_aside(evidence.split.prior, evidence.seed)
     recorded = (0, 0) if tilt is None else (tilt.errors, tilt.trials)
-    again = recount(_before(evidence), evidence.examples.subset(aside), zero_one)
+    # The network as it was when the choice was made: the first checkpoint, or the prior's.
+    if evidence.kind.steps:
+        network = Network.of(networks_of(evidence.module)[0])
+    else:
+        assert evidence.prior is not None
+        network = Network.of(evidence.module, evidence.prior.means)
+    again = recount(network, evidence.examples.subset(aside), zero_one)
     if recorded[1] != len(aside) or not again.agrees_with(errors=recorded[0], total=None):
         return refuse(
             f"the {name} is said to follow from {recorded[0]} errors among {recorded[1]} "
@@ -146,14 +145,6 @@ def _tilted(evidence: Evidence, name: str) -> Outcome:
     )
 
 
-def _before(evidence: Evidence) -> Network:
-    """The network as it was when the temperature was chosen: the prior's, the first checkpoint."""
-    if evidence.kind.steps:
-        return Network.of(networks_of(evidence.module)[0])
-    assert evidence.prior is not None
-    return Network.of(evidence.module, evidence.prior.means)
-
-
 @check(
     rows=(7, 24),
     since=1,
@@ -167,11 +158,7 @@ def attempts_paid(evidence: Evidence) -> Outcome:
     if min((paid, *standing.earlier, *standing.alike)) < 1:
         return refuse(f"{paid} and {standing} are not numbers of certificates to pay for.")
     if paid > 1:
-        own = sum(
-            Fraction(entry.failure)
-            for entry in evidence.budget.entries
-            if entry.name != OTHERS_LINE
-        )
+        own = sum(Fraction(e.failure) for e in evidence.budget.entries if e.name != OTHERS_LINE)
         # A hair of slack: the shares were divided in floating point.
         if own * paid > Fraction(evidence.budget.failure) * (1 + Fraction(1, 10**12)):
             return refuse(

@@ -9,12 +9,12 @@ from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.probing import (
     Network,
     batch_dependence,
+    mean_network,
     overwritten,
+    probes,
     recount,
     undisturbed,
 )
-from nonvacuous.audit.probing import mean_network as mean_network
-from nonvacuous.audit.probing import probes as probes
 from nonvacuous.audit.registry import Outcome, check, holds, refuse
 from nonvacuous.kinds import ALL_MODES, KINDS
 from nonvacuous.rules.drawing import draw_network

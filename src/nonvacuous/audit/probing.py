@@ -51,10 +51,8 @@ class Network:
         tensors = {name: tensor.detach() for name, tensor in own.named_parameters()}
         tensors |= {name: tensor.detach() for name, tensor in own.named_buffers()}
         device = next((t.device for t in (weights or tensors).values()), torch.device("cpu"))
-        tensors = {
-            name: tensor.to(device) for name, tensor in (tensors | dict(weights or {})).items()
-        }
-        return cls(own, tensors, device)
+        tensors |= dict(weights or {})
+        return cls(own, {name: tensor.to(device) for name, tensor in tensors.items()}, device)
 
     def in_float64(self) -> Network:
         """The same network in double precision, where rounding is far below any real effect."""
@@ -199,10 +197,7 @@ def recount(network: Network, examples: Examples, loss: Loss) -> Recount:
             total += float(values.double().sum())
             if loss.binary:
                 close += close_calls(outputs, labels, loss, values)
-    whole = round(total)
-    return Recount(
-        errors=whole if loss.binary else None, total=total, trials=len(examples), close=close
-    )
+    return Recount(round(total) if loss.binary else None, total, len(examples), close)
 
 
 def close_calls(outputs: Tensor, labels: Tensor, loss: Loss, values: Tensor) -> int:

@@ -12,7 +12,7 @@ import math
 import torch
 
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.network_checks import probes
+from nonvacuous.audit.probing import probes
 from nonvacuous.audit.registry import Outcome, check, holds, refuse
 from nonvacuous.audit.sampling_checks import misdrawn
 from nonvacuous.data import Examples
@@ -75,7 +75,11 @@ def whole_network(evidence: Evidence) -> Outcome:
             f"{len(record.layers)} layers are recorded; the network has {len(layers.names)}: "
             "what is left out is not paid for. Record every layer."
         )
-    odd = _odd_structure(record, read)
+    if isinstance(read, ConvChain) != (record.images is not None):
+        return refuse("the record is that of a network of another kind.")
+    # What the record says of kernels, strides, pooling and positions.
+    chain = read if isinstance(read, ConvChain) else None
+    odd = None if chain is None else wrong_convolution(record) or wrong_structure(record, chain)
     if odd is not None:
         return refuse(f"{odd}. Record them with audit.convolutions.convolution_records.")
     wrong = misread(evidence.module, read, evidence.examples.subset(evidence.split.bound))
@@ -250,15 +254,6 @@ def losses_again(evidence: Evidence) -> Outcome:
             f"the recorded seed they are {again.errors} in {again.trials}."
         )
     return holds(f"counted again from the recorded seed: {again.errors} in {again.trials}.")
-
-
-def _odd_structure(record: SparsityRecord, read: Network) -> str | None:
-    """What the record says of kernels, strides, pooling and positions, against the network."""
-    if isinstance(read, ConvChain) != (record.images is not None):
-        return "the record is that of a network of another kind"
-    if not isinstance(read, ConvChain):
-        return None
-    return wrong_convolution(record) or wrong_structure(record, read)
 
 
 def _own_patches(chain: ConvChain, prior: ConvChain, few: Examples) -> bool:

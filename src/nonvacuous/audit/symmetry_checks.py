@@ -12,13 +12,12 @@ from torch import Tensor
 
 from nonvacuous.audit.complexity_checks import parts
 from nonvacuous.audit.evidence import Evidence
-from nonvacuous.audit.network_checks import mean_network, probes
-from nonvacuous.audit.probing import Network, undisturbed
+from nonvacuous.audit.probing import Network, mean_network, probes, undisturbed
 from nonvacuous.audit.registry import Outcome, check, holds, refuse
 from nonvacuous.errors import NonvacuousError, Unsupported
 from nonvacuous.kinds import RANDOM_MODES
 from nonvacuous.networks import LayerGraph
-from nonvacuous.records import ComplexityRecord, SymmetrySaving
+from nonvacuous.records import ComplexityRecord
 from nonvacuous.rescaling.output_layer import OutputLayer, invariance_of
 from nonvacuous.rescaling.permutation import check_exchangeable
 from nonvacuous.rescaling.quotients import Symmetries, symmetries_of
@@ -74,10 +73,8 @@ def allowed(evidence: Evidence) -> Outcome:
                 return refuse(f"{saving.place!r} is no tensor of a last layer: {_why(network)}")
             continue
         if saving.place not in layers:
-            return refuse(
-                f"the units of {saving.place!r} are not known to be interchangeable: "
-                f"{_why(network)}"
-            )
+            words = f"the units of {saving.place!r} are not known to be interchangeable"
+            return refuse(f"{words}: {_why(network)}")
         # Raises where the prior tells the units apart, naming the tensor.
         check_exchangeable(prior, layers[saving.place])
         chosen.append(layers[saving.place])
@@ -89,9 +86,9 @@ def allowed(evidence: Evidence) -> Outcome:
                 f"{common[0]!r} belongs to both: averaging over one makes the posterior of the "
                 "other a mixture, and the savings may not be added. Leave one of them out."
             )
+    listed = ", ".join(f"{saving.symmetry} of {saving.place}" for saving in complexity.symmetries)
     return holds(
-        f"the loss {evidence.loss.name!r} and the prior ignore what is forgotten "
-        f"({_listed(complexity.symmetries)})."
+        f"the loss {evidence.loss.name!r} and the prior ignore what is forgotten ({listed})."
     )
 
 
@@ -171,10 +168,6 @@ def _graph(evidence: Evidence) -> LayerGraph:
 def _why(network: Symmetries) -> str:
     reasons = [f"{refusal.layer}: {refusal.reason}" for refusal in network.refused]
     return "; ".join(reasons) or "the network has no such layer."
-
-
-def _listed(savings: tuple[SymmetrySaving, ...]) -> str:
-    return ", ".join(f"{saving.symmetry} of {saving.place}" for saving in savings)
 
 
 def _changed(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from pydantic import PlainSerializer
+
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
+from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Flag, Settings, checked
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from nonvacuous.certificate import Certificate
     from nonvacuous.certification.job import Job
     from nonvacuous.data import Examples, Split
+    from nonvacuous.distributions.priors import Prior
     from nonvacuous.records import TwinRecord
     from nonvacuous.risk import Loss
 
@@ -76,14 +80,23 @@ class Method(Settings):
     @property
     def quotients(self) -> tuple[str, ...]:
         """Symmetries to forget in the KL, see :mod:`nonvacuous.rules.symmetries`."""
-        return ()
+        if getattr(self, "predictor", None) == "drawn":
+            return ()  # one network pays for its own weights, not for a KL
+        return tuple(n for n in ("translation", "permutation") if getattr(self, n, False))
+
+    @property
+    def shaping(self) -> float | None:
+        """The part of the examples that shapes the prior; None where the promise counts all."""
+        return None
 
     def check(self, model: nn.Module, loss: Loss) -> None:
         """Refuse what this method cannot certify, before any work."""
 
     def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
         """The network before any training, where its weights are those that the prior starts at."""
-        return None
+        from nonvacuous.certification.candidate import frozen_copy
+
+        return frozen_copy(model, device) if self.trains else None
 
     def prepare(self, examples: Examples) -> Examples:
         """The examples as the network is to see them."""
@@ -99,11 +112,17 @@ class Method(Settings):
         return Standardize.fit(examples.subset(split.prior)) if wanted else None
 
     def split_of(self, examples: Examples, seed: int) -> Split:
-        """Which examples shape the prior, and which ones the promise counts: all, here."""
+        """Which examples shape the prior, and which ones the promise counts."""
         import numpy as np
 
-        from nonvacuous.data import Split
+        from nonvacuous.data import Split, split_examples
 
+        given: Split | None = getattr(self, "split", None)
+        if given is not None:
+            return given
+        if self.shaping is not None:
+            own = derived_seed(seed, "split")
+            return split_examples(examples, prior_fraction=self.shaping, seed=own)
         everything = np.arange(len(examples))
         return Split(everything[:0], everything, everything[:0], content=examples.content_hash())
 
@@ -150,6 +169,15 @@ def prior_given(value: Any) -> Any:
     return value
 
 
+def without_split(prior: Prior) -> None:
+    """Refuse a prior that was learned on examples, where nothing says on which."""
+    if prior.kind == "learned":
+        raise BadInput(
+            "a learned prior comes with the split it was learned on: pass split= beside it, so "
+            "that the bound counts none of the examples that the prior saw"
+        )
+
+
 def prior_record(prior: Any) -> Any:
     """A prior as plain values: its name, or its kind, its scales and what its means are."""
     if prior is None or isinstance(prior, str):
@@ -165,3 +193,7 @@ def prior_record(prior: Any) -> Any:
         "means": None if means is None else tensors_digest(means),
         **({"fixed": tensors_digest(prior.fixed)} if prior.source is not None else {}),
     }
+
+
+#: A prior, by its name or from nv.priors.
+AnyPrior = Annotated[Any, PlainSerializer(prior_record)]

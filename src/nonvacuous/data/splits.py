@@ -85,7 +85,8 @@ class Split:
 
     def __post_init__(self) -> None:
         for role in ROLES:
-            object.__setattr__(self, role, _clean(getattr(self, role), role=role))
+            cleaned = sorted_positions(getattr(self, role), f"the {role} part of a split")
+            object.__setattr__(self, role, cleaned)
         for first, second in (("prior", "bound"), ("prior", "heldout"), ("bound", "heldout")):
             shared = np.intersect1d(getattr(self, first), getattr(self, second), assume_unique=True)
             if shared.size:
@@ -229,20 +230,19 @@ def split_examples(
     )
 
 
-def _clean(indices: Any, *, role: str) -> np.ndarray:
+def sorted_positions(indices: Sequence[int] | np.ndarray, what: str) -> np.ndarray:
+    """Positions of examples in ascending order; ``what`` may not name one twice."""
     array = np.asarray(indices)
-    if array.size == 0 and array.ndim == 1:
-        array = array.astype(np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise BadInput(
-            f"the {role} part of a split must be a list of integer positions, not an array of "
-            f"shape {array.shape} and dtype {array.dtype}"
+            f"{what} must be a list of integer positions, not an array of shape {array.shape} and "
+            f"dtype {array.dtype}"
         )
     array = np.sort(array.astype(np.int64))
     if array.size and array[0] < 0:
-        raise BadInput(f"the {role} part of a split has the negative position {int(array[0])}")
+        raise BadInput(f"{what} has the negative position {int(array[0])}")
     if array.size > 1 and not np.all(array[1:] > array[:-1]):
-        raise BadInput(f"the {role} part of a split names an example twice")
+        raise BadInput(f"{what} names an example twice")
     array.setflags(write=False)
     return array
 

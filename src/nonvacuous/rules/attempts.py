@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from itertools import zip_longest
 from pathlib import Path
@@ -243,16 +243,7 @@ def _append(path: Path, attempt: Attempt) -> None:
 def _parsed(line: bytes) -> Attempt | None:
     try:
         entry: Any = json.loads(line)
-        return Attempt(
-            examples=entry.get("examples", ""),
-            bound=entry["bound"],
-            config=entry["config"],
-            paid=entry.get("paid", 1),
-            outcome=entry.get("outcome", ""),
-            begun=entry.get("begun", ""),
-            classes=tuple(entry.get("classes", ())),
-            different=entry.get("different", ""),
-            command=entry.get("command", "certify"),
-        )
+        known = {each.name: entry[each.name] for each in fields(Attempt) if each.name in entry}
+        return Attempt(**{"examples": "", **known, "classes": tuple(entry.get("classes", ()))})
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, BadInput):
         return None

@@ -11,29 +11,16 @@ from torch import Tensor, nn
 from nonvacuous.data import Examples
 from nonvacuous.data.files import hash_examples, hash_of_hashes, sha256_of_file
 from nonvacuous.data.splits import index_digest as index_digest
+from nonvacuous.data.splits import sorted_positions
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.storage import tensors_digest as tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.records import ExampleSet
 
 
-def sorted_indices(indices: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The indices as a sorted int64 array; a repeated or negative index is refused."""
-    array = np.asarray(indices)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise BadInput(
-            f"indices of examples must be a flat list of integers, got shape {array.shape} and "
-            f"dtype {array.dtype}."
-        )
-    array = np.sort(array.astype(np.int64))
-    if array.size and (array[0] < 0 or bool((array[1:] == array[:-1]).any())):
-        raise BadInput("indices of examples must be different and not negative.")
-    return array
-
-
 def content_digest(examples: Examples, indices: Sequence[int] | np.ndarray) -> str:
     """SHA-256 over the content hashes of these examples, in the order of their indices."""
-    chosen = sorted_indices(indices)
+    chosen = sorted_positions(indices, "a set of examples")
     if chosen.size and int(chosen[-1]) >= len(examples):
         raise BadInput(
             f"example {int(chosen[-1])} was asked for, but {examples.name} has only "
@@ -49,7 +36,7 @@ def all_examples_digest(examples: Examples) -> str:
 
 def example_set(examples: Examples, indices: Sequence[int] | np.ndarray) -> ExampleSet:
     """The record of some examples: how many, which, and what they hold. Not for an empty set."""
-    chosen = sorted_indices(indices)
+    chosen = sorted_positions(indices, "a set of examples")
     if not chosen.size:
         raise BadInput(
             f"a set of examples of {examples.name} is empty; leave the record out instead."

@@ -17,6 +17,7 @@ from nonvacuous.certification.method import (
     prior_given,
     prior_named,
     prior_record,
+    without_split,
 )
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from nonvacuous.certificate import Certificate
     from nonvacuous.certification.job import Job
-    from nonvacuous.data import Examples, Split
     from nonvacuous.distributions.priors import Prior
     from nonvacuous.records import TwinRecord
     from nonvacuous.verification.checking import Checking
@@ -123,12 +123,6 @@ class PostHoc(Method):
         return prior_record(self.family if prior == "zero" else prior)
 
     @property
-    def quotients(self) -> tuple[str, ...]:
-        if self.predictor == "drawn":
-            return ()
-        return tuple(name for name in ("translation", "permutation") if getattr(self, name))
-
-    @property
     def family(self) -> Prior:
         """The prior itself."""
         from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
@@ -143,16 +137,10 @@ class PostHoc(Method):
         prior: Prior = self.prior
         return prior
 
-    def split_of(self, examples: Examples, seed: int) -> Split:
-        if self.split is not None:
-            given: Split = self.split
-            return given
-        if self.family.kind == "learned":
-            raise BadInput(
-                "a learned prior comes with the split it was learned on: pass split= beside it, so "
-                "that the bound counts none of the examples that the prior saw"
-            )
-        return super().split_of(examples, seed)
+    @property
+    def shaping(self) -> float | None:
+        without_split(self.family)
+        return None
 
     def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
         from nonvacuous.certification.candidate import frozen_copy, start_at

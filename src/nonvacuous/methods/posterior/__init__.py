@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_serializer, model_validator
+from pydantic import Field, model_validator
 
 from nonvacuous.bounds import checks
 from nonvacuous.certification.method import (
@@ -14,24 +14,21 @@ from nonvacuous.certification.method import (
     STANDARDIZE,
     TRIALS,
     TWIN,
+    AnyPrior,
     Method,
     Pretrained,
-    prior_record,
 )
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode
 from nonvacuous.methods.posterior.recipes import RECIPES, Recipe, filled
-from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Flag, PositiveCount, Scales, Switch, checked
 from nonvacuous.training_settings import PlainTraining, PosteriorTraining
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from nonvacuous.certificate import Certificate
     from nonvacuous.certification.job import Job
-    from nonvacuous.data import Examples, Split
     from nonvacuous.verification.checking import Checking
 
 #: Standard deviation of a prior trained on data, and of one at the initial weights.
@@ -60,7 +57,7 @@ class Posterior(Method):
 
     predictor: Annotated[Literal["stochastic", "drawn"], PREDICTOR] = "stochastic"
     pretrained: Annotated[Pretrained, PRETRAINED] = None
-    prior: Any = None
+    prior: AnyPrior = None
     recipe: Annotated[
         Recipe | None,
         Flag(
@@ -124,10 +121,6 @@ class Posterior(Method):
                 raise BadInput(f"{name} would be ignored: the prior that is given decides it")
         return {**given, **own}
 
-    @field_serializer("prior")
-    def _prior_record(self, prior: Any) -> Any:
-        return prior_record(prior)
-
     @model_validator(mode="after")
     def _together(self) -> Posterior:
         if self.standardize and self.split is None and not self.prior_fraction:
@@ -157,23 +150,8 @@ class Posterior(Method):
         return self.prior_scale or (LEARNED_SCALE if self.prior_fraction else INITIAL_SCALE,)
 
     @property
-    def quotients(self) -> tuple[str, ...]:
-        return tuple(name for name in ("translation", "permutation") if getattr(self, name))
-
-    def split_of(self, examples: Examples, seed: int) -> Split:
-        from nonvacuous.data import split_examples
-
-        if self.split is not None:
-            given: Split = self.split
-            return given
-        return split_examples(
-            examples, prior_fraction=self.prior_fraction, seed=derived_seed(seed, "split")
-        )
-
-    def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
-        from nonvacuous.certification.candidate import frozen_copy
-
-        return frozen_copy(model, device)
+    def shaping(self) -> float | None:
+        return self.prior_fraction
 
     def make(self, job: Job, model: nn.Module) -> Certificate:
         from nonvacuous.methods.posterior.making import make

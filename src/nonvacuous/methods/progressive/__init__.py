@@ -10,12 +10,10 @@ from nonvacuous.bounds import checks
 from nonvacuous.certification.method import PRETRAINED, STANDARDIZE, Method, Pretrained
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode, Predictor
-from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Flag, Switch, checked
 from nonvacuous.training_settings import PlainTraining
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from nonvacuous.certificate import Certificate
@@ -101,20 +99,16 @@ class Progressive(Method):
 
             check_signature(self.train, name="train")
 
+    @property
+    def shaping(self) -> float | None:
+        return self.start
+
     def split_of(self, examples: Examples, seed: int) -> Split:
-        from nonvacuous.data import split_examples
         from nonvacuous.rules.progressive import batches_of
 
-        split = split_examples(
-            examples, prior_fraction=self.start, seed=derived_seed(seed, "split")
-        )
+        split = super().split_of(examples, seed)
         batches_of(examples, split, self.batches, seed)  # raises before any work
         return split
-
-    def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
-        from nonvacuous.certification.candidate import frozen_copy
-
-        return frozen_copy(model, device)
 
     def make(self, job: Job, model: nn.Module) -> Certificate:
         from nonvacuous.methods.progressive.making import make

@@ -66,7 +66,9 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
             start = with_tensors(model, fixed_tensors(networks[-1]))
         networks.append(_checkpoint(method, job, start, number, job.examples.subset(saw)))
         errors.append(round(summed_loss(networks[-1], job.examples.subset(batch), job.loss)))
-        _tell(job, number, errors[-1], len(batch), len(batches))
+        if job.progress is not None:
+            message = f"{errors[-1]} errors in {len(batch)} tests, before training on them"
+            job.progress("tests", number, len(batches), message)
     aside = _on_aside(job, networks[0], tilted=tilted)
     risk = risk_record(
         None,
@@ -140,12 +142,6 @@ def _checkpoint(
     return network
 
 
-def _tell(job: Job, number: int, errors: int, tests: int, total: int) -> None:
-    if job.progress is not None:
-        message = f"{errors} errors in {tests} tests, before training on them"
-        job.progress("tests", number, total, message)
-
-
 def _on_aside(job: Job, network: nn.Module, *, tilted: bool) -> Observation | None:
     """The first checkpoint on examples of the first part that it was not trained on."""
     _, aside = first_part(job.split, job.seed, tilted=tilted)
@@ -159,18 +155,11 @@ def _bound(
     method: Progressive, risk: RiskRecord, aside: Observation | None, failure: float
 ) -> BoundRecord:
     assert risk.errors is not None
+    counts = {"errors": risk.errors, "trials": risk.trials}
     if method.threshold is not None:
-        return bound_record(
-            "gate",
-            errors=risk.errors,
-            trials=risk.trials,
-            threshold=method.threshold,
-            failure=failure,
-        )
+        return bound_record("gate", **counts, threshold=method.threshold, failure=failure)
     tilt = tilt_of(aside, examples=risk.trials, failure=failure)
-    return bound_record(
-        "progressive", errors=risk.errors, trials=risk.trials, tilt=tilt, failure=failure
-    )
+    return bound_record("progressive", **counts, tilt=tilt, failure=failure)
 
 
 def _twin(

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, field_validator
 
 from nonvacuous.certification.method import (
     PRETRAINED,
     TWIN,
+    AnyPrior,
     Method,
     Pretrained,
     prior_given,
     prior_named,
-    prior_record,
+    without_split,
 )
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import LEARNED, Mode, prior_kind
-from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Flag, NonNegative, PositiveCount, Switch
 from nonvacuous.training_settings import PlainTraining
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from nonvacuous.certificate import Certificate
     from nonvacuous.certification.job import Job
-    from nonvacuous.data import Examples, Split
+    from nonvacuous.data import Examples
     from nonvacuous.distributions.priors import Prior
     from nonvacuous.records import TwinRecord
     from nonvacuous.risk import Loss
@@ -51,7 +51,7 @@ class Sparsity(Method):
     kept_by: ClassVar[str] = "stage"
 
     prior: Annotated[
-        Any,
+        AnyPrior,
         Flag(
             "For --mode sparsity: learned:FRACTION of the examples, which the promise then leaves "
             "out (learned:0.2 by default), initialization or zero; with --weights, zero, or "
@@ -117,10 +117,6 @@ class Sparsity(Method):
         prior_kind(value)
         return prior_named(value, ("zero", "initialization", "learned"))
 
-    @field_serializer("prior")
-    def _prior_record(self, prior: Any) -> Any:
-        return prior_record(prior)
-
     @property
     def given(self) -> Prior | None:
         """The prior of a network that was trained elsewhere."""
@@ -143,21 +139,12 @@ class Sparsity(Method):
         wanted = self.given is None if self.unit_norm is None else self.unit_norm
         return scaled(examples) if wanted else examples
 
-    def split_of(self, examples: Examples, seed: int) -> Split:
-        from nonvacuous.data import split_examples
-
-        if self.split is not None:
-            given: Split = self.split
-            return given
-        if self.given is not None and self.given.kind == "learned":
-            raise BadInput(
-                "a learned prior comes with the split it was learned on: pass split= beside it, so "
-                "that the bound counts none of the examples that the prior saw"
-            )
-        fraction = 0.0 if self.given is not None else prior_kind(self.prior)[1]
-        if fraction == 0.0:
-            return super().split_of(examples, seed)
-        return split_examples(examples, prior_fraction=fraction, seed=derived_seed(seed, "split"))
+    @property
+    def shaping(self) -> float | None:
+        if self.given is None:
+            return prior_kind(self.prior)[1] or None
+        without_split(self.given)
+        return None
 
     def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
         from nonvacuous.certification.candidate import frozen_copy, start_at

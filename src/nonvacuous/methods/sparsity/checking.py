@@ -172,17 +172,21 @@ def _check_losses(inquiry: Inquiry) -> None:
 
     def losses() -> str:
         layers, center = _both(record, prior, posterior)
-        device = record.device if _drawable(record.device) else "cpu"
+        # The recorded kind of device, and so its random numbers, may not be here.
+        drawable = record.device == "cuda" and torch.cuda.is_available()
+        device = "cuda" if drawable else "cpu"
         same = device == record.device and seed is None
         fresh = derived_seed(certificate.seed, "verification", record.network_digest)
         used = certificate.empirical.seed if same else fresh if seed is None else seed
         exact = same or record.passes == 0
+        # To see whether the recorded losses were the luck of one draw.
+        enough = min(_MOST_PASSES, -(-_FRESH_TRIALS // len(bound_part)))
         again = recount(
             evaluator_for(record, layers, center, device),
             center,
             setting_of(record),
             bound_part,
-            passes=record.passes if exact else _fresh_passes(record, len(bound_part)),
+            passes=record.passes if exact else max(record.passes, enough),
             seed=used,
             progress=inquiry.progress,
         )
@@ -214,16 +218,6 @@ def _check_losses(inquiry: Inquiry) -> None:
         return f"{counts} with fresh noise (seed {used}) agree."
 
     inquiry.expect(_LOSSES, "empirical.errors", losses)
-
-
-def _fresh_passes(record: SparsityRecord, examples: int) -> int:
-    """Enough noisy networks to see whether the recorded losses were the luck of one draw."""
-    return max(record.passes, min(_MOST_PASSES, -(-_FRESH_TRIALS // examples)))
-
-
-def _drawable(device: str) -> bool:
-    """Whether the recorded kind of device, and so its random numbers, are here."""
-    return device == "cpu" or (device == "cuda" and torch.cuda.is_available())
 
 
 def _record(certificate: Certificate) -> SparsityRecord:
