@@ -24,7 +24,7 @@ import torch
 from provenance import RESULTS, write_result
 
 import nonvacuous as nv
-from nonvacuous.certification.folding import folded, has_batch_norm
+from nonvacuous.certification.adapting import folded, has_batch_norm
 from nonvacuous.data import split_examples
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.networks import ScaleGroups

@@ -129,7 +129,7 @@ def certify(
         or type(model).__qualname__,
         "source": run.source or examples.name,
         "data_name": examples.name,
-        "preprocessing": "; ".join(examples.preprocessing) or "as given",
+        "preprocessing": examples.steps,
         "weights": tensors_digest(dict(model.state_dict())),
         "examples": examples.content_hash(),
         "split": split.digest(),

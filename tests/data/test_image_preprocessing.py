@@ -13,7 +13,6 @@ from nonvacuous.data.preprocessing import (
     center_crop,
     cropped,
     whiten_each_image,
-    whitened,
 )
 from nonvacuous.errors import BadInput
 from tests.examples import some
@@ -66,11 +65,11 @@ def test_each_image_alone_decides() -> None:
 def test_steps_are_recorded_for_both_parts() -> None:
     images = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(2))
     part = Examples(images, torch.arange(6) % 2, ("a", "b"), "six", ("pixels / 255",))
-    data = whitened(cropped(Dataset(part, part), 6))
+    data = cropped(Dataset(part, part), 6)
     assert data.test is not None
     for made in (data.train, data.test):
-        assert made.preprocessing == ("pixels / 255", "center crop 6", "whiten each image")
-        assert torch.equal(made.inputs, whiten_each_image(images[:, :, 1:7, 1:7]))
+        assert made.preprocessing == ("pixels / 255", "center crop 6")
+        assert torch.equal(made.inputs, images[:, :, 1:7, 1:7])
     assert cropped(Dataset(part), 4).test is None
     assert part.inputs.shape[-1] == 8
 

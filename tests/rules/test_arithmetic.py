@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,14 +14,22 @@ from hypothesis import strategies as st
 from nonvacuous import bounds
 from nonvacuous.audit.claim_checks import solves_its_equation
 from nonvacuous.bounds.table import title_and_detail
+from nonvacuous.certificate import Certificate
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
-from nonvacuous.records import Assumption, BoundRecord, BudgetRecord, KlTerm, SpendRecord
+from nonvacuous.records import (
+    Assumption,
+    BoundRecord,
+    BudgetRecord,
+    KlTerm,
+    LossRecord,
+    SpendRecord,
+)
 from nonvacuous.rules.arithmetic import (
     line,
     sampled_risk,
     share,
-    statement,
+    statement_of,
     total_nats,
 )
 from nonvacuous.rules.theorems import CERTIFYING, bound_record, recompute_bound, theorem
@@ -187,16 +196,18 @@ def test_the_plain_equation_finds_a_bound_that_is_too_small(q: float, kl: float,
 # --------------------------------------------------------------------------------- statements
 
 
-def sentence(**changes: object) -> str:
-    base = {
+def sentence(**changes: Any) -> str:
+    fields = {
         "predictor": "stochastic",
-        "loss": "zero-one",
+        "loss": LossRecord(name="zero-one"),
         "risk_upper": 0.12345,
         "confidence": 0.95,
-        "examples": 719,
-        "data": "digits",
+        "data": SimpleNamespace(name="digits", bound=SimpleNamespace(examples=719)),
+        "bound": BoundRecord(name="seeger", theorem="x", inputs={}),
+        "empirical": SimpleNamespace(scheme="pairs"),
+        "assumptions": (),
     }
-    return statement(**{**base, **changes})  # type: ignore[arg-type]
+    return statement_of(Certificate.model_construct(**{**fields, **changes}))
 
 
 @given(st.floats(0.0, 1.0))

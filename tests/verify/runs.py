@@ -31,7 +31,7 @@ from nonvacuous.records import (
     ModelRecord,
     Observation,
 )
-from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement
+from nonvacuous.rules.arithmetic import baseline_record, recompute_bound, statement_of
 from nonvacuous.rules.digests import file_digest, fixed_tensors, tensors_digest
 from nonvacuous.verify import Verification
 from tests.audit import sparse_conv_worlds, sparse_worlds, worlds
@@ -65,15 +65,6 @@ def fields_of(evidence: Evidence, *, architecture: str = ARCHITECTURE) -> dict[s
     assert evidence.data is not None
     random = () if evidence.posterior is None else evidence.posterior.names
     fields: dict[str, Any] = {
-        "statement": statement(
-            predictor=evidence.predictor,
-            loss=evidence.loss.name,
-            risk_upper=risk_upper,
-            confidence=confidence,
-            examples=evidence.bound_examples,
-            data=evidence.data.name,
-            assumptions=assumptions,
-        ),
         "status": status_of(assumptions),
         "mode": evidence.mode,
         "predictor": evidence.predictor,
@@ -120,6 +111,7 @@ def fields_of(evidence: Evidence, *, architecture: str = ARCHITECTURE) -> dict[s
         fields["posterior"] = DistributionRecord(
             description=trained_description("quadratic"), digest=evidence.posterior.digest()
         )
+    fields["statement"] = statement_of(Certificate.model_construct(**fields))
     return fields
 
 

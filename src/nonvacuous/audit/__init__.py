@@ -10,8 +10,8 @@ from __future__ import annotations
 from nonvacuous.audit import (  # isort: skip
     data_checks as data_checks,
     complexity_checks as complexity_checks,
-    symmetry_checks as symmetry_checks,
     network_checks as network_checks,
+    symmetry_checks as symmetry_checks,
     sampling_checks as sampling_checks,
     ledger_checks as ledger_checks,
     claim_checks as claim_checks,

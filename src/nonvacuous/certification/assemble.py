@@ -49,7 +49,7 @@ from nonvacuous.records import (
 from nonvacuous.rules.arithmetic import (
     baseline_record,
     recompute_bound,
-    statement,
+    statement_of,
 )
 from nonvacuous.rules.digests import array_digest, example_set, fixed_tensors, tensors_digest
 from nonvacuous.rules.outcomes import outcome_digest
@@ -150,8 +150,8 @@ def evidence_of(
         budget=budget,
         risk=risk,
         seed=job.seed,
-        evaluation_transform=_preprocessing(job.examples),
-        risk_transform=_preprocessing(job.examples),
+        evaluation_transform=job.examples.steps,
+        risk_transform=job.examples.steps,
         preprocessing_saw=job.split.prior if job.standardized else None,
         test_reads=("freeze", "report") if job.test is not None else ("freeze",),
         test=job.test,
@@ -182,10 +182,6 @@ def _symmetry_search(job: Job) -> tuple[Search, ...]:
     return (Search("posterior symmetries", 2 ** len(job.quotients), charge="free", reason=reason),)
 
 
-def _preprocessing(examples: Examples) -> str:
-    return "; ".join(examples.preprocessing) or "as given"
-
-
 def _data_record(examples: Examples, split: Split) -> DataRecord:
     def part(indices: Any) -> Any:
         return example_set(examples, indices) if len(indices) else None
@@ -193,7 +189,7 @@ def _data_record(examples: Examples, split: Split) -> DataRecord:
     return DataRecord(
         name=examples.name,
         classes=examples.classes,
-        preprocessing=_preprocessing(examples),
+        preprocessing=examples.steps,
         bound=example_set(examples, split.bound),
         prior=part(split.prior),
         held_out=part(split.heldout),
@@ -236,18 +232,7 @@ def seal(
     risk_upper = recompute_bound(evidence.bound)
     if observed is None:
         observed = observations(job, module, evidence.posterior)
-    return Certificate.sealed(
-        statement=statement(
-            predictor=job.predictor,
-            loss=job.loss.name,
-            risk_upper=risk_upper,
-            confidence=1.0 - job.failure,
-            examples=data.bound.examples,
-            data=data.name,
-            assumptions=assumptions,
-            sampled=evidence.risk.scheme == "fresh noise",
-            gate=evidence.bound.inputs.get("threshold"),
-        ),
+    fields: dict[str, Any] = dict(
         status=status_of(assumptions),
         mode=job.mode,
         predictor=job.predictor,
@@ -283,6 +268,8 @@ def seal(
         software=software(job.device),
         artifacts=job.folder.artifacts(),
     )
+    draft = Certificate.model_construct(**fields)
+    return Certificate.sealed(statement=statement_of(draft), **fields)
 
 
 def software(device: torch.device) -> dict[str, str]:
@@ -324,7 +311,7 @@ def refuse_beforehand(job: Job, model: nn.Module) -> None:
         split=split,
         loss=job.loss,
         seed=job.seed,
-        evaluation_transform=_preprocessing(job.examples),
+        evaluation_transform=job.examples.steps,
         preprocessing_saw=split.prior if job.standardized else None,
         prior_saw=split.prior if len(split.prior) else None,
         test=job.test,

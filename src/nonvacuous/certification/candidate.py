@@ -52,19 +52,12 @@ class Candidate:
     module         the network in evaluation mode, with the posterior's means as weights
     prior_choices  members of the prior family among which this prior was chosen: to be paid
     saw            indices of the examples that the prior was fitted on
-    fixed_before   everything in the network that is not random, as it was before the bound
-                   examples were seen; None if nobody knows
-    start          the network before any training here, if it is at hand
     saw_digest     what the prior itself records about the examples it saw
-    searches       what was chosen by looking at the bound examples
     draws          (purpose, seed) of every random stream used so far
-    noise_digest   digest of the posterior before it was rescaled; None if it was not
-    prior_given    whether the prior came from outside, with a record of its own
-    graph          the network as a graph, if it was captured on the way
-    tilt           errors of the prior's network on prior examples set aside, if they choose the
-                   temperature of the bound
     complexity     what the posterior costs, if it was needed on the way
     measured       posteriors among which this one is chosen by their sampled risks: to be paid
+
+    The others are facts for the audit, see :class:`~nonvacuous.audit.evidence.Evidence`.
     """
 
     module: nn.Module

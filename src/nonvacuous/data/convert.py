@@ -152,7 +152,8 @@ def _from_text(
         if unknown:
             raise BadInput(
                 f"{where}: label {unknown[0]!r} is not one of the classes "
-                f"{_shortened(names)}; add examples of it to the training data or remove it"
+                f"{', '.join(map(repr, names[:8]))}{', ...' if len(names) > 8 else ''}; add "
+                "examples of it to the training data or remove it"
             )
     position = {name: index for index, name in enumerate(names)}
     codes = [position[name] for name in array.tolist()]
@@ -174,11 +175,6 @@ def _as_array(values: Any, *, where: str, what: str) -> np.ndarray:
     return array
 
 
-def _shortened(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:8])
-    return shown + (", ..." if len(names) > 8 else "")
-
-
 _PROBE = 32
 #: What the column of labels may be called.
 LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
@@ -197,9 +193,13 @@ def read_pair(anything: Any, *, where: str) -> tuple[Any, Any]:
     if isinstance(anything, torch.utils.data.Dataset):
         return _read_items(anything, where=where)
     if hasattr(anything, "columns") and hasattr(anything, "to_numpy"):
-        return _read_frame(anything, where=where)
+        columns = list(anything.columns)
+        label = columns[label_column(columns, where=where)]
+        return anything.drop(columns=[label]).to_numpy(), anything[label].to_numpy()
     if isinstance(anything, (tuple, list)) and len(anything) == 2:
-        return _unframed(anything[0]), _unframed(anything[1])
+        # A frame or a series of pandas, which is not imported for that, has an array.
+        first, second = (p.to_numpy() if hasattr(p, "to_numpy") else p for p in anything)
+        return first, second
     raise BadInput(
         f"{where}: cannot read examples from {type(anything).__name__}; give a pair "
         "(inputs, labels), a frame with a label column, the path of a file, a torch Dataset or "
@@ -217,17 +217,6 @@ def label_column(columns: Sequence[Any], *, where: str) -> int:
             f"others beside it; its columns are {', '.join(names[:20])!r}"
         )
     return known[0]
-
-
-def _read_frame(frame: Any, *, where: str) -> tuple[Any, Any]:
-    columns = list(frame.columns)
-    at = label_column(columns, where=where)
-    return frame.drop(columns=[columns[at]]).to_numpy(), frame[columns[at]].to_numpy()
-
-
-def _unframed(value: Any) -> Any:
-    """The array in a frame or a series of pandas, which is not imported for that."""
-    return value.to_numpy() if hasattr(value, "to_numpy") else value
 
 
 def _read_items(dataset: Any, *, where: str) -> tuple[Tensor, list[Any]]:

@@ -56,6 +56,11 @@ class Examples:
         """The shape of one input, such as (1, 28, 28)."""
         return tuple(self.inputs.shape[1:])
 
+    @property
+    def steps(self) -> str:
+        """The preprocessing in words."""
+        return "; ".join(self.preprocessing) or "as given"
+
     def class_counts(self, indices: np.ndarray | None = None) -> tuple[int, ...]:
         """How many examples each class has, among those at these positions or among all."""
         labels = self.labels.cpu().numpy()

@@ -115,7 +115,9 @@ def hash_examples(inputs: Tensor, labels: Tensor | None) -> np.ndarray:
         label_bytes = memoryview(labels.detach().cpu().numpy().astype("<i8").tobytes())
     for start in range(0, count, _CHUNK):
         stop = min(start + _CHUNK, count)
-        rows = _little_endian(inputs[start:stop])
+        part = inputs[start:stop].detach()
+        array = part.to(device="cpu", memory_format=torch.contiguous_format).numpy()
+        rows = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
         row_size = rows.nbytes // (stop - start)
         flat = memoryview(rows.tobytes())
         digests = []
@@ -134,8 +136,3 @@ def hash_examples(inputs: Tensor, labels: Tensor | None) -> np.ndarray:
 def hash_of_hashes(hashes: np.ndarray) -> str:
     """One sha256 for a whole ordered set: of the examples' hashes, one after the other."""
     return hashlib.sha256(np.ascontiguousarray(hashes, dtype="S64").tobytes()).hexdigest()
-
-
-def _little_endian(chunk: Tensor) -> np.ndarray:
-    array = chunk.detach().to(device="cpu", memory_format=torch.contiguous_format).numpy()
-    return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)

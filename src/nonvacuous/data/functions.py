@@ -69,7 +69,10 @@ def as_dataset(result: Any, *, where: str, class_names: Sequence[str] | None = N
                 "train and, optionally, test"
             )
         return _both(result["train"], result.get("test"), class_names, where=where)
-    if isinstance(result, (tuple, list)) and len(result) == 2 and _holds_examples(result[0]):
+    # A pair (inputs, labels) starts with an array; a pair (train, test) with something that holds
+    # both. Only tuples count: a list may be an array written out.
+    holds = (Examples, tuple, torch.utils.data.Dataset)
+    if isinstance(result, (tuple, list)) and len(result) == 2 and isinstance(result[0], holds):
         return _both(result[0], result[1], class_names, where=where)
     if result is None:
         raise BadInput(f"{where} returned nothing; it must return (inputs, labels)")
@@ -86,12 +89,6 @@ def _both(train: Any, test: Any, class_names: Sequence[str] | None, *, where: st
     if isinstance(test, Examples):
         return Dataset(first, test)
     return Dataset(first, Examples.of(test, class_names=first.class_names, name=f"{where} (test)"))
-
-
-def _holds_examples(value: Any) -> bool:
-    # A pair (inputs, labels) starts with an array; a pair (train, test) with something that holds
-    # both. Only tuples count: a list may be an array written out.
-    return isinstance(value, (Examples, tuple, torch.utils.data.Dataset))
 
 
 @contextmanager

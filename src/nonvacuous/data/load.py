@@ -91,7 +91,13 @@ def read(
     if text and path.is_dir():
         return _read_folder(path, class_names)
     if path.is_file():
-        return _read_file(path, class_names)
+        reader = FILE_READERS.get(path.suffix.lower())
+        if reader is None:
+            raise BadInput(
+                f"{path}: files ending in {path.suffix or 'nothing'} cannot be read; expected "
+                f"{', '.join(FILE_READERS)}, a folder of images, or package.module:function"
+            )
+        return reader(path, class_names=class_names)
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text):
         return dataset_from_function(text, class_names)
     close = difflib.get_close_matches(text.lower().replace("_", "-"), NAMES, n=1)
@@ -116,15 +122,6 @@ def _named_folder(name: str, data_dir: str | Path | None) -> Path:
         f"the files of {name} were not found: {why}. Set NONVACUOUS_DATA or --data-dir to the "
         f"folder that contains {name}/, or use digits, which needs no files"
     )
-
-
-def _read_file(path: Path, class_names: Sequence[str] | None) -> Dataset:
-    if path.suffix.lower() not in FILE_READERS:
-        raise BadInput(
-            f"{path}: files ending in {path.suffix or 'nothing'} cannot be read; expected "
-            f"{', '.join(FILE_READERS)}, a folder of images, or package.module:function"
-        )
-    return FILE_READERS[path.suffix.lower()](path, class_names=class_names)
 
 
 def _read_folder(folder: Path, class_names: Sequence[str] | None) -> Dataset:

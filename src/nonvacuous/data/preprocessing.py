@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -155,20 +155,11 @@ def whiten_each_image(inputs: Tensor) -> Tensor:
 
 def cropped(dataset: Dataset, size: int) -> Dataset:
     """The data set with every image cropped; the step is recorded in `preprocessing`."""
-    return _both(dataset, lambda part: center_crop(part, size), f"center crop {size}")
 
-
-def whitened(dataset: Dataset) -> Dataset:
-    """The data set with every image whitened; the step is recorded in `preprocessing`."""
-    return _both(dataset, whiten_each_image, "whiten each image")
-
-
-def _both(dataset: Dataset, step: Callable[[Tensor], Tensor], words: str) -> Dataset:
     def stepped(part: Examples) -> Examples:
+        inputs = center_crop(part.inputs, size).contiguous()
         return replace(
-            part,
-            inputs=step(part.inputs).contiguous(),
-            preprocessing=(*part.preprocessing, words),
+            part, inputs=inputs, preprocessing=(*part.preprocessing, f"center crop {size}")
         )
 
     return Dataset(stepped(dataset.train), None if dataset.test is None else stepped(dataset.test))

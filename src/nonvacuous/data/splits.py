@@ -202,9 +202,16 @@ def make_split(
     role_of_unit = np.empty(len(sizes), dtype=np.int64)
     role_of_unit[order] = np.where(middles < prior_end, 0, np.where(middles < heldout_end, 2, 1))
     role = role_of_unit[unit]
-    prior, bound, heldout = (np.flatnonzero(role == index) for index in range(3))
-    _check_parts(prior, bound, heldout, prior_fraction, heldout_fraction, units=len(sizes), n=n)
-    return Split(prior, bound, heldout, tied, content)
+    parts = [np.flatnonzero(role == index) for index in range(3)]
+    wanted = (prior_fraction > 0, True, heldout_fraction > 0)
+    for name, part, needed in zip(ROLES, parts, wanted, strict=True):
+        if needed and not len(part):
+            raise BadInput(
+                f"make_split: the {name} part would be empty ({n} examples in {len(sizes)} groups "
+                f"that must stay together, prior_fraction {prior_fraction}, heldout_fraction "
+                f"{heldout_fraction}); use more examples, finer groups or other fractions"
+            )
+    return Split(parts[0], parts[1], parts[2], tied, content)
 
 
 def split_examples(
@@ -259,23 +266,3 @@ def _check_numbers(n: int, prior_fraction: float, heldout_fraction: float, seed:
             f"make_split: prior_fraction {prior_fraction} and heldout_fraction {heldout_fraction} "
             "leave nothing for the bound; their sum must stay below 1"
         )
-
-
-def _check_parts(
-    prior: np.ndarray,
-    bound: np.ndarray,
-    heldout: np.ndarray,
-    prior_fraction: float,
-    heldout_fraction: float,
-    *,
-    units: int,
-    n: int,
-) -> None:
-    wanted = {"prior": prior_fraction > 0, "bound": True, "heldout": heldout_fraction > 0}
-    for role, part in (("prior", prior), ("bound", bound), ("heldout", heldout)):
-        if wanted[role] and not len(part):
-            raise BadInput(
-                f"make_split: the {role} part would be empty ({n} examples in {units} groups that "
-                f"must stay together, prior_fraction {prior_fraction}, heldout_fraction "
-                f"{heldout_fraction}); use more examples, finer groups or other fractions"
-            )

@@ -17,7 +17,6 @@ from nonvacuous.certificate import PREDICTORS, Certificate, status_of
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import kind_of
 from nonvacuous.records import (
-    Assumption,
     BaselineRecord,
     BudgetRecord,
     KlTerm,
@@ -140,46 +139,30 @@ def baseline_record(
     )
 
 
-def statement(
-    *,
-    predictor: str,
-    loss: str,
-    risk_upper: float,
-    confidence: float,
-    examples: int,
-    data: str,
-    assumptions: Iterable[Assumption] = (),
-    sampled: bool = False,
-    gate: float | None = None,
-) -> str:
-    """The promise in words, with its number rounded up and its conditions named.
-
-    ``sampled``: the promise about one network rests on Monte-Carlo trials too. ``gate``: the
-    threshold that was declared before the training.
-
-    >>> statement(predictor="deterministic", loss="zero-one", risk_upper=0.03171, confidence=0.95,
-    ...           examples=1000, data="digits")
-    'With confidence 0.95 over the draw of the 1000 bound examples of digits, the zero-one risk of \
-the network is at most 0.0318.'
-    """
-    known = tuple(assumptions)
-    status = status_of(known)
-    about = f"the {loss} risk of {PREDICTORS[predictor]}"
+def statement_of(certificate: Certificate) -> str:
+    """The promise in words, with its number rounded up and its conditions named."""
+    status, examples = status_of(certificate.assumptions), certificate.data.bound.examples
+    risk_upper, gate, data = certificate.risk_upper, certificate.gate, certificate.data.name
+    about = f"the {certificate.loss.name} risk of {PREDICTORS[certificate.predictor]}"
     troubled = {
-        effect: ", ".join(dict.fromkeys(a.name for a in known if a.effect == effect))
+        effect: ", ".join(
+            dict.fromkeys(a.name for a in certificate.assumptions if a.effect == effect)
+        )
         for effect in ("conditional", "refused")
     }
     if status == "refused":
         return f"No promise is made about {about}. Found false: {troubled['refused']}."
+    # The promise about one network may rest on Monte-Carlo trials too.
+    sampled = certificate.empirical.scheme == "fresh noise"
     beside = {
         "stochastic": " and of the Monte-Carlo trials",
         "drawn": " and of the network",
-    }.get(predictor, " and of the Monte-Carlo trials" if sampled else "")
+    }.get(certificate.predictor, " and of the Monte-Carlo trials" if sampled else "")
     # A gate is shown as it was declared: the risk is strictly below it.
     most = f"at most {shown_up(risk_upper)}" if gate is None else f"below {gate!r}"
     text = (
-        f"With confidence {confidence!r} over the draw of the {examples} bound examples of "
-        f"{data}{beside}, {about} is {most}."
+        f"With confidence {certificate.confidence!r} over the draw of the {examples} bound "
+        f"examples of {data}{beside}, {about} is {most}."
     )
     if gate is not None and risk_upper >= 1.0:
         text = (
@@ -191,21 +174,6 @@ the network is at most 0.0318.'
     if status == "conditional":
         text += f" This holds only on the condition that: {troubled['conditional']}."
     return text
-
-
-def statement_of(certificate: Certificate) -> str:
-    """The statement that the certificate's own fields make."""
-    return statement(
-        predictor=certificate.predictor,
-        loss=certificate.loss.name,
-        risk_upper=certificate.risk_upper,
-        confidence=certificate.confidence,
-        examples=certificate.data.bound.examples,
-        data=certificate.data.name,
-        assumptions=certificate.assumptions,
-        sampled=certificate.empirical.scheme == "fresh noise",
-        gate=certificate.gate,
-    )
 
 
 #: Two correct evaluations of the same formula may differ by this much, relative and per weight.

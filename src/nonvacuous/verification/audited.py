@@ -179,7 +179,6 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss) -> StoredEv
     searched (the ledger is compared with the settings instead), groups, the start of training."""
     certificate, contents, known = inquiry.certificate, inquiry.contents, inquiry.known
     prior, posterior, record = contents.prior, contents.posterior, certificate.sparsity
-    transform = "; ".join(known.examples.preprocessing) or "as given"
     facts: dict[str, Any] = {
         "mode": certificate.mode,
         "predictor": certificate.predictor,
@@ -213,7 +212,7 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss) -> StoredEv
     if posterior is not None:
         # Recomputed here from the stored tensors, both of them.
         facts["posterior_at_kl"] = facts["posterior_at_risk"] = posterior.digest()
-    if transform == certificate.data.preprocessing:
+    if known.examples.steps == certificate.data.preprocessing:
         # Fitted again here, or nothing was fitted on the way.
         facts["preprocessing_saw"] = known.split.prior if known.standardized else None
     if not any(observation.name.endswith(ON_TEST) for observation in certificate.observed):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,8 @@ from nonvacuous.sparsity.training import scaled
 from nonvacuous.verification.findings import Disagreement, equal
 from nonvacuous.verification.inquiry import Inquiry, Known
 
+_SAME = "the examples are the recorded ones"
+
 
 def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
     """Compare content hashes. Returns the examples if they are the recorded ones."""
@@ -25,7 +26,7 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
     given: list[tuple[Examples, Examples | None]] = []
 
     def read() -> str:
-        whole = as_dataset(data)
+        whole = load(os.fspath(data)) if isinstance(data, str | os.PathLike) else Dataset.of(data)
         train = prepared(whole.train, certificate)
         test = None if whole.test is None else prepared(whole.test, certificate)
         given.append((train, test))
@@ -37,11 +38,8 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
     examples, test = given[0]
     known = _indices(certificate, examples, split)
     if known is None:
-        inquiry.skip(
-            "the examples are the recorded ones",
-            "data.bound.content_digest",
-            "which examples they are is stored in the run folder, which is not at hand.",
-        )
+        why = "which examples they are is stored in the run folder, which is not at hand."
+        inquiry.skip(_SAME, "data.bound.content_digest", why)
         return None
 
     fitted = _standardization(certificate, examples, known)
@@ -67,7 +65,7 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
             raise Disagreement(f"{copies} bound examples are copies of examples the prior saw.")
         return "compared by content, none is a copy."
 
-    if not inquiry.expect("the examples are the recorded ones", "data.bound.content_digest", same):
+    if not inquiry.expect(_SAME, "data.bound.content_digest", same):
         return None
     admitted = [a.name for a in certificate.assumptions if a.effect != "none"]
 
@@ -104,21 +102,13 @@ def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
     return Known(examples, known, test, fitted is not None)
 
 
-def as_dataset(data: Any) -> Dataset:
-    """The examples out of whatever the caller has: see :func:`nonvacuous.data.load`."""
-    if isinstance(data, str | os.PathLike):
-        return load(Path(data) if isinstance(data, os.PathLike) else data)
-    return data if isinstance(data, Dataset) else Dataset(Examples.of(data))
-
-
 def prepared(examples: Examples, certificate: Certificate) -> Examples:
     """The examples with inputs of norm 1, where the certificate is about such and these are not."""
     recorded = certificate.data.preprocessing
-    own = "; ".join(examples.preprocessing) or "as given"
-    if not certificate.kind.noisy or own == recorded:
+    if not certificate.kind.noisy or examples.steps == recorded:
         return examples
     candidate = scaled(examples)
-    return candidate if "; ".join(candidate.preprocessing) == recorded else examples
+    return candidate if candidate.steps == recorded else examples
 
 
 def _standardization(

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from nonvacuous.audit.probing import WATCHED, Network, foreign_tensor
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.adapting import CONVERSIONS, adapted
-from nonvacuous.certification.folding import folded, has_batch_norm
+from nonvacuous.certification.adapting import CONVERSIONS, adapted, folded, has_batch_norm
 from nonvacuous.data import import_function
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.fixing import with_fixed

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from nonvacuous.audit.claim_checks import (
-    disagreeing_input,
-    solves_its_equation,
-)
+from nonvacuous.audit.claim_checks import disagreeing_input, solves_its_equation
 from nonvacuous.audit.ledger_checks import rebuilt
 from nonvacuous.audit.symmetry_checks import impossible_saving
 from nonvacuous.bounds import constant_lower, holdout
@@ -58,25 +55,21 @@ def check_numbers(inquiry: Inquiry, checking: Checking) -> None:
         *checking.numbers,
     )
     for name, field, question in questions:
-        reason = _not_asked(certificate, field)
-        if reason is not None:
+        part, reason = _ABSENT.get(field, ("mode", ""))
+        if getattr(certificate, part) is None:
             inquiry.skip(name, field, reason, needed=False)
         else:
             inquiry.expect(name, field, partial(question, certificate))
 
 
-def _not_asked(certificate: Certificate, field: str) -> str | None:
-    if certificate.complexity is None and field == "complexity.kl_nats":
-        return "a plain test has no KL."
-    if certificate.posterior is None and field == "empirical.seed":
-        return "nothing was sampled."
-    if certificate.held_out_twin is None and field == "held_out_twin.risk_upper":
-        return "there is no twin."
-    if certificate.baseline is None and field == "baseline":
-        return "nothing is said to be better than a constant answer."
-    if certificate.rescaling is None and field == "rescaling":
-        return "nothing was rescaled."
-    return None
+#: What a certificate may not have, by the field of the question about it, and what that means.
+_ABSENT = {
+    "complexity.kl_nats": ("complexity", "a plain test has no KL."),
+    "empirical.seed": ("posterior", "nothing was sampled."),
+    "held_out_twin.risk_upper": ("held_out_twin", "there is no twin."),
+    "baseline": ("baseline", "nothing is said to be better than a constant answer."),
+    "rescaling": ("rescaling", "nothing was rescaled."),
+}
 
 
 def _kind(certificate: Certificate) -> str:

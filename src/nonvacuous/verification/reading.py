@@ -41,9 +41,14 @@ def read(certificate: Certificate | str | os.PathLike[str], findings: Collector)
         if isinstance(certificate, Certificate):
             parts["text"] = certificate.model_dump_json()
         else:
-            content = _bytes_of(Path(certificate))
-            parts["content"] = content
-            parts["text"] = _text_of(content)
+            path = Path(certificate)
+            if not path.is_file():
+                raise Disagreement(f"there is no file {path}; check the path.")
+            content = parts["content"] = read_bytes(path)
+            try:
+                parts["text"] = content.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise Disagreement(f"it is not UTF-8 text (byte {error.start}).") from error
         parts["certificate"] = _parse(str(parts["text"]))
         return "it is a certificate of this format."
 
@@ -88,19 +93,6 @@ def check_seal(reading: Reading, findings: Collector) -> None:
         findings.skip("the file is untouched", "certificate", why, needed=False)
     else:
         findings.expect("the file is untouched", "certificate", canonical)
-
-
-def _bytes_of(path: Path) -> bytes:
-    if not path.is_file():
-        raise Disagreement(f"there is no file {path}; check the path.")
-    return read_bytes(path)
-
-
-def _text_of(content: bytes) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Disagreement(f"it is not UTF-8 text (byte {error.start}).") from error
 
 
 def _parse(text: str) -> Certificate:

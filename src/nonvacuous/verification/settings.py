@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nonvacuous.audit.data_checks import DECLARED, START, declared
 from nonvacuous.bounds.checks import failure_of
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.folding import FOLDED
+from nonvacuous.certification.adapting import FOLDED
 from nonvacuous.certification.run_folder import settings_digest
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import described
@@ -25,28 +24,12 @@ from nonvacuous.verification.inquiry import Contents, Inquiry
 FILE = "config.toml"
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The settings that a certificate shows."""
-
-    mode: str
-    confidence: float
-    seed: int
-    attempts: int
-    loss: str
-    architecture: str
-    data_name: str
-    preprocessing: str
-    split: str
-    #: Those of the method, as it records them.
-    method: dict[str, Any]
-
-    @classmethod
-    def of(cls, settings: dict[str, Any]) -> Asked:
-        missing = [name for name in cls.__dataclass_fields__ if name not in settings]
-        if missing:
-            raise Disagreement(f"it does not say {missing[0]}.", f"{FILE}.{missing[0]}")
-        return cls(**{name: settings[name] for name in cls.__dataclass_fields__})
+#: The settings of a run, as far as its certificate shows them; those of the method by name.
+Asked = dict[str, Any]
+_SHOWN = (
+    "mode", "confidence", "seed", "attempts", "loss", "architecture", "data_name", "preprocessing",
+    "split", "method",
+)  # fmt: skip
 
 
 def check_settings(inquiry: Inquiry, checking: Checking) -> None:
@@ -63,24 +46,26 @@ def check_settings(inquiry: Inquiry, checking: Checking) -> None:
         for name, field in names:
             inquiry.skip(name, field, f"{FILE} {why}.", needed=not first)
         return
-    read: list[Asked] = []
+    asked = contents.settings
+    missing = [name for name in _SHOWN if name not in asked]
 
     def same() -> str:
-        read.append(Asked.of(contents.settings))
-        _compare(certificate, contents, read[0])
+        if missing:
+            raise Disagreement(f"it does not say {missing[0]}.", f"{FILE}.{missing[0]}")
+        _compare(certificate, contents, asked)
         return "mode, confidence, seed, trials, loss, names and split agree."
 
     inquiry.expect(*names[0], same)
-    if not read:
+    if missing:
         return
-    inquiry.expect(*names[1], lambda: _pays(certificate, read[0], checking))
+    inquiry.expect(*names[1], lambda: _pays(certificate, asked, checking))
     if certificate.kind.random:
-        inquiry.expect(*names[2], lambda: _describes(inquiry, read[0], checking))
+        inquiry.expect(*names[2], lambda: _describes(inquiry, asked, checking))
 
 
 def _prior(certificate: Certificate, asked: Asked, checking: Checking) -> dict[str, Any]:
     """Kind, scales, whose they are, and the digest of the means if they were given."""
-    return checking.prior_asked(asked.method, learned=certificate.data.prior is not None)
+    return checking.prior_asked(asked["method"], learned=certificate.data.prior is not None)
 
 
 def _choices(certificate: Certificate, asked: Asked, checking: Checking) -> int:
@@ -104,25 +89,27 @@ def _measured(certificate: Certificate, asked: Asked, checking: Checking) -> int
 
 def _compare(certificate: Certificate, contents: Contents, asked: Asked) -> None:
     shown: list[tuple[str, object, object]] = [
-        ("mode", certificate.mode, asked.mode),
-        ("confidence", certificate.budget.failure, failure_of(asked.confidence)),
-        ("seed", certificate.seed, asked.seed),
-        ("loss.name", certificate.loss.name, asked.loss),
-        ("model.architecture", certificate.model.architecture, asked.architecture),
-        ("data.name", certificate.data.name, asked.data_name),
-        ("data.preprocessing", certificate.data.preprocessing, asked.preprocessing),
+        ("mode", certificate.mode, asked["mode"]),
+        ("confidence", certificate.budget.failure, failure_of(asked["confidence"])),
+        ("seed", certificate.seed, asked["seed"]),
+        ("loss.name", certificate.loss.name, asked["loss"]),
+        ("model.architecture", certificate.model.architecture, asked["architecture"]),
+        ("data.name", certificate.data.name, asked["data_name"]),
+        ("data.preprocessing", certificate.data.preprocessing, asked["preprocessing"]),
     ]
     if certificate.kind.random:
-        shown.append(("predictor", certificate.predictor, asked.method.get("predictor")))
+        shown.append(("predictor", certificate.predictor, asked["method"].get("predictor")))
     if certificate.empirical.scheme == "pairs":
-        shown.append(("empirical.trials", certificate.empirical.trials, asked.method.get("trials")))
+        shown.append(
+            ("empirical.trials", certificate.empirical.trials, asked["method"].get("trials"))
+        )
     if contents.split is not None:
-        shown.append((f"{FILE}.split", asked.split, contents.split.digest()))
+        shown.append((f"{FILE}.split", asked["split"], contents.split.digest()))
     for field, claimed, said in shown:
         if claimed != said:
             raise Disagreement(f"the certificate says {claimed!r}, {FILE} {said!r}.", field)
     stated = next((a for a in certificate.assumptions if a.name == START), None)
-    sentence = asked.method.get("pretrained")
+    sentence = asked["method"].get("pretrained")
     if stated is not None and (
         stated.detail != declared(sentence) if sentence else stated.detail.startswith(DECLARED)
     ):
@@ -137,8 +124,8 @@ def _pays(certificate: Certificate, asked: Asked, checking: Checking) -> str:
     claimed = certificate.budget
     expected = ledger(
         mode=certificate.mode,
-        failure=failure_of(asked.confidence),
-        attempts=asked.attempts,
+        failure=failure_of(asked["confidence"]),
+        attempts=asked["attempts"],
         sampled=certificate.empirical.scheme != "every example once",
         choices=_choices(certificate, asked, checking),
         measured=_measured(certificate, asked, checking),
@@ -148,7 +135,7 @@ def _pays(certificate: Certificate, asked: Asked, checking: Checking) -> str:
     for position, (entry, again) in enumerate(zip(claimed.entries, expected.entries, strict=True)):
         for key in ("failure", "choices", "reason"):
             equal(getattr(entry, key), getattr(again, key), f"budget.entries.{position}.{key}")
-    return f"{asked.attempts} certificates, {expected.entries[-1].choices} choices paid for."
+    return f"{asked['attempts']} certificates, {expected.entries[-1].choices} choices paid for."
 
 
 def _describes(inquiry: Inquiry, asked: Asked, checking: Checking) -> str:
@@ -168,7 +155,7 @@ def _describes(inquiry: Inquiry, asked: Asked, checking: Checking) -> str:
     if prior["kind"] == "pretrained":
         where = f"{FILE}.method.prior.fixed"
         equal(certificate.model.fixed_digest, prior.get("fixed"), where)
-    if posterior.description not in checking.posteriors(certificate, asked.method):
+    if posterior.description not in checking.posteriors(certificate, asked["method"]):
         raise Disagreement(
             f"no run with these settings describes its posterior by {posterior.description!r}.",
             "posterior.description",

@@ -143,8 +143,8 @@ class PostHoc(Method):
         return None
 
     def starting_network(self, model: nn.Module, device: torch.device) -> nn.Module | None:
+        from nonvacuous.certification.adapting import has_batch_norm
         from nonvacuous.certification.candidate import frozen_copy, start_at
-        from nonvacuous.certification.folding import has_batch_norm
 
         # One with batch normalization is folded first.
         return None if has_batch_norm(model) else start_at(frozen_copy(model, device), self.family)

@@ -17,6 +17,7 @@ from torch import nn
 
 from nonvacuous.audit.evidence import Search
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification.adapting import FOLDED, folded, folded_prior, has_batch_norm
 from nonvacuous.certification.assemble import candidate_certificate, measured_best
 from nonvacuous.certification.candidate import (
     Candidate,
@@ -29,7 +30,6 @@ from nonvacuous.certification.candidate import (
     with_weights,
 )
 from nonvacuous.certification.columns import center_of, certified_way, comparison_columns
-from nonvacuous.certification.folding import FOLDED, folded, folded_prior, has_batch_norm
 from nonvacuous.certification.gauge import Gauge, Rescaled, find_gauge
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.noise_search import NoiseSearch

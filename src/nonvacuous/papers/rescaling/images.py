@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nonvacuous.certification.folding import folded, has_batch_norm
+from nonvacuous.certification.adapting import folded, has_batch_norm
 from nonvacuous.data import Dataset, Examples
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.models import build
