@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import save_file
 
 from nonvacuous.cli import exits
-from nonvacuous.cli.graph_layout import layered
+from nonvacuous.cli.graph_picture import layered
 from nonvacuous.models import build
 
 NETWORKS = """

@@ -7,20 +7,27 @@ they pass on, gray where these keep the scale 1. Numbers and dashes say everythi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from nonvacuous.cli.graph_layout import Layout, layered
+import networkx
+
 from nonvacuous.files import write_atomically
 from nonvacuous.networks import LayerGraph, Node, ScaleGroups
+from nonvacuous.report.figures import spread
 
 #: Dark enough for white text and lines on white, told apart by most color-blind readers.
 COLORS = ("#0b66a8", "#b4500a", "#1b7f4d", "#8a3b8f", "#7a6400", "#a8324a", "#3f5f73", "#5a4bb0")
 _GRAY, _RED, _INK = "#767676", "#b00020", "#1f1f1f"
 _BOX, _GAP, _ROW, _HEIGHT, _MARGIN = 240, 28, 84, 50, 24
 _LEGEND_LINE, _CHIP = 22, 18
+#: Rows are gone through so often, first to find their order, then to straighten the lines.
+_ORDERINGS, _SWEEPS = 16, 96
+#: The width of a line that passes a row, in columns; between two such points it pulls strongly.
+_PASSING, _STRAIGHT = 0.34, 8
 _FONT = "font-family='system-ui, -apple-system, Segoe UI, sans-serif'"
 
 
@@ -93,6 +100,82 @@ def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:
 def color_of(group: int) -> str:
     """The color of a group; the numbers on the chips tell apart what the colors repeat."""
     return COLORS[group % len(COLORS)]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Positions in units of columns and rows; a line lists the points that it passes."""
+
+    columns: Mapping[str, float]
+    rows: Mapping[str, int]
+    lines: Mapping[tuple[str, str], tuple[tuple[float, int], ...]]
+    width: float
+    height: int
+
+
+def layered(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> Layout:
+    """Where boxes go: as many rows down as the longest way from the input, near their neighbors.
+
+    >>> drawing = layered(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")])
+    >>> drawing.rows, len(drawing.lines["a", "c"])
+    ({'a': 0, 'b': 1, 'c': 2}, 3)
+    """
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(names)
+    graph.add_edges_from(edges)
+    levels: list[list[str]] = [list(level) for level in networkx.topological_generations(graph)]
+    rows = {name: row for row, level in enumerate(levels) for name in level}
+    # A line that passes rows has a point of its own in each, around which the boxes make room.
+    links, chains = networkx.DiGraph(), {}
+    links.add_nodes_from(names)
+    for start, end in graph.edges:
+        passed = range(rows[start] + 1, rows[end])
+        chains[start, end] = [start, *(f"{start} > {end} @ {row}" for row in passed), end]
+        networkx.add_path(links, chains[start, end])
+        for row, point in zip(passed, chains[start, end][1:-1], strict=True):
+            levels[row].append(point)
+    width = {name: 1.0 if name in rows else _PASSING for name in links}
+    x = _columns(levels, links, width)
+    left = min((x[name] - width[name] / 2 for name in x), default=0.0)
+    row_of = {name: row for row, level in enumerate(levels) for name in level}
+    return Layout(
+        columns={name: x[name] - left for name in names},
+        rows=rows,
+        lines={
+            edge: tuple((x[name] - left, row_of[name]) for name in chain)
+            for edge, chain in chains.items()
+        },
+        width=max((x[name] + width[name] / 2 for name in x), default=1.0) - left,
+        height=len(levels),
+    )
+
+
+def _columns(
+    levels: list[list[str]], links: networkx.DiGraph, width: Mapping[str, float]
+) -> dict[str, float]:
+    """Middles near those of the neighbors, as the shortest lines have them; the rows are sorted."""
+    pull = {(a, b): _STRAIGHT if width[a] == width[b] == _PASSING else 1 for a, b in links.edges}
+    x = {name: k - len(level) / 2 for level in levels for k, name in enumerate(level)}
+    best, shortest = x, math.inf
+    for sweep in range(_SWEEPS):
+        down, ordering = sweep % 2 == 0, sweep < _ORDERINGS
+        for level in levels if down else reversed(levels):
+            wanted = {}
+            for name in level:
+                near = [(x[other], pull[other, name]) for other in links.pred[name]]
+                after = [(x[other], pull[name, other]) for other in links.succ[name]]
+                near = near + after if not ordering else near if down else after
+                total = sum(weight for _, weight in near)
+                wanted[name] = sum(at * w for at, w in near) / total if near else x[name]
+            if ordering:
+                level.sort(key=wanted.__getitem__)
+            targets, widths = [wanted[name] for name in level], [width[name] for name in level]
+            placed = spread(targets, widths, low=-math.inf, high=math.inf, gap=0.0)
+            x = {**x, **dict(zip(level, placed, strict=True))}
+        length = sum(weight * abs(x[a] - x[b]) for (a, b), weight in pull.items())
+        if length < shortest:
+            best, shortest = x, length
+    return best
 
 
 def _boxes(graph: LayerGraph, groups: ScaleGroups) -> list[Box]:
