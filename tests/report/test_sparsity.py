@@ -42,7 +42,9 @@ def test_the_page_shows_noise_and_choices(certificate: Certificate) -> None:
     assert record is not None
     shown = view.of(certificate, comparison=compare(certificate))
     assert len(shown.noise) == len(record.layers)
-    assert {row.name.lower() for row in shown.choices} == {c.name.lower() for c in record.charges}
+    assert {name.lower() for name, _, _ in shown.choices} == {
+        c.name.lower() for c in record.charges
+    }
     page = html.render(shown)
     for words in ("From noise to the network itself", "Added to the KL", record.theorem):
         assert words in page

@@ -239,10 +239,10 @@ def test_layers_come_worst_first_and_long_lists_are_summed_up() -> None:
 
 def test_a_ledger_line_with_choices_says_how_many_share_it() -> None:
     shown = view_of(samples.vacuous())
-    assert "24 choices share this line" in shown.ledger[1].reason
+    assert "24 choices share this line" in shown.ledger[1][1]
     huge = SpendRecord(name="bound", failure=0.04, reason="union", choices=10**15)
     budget = samples.BudgetRecord(failure=0.05, entries=(huge,))
-    assert "about 10^15 choices" in view_of(samples.build(budget=budget)).ledger[0].reason
+    assert "about 10^15 choices" in view_of(samples.build(budget=budget)).ledger[0][1]
 
 
 def test_the_command_to_verify_is_exact() -> None:

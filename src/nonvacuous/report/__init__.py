@@ -50,30 +50,12 @@ def write_report(
         return write_study(page_of(certificate, where=str(run_folder or Path(path).parent)), path)
     from nonvacuous.report import html, view
 
-    target = Path(path)
-    page = html.render(
-        view.of(
-            certificate,
-            comparison=comparison,
-            history=history,
-            run_folder=run_folder,
-            labels=labels,
-        )
+    shown = view.of(
+        certificate, comparison=comparison, history=history, run_folder=run_folder, labels=labels
     )
-    temporary = target.with_name(target.name + ".part")
-    try:
-        with open(temporary, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(page)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise BadInput(
-            f"Cannot write the report {target}: {error.strerror}. Name a file in a folder that "
-            "exists and that you may write to."
-        ) from error
-    return target
+    if not Path(path).parent.is_dir():
+        raise BadInput(f"Cannot write the report {path}: there is no such folder. Make it first.")
+    return html.write(html.render(shown), path, kind="report")
 
 
 #: The name at the front door: ``nv.report(certificate, "page.html")``.

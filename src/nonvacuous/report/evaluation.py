@@ -8,7 +8,7 @@ from typing import Any
 
 from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.evaluation_records import ClassScore, Slice
+from nonvacuous.evaluation_records import EvaluationRecord, Slice
 from nonvacuous.report.plots import Series, bars, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.report.wording import (
@@ -36,8 +36,7 @@ _WORDS = {
 
 def page_of(certificate: Certificate, *, where: str = ".") -> StudyPage:
     """What a test says, in the order of a person's questions."""
-    record = certificate.evaluation
-    assert record is not None
+    record = _record(certificate)
     declared = {c: g for c, g in record.groups.items() if not c.endswith(" class")}
     sections = [
         Section("How sure?", _confidence(certificate), figures=(_picture(certificate, declared),))
@@ -76,24 +75,19 @@ def page_of(certificate: Certificate, *, where: str = ".") -> StudyPage:
     )
 
 
-def _rates(certificate: Certificate) -> bool:
-    """Whether the numbers are shares of examples, and not means of losses."""
-    record = certificate.evaluation
-    return record is not None and not record.beside
+def _record(certificate: Certificate) -> EvaluationRecord:
+    """What a test says; its numbers are shares of examples where there is nothing ``beside``."""
+    assert certificate.evaluation is not None
+    return certificate.evaluation
 
 
 def _up(certificate: Certificate, value: float) -> str:
-    return percent_up(value) if _rates(certificate) else shown_up(value)
-
-
-def _down(certificate: Certificate, value: float) -> str:
-    return percent_down(value) if _rates(certificate) else shown_down(value)
+    return shown_up(value) if _record(certificate).beside else percent_up(value)
 
 
 def lead(certificate: Certificate) -> str:
     """The promise in one sentence that a stranger understands."""
-    name, record = clean(certificate.model.architecture), certificate.evaluation
-    assert record is not None
+    name = clean(certificate.model.architecture)
     if certificate.status == "refused":
         return f"No promise about {name} is made: this test was refused."
     before = "If its conditions hold, " if certificate.status == "conditional" else ""
@@ -102,8 +96,9 @@ def lead(certificate: Certificate) -> str:
     else:
         most = shown_up(certificate.risk_upper)
         said = f"{clean(certificate.loss.name)} of {name} is at most {most}"
-        limits = record.settings.range
-        if limits is not None and record.settings.metric != "score":
+        settings = _record(certificate).settings
+        limits = settings.range
+        if limits is not None and settings.metric != "score":
             own = limits[0] + certificate.risk_upper * (limits[1] - limits[0])
             said += f", that is {shown_up(own)} before scaling"
     sentence = f"{before}{said}."
@@ -114,32 +109,26 @@ def lead(certificate: Certificate) -> str:
 
 
 def _badges(certificate: Certificate) -> tuple[str, ...]:
-    record = certificate.evaluation
-    assert record is not None
-    measured = certificate.empirical.mean
+    record, measured = _record(certificate), certificate.empirical.mean
     badges = [
         capital(certificate.status),
         f"{confidence_percent(certificate.budget.failure)} confidence",
         f"{whole(certificate.data.bound.examples)} {record.unit}",
-        f"In the test: {percent(measured) if _rates(certificate) else f'{measured:.4g}'}",
+        f"In the test: {f'{measured:.4g}' if record.beside else percent(measured)}",
     ]
     if certificate.baseline is not None:
-        constant = f"always answering “{clean(certificate.baseline.name)}”"
-        badges.append(
-            f"Better than {constant}"
-            if certificate.shown_better
-            else f"Not shown to be better than {constant}"
-        )
+        shown = "Better" if certificate.shown_better else "Not shown to be better"
+        badges.append(f"{shown} than always answering “{clean(certificate.baseline.name)}”")
     if record.coverage_lower is not None:
         badges.append(f"Answers at least {percent_down(record.coverage_lower)} of all")
     return tuple(badges)
 
 
 def _confidence(certificate: Certificate) -> tuple[str, ...]:
-    record = certificate.evaluation
-    assert record is not None
+    record = _record(certificate)
     samples, false = odds(certificate.budget.failure)
-    low, high = _down(certificate, record.interval[0]), _up(certificate, record.interval[1])
+    low = (shown_down if record.beside else percent_down)(record.interval[0])
+    high = _up(certificate, record.interval[1])
     paragraphs = [
         f"Of {samples} such tests, on average at most {false} would yield a false promise. Both "
         f"ends at once: between {low} and {high}. The promise is about new examples drawn like "
@@ -155,18 +144,24 @@ def _confidence(certificate: Certificate) -> tuple[str, ...]:
 
 
 def _picture(certificate: Certificate, declared: Mapping[str, Mapping[str, Slice]]) -> Figure:
-    record = certificate.evaluation
-    assert record is not None
+    record = _record(certificate)
     rows = [("everybody", certificate.empirical.mean, record.risk_lower, certificate.risk_upper)]
-    for column, group in declared.items():
-        worst = sorted(group.items(), key=lambda item: -item[1].risk_upper)[:8]
-        rows += [(shortened(clean(f"{column} {value}"), 24), *_ends(part)) for value, part in worst]
+    rows += [
+        (
+            shortened(clean(f"{column} {value}"), 24),
+            part.errors / part.examples,
+            part.risk_lower,
+            part.risk_upper,
+        )
+        for column, group in declared.items()
+        for value, part in _worst_first(group)[:_MOST]
+    ]
     names, means, lows, highs = zip(*rows, strict=True)
     svg = bars(
         names,
         {"measured": means},
         title="Measured, with the least and the most",
-        x_label="share that is wrong" if _rates(certificate) else "mean loss",
+        x_label="mean loss" if record.beside else "share that is wrong",
         low={"measured": lows},
         high={"measured": highs},
     )
@@ -174,12 +169,12 @@ def _picture(certificate: Certificate, declared: Mapping[str, Mapping[str, Slice
     return Figure(svg, said if declared else "")
 
 
-def _ends(part: Slice) -> tuple[float, float, float]:
-    return part.errors / part.examples, part.risk_lower, part.risk_upper
+def _worst_first(group: Mapping[str, Slice]) -> list[tuple[str, Slice]]:
+    return sorted(group.items(), key=lambda item: -item[1].risk_upper)
 
 
 def _groups(certificate: Certificate, column: str, group: Mapping[str, Slice]) -> Table:
-    worst = sorted(group.items(), key=lambda item: -item[1].risk_upper)
+    worst = _worst_first(group)
     enough = all(part.sufficient for part in group.values())
     rows = tuple(
         (
@@ -203,17 +198,16 @@ def _groups(certificate: Certificate, column: str, group: Mapping[str, Slice]) -
 
 def _classes(certificate: Certificate) -> Table:
     """Recall, precision and F1 of each class, at least; the worst first."""
-    record = certificate.evaluation
-    assert record is not None
+    record = _record(certificate)
     actual, named = record.groups.get("true class", {}), record.groups.get("predicted class", {})
-    nothing = ClassScore(hits=0, relevant=0, f1_lower=0.0, jaccard_lower=0.0)
 
     def least(part: Slice | None) -> str:
         return "-" if part is None else percent_down(1.0 - part.risk_upper)
 
     def rank(value: str) -> float:
-        score, part = record.scores.get(value, nothing), actual.get(value)
-        return score.f1_lower if record.scores else 1.0 - (part.risk_upper if part else 1.0)
+        if record.scores:
+            return record.scores[value].f1_lower if value in record.scores else 0.0
+        return 1.0 - actual[value].risk_upper if value in actual else 0.0
 
     worst = sorted({**actual, **named}, key=rank)
     rows = tuple(

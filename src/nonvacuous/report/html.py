@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from nonvacuous.errors import BadInput
+from nonvacuous.files import write_atomically
 from nonvacuous.report import figures
 from nonvacuous.report.view import View
 from nonvacuous.report.wording import WORDS
@@ -47,6 +51,19 @@ def render(view: View, *, scale: Markup | None = None, more_css: str = "") -> st
         icons=_ICONS,
         words=WORDS,
     )
+
+
+def write(text: str, path: str | os.PathLike[str], *, kind: str = "page") -> Path:
+    """Write a page whole or not at all; return where it lies."""
+    target = Path(path)
+    try:
+        write_atomically(target, lambda stream: stream.write(text.encode()))
+    except OSError as error:
+        raise BadInput(
+            f"Cannot write the {kind} {target}: {error.strerror}. Name a file in a folder that "
+            "exists and that you may write to."
+        ) from error
+    return target
 
 
 @cache

@@ -1,7 +1,9 @@
 """Which measured test error stands beside a promise: that of the predictor that is promised about.
 
 A certificate may record several: of the randomized network, of the network with the mean weights.
-They are told apart by their names, which say whose error it is.
+Their names say whose error each is. Where a network was given, its own error stands beside that of
+its noise: whoever brings one wants to know first how often it errs itself, and what a plain test of
+it is worth.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from nonvacuous.bounds.holdout import holdout
 from nonvacuous.certificate import Certificate
 from nonvacuous.records import Observation
+from nonvacuous.report.wording import confidence_percent, percent, percent_up, whole
 
 #: The predictor in few words.
 PREDICTOR = {
@@ -70,3 +74,51 @@ def _read(observation: Observation, predictor: str) -> Measured:
     # A name that tells of no predictor is taken to be about the one there is.
     kind = next((kind for words, kind in _NAMED.items() if words in name), predictor)
     return Measured(observation.errors, observation.trials, SHORT[kind], kind == predictor)
+
+
+#: How the twin of a certificate is called where a network was trained for it.
+RETRAINED = "Retrained twin"
+
+
+def is_given(certificate: Certificate) -> bool:
+    """Whether the promise is about noise around a network that somebody brought."""
+    return certificate.kind.given and certificate.kind.random
+
+
+def own_error(certificate: Certificate, *, test: bool) -> Observation | None:
+    """The given network's own errors: rescaled, the mean weights compute what the given ones do."""
+    if not is_given(certificate):
+        return None
+    own = (o for o in certificate.observed if "mean weights" in o.name and is_test(o) == test)
+    return next(own, None)
+
+
+def twin_name(certificate: Certificate) -> str:
+    """Whose plain test stands beside the promise."""
+    retrained = is_given(certificate) and certificate.data.prior is None
+    return RETRAINED if retrained else "Held-out twin"
+
+
+def own_story(certificate: Certificate) -> str:
+    """The given network itself, in two sentences; nothing for certificates of another kind."""
+    counted = own_error(certificate, test=False)
+    if counted is None:
+        return ""
+    opening = f"Without noise it errs on {_rate(counted)} examples that the promise counts"
+    tested = own_error(certificate, test=True)
+    if tested is None:
+        return (
+            f"{opening}, which it was trained on. No test examples were given: a plain test on "
+            "unseen ones would say more about it than any bound from training data."
+        )
+    failure = certificate.budget.failure
+    most = holdout(errors=tested.errors, examples=tested.trials, failure=failure)
+    return (
+        f"{opening}, and on {_rate(tested)} test examples. If it never saw those, this plain test "
+        f"promises an error of at most {percent_up(most)} with {confidence_percent(failure)} "
+        "confidence of its own."
+    )
+
+
+def _rate(observed: Observation) -> str:
+    return f"{percent(observed.errors / observed.trials)} of {whole(observed.trials)}"

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 from nonvacuous.certificate import PLAIN_TEST, Certificate
-from nonvacuous.report.given import RETRAINED, twin_name
-from nonvacuous.report.measured import PREDICTOR, errors_on_test
+from nonvacuous.report.measured import PREDICTOR, RETRAINED, errors_on_test, twin_name
 from nonvacuous.report.wording import (
     capital,
     clean,
@@ -44,16 +43,6 @@ class Sentence:
         return f"{self.before}{self.emphasis}{self.after}"
 
 
-def counts_errors(certificate: Certificate) -> bool:
-    """Whether the loss is 1 for an error and 0 otherwise."""
-    return certificate.loss.name == "zero-one"
-
-
-def is_frequency(certificate: Certificate) -> bool:
-    """Whether the risk is the frequency of something: of errors, or of too small margins."""
-    return certificate.counts_errors
-
-
 def says_nothing(certificate: Certificate) -> bool:
     """Whether every network satisfies the promise."""
     return certificate.status == "refused" or certificate.risk_upper >= 1.0
@@ -83,8 +72,9 @@ def promise(certificate: Certificate) -> Sentence:
     if certificate.gate is not None:
         often = f"less than {declared_percent(certificate.gate)}"
         return Sentence(capital(f"{before}wrong on "), often, " of new examples, on average.")
-    if is_frequency(certificate):
-        before += "wrong on " if counts_errors(certificate) else "wrong, or only just right, on "
+    if certificate.counts_errors:
+        plain = certificate.loss.name == "zero-one"
+        before += "wrong on " if plain else "wrong, or only just right, on "
         often = str(frequency(certificate.risk_upper))
         return Sentence(capital(before), often, " new examples, on average.")
     before += "a mean loss of "
@@ -95,7 +85,7 @@ def promise(certificate: Certificate) -> Sentence:
 
 def shown_risk(certificate: Certificate) -> str:
     """The promise in percent, wherever it stands on the page: the number of the headline."""
-    shown = promised_percent if is_frequency(certificate) else percent_up
+    shown = promised_percent if certificate.counts_errors else percent_up
     return shown(certificate.risk_upper)
 
 
@@ -168,7 +158,7 @@ def _against_constant(certificate: Certificate) -> str:
         if certificate.gate is not None:
             return "No: too many errors for the gate that was declared before the training."
         return "No: any network at all satisfies this."
-    if not is_frequency(certificate):
+    if not certificate.counts_errors:
         return ""
     baseline = certificate.baseline
     if baseline is None:
@@ -237,7 +227,7 @@ def limits(certificate: Certificate) -> tuple[str, ...]:
         "Nothing about the best of several certificates, unless the ledger of the failure "
         "probability shows a line that pays for the choice.",
     ]
-    if counts_errors(certificate):
+    if certificate.loss.name == "zero-one":
         said.append(
             "Nothing about the network's own probabilities: only right and wrong answers count."
         )

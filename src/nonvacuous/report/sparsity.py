@@ -3,57 +3,31 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.report.wording import capital, clean, nats, percent, plural, whole
 from nonvacuous.sparsity_records import SparsityRecord
 
 
-@dataclass(frozen=True)
-class Layer:
-    """One layer: its noise, its distance from the prior, and what that costs."""
-
-    name: str
-    scale: str
-    distance: str
-    nats: str
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One choice inside the loss, and the nats that naming it costs."""
-
-    name: str
-    choice: str
-    nats: str
-
-
-def layers(certificate: Certificate) -> tuple[Layer, ...]:
-    """Every layer, first layer first; nothing for other certificates."""
-    record = certificate.sparsity
-    if record is None:
-        return ()
+def layers(certificate: Certificate) -> tuple[tuple[str, ...], ...]:
+    """Every layer, first layer first: its name, noise, distance from the prior, and its cost."""
     return tuple(
-        Layer(
+        (
             clean(layer.name),
             f"{layer.scale:.3g}",
             f"{math.sqrt(layer.squared_distance):.3g}",
             nats(layer.squared_distance / (2.0 * layer.scale**2)),
         )
-        for layer in record.layers
+        for layer in (certificate.sparsity.layers if certificate.sparsity else ())
     )
 
 
-def choices(certificate: Certificate) -> tuple[Choice, ...]:
-    """The ledger in nats, dearest first."""
-    record = certificate.sparsity
-    if record is None:
-        return ()
-    ordered = sorted(record.charges, key=lambda charge: -charge.nats)
+def choices(certificate: Certificate) -> tuple[tuple[str, ...], ...]:
+    """The ledger in nats, dearest first: what was chosen, what it is, what naming it costs."""
+    charges = certificate.sparsity.charges if certificate.sparsity else ()
     return tuple(
-        Choice(capital(clean(charge.name)), clean(charge.choice), nats(charge.nats))
-        for charge in ordered
+        (capital(clean(charge.name)), clean(charge.choice), nats(charge.nats))
+        for charge in sorted(charges, key=lambda charge: -charge.nats)
     )
 
 

@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from nonvacuous import __version__
 from nonvacuous.errors import BadInput
-from nonvacuous.files import write_atomically
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,16 +123,9 @@ class StudyPage:
 
 def write_study(page: StudyPage, path: str | os.PathLike[str]) -> Path:
     """Write the page as one HTML file that loads nothing and runs no script."""
-    target = Path(path)
-    text = render(page).encode()
-    try:
-        write_atomically(target, lambda stream: stream.write(text))
-    except OSError as error:
-        raise BadInput(
-            f"Cannot write the page {target}: {error.strerror}. Name a file in a folder that "
-            "exists and that you may write to."
-        ) from error
-    return target
+    from nonvacuous.report.html import write
+
+    return write(render(page), path)
 
 
 def render(page: StudyPage) -> str:

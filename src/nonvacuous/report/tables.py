@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from nonvacuous.bounds.table import title_and_detail
 from nonvacuous.certificate import Certificate
 from nonvacuous.records import Assumption
-from nonvacuous.report.given import twin_name
+from nonvacuous.report.measured import twin_name
 from nonvacuous.report.promise import shown_risk
 from nonvacuous.report.wording import (
     capital,
@@ -17,6 +19,7 @@ from nonvacuous.report.wording import (
     percent,
     percent_up,
     plural,
+    round_percent,
     whole,
 )
 
@@ -40,31 +43,13 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Ledger:
-    """One line of the failure probability's account."""
-
-    name: str
-    reason: str
-    failure: str
-
-
-@dataclass(frozen=True)
-class Ground:
-    """Something the promise rests on."""
-
-    name: str
-    detail: str
-    effect: str
-
-
-@dataclass(frozen=True)
 class Grounds:
-    """All that are known to the same degree. ``status`` is the certificate's word for it."""
+    """What the promise rests on and is known to the same degree, in the certificate's words."""
 
     status: str
     label: str
     remark: str
-    entries: tuple[Ground, ...]
+    entries: tuple[Assumption, ...]
 
 
 _STEPS = {
@@ -164,27 +149,24 @@ def _step_words(certificate: Certificate) -> dict[str, str]:
     }
 
 
-def ledger_rows(certificate: Certificate) -> tuple[Ledger, ...]:
-    """How the failure probability was spent."""
+def ledger_rows(certificate: Certificate) -> tuple[tuple[str, str, str], ...]:
+    """How the failure probability was spent: on what, why, and how much."""
     rows = []
     for entry in certificate.budget.entries:
-        reason = clean(entry.reason)
-        if entry.choices > 1:
-            reason += f" ({whole(entry.choices)} choices share this line)"
-        rows.append(Ledger(clean(entry.name), reason, f"{entry.failure:g}"))
+        shared = f" ({whole(entry.choices)} choices share this line)" if entry.choices > 1 else ""
+        rows.append((clean(entry.name), clean(entry.reason) + shared, f"{entry.failure:g}"))
     return tuple(rows)
 
 
 def grounds(certificate: Certificate) -> tuple[Grounds, ...]:
     """What it rests on, by how much is known about it; within a group, what has an effect first."""
     groups = []
+    known = sorted(certificate.assumptions, key=lambda a: a.effect == "none")
     for status, (label, remark) in _GROUNDS.items():
-        members = [
-            a for a in certificate.assumptions if a.status == status and not _idle(certificate, a)
-        ]
-        members.sort(key=lambda a: a.effect == "none")
         entries = tuple(
-            Ground(capital(clean(a.name)), capital(clean(a.detail)), a.effect) for a in members
+            a.model_copy(update={n: capital(clean(getattr(a, n))) for n in ("name", "detail")})
+            for a in known
+            if a.status == status and not _idle(certificate, a)
         )
         if entries:
             groups.append(Grounds(status, label, remark, entries))
@@ -219,9 +201,7 @@ def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Ba
             Bar(twin_name(certificate), detail, percent_up(twin.risk_upper), 0.0, twin.risk_upper)
         )
     axis = max(bar.end for bar in shown) or 1.0
-    return tuple(
-        Bar(bar.name, bar.detail, bar.value, 0.0, bar.end / axis, bar.marked) for bar in shown
-    )
+    return tuple(replace(bar, end=bar.end / axis) for bar in shown)
 
 
 def layers_total(certificate: Certificate) -> str:
@@ -267,3 +247,45 @@ def layer_rows(certificate: Certificate) -> tuple[Bar, ...]:
         )
         for name, size, amount in groups
     )
+
+
+def label_rows(certificate: Certificate, record: Mapping[str, Any] | None) -> tuple[Bar, ...]:
+    """Real against random labels: what the same recipe promises where nothing can be learned.
+
+    Two bars and guessing, from the run's ``random_labels.json``; nothing if it is another's.
+    """
+    random = _random_risk(record)
+    if record is None or random is None or record.get("certificate") != certificate.digest:
+        return ()
+    true = certificate.risk_upper
+    guess = 1.0 - 1.0 / certificate.data.classes
+    return (
+        Bar("Real labels", "this certificate", f"≤ {percent_up(true)}", 0.0, true, marked=True),
+        Bar("Random labels", "the same recipe", f"≤ {percent_up(random)}", 0.0, random),
+        Bar("Guessing", "all that random labels allow", round_percent(guess), 0.0, guess),
+    )
+
+
+def label_story(bars: tuple[Bar, ...]) -> str:
+    """What the bars mean."""
+    if not bars:
+        return ""
+    if bars[1].end >= bars[2].end:
+        return (
+            "Network, training and bound are the same; only the labels were drawn at random. The "
+            "bound then promises nothing, as it must: what it promises on the real labels is owed "
+            "to what they have in common."
+        )
+    return (
+        "Labels drawn at random cannot be predicted, yet the same recipe promises less than the "
+        "error of guessing. The bound has failed by bad luck, or there is a mistake: do not rely "
+        "on this certificate before that is found out."
+    )
+
+
+def _random_risk(record: Mapping[str, Any] | None) -> float | None:
+    part = record.get("random_labels") if isinstance(record, Mapping) else None
+    value = part.get("risk_upper") if isinstance(part, Mapping) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and 0.0 <= value <= 1.0 else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.records import ProgressiveRecord
-from nonvacuous.report import given, promise, random_labels, rescaling, sparsity, tables
+from nonvacuous.report import measured, promise, rescaling, sparsity, tables
 from nonvacuous.report.curves import Curve, curves
 from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
 from nonvacuous.report.promise import Sentence
@@ -80,16 +80,16 @@ class View:
     measured: tuple[Fact, ...]
     theorem: Fact
     steps: tuple[tables.Bar, ...]
-    ledger: tuple[tables.Ledger, ...]
+    ledger: tuple[tuple[str, str, str], ...]
     ledger_total: str
     grounds: tuple[tables.Grounds, ...]
     labels: tuple[tables.Bar, ...]
     labels_story: str
     rescaling: tuple[rescaling.Row, ...]
     rescaling_story: tuple[str, ...]
-    noise: tuple[sparsity.Layer, ...]
+    noise: tuple[tuple[str, ...], ...]
     noise_story: tuple[str, ...]
-    choices: tuple[sparsity.Choice, ...]
+    choices: tuple[tuple[str, ...], ...]
     choices_total: str
     layers: tuple[tables.Bar, ...]
     layers_total: str
@@ -116,7 +116,7 @@ def of(
     the run (the lines of its ``events.jsonl``); ``run_folder`` is where a checker finds the files;
     ``labels`` is what ``nonvacuous randomize --run`` found with random labels.
     """
-    against = random_labels.rows(certificate, labels)
+    against = tables.label_rows(certificate, labels)
     name, data = clean(certificate.model.architecture), clean(certificate.data.name)
     command, python = _verification(run_folder)
     return View(
@@ -129,7 +129,7 @@ def of(
         badges=_badges(certificate),
         confidence=promise.confidence(certificate),
         verdict=promise.verdict(certificate),
-        own=given.story(certificate),
+        own=measured.own_story(certificate),
         marks=marks_of(certificate),
         about=_about(certificate),
         statement=_statement(certificate),
@@ -140,7 +140,7 @@ def of(
         ledger_total=f"{certificate.budget.failure:g}",
         grounds=tables.grounds(certificate),
         labels=against,
-        labels_story=random_labels.sentence(against),
+        labels_story=tables.label_story(against),
         rescaling=rescaling.rows(certificate),
         rescaling_story=rescaling.story(certificate) or _before_and_after(certificate),
         noise=sparsity.layers(certificate),
@@ -183,9 +183,8 @@ def _badges(certificate: Certificate) -> tuple[Badge, ...]:
 
 
 def _loss(certificate: Certificate) -> str:
-    if promise.counts_errors(certificate):
-        return "zero-one (right or wrong)"
-    return clean(certificate.loss.name)
+    plain = certificate.loss.name == "zero-one"
+    return "zero-one (right or wrong)" if plain else clean(certificate.loss.name)
 
 
 def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
@@ -197,10 +196,10 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
     if certificate.sparsity is not None and counted:
         # What the bound starts from is the loss of noise; this is the network's own.
         rate = counted[0].errors / counted[0].trials
-    if given.is_given(certificate):
+    if measured.is_given(certificate):
         name = "Training error, with noise"
     marks = [Mark("training", name, rate, percent(rate))]
-    own = given.own_error(certificate, test=True)
+    own = measured.own_error(certificate, test=True)
     note = "not part of the promise"
     if own is not None:
         rate = own.errors / own.trials
@@ -213,7 +212,7 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
         twin = certificate.held_out_twin
         if twin is not None:
             text = f"≤ {percent_up(twin.risk_upper)}"
-            name = given.twin_name(certificate)
+            name = measured.twin_name(certificate)
             marks.append(Mark("twin", name, twin.risk_upper, text))
         if certificate.gate is None:
             text = f"≤ {promise.shown_risk(certificate)}"
@@ -223,7 +222,7 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
             text = f"< {declared_percent(certificate.gate)}"
             marks.append(Mark("certificate", passed, certificate.gate, text))
     baseline = certificate.baseline
-    if promise.is_frequency(certificate) and baseline is not None:
+    if certificate.counts_errors and baseline is not None:
         name = f"Always “{shortened(clean(baseline.name), 16)}”"
         marks.append(Mark("guessing", name, baseline.rate, percent(baseline.rate)))
     return tuple(marks)
