@@ -1,7 +1,7 @@
 """How wrong can this network be on data it has not seen? Get a number you can prove.
 
 This module only re-exports, and only on first use (PEP 562): `import nonvacuous.bounds` never
-imports torch. A new public name goes into `_EXPORTS` and into the imports for type checkers;
+imports torch. A new public name goes into `_OBJECTS` and into the imports for type checkers;
 a test keeps the two in step.
 """
 
@@ -63,55 +63,42 @@ if TYPE_CHECKING:
     from nonvacuous.training_settings import PosteriorTraining as PosteriorTraining
     from nonvacuous.verify import verify as verify
 
-# Public name -> "module:attribute", or "module" where the module itself is what is exported.
-_EXPORTS = {
-    "Certificate": "nonvacuous.certificate:Certificate",
-    "ConfidenceBudget": "nonvacuous.bounds:ConfidenceBudget",
-    "DiagonalGaussian": "nonvacuous.distributions:DiagonalGaussian",
-    "Evaluation": "nonvacuous.evaluation_records:Evaluation",
-    "HeldOut": "nonvacuous.methods:HeldOut",
-    "LayerGraph": "nonvacuous.networks:LayerGraph",
-    "PlainTraining": "nonvacuous.training_settings:PlainTraining",
-    "PostHoc": "nonvacuous.methods:PostHoc",
-    "Posterior": "nonvacuous.methods:Posterior",
-    "Progressive": "nonvacuous.methods:Progressive",
-    "PosteriorTraining": "nonvacuous.training_settings:PosteriorTraining",
-    "Run": "nonvacuous.settings:Run",
-    "ScaleGroups": "nonvacuous.networks:ScaleGroups",
-    "Sparsity": "nonvacuous.methods:Sparsity",
-    "bounds": "nonvacuous.bounds",
-    "capture": "nonvacuous.networks:capture",
-    "certify": "nonvacuous.certify:certify",
-    "compare": "nonvacuous.evaluation.compare:compare",
-    "data": "nonvacuous.data",
-    "disagreement": "nonvacuous.evaluation.disagreement:disagreement",
-    "errors": "nonvacuous.errors",
-    "evaluate": "nonvacuous.evaluation.evaluate:evaluate",
-    "estimate_risk": "nonvacuous.risk:estimate_risk",
-    "fold_batch_norm": "nonvacuous.networks:fold_batch_norm",
-    "interpolate": "nonvacuous.interpolation:interpolate",
-    "interpolation": "nonvacuous.interpolation",
-    "load_mixture": "nonvacuous.methods.progressive.making:load_mixture",
-    "lifted_kl": "nonvacuous.rescaling.lifted:lifted_kl",
-    "measures": "nonvacuous.measures",
-    "memorization": "nonvacuous.memorization",
-    "memorize": "nonvacuous.memorization:memorize",
-    "models": "nonvacuous.models",
-    "monitor": "nonvacuous.evaluation.monitor:monitor",
-    "path_lifting": "nonvacuous.rescaling.paths:path_lifting",
-    "path_norm": "nonvacuous.rescaling.paths:path_norm",
-    "plan": "nonvacuous.evaluation.plan:plan",
-    "priors": "nonvacuous.distributions.priors",
-    "randomization": "nonvacuous.randomization",
-    "register_operator": "nonvacuous.networks:register_operator",
-    "report": "nonvacuous.report:report",
-    "rescale": "nonvacuous.rescaling:rescale",
-    "rescaled": "nonvacuous.networks:rescaled",
-    "scale_groups": "nonvacuous.networks:scale_groups",
-    "sklearn": "nonvacuous.integrations.sklearn",
-    "sparsity": "nonvacuous.sparsity",
-    "verify": "nonvacuous.verify:verify",
-    "zero_one": "nonvacuous.risk:zero_one",
+#: Public names by the module that defines them, and modules that are public themselves.
+_OBJECTS = {
+    "bounds": "ConfidenceBudget",
+    "certificate": "Certificate",
+    "certify": "certify",
+    "distributions": "DiagonalGaussian",
+    "evaluation.compare": "compare",
+    "evaluation.disagreement": "disagreement",
+    "evaluation.evaluate": "evaluate",
+    "evaluation.monitor": "monitor",
+    "evaluation.plan": "plan",
+    "evaluation_records": "Evaluation",
+    "interpolation": "interpolate",
+    "memorization": "memorize",
+    "methods": "HeldOut PostHoc Posterior Progressive Sparsity",
+    "methods.progressive.making": "load_mixture",
+    "networks": "LayerGraph ScaleGroups capture fold_batch_norm register_operator rescaled "
+    "scale_groups",
+    "report": "report",
+    "rescaling": "rescale",
+    "rescaling.lifted": "lifted_kl",
+    "rescaling.paths": "path_lifting path_norm",
+    "risk": "estimate_risk zero_one",
+    "settings": "Run",
+    "training_settings": "PlainTraining PosteriorTraining",
+    "verify": "verify",
+}
+_MODULES = (
+    "bounds data distributions.priors errors integrations.sklearn interpolation measures "
+    "memorization models randomization sparsity"
+)
+#: Public name -> "module:attribute", or "module" where the module itself is what is exported.
+_EXPORTS = {module.rpartition(".")[2]: f"nonvacuous.{module}" for module in _MODULES.split()} | {
+    name: f"nonvacuous.{module}:{name}"
+    for module, names in _OBJECTS.items()
+    for name in names.split()
 }
 
 

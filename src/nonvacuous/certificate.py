@@ -11,11 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Field, ValidationError, model_validator
 
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.bounds.rounding import shown_down, shown_up
@@ -126,9 +122,8 @@ class Certificate(Record):
                 f"confidence {self.confidence!r} is not one minus the budget's failure "
                 f"{self.budget.failure!r}"
             )
-        ConfidenceBudget.from_dict(
-            self.budget.model_dump()
-        )  # raises where more is spent than there is
+        # Raises where more is spent than there is.
+        ConfidenceBudget.from_dict(self.budget.model_dump())
         random = (self.prior, self.posterior, self.complexity)
         if not self.kind.prior:
             if any(part is not None for part in random):

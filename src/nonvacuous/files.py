@@ -106,7 +106,7 @@ def remove_leftovers(folder: Path) -> None:
         for entry in os.scandir(folder):
             if entry.name.startswith(".") and entry.name.endswith((_PART, ".partial")):
                 process = entry.name.removesuffix(_PART).split(".")[-2:-1]
-                if not (process and process[0].isdecimal() and _lives(int(process[0]))):
+                if not (process and process[0].isdecimal() and lives(int(process[0]))):
                     with contextlib.suppress(OSError):
                         os.unlink(entry.path)
 
@@ -118,15 +118,14 @@ def _temporary(path: Path) -> Path:
     return path.parent / f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}{_PART}"
 
 
-def _lives(process: int) -> bool:
-    if process == os.getpid():
-        return True
+def lives(process: int) -> bool:
+    """Whether there is a process of that number on this machine."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass
+        pass  # it lives, and belongs to somebody else
     return True
 
 

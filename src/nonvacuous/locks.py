@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from nonvacuous.files import create_once, open_here
+from nonvacuous.files import create_once, lives, open_here
 
 _PREFIX = ".lock."
 #: Seconds between two touches of a lock, and after how many without one its owner is dead.
@@ -119,8 +119,8 @@ def _numbers(folder: Path) -> list[int]:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    found = [name[len(_PREFIX) :] for name in names if name.startswith(_PREFIX)]
-    return sorted(int(number) for number in found if number.isdecimal())
+    numbers = [name[len(_PREFIX) :] for name in names if name.startswith(_PREFIX)]
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def _file(folder: Path, number: int) -> Path:
@@ -152,14 +152,8 @@ def _is_dead(path: Path, claim: Claim | None) -> bool:
 
 
 def _lives(pid: Any, started: Any) -> bool:
-    if not isinstance(pid, int):
+    if not isinstance(pid, int) or not lives(pid):
         return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # it lives, and belongs to somebody else
     # Numbers of dead processes are given to new ones; the time of the start tells them apart.
     return started is None or _start_of(pid) in (started, None)
 

@@ -118,3 +118,15 @@ def test_a_planted_mistake_that_was_hidden_is_noticed(run) -> None:
     forged = nv.Certificate.sealed(**{**fields, "status": "valid"})
     columns = {"predictions": predictions, "labels": labels, "g": hard}
     assert not nv.verify(forged, data=columns).passed
+
+
+def test_what_the_inputs_showed_stands_in_the_record_alone(tmp_path) -> None:
+    """Repeated inputs make a test conditional; columns cannot show them, and do not refute it."""
+    inputs = np.random.default_rng(0).normal(size=(100, 40))
+    inputs[50:] = inputs[:50]
+    labels = (inputs[:, 0] > 0).astype(int)
+    report = nv.evaluate(
+        lambda rows: (rows[:, 0] > 0).astype(int), (inputs, labels), unseen=True, folder=tmp_path
+    )
+    assert report.status == "conditional"
+    assert nv.verify(tmp_path).verified

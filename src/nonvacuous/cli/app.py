@@ -231,30 +231,25 @@ def _from_outside(*call: Any) -> None:
 
 def _help() -> str:
     """The commands by group, in lines that fit the terminal."""
+    from textwrap import TextWrapper
+
     try:
         width = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size().columns
     except (OSError, ValueError):
         width = 80
     on_terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     bold = on_terminal and not os.environ.get("NO_COLOR")
-    lines = ["Usage: nonvacuous COMMAND", "", *_wrapped(SUMMARY, width)]
+    fold = TextWrapper(max(width, 20), break_long_words=False, break_on_hyphens=False)
+    lines = ["Usage: nonvacuous COMMAND", "", *fold.wrap(SUMMARY)]
     indent = 4 + max(len(name) for commands in COMMANDS.values() for name in commands)
+    fold.width = max(width, 20 + indent)
+    fold.subsequent_indent = " " * indent
     for group, commands in COMMANDS.items():
         lines += ["", f"\x1b[1m{group}\x1b[0m" if bold else group]
         for name, (words, _) in commands.items():
-            first, *more = _wrapped(words.split("\n")[0], width - indent)
-            lines += [f"  {name}".ljust(indent) + first, *(" " * indent + line for line in more)]
+            lines += fold.wrap(f"  {name}".ljust(indent) + words.split("\n")[0])
     lines += ["", "nonvacuous COMMAND --help shows the flags of one, --version the version."]
     return "\n".join([*lines, "", "Example:", "", EXAMPLE, ""])
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > max(width, 20):
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -286,9 +281,8 @@ def _run(tokens: list[str]) -> int:
 
     parser = globals().get("app") or __getattr__("app")
     known = any(tokens[0] in commands for commands in COMMANDS.values())
-    command = tokens[0] if known else None
     with started_with(tokens):
-        return _outcome(parser, tokens, command)
+        return _outcome(parser, tokens, tokens[0] if known else None)
 
 
 def _outcome(parser: App, tokens: list[str], command: str | None) -> int:

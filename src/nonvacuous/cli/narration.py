@@ -38,7 +38,7 @@ class Narration:
         self._console = narration_console()
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._told: set[str] = set()
+        self._begun: set[str] = set()
 
     def __enter__(self) -> Narration:
         if self._console.is_terminal:
@@ -74,9 +74,9 @@ class Narration:
             if task is None:
                 task = self._tasks[phase] = self._bars.add_task(title, total=total, message="")
             self._bars.update(task, completed=done, total=total, message=message)
-        elif phase not in self._told:
+        elif phase not in self._begun:
             # One line when a phase begins: a log file wants no bars.
-            self._told.add(phase)
+            self._begun.add(phase)
             self._console.print(f"{title} ...", soft_wrap=True)
 
     def say(self, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from nonvacuous.certification.candidate import with_weights
 from nonvacuous.cli.exits import CommandError, again
 from nonvacuous.cli.flags import Noise
 from nonvacuous.cli.subject import Subject, random_inputs
-from nonvacuous.data import Examples
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.storage import save_tensors, tensors_digest
 from nonvacuous.networks import rescaled
@@ -45,7 +45,6 @@ def run(
     ledger: Path | None,
 ) -> dict[str, Any]:
     """Rescale, write the new weights, and measure what has changed and what has not."""
-    sigma, tau, trials = noise.sigma, noise.tau, noise.trials
     groups = subject.groups
     if groups.size == 0:
         reasons = "; ".join(f"{entry.what}: {entry.reason}" for entry in groups.pinned)
@@ -53,8 +52,8 @@ def run(
             f"{subject.spec} has no channel that can be rescaled ({reasons}).",
             next_command=again(without=["--force"]).replace(" rescale ", " inspect ", 1),
         )
-    posterior = DiagonalGaussian.around(subject.module, scale=sigma)
-    prior = DiagonalGaussian.centered(subject.module, scale=tau)
+    posterior = DiagonalGaussian.around(subject.module, scale=noise.sigma)
+    prior = DiagonalGaussian.centered(subject.module, scale=noise.tau)
     if attack is not None:
         generator = np.random.default_rng(derived_seed(seed, "attack"))
         log_scales = generator.normal(scale=attack, size=groups.size)
@@ -72,18 +71,10 @@ def run(
             next_command=again(replacing={"--attack": "1"}),
         )
     carried = push(posterior, groups, log_scales, dtype=torch.float64)
-    sides = {
-        side: _measured(subject, module, noise, sigma=sigma, prior=prior, trials=trials, seed=seed)
-        for side, module, noise in (
-            ("before", subject.module, posterior),
-            ("after", changed, carried),
-        )
-    }
     if subject.examples is not None:
-        asked = {"sigma": sigma, "tau": tau, "trials": trials, "seed": seed}
         network = tensors_digest(dict(subject.module.state_dict()))
         shown = Shown(ledger_of(ledger, None), subject.examples, command="rescale")
-        shown.record({**asked, "network": network})
+        shown.record({**asdict(noise), "seed": seed, "network": network})
     save_tensors(out, dict(changed.state_dict()), kind="weights")
     largest = int(np.abs(log_scales).argmax())
     where = next(g for g in groups.groups if g.start <= largest < g.start + g.size)
@@ -94,8 +85,8 @@ def run(
         "gauge": gauge,
         "attack": attack,
         "seed": seed,
-        "sigma": sigma,
-        "tau": tau,
+        "sigma": noise.sigma,
+        "tau": noise.tau,
         "done": done,
         "free_scales": groups.size,
         "factors": {
@@ -104,7 +95,8 @@ def run(
             "where": where.name,
         },
         "function": _function(subject, changed, log_scales, seed=seed),
-        **sides,
+        "before": _measured(subject, noise, seed, prior, subject.module, posterior),
+        "after": _measured(subject, noise, seed, prior, changed, carried),
     }
 
 
@@ -124,17 +116,18 @@ def _balanced(module: nn.Module, groups: Any) -> np.ndarray:
 
 def _measured(
     subject: Subject,
+    noise: Noise,
+    seed: int,
+    prior: DiagonalGaussian,
     module: nn.Module,
     carried: DiagonalGaussian,
-    *,
-    sigma: float,
-    prior: DiagonalGaussian,
-    trials: int,
-    seed: int,
 ) -> dict[str, float]:
-    """One column: norms, the KL of equal noise, and that of the noise that moved along."""
+    """One column: norms, the KL of equal noise, and that of the noise that moved along.
+
+    Bounds are PAC-Bayes-kl at 95 %, the sampling of the risk paid for: an illustration.
+    """
     weights = [p.detach().double() for p in module.parameters()]
-    around = DiagonalGaussian.around(module, scale=sigma)
+    around = DiagonalGaussian.around(module, scale=noise.sigma)
     smallest = rescale(carried, prior, subject.groups)
     values: dict[str, float] = {
         "norm": math.sqrt(sum(float(w.square().sum()) for w in weights)),
@@ -149,35 +142,21 @@ def _measured(
             scales={name: scale.float() for name, scale in carried.scales.items()},
         )
         for name, posterior in (("naive", around), ("smallest", stored)):
-            values[f"bound_{name}"] = _bound(
+            risk = estimate_risk(
                 with_weights(module, posterior.means),
                 posterior,
                 subject.examples,
-                values[f"kl_{name}"],
-                trials,
-                seed,
+                trials=noise.trials,
+                generator=torch.Generator().manual_seed(derived_seed(seed, "sampling")),
+            )
+            assert risk.errors is not None
+            values[f"bound_{name}"] = seeger(
+                empirical_risk=sampling(errors=risk.errors, trials=risk.trials, failure=_SAMPLING),
+                kl_nats=values[f"kl_{name}"],
+                examples=len(subject.examples),
+                failure=_BOUND,
             )
     return values
-
-
-def _bound(
-    module: nn.Module,
-    posterior: DiagonalGaussian,
-    examples: Examples,
-    kl_nats: float,
-    trials: int,
-    seed: int,
-) -> float:
-    """PAC-Bayes-kl at 95 %, the sampling of the risk paid for. An illustration: nothing is kept."""
-    generator = torch.Generator().manual_seed(derived_seed(seed, "sampling"))
-    risk = estimate_risk(module, posterior, examples, trials=trials, generator=generator)
-    assert risk.errors is not None
-    return seeger(
-        empirical_risk=sampling(errors=risk.errors, trials=risk.trials, failure=_SAMPLING),
-        kl_nats=kl_nats,
-        examples=len(examples),
-        failure=_BOUND,
-    )
 
 
 def _function(
@@ -188,19 +167,21 @@ def _function(
     precise = copy.deepcopy(subject.module).double()
     double = inputs.double() if inputs.is_floating_point() else inputs
     with torch.no_grad():
-        exact = _rows(precise(double))
-        moved = _rows(rescaled(precise, subject.groups, log_scales)(double))
-        one, other = _rows(subject.module(inputs)), _rows(changed(inputs))
+        exact, moved, one, other = (
+            module(values).double().reshape(len(inputs), -1)
+            for module, values in (
+                (precise, double),
+                (rescaled(precise, subject.groups, log_scales), double),
+                (subject.module, inputs),
+                (changed, inputs),
+            )
+        )
     return {
         "inputs": len(inputs),
         "float64_error": _relative(exact, moved),
         "float32_error": _relative(one, other),
         "predictions_changed": int((one.argmax(1) != other.argmax(1)).sum()),
     }
-
-
-def _rows(outputs: Tensor) -> Tensor:
-    return outputs.double().reshape(len(outputs), -1)
 
 
 def _relative(one: Tensor, other: Tensor) -> float:

@@ -24,7 +24,7 @@ _BOUND = re.compile(r"(?<![A-Za-z0-9_])(risk_upper|twin)(?![A-Za-z0-9_])")
 #: Texts keep at least so many letters, and the spaces and lines of a table take so many a column.
 _LEAST, _FIRST, _BETWEEN = 12, 20, 3
 #: Kept before others where room is scarce, although it stands last: why a run failed.
-_URGENT, _PLACE = "error", 3
+_URGENT, _POSITION = "error", 3
 
 
 def print_table(
@@ -46,7 +46,9 @@ def print_table(
         name: [printable(shown(name, row.get(name), known=known)) for row in rows]
         for name in columns
     }
-    numeric = {name: _is_numeric([row.get(name) for row in rows]) for name in columns}
+    numeric = {
+        name: all(isinstance(row.get(name), int | float | None) for row in rows) for name in columns
+    }
     natural = {
         name: max(map(cell_len, [printable(name), *cells[name]]), default=0) for name in columns
     }
@@ -65,10 +67,8 @@ def print_table(
             no_wrap=True,
             overflow="ellipsis",
         )
-    for number in range(len(rows)):
-        table.add_row(
-            *(Text(shortened(cells[name][number], width)) for name, width in widths.items())
-        )
+    for row in zip(*(cells[name] for name in widths), strict=True):
+        table.add_row(*map(Text, map(shortened, row, widths.values())))
     console.print(table)
     return [name for name in columns if name not in widths]
 
@@ -82,9 +82,9 @@ def fitted(natural: Mapping[str, int], numeric: Mapping[str, bool], *, room: int
     {'name': 22, 'x': 6}
     """
     names = list(natural)
-    if _URGENT in names[_PLACE + 1 :]:
+    if _URGENT in names[_POSITION + 1 :]:
         names.remove(_URGENT)
-        names.insert(_PLACE, _URGENT)
+        names.insert(_POSITION, _URGENT)
     least = {
         name: width if numeric[name] else min(width, _FIRST if name == names[0] else _LEAST)
         for name, width in natural.items()
@@ -123,10 +123,6 @@ def shown(name: str, value: Any, *, known: Sequence[str] | None = None) -> str:
             return shown_up(value)
         return f"{value:.6g}" if known is None or name in known else repr(value)
     return str(value)
-
-
-def _is_numeric(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float) or value is None for value in values)
 
 
 #: What a terminal has room for, where a run has them; then the settings in which runs differ.
@@ -176,10 +172,8 @@ def runs(
     rows: Sequence[Mapping[str, Any]]
     try:
         everything = read_runs(folder)
-        asked = dict.fromkeys(name for run in everything for name in (*run.settings, "seed"))
-        found_only = dict.fromkeys(
-            name for run in everything if run.certificate is None for name in run.figures
-        )
+        interesting = [name for run in everything for name in (*run.settings, "seed")]
+        interesting += [n for run in everything if run.certificate is None for n in run.figures]
         rows = [run.row() for run in everything]
         names = columns_of(rows)
         if not rows:
@@ -196,7 +190,7 @@ def runs(
         shown = _columns(
             rows,
             columns,
-            interesting=[*asked, *found_only],
+            interesting=list(dict.fromkeys(interesting)),
             everything=sql is not None or csv or json,
         )
     except CommandError:
@@ -220,6 +214,7 @@ def _columns(
     everything: bool,
 ) -> list[str]:
     """Those asked for; else what certificates are judged by, and in what the runs differ."""
+    from nonvacuous.report.measured import SHORT
     from nonvacuous.study.runs import columns_of
     from nonvacuous.study.runs_filter import known
 
@@ -231,7 +226,8 @@ def _columns(
     shown = [name for name in _SHOWN if any(row.get(name) is not None for row in rows)]
     if all(row.get("state") == "done" and row.get("status") for row in rows) and rows:
         shown.remove("state")  # the status of a certificate says it
-    if any(_of_another(row) for row in rows):
+    # Where the test error is that of another predictor than the certified one.
+    if any(row.get("tested") not in (None, SHORT.get(str(row.get("predictor")))) for row in rows):
         shown.insert(shown.index("test_error") + 1, "tested")
     differing = [
         name
@@ -244,13 +240,6 @@ def _columns(
         if name not in differing and any(row.get(name) is not None for row in rows)
     ]
     return [*shown, *differing[:_MORE_COLUMNS], *last]
-
-
-def _of_another(row: Mapping[str, Any]) -> bool:
-    """Whether the test error is that of another predictor than the certified one."""
-    from nonvacuous.report.measured import SHORT
-
-    return row.get("tested") not in (None, SHORT.get(str(row.get("predictor"))))
 
 
 def _write(

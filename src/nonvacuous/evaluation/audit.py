@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy import optimize, special
@@ -18,6 +19,8 @@ FUNCTION = "each answer depends on its own example alone"
 GROUPS = "no group was chosen by its errors"
 ORDER = "predictions and labels name their classes alike"
 PAID = "every test on these examples is paid for"
+#: All of them, in the order of the record.
+ASKED = (UNSEEN, INDEPENDENT, FIXED, FUNCTION, GROUPS, ORDER, PAID)
 #: A column that separates right from wrong this often by chance would be a wonder.
 _WONDER = 1e-9
 
@@ -29,7 +32,7 @@ def audit(
     return (
         _unseen(unseen),
         _independent(tally),
-        Assumption(name=FIXED, status="asserted", detail="stated by whoever ran the test."),
+        _answer(FIXED, "asserted", "stated by whoever ran the test."),
         _function(invariant),
         _groups(tally),
         _order(tally),
@@ -37,16 +40,15 @@ def audit(
     )
 
 
+def _answer(name: str, status: Any, detail: str, effect: Any = "none") -> Assumption:
+    return Assumption(name=name, status=status, detail=detail, effect=effect)
+
+
 def _unseen(unseen: bool) -> Assumption:
     if unseen:
-        return Assumption(name=UNSEEN, status="asserted", detail="declared by the user.")
-    return Assumption(
-        name=UNSEEN,
-        status="violated",
-        effect="conditional",
-        detail="nobody declared it: if no example was used to train, tune or choose the "
-        "predictor, say so (unseen=True, --unseen).",
-    )
+        return _answer(UNSEEN, "asserted", "declared by the user.")
+    detail = "nobody declared it: if no example was used to train, tune or choose the predictor, "
+    return _answer(UNSEEN, "violated", f"{detail}say so (unseen=True, --unseen).", "conditional")
 
 
 def _independent(tally: Tally) -> Assumption:
@@ -59,36 +61,25 @@ def _independent(tally: Tally) -> Assumption:
         seen.append(f"{same} of {likeness.rows} inputs are the same as another one")
         if near:
             seen[-1] += f", {near} more hardly differ from one"
+    if broken and not tally.clustered:
+        remedy = "Say what belongs together with clusters, each of which counts once."
+        return _answer(INDEPENDENT, "violated", f"{'; '.join(seen)}. {remedy}", "conditional")
     unit = "clusters are the draws" if tally.clustered else "one row is one draw"
-    if not broken or tally.clustered:
-        detail = "; ".join([unit, *seen])
-        return Assumption(name=INDEPENDENT, status="not checkable", detail=f"{detail}.")
-    return Assumption(
-        name=INDEPENDENT,
-        status="violated",
-        effect="conditional",
-        detail=f"{'; '.join(seen)}. Say what belongs together with clusters, each of which counts "
-        "once.",
-    )
+    return _answer(INDEPENDENT, "not checkable", f"{'; '.join([unit, *seen])}.")
 
 
 def _function(invariant: str | None) -> Assumption:
     if invariant is None:
         detail = "predictions were given; how they were computed is not known here."
-        return Assumption(name=FUNCTION, status="asserted", detail=detail)
+        return _answer(FUNCTION, "asserted", detail)
     if invariant.startswith("NOT"):
-        return Assumption(
-            name=FUNCTION,
-            status="violated",
-            effect="refused",
-            detail=invariant.removeprefix("NOT "),
-        )
-    return Assumption(name=FUNCTION, status="checked", detail=invariant)
+        return _answer(FUNCTION, "violated", invariant.removeprefix("NOT "), "refused")
+    return _answer(FUNCTION, "checked", invariant)
 
 
 def _groups(tally: Tally) -> Assumption:
     if not tally.groups:
-        return Assumption(name=GROUPS, status="checked", detail="there are no groups.")
+        return _answer(GROUPS, "checked", "there are no groups.")
     for name, (coder, examples, errors) in tally.groups.items():
         split = bool(np.all((errors == 0) | (errors == examples)))
         # Errors that fall without regard to G groups fill some of them exactly with probability at
@@ -96,24 +87,19 @@ def _groups(tally: Tally) -> Assumption:
         n, k = float(tally.counted), tally.errors
         ways = special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
         if split and len(coder.values) * math.log(2.0) - ways < math.log(_WONDER):
-            return Assumption(
-                name=GROUPS,
-                status="violated",
-                effect="refused",
-                detail=f"column {name!r} separates right from wrong without exception: it was made "
-                "from the errors. Groups must be known before the errors are.",
-            )
+            detail = f"column {name!r} separates right from wrong without exception: it was made "
+            detail += "from the errors. Groups must be known before the errors are."
+            return _answer(GROUPS, "violated", detail, "refused")
     names = ", ".join(tally.groups)
     detail = f"{names}: declared by the user; no column separates right from wrong."
-    return Assumption(name=GROUPS, status="asserted", detail=detail)
+    return _answer(GROUPS, "asserted", detail)
 
 
 def _order(tally: Tally) -> Assumption:
     """Whether other names for the predicted classes would be much more often right."""
     table = tally.confusion
     if table is None or not len(table):
-        detail = "there is no table of classes to compare."
-        return Assumption(name=ORDER, status="not checkable", detail=detail)
+        return _answer(ORDER, "not checkable", "there is no table of classes to compare.")
     rows, columns = optimize.linear_sum_assignment(-table)
     right, best = int(np.trace(table)), int(table[rows, columns].sum())
     rate = max(right, 1) / table.sum()
@@ -124,30 +110,25 @@ def _order(tally: Tally) -> Assumption:
         moved = [(r, c) for r, c in zip(rows, columns, strict=True) if r != c and table[r, c]]
         names = tally.classes.values
         said = ", ".join(f"{names[c]!r} for {names[r]!r}" for r, c in moved[:4])
-        return Assumption(
-            name=ORDER,
-            status="violated",
-            effect="conditional",
-            detail=f"{right} answers are right, but {best} would be if predictions said {said}: "
-            "the classes seem to be numbered in another order.",
-        )
-    return Assumption(name=ORDER, status="checked", detail="no other naming fits much better.")
+        detail = f"{right} answers are right, but {best} would be if predictions said {said}: "
+        detail += "the classes seem to be numbered in another order."
+        return _answer(ORDER, "violated", detail, "conditional")
+    return _answer(ORDER, "checked", "no other naming fits much better.")
 
 
 def _paid(standing: Standing | None, attempts: int) -> Assumption:
     paid = f"the confidence is shared by {attempts}" if attempts > 1 else "one test is paid for"
     if standing is None:
-        detail = f"{paid}; no ledger was kept (give a folder)."
-        return Assumption(name=PAID, status="asserted", detail=detail)
+        return _answer(PAID, "asserted", f"{paid}; no ledger was kept (give a folder).")
     shares = standing.shares(attempts)
-    if shares > 1:
-        before = len(standing.earlier) + len(standing.alike)
-        return Assumption(
-            name=PAID,
-            status="violated",
-            effect="conditional",
-            detail=f"{before} other test(s) on these examples stand in the ledger, and {paid}: "
-            f"together they may fail {float(shares):.3g} times as often. Choosing among K of them "
-            "is paid with attempts=K, for all of them, before any result is shown.",
-        )
-    return Assumption(name=PAID, status="checked", detail=f"{paid}, and the ledger agrees.")
+    if shares <= 1:
+        return _answer(PAID, "checked", f"{paid}, and the ledger agrees.")
+    before = len(standing.earlier) + len(standing.alike)
+    return _answer(
+        PAID,
+        "violated",
+        f"{before} other test(s) on these examples stand in the ledger, and {paid}: together they "
+        f"may fail {float(shares):.3g} times as often. Choosing among K of them is paid with "
+        "attempts=K, for all of them, before any result is shown.",
+        "conditional",
+    )

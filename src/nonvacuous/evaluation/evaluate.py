@@ -106,15 +106,12 @@ def evaluate(
     tally = counted(chosen, stream, clusters=clusters is not None)
     tally.likeness = notes.get("likeness")
     _check_names(tally)
-    standing, target = None, None
-    if folder is not None:
-        target = Path(folder)
-        standing = _enter(target, tally)
+    target = None if folder is None else Path(folder)
     certificate = certificate_of(
         tally,
         failure=failure,
         unseen=unseen,
-        standing=standing,
+        standing=None if target is None else _enter(target, tally),
         invariant=notes.get("invariant"),
         columns=names,
         artifacts=_save(kept, target) if target is not None and kept else {},
@@ -150,7 +147,7 @@ def certificate_of(
     promise, record = conclude(tally, share)
     record = record.model_copy(update={"columns": dict(columns or {})})
     assumptions = audit(tally, unseen=unseen, standing=standing, invariant=invariant)
-    digests = record.digests
+    digests, ledger = record.digests, budget.to_dict()
     draws = promise.trials if "examples" in promise.inputs else tally.rows
     whole = tally.settings.counts_events and not tally.clustered
     return Certificate.sealed(
@@ -162,7 +159,7 @@ def certificate_of(
         confidence=1.0 - failure,
         risk_upper=promise.risk_upper,
         bound=BoundRecord(name=promise.name, theorem=promise.theorem, inputs=promise.inputs),
-        budget=BudgetRecord.model_validate(budget.to_dict() | {"entries": _entries(budget)}),
+        budget=BudgetRecord.model_validate(ledger | {"entries": tuple(ledger["entries"])}),
         data=DataRecord(
             name=settings.dataset,
             classes=max(2, len(tally.classes.values)),
@@ -213,9 +210,6 @@ def statement_of(promise: Promise, record: EvaluationRecord, draws: int, confide
     )
 
 
-# --------------------------------------------------------------------------- helpers
-
-
 def _settings(given: Evaluation | Mapping[str, Any] | None) -> Evaluation:
     if isinstance(given, Evaluation):
         return given
@@ -225,10 +219,6 @@ def _settings(given: Evaluation | Mapping[str, Any] | None) -> Evaluation:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "settings"
         raise BadInput(f"{where}: {first['msg'].removeprefix('Value error, ')}.") from error
-
-
-def _entries(budget: ConfidenceBudget) -> tuple[dict[str, Any], ...]:
-    return tuple(budget.to_dict()["entries"])
 
 
 def _group_columns(groups: Any) -> dict[str, Any]:

@@ -33,8 +33,6 @@ from nonvacuous.seeds import derived_seed
 TRUE_CLASS, PREDICTED_CLASS = "true class", "predicted class"
 #: With more classes than this the table of confusions is not kept, only its margins.
 MOST_CONFUSED = 256
-
-
 #: Up to so many losses, or clusters of them, are bet on.
 MOST_BETS = 1 << 20
 #: Losses and their squares are summed as whole multiples of 1 / _GRID: exactly, in any batches.
@@ -138,14 +136,14 @@ class Tally:
         columns = prepared(batch)
         for role, column in columns.items():
             self.digests.setdefault(role, ColumnDigest()).update(column)
-        found = outcomes(columns, self.settings, self.classes)
-        self.rows += len(found.losses)
-        keep = slice(None) if found.counted is None else found.counted
-        losses = found.losses[keep]
+        seen = outcomes(columns, self.settings, self.classes)
+        self.rows += len(seen.losses)
+        keep = slice(None) if seen.counted is None else seen.counted
+        losses = seen.losses[keep]
         self.counted += len(losses)
         self.errors += float(losses.sum())
-        if found.labels is not None:
-            self._add_classes(found.labels[keep], found.predictions, keep, losses)
+        if seen.labels is not None:
+            self._add_classes(seen.labels[keep], seen.predictions, keep, losses)
         groups = {
             name: self._add_group(name, columns[f"group:{name}"], keep, losses)
             for name in (r.removeprefix("group:") for r in columns if r.startswith("group:"))
@@ -155,10 +153,10 @@ class Tally:
             self._ids.add(hashes_of(columns["ids"]))
         if self.has_losses:
             units = self._clusters(columns["clusters"])[keep] if self.clustered else None
-            if units is not None and found.labels is not None:
-                groups = {**groups, TRUE_CLASS: found.labels[keep]}
-                if found.predictions is not None:
-                    groups[PREDICTED_CLASS] = found.predictions[keep]
+            if units is not None and seen.labels is not None:
+                groups = {**groups, TRUE_CLASS: seen.labels[keep]}
+                if seen.predictions is not None:
+                    groups[PREDICTED_CLASS] = seen.predictions[keep]
             self._add_losses(losses, units, groups)
 
     def _add_losses(
@@ -250,12 +248,12 @@ class Tally:
         The gain is that error less the predictor's, between -1 and 1.
         """
         clusters, wrong, sizes = self._units[""].of_group(0)
-        place = np.empty(len(self._clusters.values), dtype=np.int64)
-        place[clusters] = np.arange(len(clusters))
+        position = np.empty(len(self._clusters.values), dtype=np.int64)
+        position[clusters] = np.arange(len(clusters))
         for code in range(len(self.classes.values)):
             where, _, own = self._units[TRUE_CLASS].of_group(self._code(code))
             missed = np.ones(len(clusters))
-            missed[place[where]] -= own / sizes[place[where]]
+            missed[position[where]] -= own / sizes[position[where]]
             ranked = np.argsort(self._ranks[clusters])
             yield (
                 self._means(missed[ranked]),
@@ -291,7 +289,7 @@ class Tally:
 
     @cached_property
     def _ranks(self) -> np.ndarray:
-        """Places of the clusters in the order of their names, which no format changes."""
+        """Positions of the clusters in the order of their names, which no format changes."""
         ranks = np.empty(len(self._clusters.values), dtype=np.int64)
         ranks[self._clusters.sorted_codes()] = np.arange(len(ranks))
         return ranks

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nonvacuous.bounds import constant_margin, f1_lower, holdout, holdout_lower, jaccard_lower
 from nonvacuous.bounds.rounding import down, shown_up
 from nonvacuous.certificate import Certificate, status_of
 from nonvacuous.evaluation import audit as questions
-from nonvacuous.evaluation.conclusions import (
-    baseline_of,
-    conclude,
-    promise_of,
-)
+from nonvacuous.evaluation.conclusions import baseline_of, conclude, promise_of
 from nonvacuous.evaluation.evaluate import EVIDENCE
 from nonvacuous.evaluation.tables import batches_of
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Tally, counted
 from nonvacuous.evaluation_records import EvaluationRecord, TestedBaseline
 from nonvacuous.verification.findings import Collector, Disagreement, equal
+
+_CLASSES = (TRUE_CLASS, PREDICTED_CLASS)
+
+
+class _Test(NamedTuple):
+    """A certificate, what it says of its test, and the failure that is left for one predictor."""
+
+    certificate: Certificate
+    record: EvaluationRecord
+    share: float
 
 
 def check_test(certificate: Certificate, evidence: Any, findings: Collector) -> None:
@@ -30,49 +37,37 @@ def check_test(certificate: Certificate, evidence: Any, findings: Collector) -> 
     """
     record = certificate.evaluation
     assert record is not None
-    share = share_of(certificate)
-    findings.expect(
-        "the promise follows from its counts", "risk_upper", lambda: _promise(certificate)
-    )
-    findings.expect("the groups follow from their counts", "groups", lambda: _groups(record, share))
-    findings.expect("the constant answer was compared", "baseline", lambda: _baseline(certificate))
-    findings.expect("every question was asked", "assumptions", lambda: _questions(certificate))
-    findings.expect(
-        "the status follows from the assumptions", "status", lambda: _status(certificate)
-    )
-    findings.expect("the statement says the number", "statement", lambda: _statement(certificate))
+    test = _Test(certificate, record, certificate.budget.failure / record.settings.attempts)
+    for name, field, check in (
+        ("the promise follows from its counts", "risk_upper", _promise),
+        ("the groups follow from their counts", "groups", _groups),
+        ("the constant answer was compared", "baseline", _baseline),
+        ("every question was asked", "assumptions", _questions),
+        ("the status follows from the assumptions", "status", _status),
+        ("the statement says the number", "statement", _statement),
+    ):
+        findings.expect(name, field, partial(check, test))
     absent = isinstance(evidence, str | Path) and Path(evidence).is_dir()
     if evidence is None or (absent and EVIDENCE not in certificate.artifacts):
         why = "no file or table with the columns was given, nor a folder that has them."
         findings.skip("the columns are the recorded ones", "data", why)
         return
-    found: list[Tally] = []
+    tallies: list[Tally] = []
 
     def same() -> str:
-        found.append(_recount(certificate, record, evidence))
-        return f"{found[0].rows} rows, compared by content."
+        tallies.append(_recount(certificate, record, evidence))
+        return f"{tallies[0].rows} rows, compared by content."
 
-    if not findings.expect("the columns are the recorded ones", "data.bound.content_digest", same):
-        return
-    findings.expect(
-        "counting again gives every number", "evaluation", lambda: _again(certificate, found[0])
-    )
-    findings.expect(
-        "the audit finds nothing else", "assumptions", lambda: _audit(certificate, found[0])
-    )
+    if findings.expect("the columns are the recorded ones", "data.bound.content_digest", same):
+        again, audit = partial(_again, test, tallies[0]), partial(_audit, test, tallies[0])
+        findings.expect("counting again gives every number", "evaluation", again)
+        findings.expect("the audit finds nothing else", "assumptions", audit)
 
 
-def share_of(certificate: Certificate) -> float:
-    """The failure probability that is left for one predictor."""
-    attempts = certificate.evaluation.settings.attempts if certificate.evaluation else 1
-    return certificate.budget.failure / attempts
-
-
-def _promise(certificate: Certificate) -> str:
-    inputs, record = certificate.bound.inputs, certificate.evaluation
-    assert record is not None
+def _promise(test: _Test) -> str:
+    certificate, record, share = test
+    inputs = certificate.bound.inputs
     selective = record.settings.metric == "selective error"
-    share = share_of(certificate)
     equal(inputs.get("failure"), down(share / 2) if selective else share, "bound.inputs.failure")
     if certificate.bound.name != "held-out tail":
         return f"{certificate.bound.name}: the columns decide; they are counted below if given."
@@ -88,83 +83,60 @@ def _promise(certificate: Certificate) -> str:
     return f"{counts['errors']} of {counts['examples']} give {shown_up(upper)}."
 
 
-def _groups(record: EvaluationRecord, failure: float) -> str:
-    exact = record.settings.counts_events and record.unit == "examples"
-    number = 0
+def _groups(test: _Test) -> str:
+    _, record, failure = test
+    number, ends = 0, []
     for column, slices in record.groups.items():
         share = down(failure / max(1, len(slices)))
+        if column not in _CLASSES:
+            ends += [part.risk_upper for part in slices.values()]
+        if record.unit != "examples" or not (record.settings.counts_events or column in _CLASSES):
+            continue
         for name, part in slices.items():
             where = f"evaluation.groups.{column}.{name}"
-            of_classes = column in (TRUE_CLASS, PREDICTED_CLASS) and record.unit == "examples"
-            if not exact and not of_classes:
-                continue
             call = {"errors": int(part.errors), "examples": part.examples}
             equal(part.risk_upper, holdout(**call, failure=failure), where)
             equal(part.risk_lower, holdout_lower(**call, failure=failure), where)
             equal(part.risk_upper_together, holdout(**call, failure=share), where)
             number += 1
     for name, score in record.scores.items():
-        score_call: dict[str, Any] = {
-            "hits": score.hits,
-            "relevant": score.relevant,
-            "failure": failure,
-        }
-        equal(score.f1_lower, f1_lower(**score_call), f"evaluation.scores.{name}")
-        equal(score.jaccard_lower, jaccard_lower(**score_call), f"evaluation.scores.{name}")
-    ends = [
-        part.risk_upper
-        for column, slices in record.groups.items()
-        if column not in (TRUE_CLASS, PREDICTED_CLASS)
-        for part in slices.values()
-    ]
+        counts: dict[str, Any] = {"hits": score.hits, "relevant": score.relevant}
+        for bound, stated in ((f1_lower, score.f1_lower), (jaccard_lower, score.jaccard_lower)):
+            equal(stated, bound(**counts, failure=failure), f"evaluation.scores.{name}")
     equal(record.worst_group_upper, max(ends, default=None), "evaluation.worst_group_upper")
     return f"{number} slices recomputed."
 
 
-def _baseline(certificate: Certificate) -> str:
-    record, margin = certificate.evaluation, certificate.baseline
-    assert record is not None
-    classes = record.groups.get(TRUE_CLASS)
+def _baseline(test: _Test) -> str:
+    certificate, record, share = test
+    margin, classes = certificate.baseline, record.groups.get(TRUE_CLASS)
     if margin is None or classes is None or record.unit == "clusters":
         return "there are no counts of classes to compare with; the columns decide."
     totals = [part.examples for part in classes.values()]
     hits = [part.examples - int(part.errors) for part in classes.values()]
     # A class that only predictions name has no examples, and is never the best constant.
-    missing = len(record.scores) - len(totals)
-    end, _ = constant_margin(
-        hits=[*hits, *[0] * missing],
-        totals=[*totals, *[0] * missing],
-        failure=share_of(certificate),
-    )
+    unnamed = [0] * (len(record.scores) - len(totals))
+    end, _ = constant_margin(hits=[*hits, *unnamed], totals=[*totals, *unnamed], failure=share)
     assert isinstance(margin, TestedBaseline)
     equal(margin.margin_lower, end, "baseline.margin_lower")
     equal(margin.errors, sum(totals) - max(totals), "baseline.errors")
     return "recomputed from the counts of the classes."
 
 
-def _questions(certificate: Certificate) -> str:
-    names = [a.name for a in certificate.assumptions]
-    expected = [
-        questions.UNSEEN,
-        questions.INDEPENDENT,
-        questions.FIXED,
-        questions.FUNCTION,
-        questions.GROUPS,
-        questions.ORDER,
-        questions.PAID,
-    ]
-    if names != expected:
+def _questions(test: _Test) -> str:
+    if tuple(a.name for a in test.certificate.assumptions) != questions.ASKED:
         raise Disagreement("the assumptions are not those that a test is asked.")
-    return f"{len(names)} assumptions."
+    return f"{len(questions.ASKED)} assumptions."
 
 
-def _status(certificate: Certificate) -> str:
-    equal(certificate.status, status_of(certificate.assumptions), "status")
-    return certificate.status
+def _status(test: _Test) -> str:
+    equal(test.certificate.status, status_of(test.certificate.assumptions), "status")
+    return test.certificate.status
 
 
-def _statement(certificate: Certificate) -> str:
-    if not certificate.statement.endswith(f"at most {shown_up(certificate.risk_upper)}."):
+def _statement(test: _Test) -> str:
+    said, number = test.certificate.statement, shown_up(test.certificate.risk_upper)
+    if not said.endswith(f"at most {number}."):
         raise Disagreement("the statement names another number than the promise.")
     return "it does."
 
@@ -196,11 +168,9 @@ def _recount(certificate: Certificate, record: EvaluationRecord, evidence: Any) 
     return tally
 
 
-def _again(certificate: Certificate, tally: Tally) -> str:
-    share = share_of(certificate)
+def _again(test: _Test, tally: Tally) -> str:
+    certificate, recorded, share = test
     promise, record = conclude(tally, share)
-    recorded = certificate.evaluation
-    assert recorded is not None
     for name in EvaluationRecord.model_fields:
         if name != "columns":
             equal(getattr(recorded, name), getattr(record, name), f"evaluation.{name}")
@@ -212,13 +182,13 @@ def _again(certificate: Certificate, tally: Tally) -> str:
     return "promise, groups, classes and constant answer."
 
 
-def _audit(certificate: Certificate, tally: Tally) -> str:
+def _audit(test: _Test, tally: Tally) -> str:
     fresh = questions.audit(tally, unseen=True, standing=None, invariant=None)
-    recorded = {a.name: a for a in certificate.assumptions}
+    recorded = {a.name: a for a in test.certificate.assumptions}
     for name in (questions.INDEPENDENT, questions.GROUPS, questions.ORDER):
         own = next(a for a in fresh if a.name == name)
         # Inputs are not among the columns: what they showed may stand in the record alone.
-        stricter = name == questions.INDEPENDENT and own.effect is None
+        stricter = name == questions.INDEPENDENT and own.effect == "none"
         if recorded[name].effect != own.effect and not stricter:
             raise Disagreement(f"“{name}”: {own.detail}")
     return "repeated rows, groups and class names."
