@@ -8,7 +8,7 @@ Label 0 means the factor 1. Nothing here knows which labels are equal; see `equa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -53,6 +53,14 @@ class LogScale:
         """An axis counted from the end, counted from the front."""
         return axis % self.dimensions if self.dimensions else 0
 
+    def _mapped(
+        self, shape: Sequence[int], change: Callable[[Term], tuple[np.ndarray, Iterable[int]]]
+    ) -> LogScale:
+        """Of a view of the tensor: ``change`` gives the labels and the axes of a term in it."""
+        changed = ((term.power, *change(term)) for term in self.terms)
+        terms = tuple(Term(power, labels, frozenset(axes)) for power, labels, axes in changed)
+        return LogScale(tuple(shape), terms, self.weight)
+
     def times(self, other: LogScale) -> LogScale:
         """Of the elementwise product of two tensors that broadcast: scales add."""
         shape = np.broadcast_shapes(self.shape, other.shape)
@@ -77,36 +85,34 @@ class LogScale:
         added = len(shape) - self.dimensions
         sizes = (1,) * added + self.shape
         stretched = {k for k, (old, new) in enumerate(zip(sizes, shape, strict=True)) if old != new}
-        terms = tuple(
-            Term(
-                t.power,
+        return self._mapped(
+            shape,
+            lambda t: (
                 t.labels.reshape((1,) * added + t.labels.shape),
-                frozenset(a + added for a in t.axes) - stretched,
-            )
-            for t in self.terms
+                {a + added for a in t.axes} - stretched,
+            ),
         )
-        return LogScale(shape, terms, self.weight)
 
     def permute(self, order: Sequence[int]) -> LogScale:
         """Axes in another order."""
         order = [self.axis(axis) for axis in order]
         moved = {old: new for new, old in enumerate(order)}
-        terms = tuple(
-            Term(t.power, t.labels.transpose(order), frozenset(moved[a] for a in t.axes))
-            for t in self.terms
+        return self._mapped(
+            [self.shape[a] for a in order],
+            lambda t: (t.labels.transpose(order), {moved[a] for a in t.axes}),
         )
-        return LogScale(tuple(self.shape[a] for a in order), terms, self.weight)
 
     def take(self, axis: int, positions: np.ndarray | Sequence[int]) -> LogScale:
         """Some positions along an axis, in this order."""
         axis = self.axis(axis)
         positions = np.asarray(positions, dtype=np.int64)
-        terms = tuple(
-            Term(t.power, t.labels.take(positions, axis), t.axes) if t.labels.shape[axis] > 1 else t
-            for t in self.terms
+        return self._mapped(
+            (*self.shape[:axis], len(positions), *self.shape[axis + 1 :]),
+            lambda t: (
+                t.labels.take(positions, axis) if t.labels.shape[axis] > 1 else t.labels,
+                t.axes,
+            ),
         )
-        shape = (*self.shape[:axis], len(positions), *self.shape[axis + 1 :])
-        return LogScale(shape, terms, self.weight)
 
     def select(self, axis: int, position: int) -> LogScale:
         """One position along an axis, which disappears."""
@@ -116,28 +122,18 @@ class LogScale:
     def squeeze(self, axis: int) -> LogScale:
         """Without an axis of size 1."""
         axis = self.axis(axis)
-        terms = tuple(
-            Term(
-                t.power,
-                t.labels.squeeze(axis),
-                frozenset(a - (a > axis) for a in t.axes if a != axis),
-            )
-            for t in self.terms
+        return self._mapped(
+            (*self.shape[:axis], *self.shape[axis + 1 :]),
+            lambda t: (t.labels.squeeze(axis), {a - (a > axis) for a in t.axes if a != axis}),
         )
-        return LogScale((*self.shape[:axis], *self.shape[axis + 1 :]), terms, self.weight)
 
     def unsqueeze(self, axis: int) -> LogScale:
         """With a new axis of size 1, on which nothing depends."""
         axis = axis % (self.dimensions + 1)
-        terms = tuple(
-            Term(
-                t.power,
-                np.expand_dims(t.labels, axis),
-                frozenset(a + (a >= axis) for a in t.axes),
-            )
-            for t in self.terms
+        return self._mapped(
+            (*self.shape[:axis], 1, *self.shape[axis:]),
+            lambda t: (np.expand_dims(t.labels, axis), {a + (a >= axis) for a in t.axes}),
         )
-        return LogScale((*self.shape[:axis], 1, *self.shape[axis:]), terms, self.weight)
 
     def reshape(self, shape: Sequence[int]) -> LogScale:
         """Rearranged in memory order: merged axes list every pair of positions."""
@@ -192,7 +188,7 @@ def concatenate(scales: Sequence[LogScale], axis: int) -> LogScale:
     for (power, _), parts in slots.items():
         axes = frozenset().union(*(t.axes for t in parts.values())) | {axis}
         sizes = np.broadcast_shapes(
-            *(_without(t.labels, axis).shape for t in parts.values()), (1,) * (len(shape) - 1)
+            *(t.labels.take(0, axis).shape for t in parts.values()), (1,) * (len(shape) - 1)
         )
         pieces = []
         for k, scale in enumerate(scales):
@@ -201,10 +197,6 @@ def concatenate(scales: Sequence[LogScale], axis: int) -> LogScale:
             pieces.append(np.broadcast_to(labels, piece))
         terms.append(_compressed(Term(power, np.concatenate(pieces, axis), axes), keep=set()))
     return LogScale(shape, tuple(terms))
-
-
-def _without(labels: np.ndarray, axis: int) -> np.ndarray:
-    return np.asarray(labels.take(0, axis))
 
 
 def _plain(power: Power) -> Power:

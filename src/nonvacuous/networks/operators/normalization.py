@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nonvacuous.networks.log_scale import LogScale
-from nonvacuous.networks.operators.registry import Passage, register_operator
+from nonvacuous.networks.operators.registry import Passage, aten, register_operator
 
 INPUT_REMEDY = (
     "The scales that write its input stay at 1; those of its gain and of the layers that read it "
@@ -14,34 +14,21 @@ FOLD_REMEDY = (
 )
 
 
-def _gain(passage: Passage, weight: LogScale, bias: LogScale) -> LogScale:
-    """gain · (something that does not scale) + shift."""
-    scale = weight
-    if passage.has("bias"):
-        scale = passage.tie(weight, bias)
-    return LogScale(passage.shape, scale.broadcast_to(passage.shape).terms)
+def _gain(passage: Passage, *, per_channel: bool) -> LogScale:
+    """gain · (something that does not scale) + shift, each of length c for images [n, c, ...]."""
+    # Without a gain the shift is added to what does not scale, and must not scale either.
+    names = ("weight", "bias") if passage.has("bias") else ("weight",)
+    scales = [passage.scale(name) for name in names]
+    for _ in range(len(passage.shape) - 2 if per_channel else 0):
+        scales = [scale.unsqueeze(scale.dimensions) for scale in scales]
+    return LogScale(passage.shape, passage.tie(*scales).broadcast_to(passage.shape).terms)
 
 
-@register_operator("aten.layer_norm", "aten.rms_norm")
-def layer_norm(passage: Passage) -> LogScale:
-    name = passage.node.op.split(".")[1]
+@register_operator(*aten("layer_norm rms_norm group_norm instance_norm"))
+def normalization(passage: Passage) -> LogScale:
+    name = passage.node.kind
     passage.pin(passage.scale("input"), f"{name} adds a constant to the variance", INPUT_REMEDY)
-    return _gain(passage, passage.scale("weight"), passage.scale("bias"))
-
-
-def _per_channel(passage: Passage, name: str) -> LogScale:
-    """A scale of length c, as that of an image [n, c, ...]."""
-    scale = passage.scale(name)
-    for _ in range(len(passage.shape) - 2 if passage.has(name) else 0):
-        scale = scale.unsqueeze(scale.dimensions)
-    return scale
-
-
-@register_operator("aten.group_norm", "aten.instance_norm")
-def group_norm(passage: Passage) -> LogScale:
-    name = passage.node.op.split(".")[1]
-    passage.pin(passage.scale("input"), f"{name} adds a constant to the variance", INPUT_REMEDY)
-    return _gain(passage, _per_channel(passage, "weight"), _per_channel(passage, "bias"))
+    return _gain(passage, per_channel=name in ("group_norm", "instance_norm"))
 
 
 @register_operator("aten.batch_norm", "aten._native_batch_norm_legit_no_training")
@@ -49,7 +36,7 @@ def batch_norm(passage: Passage) -> list[LogScale]:
     """In evaluation mode: subtracts a constant mean, then gain and shift."""
     reason = "batch normalization subtracts a mean that does not scale"
     passage.pin(passage.scale("input"), reason, FOLD_REMEDY)
-    scale = _gain(passage, _per_channel(passage, "weight"), _per_channel(passage, "bias"))
+    scale = _gain(passage, per_channel=True)
     return [scale, *(LogScale(shape) for shape in passage.node.shapes[1:])]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nonvacuous.networks.log_scale import LogScale
-from nonvacuous.networks.operators.registry import Passage, register_operator
+from nonvacuous.networks.operators.registry import Passage, aten, register_operator
 
 BOUNDED_REMEDY = (
     "The scales of its input stay at 1; an activation with f(λx) = λ f(x), such as ReLU or "
@@ -12,21 +12,8 @@ BOUNDED_REMEDY = (
 
 
 @register_operator(
-    "aten.relu",
-    "aten.leaky_relu",
-    "aten.abs",
-    "aten.neg",
-    "aten.clone",
-    "aten.contiguous",
-    "aten.detach",
-    "aten.alias",
-    "aten.dropout",
-    "aten.feature_dropout",
-    "aten.alpha_dropout",
-    "aten.feature_alpha_dropout",
-    "aten.lift_fresh_copy",
-    "aten.positive",
-    "aten.rrelu",
+    *aten("relu leaky_relu rrelu abs neg positive clone contiguous detach alias lift_fresh_copy"),
+    *aten("dropout feature_dropout alpha_dropout feature_alpha_dropout"),
 )
 def degree_one(passage: Passage) -> LogScale:
     """f(λx) = λ f(x): the scale of the (first) argument passes unchanged.
@@ -35,11 +22,8 @@ def degree_one(passage: Passage) -> LogScale:
     """
     argument = next(iter(passage.node.arguments))
     scale = passage.scale(argument)
-    return LogScale(passage.shape, scale.terms, scale.weight if _is_view(passage) else "")
-
-
-def _is_view(passage: Passage) -> bool:
-    return passage.node.op.split(".")[1] in ("clone", "contiguous", "detach", "alias")
+    is_view = passage.node.kind in ("clone", "contiguous", "detach", "alias")
+    return LogScale(passage.shape, scale.terms, scale.weight if is_view else "")
 
 
 @register_operator("aten.prelu")
@@ -50,41 +34,13 @@ def prelu(passage: Passage) -> LogScale:
 
 
 @register_operator(
-    "aten.gelu",
-    "aten.silu",
-    "aten.sigmoid",
-    "aten.tanh",
-    "aten.relu6",
-    "aten.hardtanh",
-    "aten.hardswish",
-    "aten.hardsigmoid",
-    "aten.elu",
-    "aten.celu",
-    "aten.selu",
-    "aten.softplus",
-    "aten.log_sigmoid",
-    "aten.mish",
-    "aten.softmax",
-    "aten._softmax",
-    "aten._safe_softmax",
-    "aten.log_softmax",
-    "aten._log_softmax",
-    "aten.exp",
-    "aten.log",
-    "aten.log1p",
-    "aten.sin",
-    "aten.cos",
-    "aten.erf",
-    "aten.hardshrink",
-    "aten.softshrink",
-    "aten.logsumexp",
-    "aten.round",
-    "aten.floor",
-    "aten.ceil",
+    *aten("gelu silu sigmoid tanh relu6 hardtanh hardswish hardsigmoid elu celu selu softplus"),
+    *aten("log_sigmoid mish softmax _softmax _safe_softmax log_softmax _log_softmax logsumexp"),
+    *aten("exp log log1p sin cos erf hardshrink softshrink round floor ceil"),
 )
 def not_homogeneous(passage: Passage) -> LogScale:
     """f(λx) is not λ f(x): nothing passes."""
-    name = passage.node.op.split(".")[1]
+    name = passage.node.kind
     passage.pin_all(f"{name} of a scaled number is not a scaled {name}", BOUNDED_REMEDY)
     return LogScale(passage.shape)
 
@@ -105,17 +61,11 @@ def threshold(passage: Passage) -> LogScale:
     return LogScale(passage.shape, passage.scale("self").terms)
 
 
-@register_operator("aten.add", "aten.sub", "aten.rsub")
+@register_operator(*aten("add sub rsub maximum minimum fmax fmin"))
 def add(passage: Passage) -> LogScale:
-    """Only what scales alike can be added."""
-    other = passage.node.arguments["other"]
-    if other == 0 and not passage.node.op.startswith("aten.rsub"):
+    """Only what scales alike can be added or compared."""
+    if passage.attribute("other") == 0 and passage.node.op.startswith(aten("add sub")):
         return passage.scale("self")
-    return passage.tie(passage.scale("self"), passage.scale("other"))
-
-
-@register_operator("aten.maximum", "aten.minimum", "aten.fmax", "aten.fmin")
-def extreme(passage: Passage) -> LogScale:
     return passage.tie(passage.scale("self"), passage.scale("other"))
 
 
@@ -132,32 +82,16 @@ def divide(passage: Passage) -> LogScale:
     return passage.scale("self").over(passage.scale("other"))
 
 
-@register_operator("aten.pow.Tensor_Scalar")
+_EXPONENTS = {"aten.square": 2, "aten.sqrt": 0.5, "aten.rsqrt": -0.5, "aten.reciprocal": -1}
+
+
+@register_operator("aten.pow.Tensor_Scalar", *_EXPONENTS)
 def power(passage: Passage) -> LogScale:
-    exponent = passage.attribute("exponent")
+    known = _EXPONENTS.get(passage.node.op.rpartition(".")[0])
+    exponent = known if known is not None else passage.attribute("exponent")
     if not isinstance(exponent, int | float):
         return not_homogeneous(passage)
     return passage.scale("self").power(exponent)
-
-
-@register_operator("aten.square")
-def square(passage: Passage) -> LogScale:
-    return passage.scale("self").power(2)
-
-
-@register_operator("aten.sqrt")
-def square_root(passage: Passage) -> LogScale:
-    return passage.scale("self").power(0.5)
-
-
-@register_operator("aten.rsqrt")
-def reciprocal_square_root(passage: Passage) -> LogScale:
-    return passage.scale("self").power(-0.5)
-
-
-@register_operator("aten.reciprocal")
-def reciprocal(passage: Passage) -> LogScale:
-    return passage.scale("self").power(-1)
 
 
 @register_operator("aten.sign", "aten.sgn")
@@ -212,13 +146,7 @@ def convert(passage: Passage) -> LogScale:
 
 
 @register_operator(
-    "aten._assert_tensor_metadata",
-    "aten.ones_like",
-    "aten.zeros_like",
-    "aten.full_like",
-    "aten.new_ones",
-    "aten.new_zeros",
-    "aten.new_full",
+    *aten("_assert_tensor_metadata ones_like zeros_like full_like new_ones new_zeros new_full")
 )
 def shape_only(passage: Passage) -> LogScale:
     """The result depends on the shape of the argument, not on its values."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from nonvacuous.networks.layer_graph import Argument, Shape
 from nonvacuous.networks.log_scale import LogScale
-from nonvacuous.networks.operators.registry import Passage, along, register_operator
+from nonvacuous.networks.operators.registry import Passage, along, aten, register_operator
 
 Names = Sequence[str]
 
@@ -52,7 +52,7 @@ def linear(passage: Passage) -> LogScale:
     return _with_bias(passage, scale)
 
 
-@register_operator("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot", "aten.vdot")
+@register_operator(*aten("matmul mm bmm mv dot vdot"))
 def matmul(passage: Passage) -> LogScale:
     left, right = list(passage.node.arguments.values())[:2]
     return _matrix_product(passage, left, right)
@@ -74,18 +74,10 @@ def _matrix_product(passage: Passage, left: Argument, right: Argument) -> LogSca
     return _sum_of_products(passage, [left, right], [first, second], result)
 
 
-@register_operator("aten.addmm")
+@register_operator("aten.addmm", "aten.baddbmm")
 def addmm(passage: Passage) -> LogScale:
-    arguments = passage.node.arguments
-    product = _matrix_product(passage, arguments["mat1"], arguments["mat2"])
-    return _with_bias(passage, product, "self")
-
-
-@register_operator("aten.baddbmm")
-def baddbmm(passage: Passage) -> LogScale:
-    arguments = passage.node.arguments
-    product = _matrix_product(passage, arguments["batch1"], arguments["batch2"])
-    return _with_bias(passage, product, "self")
+    _, left, right = list(passage.node.arguments.values())[:3]
+    return _with_bias(passage, _matrix_product(passage, left, right), "self")
 
 
 @register_operator("aten.bilinear")
@@ -137,51 +129,38 @@ def _einsum_names(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]],
     return names, [*(f".{k}" for k in range(widest)), *once]
 
 
-@register_operator("aten.conv1d", "aten.conv2d", "aten.conv3d")
+@register_operator(*aten("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"))
 def convolution(passage: Passage) -> LogScale:
+    """Every position of the image is treated alike, so only channels scale."""
     shape = passage.shape_of(passage.node.arguments["weight"])
     groups = passage.integer("groups", 1)
-    layout = [along(shape, (0,)), _read_by_group(shape, groups)]
-    weight = passage.scale("weight", layout)
-    return _convolved(passage, weight.split(0, (groups, shape[0] // groups)), "goi", groups)
+    layout, names = [along(shape, (0,)), _by_group(shape, groups)], "goi"
+    if "transpose" in passage.node.op:
+        layout, names = layout[::-1], "gio"
+    weight = passage.scale("weight", layout).split(0, (groups, shape[0] // groups))
+    spatial = weight.dimensions - 3
+    image = passage.scale("input")
+    channel = image.dimensions - spatial - 1
+    image = passage.constant(image, range(channel + 1, image.dimensions))
+    channels = image.shape[channel]
+    for _ in range(spatial):
+        image = image.take(-1, [0]).squeeze(-1)
+    image = image.split(channel, (groups, channels // groups))
+    front = [f"n{k}" for k in range(channel)]
+    kernel = [f"k{k}" for k in range(spatial)]
+    scale = passage.product(
+        [(image, [*front, "g", "i"]), (weight, [*names, *kernel])], [*front, "g", "o"]
+    )
+    scale = _with_bias(passage, scale.reshape(passage.shape[: channel + 1]))
+    for _ in range(spatial):
+        scale = scale.unsqueeze(scale.dimensions)
+    return scale.broadcast_to(passage.shape)
 
 
-@register_operator("aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d")
-def transposed_convolution(passage: Passage) -> LogScale:
-    shape = passage.shape_of(passage.node.arguments["weight"])
-    groups = passage.integer("groups", 1)
-    layout = [_read_by_group(shape, groups), along(shape, (0,))]
-    weight = passage.scale("weight", layout)
-    return _convolved(passage, weight.split(0, (groups, shape[0] // groups)), "gio", groups)
-
-
-def _read_by_group(shape: Shape, groups: int) -> tuple[tuple[int, ...], np.ndarray]:
+def _by_group(shape: Shape, groups: int) -> tuple[tuple[int, ...], np.ndarray]:
     """One unknown per group and position along axis 1: axis 0 runs through the groups."""
     if groups == 1:
         return along(shape, (1,))
     numbers = np.arange(groups * shape[1]).reshape(groups, shape[1])
     spread = np.repeat(numbers, shape[0] // groups, axis=0)
     return (0, 1), spread.reshape((*spread.shape, *(1 for _ in shape[2:])))
-
-
-def _convolved(passage: Passage, weight: LogScale, names: str, groups: int) -> LogScale:
-    """Every position of the image is treated alike, so only channels scale."""
-    spatial = [f"s{k}" for k in range(weight.dimensions - 3)]
-    kernel = [f"k{k}" for k in range(weight.dimensions - 3)]
-    image = passage.scale("input")
-    channel = image.dimensions - len(spatial) - 1
-    image = passage.constant(image, range(channel + 1, image.dimensions))
-    channels = image.shape[channel]
-    for _ in spatial:
-        image = image.take(-1, [0]).squeeze(-1)
-    image = image.split(channel, (groups, channels // groups))
-    front = [f"n{k}" for k in range(channel)]
-    scale = passage.product(
-        [(image, [*front, "g", "i"]), (weight, [*names, *kernel])], [*front, "g", "o"]
-    )
-    scale = scale.reshape(passage.shape[: channel + 1])
-    if passage.has("bias"):
-        scale = passage.tie(scale, passage.scale("bias"))
-    for _ in spatial:
-        scale = scale.unsqueeze(scale.dimensions)
-    return scale.broadcast_to(passage.shape)

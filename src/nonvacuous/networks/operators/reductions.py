@@ -2,74 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from nonvacuous.networks.log_scale import LogScale
 from nonvacuous.networks.operators.pointwise import not_homogeneous
-from nonvacuous.networks.operators.registry import Passage, register_operator
+from nonvacuous.networks.operators.registry import Passage, aten, register_operator
 
 
-def _image(passage: Passage, dimensions: int) -> LogScale:
-    """Channels pass; height, width and depth change their size."""
+@register_operator(
+    *aten(
+        " ".join(
+            f"max_pool{d}d max_pool{d}d_with_indices avg_pool{d}d adaptive_avg_pool{d}d "
+            f"adaptive_max_pool{d}d upsample_nearest{d}d _upsample_nearest_exact{d}d "
+            f"reflection_pad{d}d replication_pad{d}d"
+            for d in (1, 2, 3)
+        )
+    ),
+    *aten("upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d"),
+)
+def pool(passage: Passage) -> LogScale | list[LogScale]:
+    """Channels pass; height, width and depth change their size.
+
+    The largest or mean value of scaled values scales; where it stands does not change.
+    """
+    dimensions = int(re.findall(r"(\d)d", passage.node.op)[0])
     scale = passage.scale(next(iter(passage.node.arguments)))
-    scale = passage.constant(scale, range(scale.dimensions - dimensions, scale.dimensions))
-    shape = (*scale.shape[:-dimensions], *([1] * dimensions))
-    for axis in range(scale.dimensions - dimensions, scale.dimensions):
+    spatial = range(scale.dimensions - dimensions, scale.dimensions)
+    scale = passage.constant(scale, spatial)
+    for axis in spatial:
         scale = scale.take(axis, [0])
-    return LogScale(shape, scale.terms).broadcast_to(passage.shape)
-
-
-def _pooling(dimensions: int, *names: str) -> None:
-    @register_operator(*names)
-    def pool(passage: Passage) -> LogScale | list[LogScale]:
-        """The largest or mean value of scaled values scales; where it stands does not change."""
-        first = _image(passage, dimensions)
-        rest = [LogScale(shape) for shape in passage.node.shapes[1:]]
-        return [first, *rest] if rest else first
-
-
-_pooling(
-    1,
-    "aten.max_pool1d",
-    "aten.max_pool1d_with_indices",
-    "aten.avg_pool1d",
-    "aten.adaptive_avg_pool1d",
-    "aten.adaptive_max_pool1d",
-    "aten.upsample_nearest1d",
-    "aten._upsample_nearest_exact1d",
-    "aten.upsample_linear1d",
-    "aten.reflection_pad1d",
-    "aten.replication_pad1d",
-)
-_pooling(
-    2,
-    "aten.max_pool2d",
-    "aten.max_pool2d_with_indices",
-    "aten.avg_pool2d",
-    "aten.adaptive_avg_pool2d",
-    "aten.adaptive_max_pool2d",
-    "aten.upsample_nearest2d",
-    "aten._upsample_nearest_exact2d",
-    "aten.upsample_bilinear2d",
-    "aten.upsample_bicubic2d",
-    "aten.reflection_pad2d",
-    "aten.replication_pad2d",
-)
-_pooling(
-    3,
-    "aten.max_pool3d",
-    "aten.max_pool3d_with_indices",
-    "aten.avg_pool3d",
-    "aten.adaptive_avg_pool3d",
-    "aten.adaptive_max_pool3d",
-    "aten.upsample_nearest3d",
-    "aten._upsample_nearest_exact3d",
-    "aten.upsample_trilinear3d",
-    "aten.reflection_pad3d",
-    "aten.replication_pad3d",
-)
+    first = LogScale(scale.shape, scale.terms).broadcast_to(passage.shape)
+    rest = [LogScale(shape) for shape in passage.node.shapes[1:]]
+    return [first, *rest] if rest else first
 
 
 def _reduced(
@@ -86,9 +53,7 @@ def _reduced(
     return LogScale(tuple(shape), scale.terms)
 
 
-@register_operator(
-    "aten.sum", "aten.mean", "aten.amax", "aten.amin", "aten.max.default", "aten.min.default"
-)
+@register_operator(*aten("sum mean amax amin max.default min.default"))
 def reduce(passage: Passage) -> LogScale:
     return _reduced(passage, passage.scale("self"), passage.integers("dim"), passage.shape)
 

@@ -159,6 +159,15 @@ def along(shape: Sequence[int], axes: Sequence[int]) -> tuple[tuple[int, ...], n
     return tuple(sorted(axes)), np.arange(int(np.prod(sizes)), dtype=np.int64).reshape(sizes)
 
 
+def aten(names: str) -> tuple[str, ...]:
+    """Names of PyTorch's own operators, for :func:`register_operator`.
+
+    >>> aten("relu abs")
+    ('aten.relu', 'aten.abs')
+    """
+    return tuple(f"aten.{name}" for name in names.split())
+
+
 Rule = Callable[[Passage], LogScale | Iterable[LogScale]]
 AnyRule = TypeVar("AnyRule", bound=Rule)
 _RULES: dict[str, Rule] = {}

@@ -6,18 +6,10 @@ import numpy as np
 
 from nonvacuous.networks.log_scale import LogScale, concatenate
 from nonvacuous.networks.operators.pointwise import not_homogeneous
-from nonvacuous.networks.operators.registry import Passage, register_operator
+from nonvacuous.networks.operators.registry import Passage, aten, register_operator
 
 
-@register_operator(
-    "aten.view",
-    "aten.reshape",
-    "aten._unsafe_view",
-    "aten.flatten",
-    "aten.unflatten",
-    "aten.view_as",
-    "aten.reshape_as",
-)
+@register_operator(*aten("view reshape _unsafe_view flatten unflatten view_as reshape_as"))
 def reshape(passage: Passage) -> LogScale:
     if passage.node.op == "aten.view.dtype":
         return not_homogeneous(passage)
@@ -102,9 +94,7 @@ def narrow(passage: Passage) -> LogScale:
     return passage.scale("self").take(passage.integer("dim"), positions)
 
 
-@register_operator(
-    "aten.chunk", "aten.split", "aten.split_with_sizes", "aten.tensor_split", "aten.unsafe_chunk"
-)
+@register_operator(*aten("chunk split split_with_sizes tensor_split unsafe_chunk"))
 def split(passage: Passage) -> list[LogScale]:
     scale = passage.scale("self")
     axis = scale.axis(passage.integer("dim"))
