@@ -11,12 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-
-@dataclass(frozen=True, eq=False)
-class AxisScale:
-    axes: tuple[int, ...]
-    index: np.ndarray
-    power: float
+from nonvacuous.networks.scale_groups import AxisScale
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from nonvacuous.records import (
     RiskRecord,
 )
 from nonvacuous.rescaling import push
-from nonvacuous.rescaling.accounting import rounded_up_sum
 from nonvacuous.rescaling.columns import (
     Accounted,
     Accounting,
@@ -38,6 +37,7 @@ from nonvacuous.rescaling.columns import (
     fixed_scale_columns,
     named_step,
 )
+from nonvacuous.rescaling.quotients import rounded_up_sum
 from nonvacuous.rules.arithmetic import BOUND_LINE, complexity_nats, line, total_nats
 
 #: Of the prior around zero in the paper on rescaling.

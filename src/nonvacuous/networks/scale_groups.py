@@ -36,6 +36,19 @@ class AxisScale:
     def __post_init__(self) -> None:
         self.index.setflags(write=False)
 
+    @property
+    def moves(self) -> bool:
+        """Whether it can change anything: not of power zero, not pinned everywhere."""
+        return self.power != 0 and bool((self.index >= 0).any())
+
+    def spread(self, dimensions: int) -> np.ndarray:
+        """The index, broadcastable to a weight of so many dimensions."""
+        ordered = np.transpose(self.index, np.argsort(self.axes))
+        shape = [1] * dimensions
+        for axis, length in zip(sorted(self.axes), ordered.shape, strict=True):
+            shape[axis] = length
+        return ordered.reshape(shape)
+
 
 @dataclass(frozen=True)
 class Group:
@@ -92,8 +105,7 @@ class ScaleGroups:
             shape = self.shapes[name]
             total = np.zeros((1,) * len(shape))
             for entry in entries:
-                sizes = [size if axis in entry.axes else 1 for axis, size in enumerate(shape)]
-                total = total + entry.power * lookup[entry.index].reshape(sizes)
+                total = total + entry.power * lookup[entry.spread(len(shape))]
             result[name] = total
         return result
 

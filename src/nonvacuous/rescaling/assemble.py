@@ -234,12 +234,10 @@ class Builder:
         shape = tuple(sums.squares.shape)
         pairs: list[IndexAndPower] = []
         for scale in scales:
-            order = np.argsort(scale.axes)
-            index = np.transpose(np.asarray(scale.index), order)
-            where = [1] * len(axes)
-            for axis, length in zip(sorted(scale.axes), index.shape, strict=True):
-                where[axes.index(axis)] = length
-            pairs.append((np.broadcast_to(index.reshape(where), shape).reshape(-1), scale.power))
+            index = scale.spread(axes[-1] + 1).squeeze(
+                tuple(axis for axis in range(axes[-1]) if axis not in axes)
+            )
+            pairs.append((np.broadcast_to(index, shape).reshape(-1), scale.power))
         self._add_flat(sums.map(lambda t: t.reshape(-1)), pairs)
 
     def _add_flat(self, sums: Sums, pairs: list[IndexAndPower]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
@@ -19,9 +19,8 @@ from nonvacuous.bounds import mcallester, seeger
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.kinds import Center
 from nonvacuous.networks.scale_groups import ScaleGroups
-from nonvacuous.rescaling.accounting import rounded_up_sum
 from nonvacuous.rescaling.prior_scales import PriorGrid, PriorScaling, rescale_with_prior_scales
-from nonvacuous.rescaling.quotients import Symmetries, quotients
+from nonvacuous.rescaling.quotients import Symmetries, quotients, rounded_up_sum
 from nonvacuous.rescaling.solver import rescale
 
 Way = Literal[
@@ -77,22 +76,15 @@ class Accounting:
 
     def mcallester(self, total_nats: float) -> float:
         """The bound by a square root."""
-        return mcallester(
-            empirical_risk=self.risk_upper,
-            kl_nats=total_nats,
-            examples=self.examples,
-            failure=self.failure,
-        )
+        return mcallester(**self._numbers(total_nats))
 
     def kl_inverse(self, total_nats: float) -> float:
         """The bound by the inverse of the binary kl, which is never above the other one."""
-        return seeger(
-            empirical_risk=self.risk_upper,
-            kl_nats=total_nats,
-            examples=self.examples,
-            failure=self.failure,
-            exact_moment=True,
-        )
+        return seeger(**self._numbers(total_nats), exact_moment=True)
+
+    def _numbers(self, total_nats: float) -> dict[str, Any]:
+        shared = {"examples": self.examples, "failure": self.failure}
+        return {"empirical_risk": self.risk_upper, "kl_nats": total_nats, **shared}
 
 
 def fixed_scale_columns(
@@ -172,13 +164,8 @@ def symmetry_columns(
     )
     refused = {refusal.layer for refusal in quotient.refused}
     ordered = all(layer.name in refused for layer in symmetries.layers)
-    steps = [
-        (_STEPS[column.name], column.kl_nats)
-        for column in quotient.columns
-        if column.name in _STEPS
-    ]
     return tuple(
-        Accounted(named_step(center, way), center, way, kl_nats, charge_nats)
-        for way, kl_nats in steps
-        if not (ordered and way == "order of the units")
+        Accounted(named_step(center, way), center, way, quotient.columns[step], charge_nats)
+        for step, way in _STEPS.items()
+        if step in quotient.columns and not (ordered and way == "order of the units")
     )

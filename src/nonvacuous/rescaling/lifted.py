@@ -77,79 +77,66 @@ def lifted_kl(
     if draws < 2:
         raise BadInput(f"draws must be at least 2 to give a standard error, got {draws!r}")
     check_covered(Q, P, groups)
-    if _is_deep(groups):
-        return _deep_lifted_kl(Q, P, groups, draws=draws, samples=samples, seed=seed)
-    touches = _touches(groups)
-    best = best_log_scales(Q, P, groups)
+    deep = _is_deep(groups)
+    if deep and samples < 2:
+        raise BadInput(f"samples must be at least 2, got {samples!r}")
+    best = rescale(Q, P, groups).log_scales if deep else best_log_scales(Q, P, groups)
     moved = push(Q, groups, best, dtype=torch.float64)
-    gaps = np.concatenate(
-        [
-            _gap_of_draws(part, moved, P, touches, groups.size)
-            for part in _weights_in_parts(moved, touches, draws, seed)
-        ]
-    )
+    laplace_gap, integral_error = None, 0.0
+    if deep:
+        gaps, integral_error = _sampled_gaps(moved, P, groups, draws, samples, seed)
+    else:
+        touches = _touches(groups)
+        parts = _weights_in_parts(moved, touches, draws, seed)
+        gaps = np.concatenate(
+            [_gap_of_draws(part, moved, P, touches, groups.size) for part in parts]
+        )
+        laplace_gap = _laplace_gap(moved, P, touches, groups.size)
     best_nats = total_nats(kl_along_orbit(Q, P, groups, best))
     gap = float(gaps.mean())
-    return LiftedKl(
-        lifted_nats=best_nats - gap,
-        standard_error=float(gaps.std(ddof=1) / math.sqrt(draws)),
-        best_lambda_nats=best_nats,
-        weight_space_nats=total_nats(kl_along_orbit(Q, P, groups, np.zeros(groups.size))),
-        fiber_gap=gap,
-        laplace_gap=_laplace_gap(moved, P, touches, groups.size),
-        draws=draws,
-    )
-
-
-def _deep_lifted_kl(
-    Q: DiagonalGaussian,
-    P: DiagonalGaussian,
-    groups: ScaleGroups,
-    *,
-    draws: int,
-    samples: int,
-    seed: int,
-) -> LiftedKl:
-    if samples < 2:
-        raise BadInput(f"samples must be at least 2, got {samples!r}")
-    best = rescale(Q, P, groups).log_scales
-    moved = push(Q, groups, best, dtype=torch.float64)
-    pairs = pairs_of(groups)
-    generator = np.random.default_rng(seed)
-    origin = np.zeros((1, groups.size))
-    gaps, errors = np.zeros(draws), np.zeros(draws)
-    for draw in range(draws):
-        weights = {
-            name: _array(moved.means[name])
-            + _array(moved.scales[name]) * generator.standard_normal(moved.means[name].shape)
-            for name in pairs.pair_of
-        }
-        own, other = (Surface.through(weights, each, pairs) for each in (moved, P))
-        low, high = own.log_integral(generator, samples, own=True)
-        prior, _ = other.log_integral(generator, samples, own=False)
-        here = float(own.height(origin)[0] - other.height(origin)[0])
-        gaps[draw], errors[draw] = here - (low + high) / 2 + prior, (high - low) / 2
-    best_nats = total_nats(kl_along_orbit(Q, P, groups, best))
-    gap, integral_error = float(gaps.mean()), abs(float(errors.mean()))
     return LiftedKl(
         lifted_nats=best_nats - gap,
         standard_error=float(gaps.std(ddof=1) / math.sqrt(draws)) + integral_error,
         best_lambda_nats=best_nats,
         weight_space_nats=total_nats(kl_along_orbit(Q, P, groups, np.zeros(groups.size))),
         fiber_gap=gap,
-        laplace_gap=None,
+        laplace_gap=laplace_gap,
         draws=draws,
-        integrals="sampled",
+        integrals="sampled" if deep else "exact",
         integral_error=integral_error,
     )
 
 
+def _sampled_gaps(
+    Q: DiagonalGaussian,
+    P: DiagonalGaussian,
+    groups: ScaleGroups,
+    draws: int,
+    samples: int,
+    seed: int,
+) -> tuple[np.ndarray, float]:
+    """The gap of each draw in a deeper network, and the mean error of the integrals in them."""
+    pairs = pairs_of(groups)
+    generator = np.random.default_rng(seed)
+    origin = np.zeros((1, groups.size))
+    gaps, errors = np.zeros(draws), np.zeros(draws)
+    for draw in range(draws):
+        weights = {
+            name: _array(Q.means[name])
+            + _array(Q.scales[name]) * generator.standard_normal(Q.means[name].shape)
+            for name in pairs.pair_of
+        }
+        own, other = (Surface.through(weights, each, pairs) for each in (Q, P))
+        low, high = own.log_integral(generator, samples, own=True)
+        prior, _ = other.log_integral(generator, samples, own=False)
+        here = float(own.height(origin)[0] - other.height(origin)[0])
+        gaps[draw], errors[draw] = here - (low + high) / 2 + prior, (high - low) / 2
+    return gaps, abs(float(errors.mean()))
+
+
 def _is_deep(groups: ScaleGroups) -> bool:
     """Whether some weight lies between two rescaled units."""
-    return any(
-        sum(s.power != 0 and bool((np.asarray(s.index) >= 0).any()) for s in scales) > 1
-        for scales in groups.exponents.values()
-    )
+    return any(sum(s.moves for s in scales) > 1 for scales in groups.exponents.values())
 
 
 def best_log_scales(Q: DiagonalGaussian, P: DiagonalGaussian, groups: ScaleGroups) -> np.ndarray:
@@ -166,7 +153,7 @@ def best_log_scales(Q: DiagonalGaussian, P: DiagonalGaussian, groups: ScaleGroup
 
 @dataclass(frozen=True, eq=False)
 class _Touch:
-    """How the hidden units touch one tensor: the unit of every element, up or down."""
+    """How the hidden units touch one tensor: the unit of each position on the axes, up or down."""
 
     axes: tuple[int, ...]
     index: np.ndarray
@@ -176,17 +163,16 @@ class _Touch:
         """Sums over the elements of each unit; ``values`` is [draws, *shape of the tensor]."""
         others = tuple(a + 1 for a in range(values.ndim - 1) if a not in self.axes)
         summed = values.sum(axis=others) if others else values
-        flat = self.index.reshape(-1)
-        inside = np.flatnonzero(flat >= 0)
+        inside = np.flatnonzero(self.index >= 0)
         result = np.zeros((size + 1, len(values)))
-        np.add.at(result, flat[inside], summed.reshape(len(values), -1)[:, inside].T)
+        np.add.at(result, self.index[inside], summed.reshape(len(values), -1)[:, inside].T)
         return result[:size].T
 
 
 def _touches(groups: ScaleGroups) -> dict[str, _Touch]:
     touches: dict[str, _Touch] = {}
     for name, scales in groups.exponents.items():
-        moving = [s for s in scales if s.power != 0 and bool((np.asarray(s.index) >= 0).any())]
+        moving = [scale for scale in scales if scale.moves]
         if not moving:
             continue
         if len(moving) > 1:
@@ -202,12 +188,11 @@ def _touches(groups: ScaleGroups) -> dict[str, _Touch]:
         )
     directions = np.zeros((2, groups.size), dtype=bool)
     for touch in touches.values():
-        flat = touch.index.reshape(-1)
-        directions[int(touch.power < 0), flat[flat >= 0]] = True
+        directions[int(touch.power < 0), touch.index[touch.index >= 0]] = True
     if not directions.all():
         unit = int(np.flatnonzero(~directions.all(axis=0))[0])
         raise BadInput(
-            f"the unit at place {unit} of log_scales has no weights "
+            f"unit {unit} of log_scales has no weights "
             f"{'into' if not directions[0, unit] else 'out of'} it: nothing passes through it, and "
             "its orbit has no density; remove the unit from the network"
         )
@@ -220,9 +205,8 @@ def _touch(name: str, scale: AxisScale) -> _Touch:
             f"tensor {name!r} scales with the power {scale.power:g} of a unit's scale; lifted_kl "
             "covers activations of degree one, whose powers are 1 and -1"
         )
-    order = np.argsort(scale.axes)
-    index = np.transpose(np.asarray(scale.index), order)
-    return _Touch(tuple(sorted(scale.axes)), index, int(scale.power))
+    index = scale.spread(max(scale.axes) + 1).reshape(-1)
+    return _Touch(scale.axes, index, int(scale.power))
 
 
 def _fiber(

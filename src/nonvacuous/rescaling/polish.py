@@ -66,7 +66,7 @@ class _Slope:
             if alike:
                 squares, products = (t.sum(alike, keepdim=True) for t in (squares, products))
             indices = [
-                (entry.power, _broadcast_index(entry.axes, entry.index, mean.ndim, self.device))
+                (entry.power, torch.from_numpy(entry.spread(mean.ndim).copy()).to(self.device))
                 for entry in groups.exponents[name]
             ]
             self.tensors.append((mean.numel(), squares, products, indices))
@@ -74,11 +74,9 @@ class _Slope:
     def at(self, log_scales: Tensor, *, graph: bool = False) -> Tensor:
         point = log_scales if graph else log_scales.detach().requires_grad_(True)
         with torch.enable_grad():
-            padded = torch.cat([point, point.new_zeros(1)])  # a pinned position points at the end
             total = point.new_zeros(())
             for weights, squares, products, indices in self.tensors:
-                log_factor = sum(power * padded[index] for power, index in indices)
-                assert isinstance(log_factor, Tensor)
+                log_factor = _log_factor(point, indices)
                 factor = log_factor.exp()
                 total = total + (squares * factor.square()).sum() / 2 - (products * factor).sum()
                 total = total - weights / log_factor.numel() * log_factor.sum()
@@ -87,12 +85,9 @@ class _Slope:
 
     def curvatures(self, log_scales: Tensor) -> Tensor:
         """The second derivative by each log-scale alone, kept positive."""
-        padded = torch.cat([log_scales, log_scales.new_zeros(1)])
-        total = torch.zeros_like(padded)
+        total = log_scales.new_zeros(len(log_scales) + 1)
         for _, squares, products, indices in self.tensors:
-            log_factor = sum(power * padded[index] for power, index in indices)
-            assert isinstance(log_factor, Tensor)
-            factor = log_factor.exp()
+            factor = _log_factor(log_scales, indices).exp()
             bend = 2 * squares * factor.square() - products * factor
             for power, index in indices:
                 axes = tuple(a for a in range(bend.ndim) if index.shape[a] == 1)
@@ -104,15 +99,11 @@ class _Slope:
         return bends.clamp_min(1e-6 * float(bends.abs().max()) + 1e-300)
 
 
-def _broadcast_index(
-    axes: tuple[int, ...], index: np.ndarray, ndim: int, device: torch.device
-) -> Tensor:
-    """The positions of an exponent's scales, shaped so that they broadcast over the tensor."""
-    ordered = np.transpose(np.asarray(index), np.argsort(axes))
-    shape = [1] * ndim
-    for axis, length in zip(sorted(axes), ordered.shape, strict=True):
-        shape[axis] = length
-    return torch.from_numpy(ordered.reshape(shape).copy()).to(device)
+def _log_factor(log_scales: Tensor, indices: list[tuple[float, Tensor]]) -> Tensor:
+    padded = torch.cat([log_scales, log_scales.new_zeros(1)])  # a pinned position points at the end
+    total = sum(power * padded[index] for power, index in indices)
+    assert isinstance(total, Tensor)
+    return total
 
 
 def _solve(slope: _Slope, point: Tensor) -> Tensor:

@@ -22,10 +22,9 @@ import numpy as np
 import torch
 
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.errors import BadInput, NotYetSupported, Unsupported
+from nonvacuous.errors import BadInput, InvalidCertificate, NotYetSupported, Unsupported
 from nonvacuous.networks.layer_graph import LayerGraph
 from nonvacuous.networks.scale_groups import ScaleGroups
-from nonvacuous.rescaling.accounting import Column, remaining_nats
 from nonvacuous.rescaling.output_layer import (
     OutputLayer,
     best_output_log_scale,
@@ -62,31 +61,59 @@ def symmetries_of(graph: LayerGraph) -> Symmetries:
     return Symmetries(output, units.layers, units.refused)
 
 
+def rounded_up_sum(*parts: float) -> float:
+    """A sum of nonnegative numbers, rounded up; 0 where all are 0."""
+    total = math.fsum(parts)
+    return math.nextafter(total * (1 + _EPSILON), math.inf) if total > 0 else 0.0
+
+
+def remaining_nats(kl_nats: float, *savings: float) -> float:
+    """What is left of a KL after savings, rounded up.
+
+    Each saving is the difference between two KLs, so what is left is a KL and cannot be negative.
+    Where it is, by more than rounding explains, two savings were counted that exclude one
+    another, and no number is given.
+    """
+    left = math.fsum([kl_nats, *(-saving for saving in savings)])
+    slack = 8 * _EPSILON * (kl_nats + math.fsum(savings))
+    if left < -slack:
+        raise InvalidCertificate(
+            f"savings of {math.fsum(savings):.6g} nats are claimed on a KL of {kl_nats:.6g} nats: "
+            "the result would be a negative KL, which does not exist; some savings exclude one "
+            "another (as the symmetry of a layer's units, computed with the full last layer, "
+            "excludes the shift of the scores)"
+        )
+    return math.nextafter(left + slack, math.inf) if left + slack > 0 else 0.0
+
+
 @dataclass(frozen=True, eq=False)
-class Quotients:
+class Forgotten:
+    """What steps 2 and 3 save of a posterior where it stands.
+
+    translation    saved in each tensor of the last layer by forgetting the shift of the scores
+    permutations   the layers averaged over the orders of their units
+    refused        what does not apply, and why
+    """
+
+    translation: Mapping[str, float]
+    permutations: tuple[PermutationSaving, ...]
+    refused: tuple[NotInterchangeable, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Quotients(Forgotten):
     """The complexity after every symmetry that was asked for and applies.
 
-    kl_nats             what goes into a bound, rounded up; columns leads there step by step
-    terms               the KL of each tensor after steps 1 and 2 (orders belong to no tensor)
-    output_log_scale    the logarithm of the factor on the scores, 0 where it may not be used
-    translation         saved in each tensor of the last layer by forgetting the shift of the
-                        scores; translation_nats in all
-    permutations        the layers averaged over the orders of their units
-    refused             what does not apply, and why
+    kl_nats            what goes into a bound, rounded up
+    columns            the KL after each step on the way there; all have the prior named in advance
+    terms              the KL of each tensor after steps 1 and 2 (orders belong to no tensor)
+    output_log_scale   the logarithm of the factor on the scores, 0 where it may not be used
     """
 
     kl_nats: float
     terms: Mapping[str, float]
     output_log_scale: float
-    translation: Mapping[str, float]
-    permutations: tuple[PermutationSaving, ...]
-    refused: tuple[NotInterchangeable, ...]
-    columns: tuple[Column, ...]
-
-    @property
-    def translation_nats(self) -> float:
-        """Saved by forgetting the shift of the scores."""
-        return math.fsum(self.translation.values())
+    columns: Mapping[str, float]
 
 
 def quotients(
@@ -115,7 +142,6 @@ def quotients(
     """
     sees = invariance_of(loss)
     refused: list[NotInterchangeable] = []
-    columns: list[Column] = []
     moves = np.asarray(log_scales, dtype=np.float64)
     if not sees.scale and output_scale_index(groups) is not None:
         raise BadInput(
@@ -124,11 +150,8 @@ def quotients(
             "they are"
         )
 
-    def column(name: str, kl_nats: float) -> None:
-        columns.append(Column(name, kl_nats))
-
     terms = kl_along_orbit(Q, P, groups, moves)
-    column("rescaled", total_nats(terms))
+    columns = {"rescaled": total_nats(terms)}
     use_shift = translation and output is not None and sees.shift
     factor = 0.0
     if output_scale and output is not None:
@@ -138,7 +161,7 @@ def quotients(
             alone = best_output_log_scale(moved, P, output, translation=False)
             factor = best_output_log_scale(moved, P, output, translation=use_shift)
             groups, shown = _scaled(groups, output, moves, alone)
-            column("+ scale of the scores", total_nats(kl_along_orbit(Q, P, groups, shown)))
+            columns["+ scale of the scores"] = total_nats(kl_along_orbit(Q, P, groups, shown))
             groups, moves = _scaled(groups, output, moves, factor)
             terms = kl_along_orbit(Q, P, groups, moves)
         else:
@@ -159,10 +182,10 @@ def quotients(
     }
     kl_nats = total_nats(terms)
     if use_shift:
-        column("+ shift of the scores", kl_nats)
+        columns["+ shift of the scores"] = kl_nats
     if permutation and layers:
         kl_nats = remaining_nats(kl_nats, *(saving.saved_nats for saving in rest.permutations))
-        column("+ order of the units", kl_nats)
+        columns["+ order of the units"] = kl_nats
     return Quotients(
         kl_nats=kl_nats,
         terms=MappingProxyType(terms),
@@ -170,17 +193,8 @@ def quotients(
         translation=rest.translation,
         permutations=rest.permutations,
         refused=tuple(refused),
-        columns=tuple(columns),
+        columns=MappingProxyType(columns),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Forgotten:
-    """What steps 2 and 3 save of a posterior where it stands; the fields are as in Quotients."""
-
-    translation: Mapping[str, float]
-    permutations: tuple[PermutationSaving, ...]
-    refused: tuple[NotInterchangeable, ...]
 
 
 def forgotten(
@@ -204,12 +218,16 @@ def forgotten(
     saved: dict[str, float] = {}
     if output is not None:
         saved = translation_savings(Q, P, output, relative_error=relative_error)
-    savings, reasons = _permutation_savings(Q, P, layers, output)
-    return Forgotten(
-        translation=MappingProxyType(saved),
-        permutations=_best_together(savings),
-        refused=(*refused, *reasons),
-    )
+    savings = []
+    for layer in layers:
+        try:
+            saving = permutation_saving(Q, P, layer, translation=output)
+        except Unsupported as reason:
+            refused.append(NotInterchangeable(layer.name, str(reason)))
+        else:
+            if saving.saved_nats > 0:
+                savings.append((layer, saving))
+    return Forgotten(MappingProxyType(saved), _best_together(savings), tuple(refused))
 
 
 def _scaled(
@@ -226,24 +244,6 @@ def _scaled(
 
 def _blind(what: str, loss: str) -> NotInterchangeable:
     return NotInterchangeable(what, f"the loss {loss!r} is not known to ignore it")
-
-
-def _permutation_savings(
-    Q: DiagonalGaussian,
-    P: DiagonalGaussian,
-    layers: Sequence[UnitLayer],
-    translation: OutputLayer | None,
-) -> tuple[list[tuple[UnitLayer, PermutationSaving]], list[NotInterchangeable]]:
-    savings, refused = [], []
-    for layer in layers:
-        try:
-            saving = permutation_saving(Q, P, layer, translation=translation)
-        except Unsupported as reason:
-            refused.append(NotInterchangeable(layer.name, str(reason)))
-        else:
-            if saving.saved_nats > 0:
-                savings.append((layer, saving))
-    return savings, refused
 
 
 def _best_together(

@@ -108,16 +108,8 @@ def log_factors(
 ) -> list[Tensor]:
     """The logarithm of a tensor's factor as summands, each broadcastable to the tensor."""
     padded = np.append(moves, 0.0)  # the last entry is what a pinned position (-1) points at
-    summands = []
-    for scale in exponents:
-        order = np.argsort(scale.axes)
-        index = np.transpose(np.asarray(scale.index), order)
-        shape = [1] * ndim
-        for axis, length in zip(sorted(scale.axes), index.shape, strict=True):
-            shape[axis] = length
-        values = scale.power * padded[index.reshape(shape)]
-        summands.append(torch.from_numpy(np.ascontiguousarray(values)).to(device))
-    return summands
+    values = [scale.power * padded[scale.spread(ndim)] for scale in exponents]
+    return [torch.from_numpy(np.ascontiguousarray(value)).to(device) for value in values]
 
 
 def _tensor_sums(reading: Reading, name: str, factors: list[Tensor]) -> Tensor:

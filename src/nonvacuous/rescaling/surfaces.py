@@ -57,20 +57,17 @@ def pairs_of(groups: ScaleGroups) -> Pairs:
     for name, scales in groups.exponents.items():
         ends = {1.0: np.full(groups.shapes[name], size), -1.0: np.full(groups.shapes[name], size)}
         for scale in scales:
-            index = np.asarray(scale.index)
-            if scale.power == 0 or not (index >= 0).any():
+            if not scale.moves:
                 continue
             if scale.power not in ends or (ends[scale.power] != size).any():
                 raise NotYetSupported(
                     f"tensor {name!r} scales with a power of a unit's scale other than 1 and -1, "
                     "or with two units of one side; lifted_kl covers activations of degree one"
                 )
-            order = np.argsort(scale.axes)
-            shape = [1] * len(groups.shapes[name])
-            for axis in scale.axes:
-                shape[axis] = groups.shapes[name][axis]
-            spread = np.where(index < 0, size, index).transpose(order).reshape(shape)
-            ends[scale.power] = np.broadcast_to(spread, groups.shapes[name])
+            index = scale.spread(len(groups.shapes[name]))
+            ends[scale.power] = np.broadcast_to(
+                np.where(index < 0, size, index), groups.shapes[name]
+            )
         code = ends[1] * (size + 1) + ends[-1]
         if (code != size * (size + 1) + size).any():
             codes[name] = code.reshape(-1)

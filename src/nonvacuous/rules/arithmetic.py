@@ -24,7 +24,7 @@ from nonvacuous.records import (
     SpendRecord,
     SymmetrySaving,
 )
-from nonvacuous.rescaling.accounting import remaining_nats
+from nonvacuous.rescaling.quotients import remaining_nats
 from nonvacuous.rules.theorems import bound_record as bound_record
 from nonvacuous.rules.theorems import recompute_bound as recompute_bound
 
