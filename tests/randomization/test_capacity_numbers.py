@@ -146,7 +146,7 @@ def test_what_is_no_perceptron_says_why(
 
 
 def test_the_count_on_the_graph_is_that_of_the_formula() -> None:
-    from nonvacuous.bounds.memorization_capacity import memorization_verdict
+    from nonvacuous.bounds.capacity import memorization_verdict
 
     found = memorization_verdict(examples=6, inputs=4, widths=[7, 5])
     module = nn.Sequential(nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 3))

@@ -354,14 +354,14 @@ def test_a_jointly_searched_output_scale_is_taken_further_not_added_twice() -> N
     assert with_output_scale(extended, OUTPUT) is extended
     both = rescale(world.Q, world.P, extended)
     found = quotients(world.Q, world.P, extended, both.log_scales, loss="zero-one", output=OUTPUT)
-    assert list(found.columns.values())[0] == pytest.approx(both.kl_after, rel=1e-11)
-    assert list(found.columns.values())[1] == pytest.approx(both.kl_after, rel=1e-7)
+    assert found.columns["rescaled"] == pytest.approx(both.kl_after, rel=1e-11)
+    assert found.columns["+ scale of the scores"] == pytest.approx(both.kl_after, rel=1e-7)
     assert found.kl_nats < both.kl_after
     apart = rescale(world.Q, world.P, world.groups)
     one_by_one = quotients(
         world.Q, world.P, world.groups, apart.log_scales, loss="zero-one", output=OUTPUT
     )
-    assert list(found.columns.values())[1] < list(one_by_one.columns.values())[1]
+    assert found.columns["+ scale of the scores"] < one_by_one.columns["+ scale of the scores"]
 
 
 def test_a_scale_of_the_scores_does_not_slip_in_for_a_loss_that_sees_it() -> None:

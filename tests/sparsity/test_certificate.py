@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.bounds.sampling import sampling
+from nonvacuous.bounds.holdout import sampling
 from nonvacuous.bounds.sparsity import derandomized, integer_nats
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, InvalidCertificate, NotYetSupported

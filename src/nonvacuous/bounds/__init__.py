@@ -8,7 +8,6 @@ a module lists in its ``__all__`` is exported here; :mod:`nonvacuous.bounds.tabl
 import sys
 from typing import TYPE_CHECKING
 
-from nonvacuous.bounds.baseline import *
 from nonvacuous.bounds.betting import *
 from nonvacuous.bounds.binary_kl import *
 from nonvacuous.bounds.budget import *
@@ -17,7 +16,6 @@ from nonvacuous.bounds.classes import *
 from nonvacuous.bounds.compression import *
 from nonvacuous.bounds.disintegrated import *
 from nonvacuous.bounds.holdout import *
-from nonvacuous.bounds.memorization_capacity import *
 from nonvacuous.bounds.moment import *
 from nonvacuous.bounds.norms import *
 from nonvacuous.bounds.pac_bayes import *
@@ -25,7 +23,6 @@ from nonvacuous.bounds.paired import *
 from nonvacuous.bounds.planning import *
 from nonvacuous.bounds.progressive import *
 from nonvacuous.bounds.refined import *
-from nonvacuous.bounds.sampling import *
 from nonvacuous.bounds.sequential import *
 from nonvacuous.bounds.sparsity import *
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nonvacuous.bounds import checks
-from nonvacuous.bounds.later import Later
+from nonvacuous.bounds.later import numpy as np
 from nonvacuous.bounds.rounding import EPSILON, as_risk, down, up
 from nonvacuous.bounds.table import Input, theorem
 from nonvacuous.errors import BadInput
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = Later("numpy")
 
 __all__ = ["bernstein", "betting", "betting_lower"]
 

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
 from nonvacuous.bounds.holdout import holdout, holdout_lower
-from nonvacuous.bounds.later import Later
+from nonvacuous.bounds.later import numpy as np
 from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.bounds.table import Input, theorem
 from nonvacuous.errors import BadInput
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = Later("numpy")
 
 __all__ = ["balanced", "balanced_tilt", "balanced_tilted", "f1_lower", "jaccard_lower"]
 

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from nonvacuous.bounds import checks
-from nonvacuous.bounds.later import Later
+from nonvacuous.bounds.later import numpy as np
 from nonvacuous.bounds.rounding import EPSILON, as_risk
 from nonvacuous.bounds.table import Input, theorem
 from nonvacuous.errors import BadInput
-
-if TYPE_CHECKING:
-    import numpy as np
-else:
-    np = Later("numpy")
 
 __all__ = ["compression"]
 

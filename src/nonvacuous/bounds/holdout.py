@@ -10,21 +10,16 @@ a few parts in 10^9, on either side.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import binary_kl, kl_inverse_upper
-from nonvacuous.bounds.later import Later
+from nonvacuous.bounds.later import numpy as np
+from nonvacuous.bounds.later import special
 from nonvacuous.bounds.rounding import as_risk, down, up
-from nonvacuous.bounds.table import FIRST, Reading, theorem
+from nonvacuous.bounds.table import FIRST, Input, Reading, theorem
+from nonvacuous.errors import BadInput
 
-if TYPE_CHECKING:
-    import numpy as np
-    from scipy import special
-else:
-    np, special = Later("numpy"), Later("scipy.special")
-
-__all__ = ["holdout", "holdout_lower"]
+__all__ = ["constant_lower", "holdout", "holdout_lower", "sampling", "sampling_bounded"]
 
 #: The computed tail may be off by this much, relative; the result is pushed past it.
 _TAIL_ERROR = 1e-10
@@ -79,6 +74,107 @@ def holdout_lower(*, errors: int, examples: int, failure: float) -> float:
         return 0.0
     right = _upper_end(example_count - error_count, example_count, failure)
     return as_risk(down(1.0 - right, ulps=1))
+
+
+@theorem(
+    source="Clopper and Pearson (1934); Berger (1982) for the intersection-union",
+    about=("best constant answer",),
+    lower=True,
+    most_frequent=Input(
+        "examples of the most frequent class", 100, push=-1, whole=True, at_most="examples"
+    ),
+    examples=Input("independent examples", 10_000, push=1, low=1, whole=True),
+)
+def constant_lower(*, most_frequent: int, examples: int, failure: float) -> float:
+    """Lower bound on the risk of the best constant answer, from the class counts of a sample.
+
+    Statement: ``most_frequent`` is the count of the most frequent class among ``examples``. With
+    probability at least 1 - failure over the draw of the examples, no constant answer has a risk
+    below the returned value.
+    Assumptions: the examples are independent and identically distributed. They may have trained
+    anything: no constant depends on them.
+
+    Proof: let c be the class that is most frequent in the distribution, which no sample decides.
+    Always answering c is a fixed predictor and errs on n - n_c of the n examples, so its
+    Clopper-Pearson lower end L_c fails with probability at most ``failure``. That end grows with
+    the number of errors, hence the returned value, the end for the class most frequent in the
+    sample, is at most L_c; and every other constant errs at least as often as c. No share is paid
+    for the classes (intersection-union).
+
+    Beside a promise: if U bounds the risk of a predictor with failure δ, both this bound and U hold
+    with failure at most δ + ``failure``, whatever their dependence; where U is below this bound the
+    predictor is better than every constant answer.
+    Source: Clopper and Pearson (1934); Berger (1982) for the intersection-union.
+
+    >>> round(constant_lower(most_frequent=953, examples=1000, failure=0.005), 4)
+    0.0315
+    """
+    n = checks.count("examples", examples, minimum=1)
+    most, _ = checks.errors_among(most_frequent, "examples", n, name="most_frequent")
+    return holdout_lower(errors=n - most, examples=n, failure=failure)
+
+
+# The price of Monte Carlo: upper ends for a mean that was only sampled.
+
+
+@theorem(
+    Reading(
+        "chernoff",
+        "Chernoff",
+        "the binomial tail bounded by its kl form",
+        "Chernoff's bound",
+        about="deterministic",
+        options={"identical": False},
+    ),
+    source="Clopper and Pearson (1934); Hoeffding (1963), Theorem 1, where trials differ",
+    about=("mean of trials",),
+)
+def sampling(*, errors: int, trials: int, failure: float, identical: bool = True) -> float:
+    """Upper end for the mean of independent trials in {0, 1}.
+
+    Statement: with probability at least 1 - failure over the trials, their mean success
+    probability is at most the returned value.
+    Assumptions: trials are independent. ``identical=True`` (each trial draws its example afresh,
+    with replacement) allows the exact binomial tail; for independent trials of *different*
+    probabilities that tail can be too small, and ``identical=False`` uses the kl form instead
+    (Chernoff; Hoeffding 1963, Theorem 1), which holds for both.
+
+    >>> round(sampling(errors=1_000, trials=100_000, failure=0.01), 5)
+    0.01076
+    """
+    if not isinstance(identical, bool):
+        raise BadInput(f"identical must be True or False, got {identical!r}.")
+    error_count, trial_count = checks.errors_among(errors, "trials", trials)
+    if identical:
+        return holdout(errors=error_count, examples=trial_count, failure=failure)
+    return sampling_bounded(total=float(error_count), trials=trial_count, failure=failure)
+
+
+@theorem(
+    source="Hoeffding (1963), Theorem 1, in its kl form",
+    about=("mean of trials",),
+    total=Input("the sum of the trials", 100.5, push=1, at_most="trials"),
+)
+def sampling_bounded(*, total: float, trials: int, failure: float) -> float:
+    """Upper end for the mean of independent trials in [0, 1], from the ``total`` of their values.
+
+    Statement: with probability at least 1 - failure the average expectation of the trials is at
+    most the returned value. Assumptions: independence and the range [0, 1]; the trials need not
+    be identically distributed. Source: Hoeffding (1963), Theorem 1, in its kl form.
+
+    >>> round(sampling_bounded(total=1_000.0, trials=100_000, failure=0.01), 5)
+    0.01099
+    """
+    trial_count = checks.count("trials", trials, minimum=1)
+    amount = checks.non_negative("total", total)
+    if amount > trial_count:
+        raise BadInput(
+            f"total must not exceed trials, got total = {total!r} and trials = {trials!r}: "
+            "each trial must lie in [0, 1]."
+        )
+    exponent = up(-math.log(checks.failure_probability(failure)) / trial_count)
+    mean = min(1.0, up(amount / trial_count, ulps=1))
+    return as_risk(float(kl_inverse_upper(mean, exponent)))
 
 
 def _upper_end(errors: int, examples: int, failure: float) -> float:

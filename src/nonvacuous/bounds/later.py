@@ -1,6 +1,6 @@
-"""Modules that are imported when they are first used.
+"""numpy and scipy, imported when they are first used.
 
-``import nonvacuous.bounds`` and a bound on a few numbers need neither numpy nor scipy, whose import
+``import nonvacuous.bounds`` and a bound on a few numbers need neither of them, and their import
 takes longer than anything that the calculator does.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class Later(ModuleType):
@@ -18,3 +18,13 @@ class Later(ModuleType):
         value = getattr(import_module(self.__name__), name)
         setattr(self, name, value)
         return value
+
+
+if TYPE_CHECKING:
+    import numpy as numpy
+    from scipy import integrate as integrate
+    from scipy import optimize as optimize
+    from scipy import special as special
+else:
+    numpy, integrate = Later("numpy"), Later("scipy.integrate")
+    optimize, special = Later("scipy.optimize"), Later("scipy.special")

@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout, holdout_lower
-from nonvacuous.bounds.later import Later
+from nonvacuous.bounds.later import numpy as np
+from nonvacuous.bounds.later import special
 from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.bounds.table import Input, theorem
 from nonvacuous.errors import BadInput
-
-if TYPE_CHECKING:
-    import numpy as np
-    from scipy import special
-else:
-    np, special = Later("numpy"), Later("scipy.special")
 
 __all__ = ["constant_margin", "paired_lower", "rectangle_lower", "sign_test"]
 

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from nonvacuous.bounds import checks
-from nonvacuous.bounds.later import Later
+from nonvacuous.bounds.later import numpy as np
+from nonvacuous.bounds.later import special
 from nonvacuous.bounds.rounding import EPSILON, as_risk, down, up
 from nonvacuous.bounds.table import OWN_EVENT, Input, Reading, theorem
-
-if TYPE_CHECKING:
-    import numpy as np
-    from scipy import special
-else:
-    np, special = Later("numpy"), Later("scipy.special")
 
 __all__ = ["gate", "gate_failure", "progressive"]
 

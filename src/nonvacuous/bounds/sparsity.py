@@ -10,21 +10,15 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
-from nonvacuous.bounds.later import Later
+from nonvacuous.bounds.later import integrate, optimize, special
 from nonvacuous.bounds.pac_bayes import complexity
 from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.bounds.table import FIRST, Input, Reading, theorem
 from nonvacuous.errors import BadInput
-
-if TYPE_CHECKING:
-    from scipy import integrate, optimize, special
-else:
-    integrate, optimize = Later("scipy.integrate"), Later("scipy.optimize")
-    special = Later("scipy.special")
 
 __all__ = ["derandomized"]
 

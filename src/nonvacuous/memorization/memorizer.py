@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from nonvacuous.bounds.memorization_capacity import MemorizationSizes, memorization_sizes
+from nonvacuous.bounds.capacity import MemorizationSizes, memorization_sizes
 from nonvacuous.errors import BadInput
 from nonvacuous.memorization import evaluate, exact
 from nonvacuous.memorization.construction import Construction, construct, hidden_widths

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from nonvacuous.bounds.capacity import vc_lower, vc_upper
-from nonvacuous.bounds.memorization_capacity import memorization_sizes, memorization_verdict
+from nonvacuous.bounds.capacity import memorization_sizes, memorization_verdict, vc_lower, vc_upper
 from nonvacuous.data import Examples
 from nonvacuous.errors import NonvacuousError, NotYetSupported
 from nonvacuous.networks import capture, fold_batch_norm

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 
 from nonvacuous.bounds import checks
-from nonvacuous.bounds.sampling import sampling
+from nonvacuous.bounds.holdout import sampling
 from nonvacuous.bounds.sparsity import derandomized
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress, Reporter

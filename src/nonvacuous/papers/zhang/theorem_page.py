@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nonvacuous.bounds.memorization_capacity import memorization_sizes
+from nonvacuous.bounds.capacity import memorization_sizes
 from nonvacuous.memorization import what_it_does_not_say
 from nonvacuous.report.plots import Series, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
