@@ -44,7 +44,7 @@ def test_prior_at_initialization_keeps_the_initial_weights(network: nn.Module) -
     assert all(torch.equal(member.means[name], initial[name]) for name in initial)
     assert prior.charge_nats() >= math.log(3)
     assert prior.charge_nats() == pytest.approx(math.log(3))
-    assert [scale for scale, _ in prior.candidates(network)] == [0.01, 0.1, 1.0]
+    assert list(prior.grid.scales) == [0.01, 0.1, 1.0]
 
 
 def test_learned_prior_records_what_it_saw(network: nn.Module) -> None:
@@ -103,7 +103,8 @@ def test_choose_finds_the_least_kl(network: nn.Module, per_tensor: bool) -> None
             best = min(posterior.kl_to(member)[name] for member in by_scale)
             assert posterior.kl_to(chosen.distribution)[name] == best
     else:
-        best = min(posterior.kl_nats(member) for _, member in prior.candidates(network))
+        members = [prior.at(network, scale) for scale in prior.grid.scales]
+        best = min(posterior.kl_nats(member) for member in members)
         assert posterior.kl_nats(chosen.distribution) == best
 
 

@@ -6,12 +6,12 @@ object with the fields of `nonvacuous.networks.scale_groups.ScaleGroups` that re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from nonvacuous.networks.scale_groups import AxisScale
+from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,7 @@ class Group:
     layer: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class HandGroups:
-    size: int
-    groups: tuple[Group, ...]
-    exponents: Mapping[str, tuple[AxisScale, ...]]
-    shapes: Mapping[str, tuple[int, ...]]
-    pinned: tuple[object, ...] = ()
-
+class HandGroups(ScaleGroups):
     def factors(self, log_scales: np.ndarray) -> dict[str, np.ndarray]:
         """The factor of every single weight, by the definition and nothing else."""
         padded = np.append(np.asarray(log_scales, dtype=np.float64), 0.0)
@@ -84,7 +77,7 @@ class Sketch:
             self.tensor((len(outputs),), ((0,), outputs, 1.0))
 
     def finish(self) -> HandGroups:
-        return HandGroups(self.size, tuple(self.groups), self.exponents, self.shapes)
+        return HandGroups(self.size, tuple(self.groups), self.exponents, (), self.shapes)
 
 
 def pinned(size: int) -> np.ndarray:

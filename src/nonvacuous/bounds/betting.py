@@ -14,15 +14,16 @@ from nonvacuous.errors import BadInput
 
 __all__ = ["bernstein", "betting", "betting_lower"]
 
+_ORDERED: dict[str, Any] = {
+    "source": "Waudby-Smith and Ramdas (2024), predictable plug-in bets",
+    "about": ("deterministic", "drawn"),
+    "losses": Input("losses in [0, 1], in their order", (0.1, 0.2, 0.15, 0.05) * 9, apart=True),
+}
 #: No bet risks more than this part of the capital, whatever the candidate mean.
 LARGEST_STAKE = 0.9
 
 
-@theorem(
-    source="Waudby-Smith and Ramdas (2024), predictable plug-in bets",
-    about=("deterministic", "drawn"),
-    losses=Input("losses in [0, 1], in their order", (0.1, 0.2, 0.15, 0.05) * 9, apart=True),
-)
+@theorem(**_ORDERED)
 def betting(losses: Sequence[float] | np.ndarray, *, failure: float) -> float:
     """Upper bound on the mean of losses in [0, 1] from independent draws, in the order given.
 
@@ -81,12 +82,7 @@ def betting(losses: Sequence[float] | np.ndarray, *, failure: float) -> float:
     return as_risk(high)
 
 
-@theorem(
-    source="Waudby-Smith and Ramdas (2024), predictable plug-in bets",
-    about=("deterministic", "drawn"),
-    lower=True,
-    losses=Input("losses in [0, 1], in their order", (0.1, 0.2, 0.15, 0.05) * 9, apart=True),
-)
+@theorem(**_ORDERED, lower=True)
 def betting_lower(losses: Sequence[float] | np.ndarray, *, failure: float) -> float:
     """Lower bound on the mean of losses in [0, 1]: the mirror image of :func:`betting`.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -132,10 +131,7 @@ class ConfidenceBudget:
     def to_dict(self) -> dict[str, Any]:
         return {
             "failure": self._failure,
-            "entries": [
-                {"name": e.name, "failure": e.failure, "reason": e.reason, "choices": e.choices}
-                for e in self._entries
-            ],
+            "entries": [asdict(entry) for entry in self._entries],
         }
 
     @classmethod
@@ -149,13 +145,6 @@ class ConfidenceBudget:
         except (KeyError, TypeError) as error:
             raise BadInput(f"This is not a confidence budget: {record!r} ({error!r}).") from error
         return budget
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict())
-
-    @classmethod
-    def from_json(cls, text: str) -> ConfidenceBudget:
-        return cls.from_dict(json.loads(text))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConfidenceBudget) and self.to_dict() == other.to_dict()

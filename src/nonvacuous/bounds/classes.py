@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
@@ -16,13 +17,21 @@ from nonvacuous.errors import BadInput
 __all__ = ["balanced", "balanced_tilt", "balanced_tilted", "f1_lower", "jaccard_lower"]
 
 
-@theorem(
-    source="Clopper and Pearson (1934), given the number of relevant examples",
-    about=("one class",),
-    lower=True,
-    hits=Input("examples rightly put into the class", 90, push=1, whole=True, at_most="relevant"),
-    relevant=Input("examples of the class or put into it", 100, push=-1, whole=True),
-)
+_ONE_CLASS: dict[str, Any] = {
+    "source": "Clopper and Pearson (1934), given the number of relevant examples",
+    "about": ("one class",),
+    "lower": True,
+    "hits": Input("examples rightly put into the class", 90, 1, whole=True, at_most="relevant"),
+    "relevant": Input("examples of the class or put into it", 100, -1, whole=True),
+}
+_EACH_CLASS: dict[str, Any] = {
+    "about": ("mean over classes",),
+    "errors": Input("errors in each class", (5, 40), apart=True),
+    "examples": Input("examples of each class", (50, 950), apart=True),
+}
+
+
+@theorem(**_ONE_CLASS)
 def jaccard_lower(*, hits: int, relevant: int, failure: float) -> float:
     """Lower bound on the Jaccard index of one class: P(hit | relevant).
 
@@ -43,13 +52,7 @@ def jaccard_lower(*, hits: int, relevant: int, failure: float) -> float:
     return holdout_lower(errors=hits, examples=relevant, failure=failure)
 
 
-@theorem(
-    source="Clopper and Pearson (1934), given the number of relevant examples",
-    about=("one class",),
-    lower=True,
-    hits=Input("examples rightly put into the class", 90, push=1, whole=True, at_most="relevant"),
-    relevant=Input("examples of the class or put into it", 100, push=-1, whole=True),
-)
+@theorem(**_ONE_CLASS)
 def f1_lower(*, hits: int, relevant: int, failure: float) -> float:
     """Lower bound on the F1 of one class: 2 J / (1 + J), which grows with the Jaccard index J.
 
@@ -62,10 +65,8 @@ def f1_lower(*, hits: int, relevant: int, failure: float) -> float:
 
 @theorem(
     source="Clopper and Pearson (1934), with a union bound over the classes",
-    about=("mean over classes",),
     fixed_before=("weights",),
-    errors=Input("errors in each class", (5, 40), apart=True),
-    examples=Input("examples of each class", (50, 950), apart=True),
+    **_EACH_CLASS,
 )
 def balanced(
     *,
@@ -93,11 +94,9 @@ def balanced(
 
 @theorem(
     source="one exponential tail for all classes, at a tilt fixed beforehand",
-    about=("mean over classes",),
     fixed_before=("tilt", "weights"),
-    errors=Input("errors in each class", (5, 40), apart=True),
-    examples=Input("examples of each class", (50, 950), apart=True),
     tilt=Input("weight of an error", 12.0, apart=True),
+    **_EACH_CLASS,
 )
 def balanced_tilted(
     *,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
@@ -198,16 +199,8 @@ def thiemann_union(
     """
     delta = checks.failure_probability(failure)
     trade_offs = TRADE_OFFS if grid is None else checks.grid_of("grid", grid, below=2.0)
-    return min(
-        thiemann(
-            empirical_risk=empirical_risk,
-            kl_nats=kl_nats,
-            examples=examples,
-            failure=delta / len(trade_offs),
-            trade_off=trade_off,
-        )
-        for trade_off in trade_offs
-    )
+    bound = partial(thiemann, empirical_risk=empirical_risk, kl_nats=kl_nats, examples=examples)
+    return min(bound(failure=delta / len(trade_offs), trade_off=t) for t in trade_offs)
 
 
 @theorem(
@@ -333,13 +326,5 @@ def catoni_union(
     """
     delta = checks.failure_probability(failure)
     temperatures = TEMPERATURES if grid is None else checks.grid_of("grid", grid)
-    return min(
-        catoni(
-            empirical_risk=empirical_risk,
-            kl_nats=kl_nats,
-            examples=examples,
-            failure=delta / len(temperatures),
-            temperature=temperature,
-        )
-        for temperature in temperatures
-    )
+    bound = partial(catoni, empirical_risk=empirical_risk, kl_nats=kl_nats, examples=examples)
+    return min(bound(failure=delta / len(temperatures), temperature=c) for c in temperatures)

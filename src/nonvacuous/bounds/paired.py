@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout, holdout_lower
@@ -24,6 +25,14 @@ DISCORDANCE_SHARE = 0.2
 #: Beyond these the whole supremum takes long: the rectangle is used, whatever the counts.
 MOST_EXAMPLES, MOST_COMPARED = 300_000, 60_000
 _CELLS, _FINEST, _MOST_CELLS = 32, 1e-7, 4096
+
+
+_DIFFERENCE: dict[str, Any] = {
+    "about": ("difference of two",),
+    "lower": True,
+    "wins": Input("the first wrong, the second right", 50, apart=True),
+    "losses": Input("the reverse", 10, apart=True),
+}
 
 
 def sign_test(*, wins: int, losses: int) -> float:
@@ -43,10 +52,7 @@ def sign_test(*, wins: int, losses: int) -> float:
 
 @theorem(
     source="Berger and Boos (1994), over the share of examples on which the two differ",
-    about=("difference of two",),
-    lower=True,
-    wins=Input("the first wrong, the second right", 50, apart=True),
-    losses=Input("the reverse", 10, apart=True),
+    **_DIFFERENCE,
 )
 def paired_lower(*, wins: int, losses: int, examples: int, failure: float) -> float:
     """Lower bound on the difference of risks, in [-1, 1]: how much the second is better at least.
@@ -83,13 +89,7 @@ def paired_lower(*, wins: int, losses: int, examples: int, failure: float) -> fl
     return max(-1.0, -most, down(low - step))
 
 
-@theorem(
-    source="Clopper and Pearson (1934), two tails",
-    about=("difference of two",),
-    lower=True,
-    wins=Input("the first wrong, the second right", 50, apart=True),
-    losses=Input("the reverse", 10, apart=True),
-)
+@theorem(source="Clopper and Pearson (1934), two tails", **_DIFFERENCE)
 def rectangle_lower(*, wins: int, losses: int, examples: int, failure: float) -> float:
     """The same from two tails: of the share s on which the two differ, and of wins among these.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.later import numpy as np
@@ -20,12 +21,14 @@ STAKES: tuple[float, ...] = (0.1, 0.3, 0.9, 2.7, 8.1)
 BLOCK = 64
 
 
-@theorem(
-    source="the method of mixtures (Robbins 1970), over fixed tilts: valid at all times at once",
-    about=("mean of trials",),
-    lower=True,
-    errors=Input("the sum of losses so far", 100, push=1, at_most="trials"),
-)
+_SO_FAR: dict[str, Any] = {
+    "source": "the method of mixtures (Robbins 1970), over fixed tilts: valid at all times at once",
+    "about": ("mean of trials",),
+    "errors": Input("the sum of losses so far", 100, push=1, at_most="trials"),
+}
+
+
+@theorem(**_SO_FAR, lower=True)
 def sequence_lower(*, errors: float, trials: int, failure: float) -> float:
     """Lower bound on the mean risk so far, valid at every number of trials at once.
 
@@ -40,15 +43,10 @@ def sequence_lower(*, errors: float, trials: int, failure: float) -> float:
     >>> round(sequence_lower(errors=100, trials=1000, failure=0.05), 4)
     0.0711
     """
-    amount, t, delta = _totals(errors, trials, failure)
-    return _end(amount, t, delta, sign=1.0)
+    return _end(errors, trials, failure, sign=1.0)
 
 
-@theorem(
-    source="the method of mixtures (Robbins 1970), over fixed tilts: valid at all times at once",
-    about=("mean of trials",),
-    errors=Input("the sum of losses so far", 100, push=1, at_most="trials"),
-)
+@theorem(**_SO_FAR)
 def sequence_upper(*, errors: float, trials: int, failure: float) -> float:
     """Upper bound on the mean risk so far, valid at every number of trials at once.
 
@@ -57,8 +55,7 @@ def sequence_upper(*, errors: float, trials: int, failure: float) -> float:
     >>> round(sequence_upper(errors=100, trials=1000, failure=0.05), 4)
     0.1346
     """
-    amount, t, delta = _totals(errors, trials, failure)
-    return _end(amount, t, delta, sign=-1.0)
+    return _end(errors, trials, failure, sign=-1.0)
 
 
 def waiting_weight(time: int | np.ndarray) -> np.ndarray:
@@ -120,15 +117,12 @@ def rounding(time: int) -> float:
     return 1e-9 + 16.0 * EPSILON * time
 
 
-def _totals(errors: float, trials: int, failure: float) -> tuple[float, int, float]:
-    t = checks.count("trials", trials, minimum=1)
+def _end(errors: float, trials: int, failure: float, *, sign: float) -> float:
+    trials = checks.count("trials", trials, minimum=1)
     amount = checks.non_negative("errors", errors)
-    if amount > t:
+    if amount > trials:
         raise BadInput(f"errors must not exceed trials: got {errors!r} among {trials!r}.")
-    return amount, t, checks.failure_probability(failure)
-
-
-def _end(amount: float, trials: int, failure: float, *, sign: float) -> float:
+    failure = checks.failure_probability(failure)
     tilts = sign * np.array(TILTS)
     slopes = np.expm1(tilts)
     goal = -math.log(failure) + math.log(len(tilts))

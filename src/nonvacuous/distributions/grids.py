@@ -50,6 +50,14 @@ class ScaleGrid:
     def __len__(self) -> int:
         return len(self.scales)
 
+    def cheapest(self, energy: float, weights: int) -> float:
+        """The scale with the least KL for weights at this squared distance from the prior means.
+
+        Posterior variances count into ``energy``. As a function of the prior scale s the KL is
+        energy / (2 s^2) + weights * ln s, plus a constant.
+        """
+        return min(self.scales, key=lambda s: energy / (2 * s * s) + weights * math.log(s))
+
     def charge_nats(self, *, choices: int = 1) -> float:
         """Nats to add to the KL when ``choices`` scales are each chosen freely from the grid."""
         if choices < 1:

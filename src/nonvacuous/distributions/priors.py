@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -103,11 +103,6 @@ class Prior:
         means = self._means_for(module)
         return DiagonalGaussian.from_means(means, self._scales_for(tuple(means), scale))
 
-    def candidates(self, module: nn.Module) -> Iterator[tuple[float, DiagonalGaussian]]:
-        """Every scale of the grid with its distribution, all tensors sharing the scale."""
-        for scale in self.grid.scales:
-            yield scale, self.at(module, scale)
-
     def charge_nats(self, module: nn.Module | None = None) -> float:
         """Nats for choosing freely from the grid: ln(its size), per tensor where each chooses."""
         if not self.per_tensor:
@@ -128,21 +123,15 @@ class Prior:
             name: _energy(posterior.means[name], posterior.scales[name], mean)
             for name, mean in means.items()
         }
-        count = {name: mean.numel() for name, mean in means.items()}
-
-        def cheapest(names: Sequence[str]) -> float:
-            total, weights = math.fsum(energy[n] for n in names), sum(count[n] for n in names)
-            return min(self.grid.scales, key=lambda s: total / (2 * s * s) + weights * math.log(s))
-
-        if self.per_tensor:
-            scales = {name: cheapest([name]) for name in means}
-        else:
-            scales = dict.fromkeys(means, cheapest(list(means)))
-        choice: float | Mapping[str, float] = (
-            scales if self.per_tensor else next(iter(scales.values()))
-        )
+        scales: dict[str, float] = {}
+        for names in [[name] for name in means] if self.per_tensor else [list(means)]:
+            total, weights = (
+                math.fsum(energy[n] for n in names),
+                sum(means[n].numel() for n in names),
+            )
+            scales |= dict.fromkeys(names, self.grid.cheapest(total, weights))
         return ChosenPrior(
-            distribution=self.at(module, choice),
+            distribution=DiagonalGaussian.from_means(means, scales),
             scales=MappingProxyType(scales),
             charge_nats=self.charge_nats(module),
         )
@@ -231,16 +220,8 @@ def at_initialization(
     ``nv.models.seeded(function, seed=0)`` with the function that builds your own.
     Without a grid, 25 scales from 0.001 to 1 may be chosen from, for ln 25 = 3.2 nats.
     """
-    means = {name: parameter.detach() for name, parameter in initial.named_parameters()}
-    chosen = grid if grid is not None else DEFAULT_GRID
-    return Prior(
-        kind="initialization",
-        grid=chosen,
-        means=means,
-        per_tensor=per_tensor,
-        fixed=_fixed(initial),
-        recipe=recipe_of(initial),
-    )
+    recipe = recipe_of(initial)
+    return _around("initialization", initial, grid, per_tensor, recipe=recipe)
 
 
 def learned(
@@ -255,17 +236,7 @@ def learned(
     The bound may only use examples outside ``indices``; their digest travels with the prior so
     that this can be checked.
     """
-    means = {name: parameter.detach() for name, parameter in trained.named_parameters()}
-    chosen = grid if grid is not None else DEFAULT_GRID
-    saw = indices_digest(indices)
-    return Prior(
-        kind="learned",
-        grid=chosen,
-        means=means,
-        saw=saw,
-        per_tensor=per_tensor,
-        fixed=_fixed(trained),
-    )
+    return _around("learned", trained, grid, per_tensor, saw=indices_digest(indices))
 
 
 def pretrained(
@@ -303,14 +274,7 @@ def pretrained(
         name: torch.zeros_like(p) if head == "zero" and name not in updates else p.detach()
         for name, p in fixed.named_parameters()
     }
-    return Prior(
-        kind="pretrained",
-        grid=grid if grid is not None else DEFAULT_GRID,
-        means=means,
-        per_tensor=per_tensor,
-        fixed=_fixed(fixed),
-        source=source.strip(),
-    )
+    return _around("pretrained", fixed, grid, per_tensor, means=means, source=source.strip())
 
 
 def indices_digest(indices: Indices) -> str:
@@ -325,9 +289,19 @@ def indices_digest(indices: Indices) -> str:
     return hashlib.sha256(np.unique(raw).astype("<i8").tobytes()).hexdigest()
 
 
-def _fixed(module: nn.Module) -> Mapping[str, Tensor]:
-    tensors = dict(module.named_buffers()) | attribute_tensors(module)
-    return MappingProxyType({name: tensor.detach().clone() for name, tensor in tensors.items()})
+def _around(
+    kind: Kind, module: nn.Module, grid: ScaleGrid | None, per_tensor: bool, **origin: Any
+) -> Prior:
+    """Centered on the weights of a network; ``origin`` says where these come from."""
+    fixed = dict(module.named_buffers()) | attribute_tensors(module)
+    origin.setdefault("means", {name: p.detach() for name, p in module.named_parameters()})
+    return Prior(
+        kind=kind,
+        grid=grid if grid is not None else DEFAULT_GRID,
+        per_tensor=per_tensor,
+        fixed=MappingProxyType({name: tensor.detach().clone() for name, tensor in fixed.items()}),
+        **origin,
+    )
 
 
 def _energy(means: Tensor, scales: Tensor, prior_means: Tensor) -> float:

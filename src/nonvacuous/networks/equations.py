@@ -42,7 +42,7 @@ class Equations:
         while waiting:
             known = self._solved[waiting[-1]]
             solved = [other for other in known if other in self._solved]
-            later = [other for other in solved if not self._is_resolved(other)]
+            later = [other for other in solved if self._solved.keys() & self._solved[other].keys()]
             if later:
                 waiting.extend(later)
                 continue
@@ -50,9 +50,6 @@ class Equations:
                 self._solved[waiting[-1]] = self._substituted(waiting[-1], known)
             waiting.pop()
         return self._solved[label]
-
-    def _is_resolved(self, label: int) -> bool:
-        return not any(other in self._solved for other in self._solved[label])
 
     def reason(self, label: int) -> str:
         """Why a label is pinned, as far as a reason was given."""
@@ -141,34 +138,30 @@ class Constraints:
         """The tensor does not scale. Returns how much of that is news."""
         return self._zero(scale.terms, [scale], reason)
 
-    def tie(self, first: LogScale, second: LogScale, *, reason: str) -> int:
+    def tie(self, first: LogScale, second: LogScale, *, reason: str) -> None:
         """Two tensors that broadcast together have the same scale everywhere."""
         shape = np.broadcast_shapes(first.shape, second.shape)
         left, right = first.broadcast_to(shape), second.broadcast_to(shape)
-        terms = (*left.terms, *right.power(-1).terms)
-        return self._zero(terms, [first, second], reason)
+        self._zero((*left.terms, *right.power(-1).terms), [first, second], reason)
 
-    def constant(
-        self, scale: LogScale, axes: Sequence[int], *, reason: str
-    ) -> tuple[LogScale, int]:
+    def constant(self, scale: LogScale, axes: Sequence[int], *, reason: str) -> LogScale:
         """The scale does not depend on these axes; returned as seen at their first position."""
         named = {scale.axis(axis) for axis in axes}
         dependent = [term for term in scale.terms if term.axes & named]
-        news = 0
         for part in connected(dependent):
             if self._is_unsettled(scale) and all(term.axes <= named for term in part):
-                news += self.equations.require_zero(part)
+                self.equations.require_zero(part)
                 self._settled.add(scale.weight)
                 continue
             first = [_first(term, named) for term in part]
             minus = [Term(-term.power, term.labels, term.axes) for term in first]
-            news += self.equations.require_zero([*part, *minus], reason=reason)
+            self.equations.require_zero([*part, *minus], reason=reason)
         terms = tuple(_first(term, named) if term.axes & named else term for term in scale.terms)
-        return LogScale(scale.shape, terms, scale.weight), news
+        return LogScale(scale.shape, terms, scale.weight)
 
     def product(
         self, operands: Sequence[tuple[LogScale, Sequence[str]]], result: Sequence[str]
-    ) -> tuple[LogScale, int]:
+    ) -> LogScale:
         """The scale of a sum of products, as in einsum: every operand names its axes.
 
         Along the axes that are summed over, the scales of the operands must cancel: what one
@@ -183,14 +176,12 @@ class Constraints:
         summed = {k for k, name in enumerate(names) if name not in result}
         unsettled = [scale for scale, _ in operands if self._is_unsettled(scale)]
         kept = [term for term in terms if not term.axes & summed]
-        news = 0
         for part in connected([term for term in terms if term.axes & summed]):
             if unsettled:
-                news += self.equations.require_zero(part)
+                self.equations.require_zero(part)
                 continue
             common = self._common_factor(part, summed)
-            minus = Term(-1, common.labels, common.axes)
-            news += self.equations.require_zero([*part, minus])
+            self.equations.require_zero([*part, Term(-1, common.labels, common.axes)])
             kept.append(common)
         self._settled.update(scale.weight for scale in unsettled)
         order = [names.index(name) for name in result]
@@ -198,8 +189,8 @@ class Constraints:
         full = LogScale(tuple(sizes[name] for name in names), tuple(kept))
         full = full.permute([*order, *drop])
         for axis in reversed(range(len(order), len(names))):
-            full = full.take(axis, [0]).squeeze(axis)
-        return full, news
+            full = full.select(axis, 0)
+        return full
 
     def _zero(self, terms: Sequence[Term], scales: Sequence[LogScale], reason: str) -> int:
         """The terms sum to 0 everywhere, which parts on different axes do only as constants."""

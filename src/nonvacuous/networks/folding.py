@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from collections import Counter
 
 import torch
 from torch import Tensor, nn
@@ -32,14 +32,6 @@ class ChannelAffine(nn.Module):
         return inputs * self.weight.view(shape) + self.bias.view(shape)
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """A batch normalization and the layer into which it folds ("" where there is none)."""
-
-    normalization: str
-    layer: str
-
-
 def fold_batch_norm(module: nn.Module, example: Example) -> nn.Module:
     """A copy of a network in evaluation mode without batch normalization: the same function.
 
@@ -63,39 +55,38 @@ def fold_batch_norm(module: nn.Module, example: Example) -> nn.Module:
                 f"{name or 'the network'} keeps no running statistics (track_running_stats="
                 "False): its predictions depend on the batch, and there is nothing to fold"
             )
-    pairs = _pairs(module, capture(module, example), names)
+    layers = _layers_before(module, capture(module, example), names)
     result = copy.deepcopy(module)
-    for pair in pairs:
-        normalization = result.get_submodule(pair.normalization)
+    for name, layer in layers.items():
+        normalization = result.get_submodule(name)
         assert isinstance(normalization, _BatchNorm)
         factor, shift = _affine(normalization)
-        if pair.layer:
-            _fold_into(result.get_submodule(pair.layer), factor, shift)
+        if layer:
+            _fold_into(result.get_submodule(layer), factor, shift)
             replacement: nn.Module = nn.Identity()
         else:
             reference = normalization.running_mean
             assert reference is not None
             replacement = ChannelAffine(factor.to(reference), shift.to(reference))
         replacement.eval()
-        if not pair.normalization:
+        if not name:
             return replacement
-        parent, _, own = pair.normalization.rpartition(".")
-        setattr(result.get_submodule(parent), own, replacement)
+        result.set_submodule(name, replacement)
     return result
 
 
-def _pairs(module: nn.Module, graph: LayerGraph, names: set[str]) -> list[_Pair]:
+def _layers_before(module: nn.Module, graph: LayerGraph, names: set[str]) -> dict[str, str]:
+    """The layer into which each batch normalization folds; "" where there is none."""
     nodes = {node.name: node for node in graph.nodes}
-    uses: dict[str, int] = {}
-    for reference in [r for node in graph.nodes for r in node.references] + list(graph.outputs):
-        uses[reference.name] = uses.get(reference.name, 0) + 1
+    references = [*(r for node in graph.nodes for r in node.references), *graph.outputs]
+    uses = Counter(reference.name for reference in references)
     calls: dict[str, list[Node]] = {}
     for node in graph.nodes:
         if node.op.startswith(("aten.batch_norm", "aten._native_batch_norm_legit")):
             statistics = node.arguments["running_mean"]
             owner = getattr(statistics, "name", "").rpartition(".")[0]
             calls.setdefault(owner, []).append(node)
-    pairs = []
+    layers = {}
     for name in [n for n, _ in module.named_modules() if n in names]:
         layer = ""
         modules = calls.get(name, [])
@@ -106,11 +97,11 @@ def _pairs(module: nn.Module, graph: LayerGraph, names: set[str]) -> list[_Pair]
             owner = before.parameters[0].rpartition(".")[0]
             if _foldable(module, owner, before, uses):
                 layer = owner
-        pairs.append(_Pair(name, layer))
-    return pairs
+        layers[name] = layer
+    return layers
 
 
-def _foldable(module: nn.Module, owner: str, node: Node, uses: dict[str, int]) -> bool:
+def _foldable(module: nn.Module, owner: str, node: Node, uses: Counter[str]) -> bool:
     """Whether the node is the one call of a plain layer whose weights nobody else uses."""
     layer = module.get_submodule(owner)
     if type(layer) not in (

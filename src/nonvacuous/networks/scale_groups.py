@@ -43,7 +43,7 @@ class AxisScale:
 
     def spread(self, dimensions: int) -> np.ndarray:
         """The index, broadcastable to a weight of so many dimensions."""
-        ordered = np.transpose(self.index, np.argsort(self.axes))
+        ordered = np.ascontiguousarray(np.transpose(self.index, np.argsort(self.axes)))
         shape = [1] * dimensions
         for axis, length in zip(sorted(self.axes), ordered.shape, strict=True):
             shape[axis] = length
@@ -130,8 +130,11 @@ class ScaleGroups:
                 f"log_scales has shape {scales.shape}; these groups need ({self.size},), one "
                 "natural logarithm per free scale, and 0 where nothing changes"
             )
-        if not np.isfinite(scales).all():
-            raise BadInput("log_scales has entries that are not finite")
+        for position in np.flatnonzero(~np.isfinite(scales)):
+            raise BadInput(
+                f"log_scales has entries that are not finite: log_scales[{position}] is "
+                f"{scales[position]}; 0 leaves a channel as it is"
+            )
         return scales
 
     def __str__(self) -> str:

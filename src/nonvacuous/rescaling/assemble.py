@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -112,10 +112,7 @@ class Builder:
         if runs[0] is not None and runs[1] is not None:
             sides = [self._run_side(run, s.power) for run, s in zip(runs, scales, strict=True)]  # type: ignore[arg-type]
             if sides[0].group != sides[1].group:
-                plain = sums.map(lambda t: t.permute(order).contiguous())
-                self.terms.append(
-                    Matrix(self.name, (sides[0], sides[1]), plain.squares, plain.products)
-                )
+                self._append(Matrix, sums.map(lambda t: t.permute(order).contiguous()), sides)
                 return
         flat = [np.asarray(scale.index).reshape(-1) for scale in scales]
         matrix = sums.map(lambda t: t.permute(order).reshape(len(flat[0]), len(flat[1])))
@@ -133,8 +130,7 @@ class Builder:
         """A tensor on which one scale acts: a bias, or a layer whose other end is pinned."""
         run = self.layout.run(scale.index)
         if run is not None:
-            side = self._run_side(run, scale.power)
-            self.terms.append(Bundle(self.name, (side,), sums.squares, sums.products))
+            self._append(Bundle, sums, [self._run_side(run, scale.power)])
             return
         order = [axes.index(axis) for axis in scale.axes]
         index = np.asarray(scale.index).reshape(-1)
@@ -143,11 +139,9 @@ class Builder:
             part = column.map(partial(_select, rows=positions))
             if group < 0:
                 self._keep(part)
-                continue
-            part, channels = self._merge(part, index[positions] - self.starts[group], 0)
-            line = part.map(lambda t: t.reshape(-1))
-            side = self._side(group, scale.power, channels)
-            self.terms.append(Bundle(self.name, (side,), line.squares, line.products))
+            else:
+                ends = (index[positions], np.array([-1]))
+                self._add_block(part, ends, (group, -1), (scale.power, 0.0))
 
     def _split(self, index: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """Places of an index by group; -1 for those that are pinned."""
@@ -184,13 +178,9 @@ class Builder:
             sums, distinct = self._merge(sums, channels, axis)
             sides.append(self._side(owners[axis], powers[axis], distinct))
         if len(sides) == 2:
-            plain = sums.map(lambda t: t.contiguous())
-            self.terms.append(
-                Matrix(self.name, (sides[0], sides[1]), plain.squares, plain.products)
-            )
+            self._append(Matrix, sums.map(Tensor.contiguous), sides)
         elif sides:
-            line = sums.map(lambda t: t.reshape(-1))
-            self.terms.append(Bundle(self.name, (sides[0],), line.squares, line.products))
+            self._append(Bundle, sums.map(Tensor.flatten), sides)
         else:
             self._keep(sums)
 
@@ -217,12 +207,12 @@ class Builder:
 
         return sums.map(gather), distinct
 
+    def _append(self, kind: type[Term], sums: Sums, sides: Sequence[Side]) -> None:
+        self.terms.append(kind(self.name, tuple(sides), sums.squares, sums.products))
+
     def _run_side(self, run: slice, power: float) -> Side:
         group = int(self.group_of[run.start])
-        if run.stop - run.start == self.sizes[group]:
-            return Side(group=group, power=power, positions=None)
-        positions = np.arange(run.start, run.stop) - self.starts[group]
-        return Side(group=group, power=power, positions=torch.from_numpy(positions).to(self.device))
+        return self._side(group, power, np.arange(run.start, run.stop) - self.starts[group])
 
     def _side(self, group: int, power: float, channels: np.ndarray) -> Side:
         whole = len(channels) == self.sizes[group]
@@ -238,7 +228,7 @@ class Builder:
                 tuple(axis for axis in range(axes[-1]) if axis not in axes)
             )
             pairs.append((np.broadcast_to(index, shape).reshape(-1), scale.power))
-        self._add_flat(sums.map(lambda t: t.reshape(-1)), pairs)
+        self._add_flat(sums.map(Tensor.flatten), pairs)
 
     def _add_flat(self, sums: Sums, pairs: list[IndexAndPower]) -> None:
         """Entries with one index per scale: split by pattern, merge repeats, and keep."""
@@ -264,11 +254,9 @@ class Builder:
             first, inverse = _distinct(kept)
             if not np.array_equal(inverse, np.arange(len(inverse))):
                 part = part.map(Collector.of(inverse, self.device).collect)
-            sides = tuple(
-                self._entry_side(row, total[label])
-                for row, label in zip(kept[:, first], live, strict=True)
-            )
-            self.terms.append(Bundle(self.name, sides, part.squares, part.products))
+            pairs_left = zip(kept[:, first], live, strict=True)
+            sides = [self._entry_side(row, total[label]) for row, label in pairs_left]
+            self._append(Bundle, part, sides)
 
     def _entry_side(self, index: np.ndarray, power: float) -> Side:
         group = int(self.group_of[index[0]])

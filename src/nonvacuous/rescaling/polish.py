@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks.scale_groups import ScaleGroups
-from nonvacuous.rescaling.reading import check_covered, check_log_scales, workplace
+from nonvacuous.rescaling.reading import check_covered, workplace
 
 _NEWTON_STEPS = 3
 _SOLVER_STEPS = 60
@@ -31,7 +31,7 @@ def polished(
     was given comes back.
     """
     check_covered(Q, P, groups)
-    moves = check_log_scales(groups, log_scales)
+    moves = groups.checked(log_scales)
     if groups.size == 0:
         return moves
     slope = _Slope(Q, P, groups)
@@ -74,9 +74,10 @@ class _Slope:
     def at(self, log_scales: Tensor, *, graph: bool = False) -> Tensor:
         point = log_scales if graph else log_scales.detach().requires_grad_(True)
         with torch.enable_grad():
+            padded = torch.cat([point, point.new_zeros(1)])  # a pinned position points at the end
             total = point.new_zeros(())
             for weights, squares, products, indices in self.tensors:
-                log_factor = _log_factor(point, indices)
+                log_factor = _log_factor(padded, indices)
                 factor = log_factor.exp()
                 total = total + (squares * factor.square()).sum() / 2 - (products * factor).sum()
                 total = total - weights / log_factor.numel() * log_factor.sum()
@@ -85,9 +86,10 @@ class _Slope:
 
     def curvatures(self, log_scales: Tensor) -> Tensor:
         """The second derivative by each log-scale alone, kept positive."""
-        total = log_scales.new_zeros(len(log_scales) + 1)
+        padded = torch.cat([log_scales, log_scales.new_zeros(1)])
+        total = torch.zeros_like(padded)
         for _, squares, products, indices in self.tensors:
-            factor = _log_factor(log_scales, indices).exp()
+            factor = _log_factor(padded, indices).exp()
             bend = 2 * squares * factor.square() - products * factor
             for power, index in indices:
                 axes = tuple(a for a in range(bend.ndim) if index.shape[a] == 1)
@@ -99,8 +101,7 @@ class _Slope:
         return bends.clamp_min(1e-6 * float(bends.abs().max()) + 1e-300)
 
 
-def _log_factor(log_scales: Tensor, indices: list[tuple[float, Tensor]]) -> Tensor:
-    padded = torch.cat([log_scales, log_scales.new_zeros(1)])  # a pinned position points at the end
+def _log_factor(padded: Tensor, indices: list[tuple[float, Tensor]]) -> Tensor:
     total = sum(power * padded[index] for power, index in indices)
     assert isinstance(total, Tensor)
     return total

@@ -87,8 +87,7 @@ def choose_scales(
     """The scales of the grid with the least KL plus charge.
 
     ``sharing`` lists the sets of tensors that share a scale, ``energies`` the squared distance
-    of each tensor from the prior means, posterior variances included. As a function of the prior
-    scale S the KL is energy / (2 S^2) + weights * ln S, plus a constant.
+    of each tensor from the prior means, posterior variances included.
     """
     scales: dict[str, float] = {}
     charges: list[float] = []
@@ -105,8 +104,7 @@ def choose_scales(
 
 def _cheapest(grid: PriorGrid, energy: float, count: int) -> tuple[float, float]:
     if isinstance(grid, ScaleGrid):
-        best = min(grid.scales, key=lambda s: energy / (2 * s * s) + count * math.log(s))
-        return best, 0.0
+        return grid.cheapest(energy, count), 0.0
     # Past the best scale without a charge everything gets worse, so the search ends there.
     ideal = math.sqrt(energy / count) if count else grid.largest
     last = max(1, math.ceil(grid.steps * math.log(grid.largest / ideal)) + 1)

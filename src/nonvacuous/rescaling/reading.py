@@ -136,20 +136,3 @@ def check_covered(Q: DiagonalGaussian, P: DiagonalGaussian | None, groups: Scale
                     f"tensor {name!r} has shape {tuple(mean.shape)} in {label} but {expected} in "
                     "the scale groups; build all of them from the same module"
                 )
-
-
-def check_log_scales(groups: ScaleGroups, log_scales: np.ndarray) -> np.ndarray:
-    """The log-scales as a float64 vector of the right length, finite in every entry."""
-    vector = np.asarray(log_scales, dtype=np.float64)
-    if vector.shape != (groups.size,):
-        raise BadInput(
-            f"log_scales has shape {vector.shape} but these groups have {groups.size} free "
-            f"scales; pass a vector of shape ({groups.size},)"
-        )
-    if not np.isfinite(vector).all():
-        index = int(np.flatnonzero(~np.isfinite(vector))[0])
-        raise BadInput(
-            f"log_scales[{index}] is {vector[index]}; a log-scale must be finite (0 leaves a "
-            "channel as it is)"
-        )
-    return vector

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
+from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.collapse import collapse_reading, collapsed_nats
 from nonvacuous.rescaling.descending import Limits, Progress, best_descent
-from nonvacuous.rescaling.reading import Reading, check_covered, check_log_scales, workplace
+from nonvacuous.rescaling.reading import Reading, check_covered, workplace
 from nonvacuous.rescaling.sweeps import Descent
 from nonvacuous.rescaling.terms import Terms
 
@@ -43,17 +43,19 @@ def kl_along_orbit(
     prior may have any means and any scales. A tensor that equals the prior's is at exactly zero.
     """
     check_covered(Q, P, groups)
-    return orbit_nats(Reading.of(Q, P), groups, check_log_scales(groups, log_scales))
+    return orbit_nats(Reading.of(Q, P), groups, groups.checked(log_scales))
 
 
 def orbit_nats(reading: Reading, groups: ScaleGroups, moves: np.ndarray) -> dict[str, float]:
     """What :func:`kl_along_orbit` returns, for tensors that have been looked at before."""
     sums: list[Tensor] = []
     units: list[float] = []
+    padded = np.append(moves, 0.0)  # the last entry is what a pinned position (-1) points at
     for name in reading.tensors:
         exponents = groups.exponents[name] if moves.any() else ()
         ndim = len(reading.shapes[name])
-        factors = [part.exp() for part in log_factors(exponents, moves, ndim, reading.device)]
+        values = [scale.power * padded[scale.spread(ndim)] for scale in exponents]
+        factors = [torch.from_numpy(value).to(reading.device).exp() for value in values]
         sums.append(_tensor_sums(reading, name, factors))
         # How far a factor may be off, in units of rounding: a product of exponentials, each of
         # an argument that was itself rounded.
@@ -88,28 +90,18 @@ def push(
     taken from :func:`kl_along_orbit`, which never rounds the weights.
     """
     check_covered(Q, None, groups)
-    moves = check_log_scales(groups, log_scales)
-    means: dict[str, Tensor] = {}
-    scales: dict[str, Tensor] = {}
-    for name in Q.names:
-        device = workplace(Q.means[name].device)
-        log_factor = torch.zeros((), dtype=torch.float64, device=device)
-        for summand in log_factors(groups.exponents[name], moves, Q.means[name].ndim, device):
-            log_factor = log_factor + summand
-        for source, target in ((Q.means, means), (Q.scales, scales)):
-            tensor = source[name]
-            moved = tensor.to(device).to(torch.float64) * log_factor.exp()
-            target[name] = moved.to(dtype or tensor.dtype).to(tensor.device)
-    return DiagonalGaussian(means=means, scales=scales)
+    logs = groups.log_factors(log_scales)
 
+    def moved(tensor: Tensor, name: str) -> Tensor:
+        device = workplace(tensor.device)
+        factor = torch.from_numpy(logs[name]).to(device).exp()
+        product = tensor.to(device).to(torch.float64) * factor
+        return product.to(dtype or tensor.dtype).to(tensor.device)
 
-def log_factors(
-    exponents: tuple[AxisScale, ...], moves: np.ndarray, ndim: int, device: torch.device
-) -> list[Tensor]:
-    """The logarithm of a tensor's factor as summands, each broadcastable to the tensor."""
-    padded = np.append(moves, 0.0)  # the last entry is what a pinned position (-1) points at
-    values = [scale.power * padded[scale.spread(ndim)] for scale in exponents]
-    return [torch.from_numpy(np.ascontiguousarray(value)).to(device) for value in values]
+    return DiagonalGaussian(
+        means={name: moved(mean, name) for name, mean in Q.means.items()},
+        scales={name: moved(scale, name) for name, scale in Q.scales.items()},
+    )
 
 
 def _tensor_sums(reading: Reading, name: str, factors: list[Tensor]) -> Tensor:

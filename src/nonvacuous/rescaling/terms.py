@@ -43,7 +43,7 @@ class Contact:
 class Block:
     """Some groups side by side, as one vector of channels.
 
-    ``places`` says where each channel is in the vector of log-scales, ``owners`` which group it
+    ``positions`` says where each channel is in the vector of log-scales, ``owners`` which group it
     belongs to, ``slices`` where each group lies in the block. ``coupled`` groups have terms that
     hold two of their channels; they are blocks of their own.
     """
@@ -115,7 +115,7 @@ def _block(terms: Terms, groups: tuple[int, ...], turn: dict[int, int]) -> Block
 class Collector:
     """Sums the entries of a vector that belong to the same channel, in a fixed order.
 
-    ``table`` lists, for every channel that occurs, where its entries are; unused places point
+    ``table`` lists, for every channel that occurs, where its entries are; unused cells point
     one past the end, at a zero. Adding up a table gives the same bits on every run, which
     scattered additions on a GPU do not.
     """
@@ -151,7 +151,7 @@ class Collector:
 class Side:
     """Where a group of channels touches a term, and with which power.
 
-    ``places`` are the channels' places inside their group, one for each row (or entry); None
+    ``positions`` are those of the channels inside their group, one for each row (or entry); None
     means all of them in order. ``collector`` is needed where a channel occurs more than once.
     """
 
@@ -171,50 +171,46 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
-    """Every channel of one side meets every channel of the other."""
-
-    tensor: str
-    sides: tuple[Side, Side]
-    squares: Tensor
-    products: Tensor | None
-
-    def seen_from(self, side: int, factors: Sequence[Tensor], *, kind: str) -> Tensor:
-        """For each row of a side, the sum of its terms without the row's own factor.
-
-        ``factors`` are those of the other sides, spread over their rows.
-        """
-        matrix = values_of(self, kind)
-        return torch.mv(matrix if side == 0 else matrix.T, factors[0])
-
-
-@dataclass(frozen=True, eq=False)
-class Bundle:
-    """One entry for each combination of channels that occurs; any number of sides."""
+class Term:
+    """Sums of one tensor over the weights that the same channels of some groups touch."""
 
     tensor: str
     sides: tuple[Side, ...]
     squares: Tensor
     products: Tensor | None
 
+    def values(self, kind: str) -> Tensor:
+        """The ``squares``, the ``products``, or the "magnitudes": their absolute values."""
+        if kind == "squares":
+            return self.squares
+        if self.products is None:
+            raise AssertionError("a term without prior means has no products")
+        return self.products if kind == "products" else self.products.abs()
+
     def seen_from(self, side: int, factors: Sequence[Tensor], *, kind: str) -> Tensor:
-        """For each entry, its term without the factor of its channel on the given side."""
-        values = values_of(self, kind)
+        """For each row of a side, the sum of its terms without the row's own factor.
+
+        ``factors`` are those of the other sides, spread over their rows.
+        """
+        raise NotImplementedError
+
+
+class Matrix(Term):
+    """Every channel of one side meets every channel of the other, its second."""
+
+    def seen_from(self, side: int, factors: Sequence[Tensor], *, kind: str) -> Tensor:
+        matrix = self.values(kind)
+        return torch.mv(matrix if side == 0 else matrix.T, factors[0])
+
+
+class Bundle(Term):
+    """One entry for each combination of channels that occurs; any number of sides."""
+
+    def seen_from(self, side: int, factors: Sequence[Tensor], *, kind: str) -> Tensor:
+        values = self.values(kind)
         for factor in factors:
             values = values * factor
         return values
-
-
-Term = Matrix | Bundle
-
-
-def values_of(term: Term, kind: str) -> Tensor:
-    """The term's ``squares``, its ``products``, or the absolute values of its ``products``."""
-    if kind == "squares":
-        return term.squares
-    if term.products is None:
-        raise AssertionError("a term without prior means has no products")
-    return term.products if kind == "products" else term.products.abs()
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +280,7 @@ class Terms:
 
     @cached_property
     def kinds(self) -> tuple[tuple[str, ...], ...]:
-        """For each term, the kinds of sums that it has; see :func:`values_of`."""
+        """For each term, the kinds of sums that it has; see :meth:`Term.values`."""
         centered, other = ("squares",), ("squares", "products", "magnitudes")
         return tuple(centered if term.products is None else other for term in self.terms)
 

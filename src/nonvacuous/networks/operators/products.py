@@ -144,7 +144,7 @@ def convolution(passage: Passage) -> LogScale:
     image = passage.constant(image, range(channel + 1, image.dimensions))
     channels = image.shape[channel]
     for _ in range(spatial):
-        image = image.take(-1, [0]).squeeze(-1)
+        image = image.select(-1, 0)
     image = image.split(channel, (groups, channels // groups))
     front = [f"n{k}" for k in range(channel)]
     kernel = [f"k{k}" for k in range(spatial)]

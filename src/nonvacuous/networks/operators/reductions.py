@@ -99,7 +99,7 @@ def _channels(passage: Passage, scale: LogScale, spatial: int) -> LogScale:
     axes = range(scale.dimensions - spatial, scale.dimensions)
     scale = passage.constant(scale, axes)
     for _ in axes:
-        scale = scale.take(-1, [0]).squeeze(-1)
+        scale = scale.select(-1, 0)
     return scale
 
 

@@ -111,8 +111,9 @@ class Passage:
     def pin(self, scale: LogScale, reason: str, remedy: str = "") -> LogScale:
         """This tensor must not scale; with a remedy, that is written into graph.support."""
         news = self._constraints.pin(scale, reason=f"{reason}, in {self.where}")
-        if news and remedy:
-            self._report(reason, remedy)
+        entry = Support(self.node.layer, self.node.op, reason, remedy)
+        if news and remedy and entry not in self.support:
+            self.support += (entry,)
         return LogScale(scale.shape)
 
     def pin_all(self, reason: str, remedy: str) -> None:
@@ -124,7 +125,7 @@ class Passage:
     def constant(self, scale: LogScale, axes: Sequence[int]) -> LogScale:
         """Positions along these axes are mixed: their scales must be the same."""
         reason = f"mixed with something that does not scale in {self.where}"
-        return self._constraints.constant(scale, axes, reason=reason)[0]
+        return self._constraints.constant(scale, axes, reason=reason)
 
     def product(
         self, operands: Sequence[tuple[LogScale, Sequence[str]]], result: Sequence[str]
@@ -133,16 +134,11 @@ class Passage:
 
         ``product([(x, "bi"), (w, "oi")], "bo")`` is a linear layer.
         """
-        return self._constraints.product(operands, result)[0]
+        return self._constraints.product(operands, result)
 
     def fresh(self, shape: Shape, axis: int) -> LogScale:
         """A scale about which nothing is known, for zeros: 0 times anything is 0."""
         return self._propagation.unknown_scale(shape, axis)
-
-    def _report(self, reason: str, remedy: str) -> None:
-        entry = Support(self.node.layer, self.node.op, reason, remedy)
-        if entry not in self.support:
-            self.support += (entry,)
 
 
 def per_axis(shape: Sequence[int]) -> Layout:

@@ -215,7 +215,7 @@ def index(passage: Passage) -> LogScale:
         passage.pin(passage.scale_of(entry), "an index does not scale")
     scale = passage.constant(scale, picked)
     for axis in reversed(picked):
-        scale = scale.take(axis, [0]).squeeze(axis)
+        scale = scale.select(axis, 0)
     neighbors = picked == list(range(picked[0], picked[-1] + 1))
     side = picked[0] if neighbors else 0
     for _ in range(len(passage.shape) - scale.dimensions):
