@@ -264,7 +264,9 @@ def certificate_section(results: Results) -> str:
         "",
         "CIFAR-10. *learned*: prior trained on nine tenths of "
         "the examples by `nv.certify` itself. *trained outside*: a network trained on nine tenths "
-        "by Adam, the prior around its weights. In all of them every weight is random. Confidence "
+        "by Adam, the prior around its weights. *post hoc*: trained on all examples, the prior "
+        "around the initial weights with a scale per tensor. In all of them every weight is "
+        "random. Confidence "
         f".95 shared with 20 attempts. {_verified(found)} "
         "*no rescaling*: weights in tensors that no rescaling moves (the last bias; positions and "
         "biases that write a stream which a normalization reads; where "

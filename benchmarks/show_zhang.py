@@ -223,9 +223,10 @@ def _dropout_told(found: dict[Kind, dict[str, Any]]) -> list[str]:
     return [
         f"*Dropout* (which the paper uses on ImageNet only): {'; '.join(told)}. With half of the "
         f"inputs dropped {fitted} of {len(slow)} networks fit 99 % of random labels before the "
-        "learning rate was spent; without dropout all of them do. It adds few points on true "
-        "labels and, other than the weight decay of the recipes, holds back memorizing; whether "
-        "longer schedules would fit random labels is not known. Inception was not trained with it.",
+        "learning rate was spent; without dropout all of them do. Inception has one linear layer, "
+        "behind its averaged maps, and memorizes as before; the others are slowed down. On true "
+        "labels dropout adds few points or none. Whether longer schedules would fit random labels "
+        "in the others is not known.",
         "",
         *_full_told(found),
     ]
