@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 from torch import nn
 
 from nonvacuous.data import Dataset
@@ -76,8 +77,8 @@ def test_the_record_is_plain_json(result):
     assert record["format"] == "nonvacuous-randomization-study/1"
     assert record["permutations"]["p_value"] == pytest.approx(0.05)
     stored = record["conditions"][0]["outcomes"][0]
-    assert Outcome.from_dict(stored) == result.conditions[0].outcomes[0]
-    assert StudySettings.from_dict(record["settings"]) == SMALL
+    assert TypeAdapter(Outcome).validate_python(stored) == result.conditions[0].outcomes[0]
+    assert TypeAdapter(StudySettings).validate_python(record["settings"]) == SMALL
 
 
 @pytest.mark.slow

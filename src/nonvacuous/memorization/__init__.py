@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from nonvacuous.memorization.evaluate import Residual
 from nonvacuous.memorization.exact import ExactCertificate, LemmaCheck, check_lemma
 from nonvacuous.memorization.inputs import ConflictingValues, Duplicates, random_labels
 from nonvacuous.memorization.memorizer import Memorizer, memorize, what_it_does_not_say
-from nonvacuous.memorization.networks import MemorizingNetwork
+from nonvacuous.memorization.networks import MemorizingNetwork, Residual
 from nonvacuous.memorization.networks import load_network as load
 
 __all__ = [

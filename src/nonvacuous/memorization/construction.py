@@ -51,11 +51,6 @@ class Construction:
         """Layers of weights: one more than hidden layers."""
         return len(self.blocks) + 1
 
-    def block_slices(self) -> list[slice]:
-        """The units of each hidden layer."""
-        ends = (*self.blocks[1:], len(self))
-        return [slice(start, end) for start, end in zip(self.blocks, ends, strict=True)]
-
 
 def construct(places: Sequence[int], values: Sequence[int], *, depth: int = 2) -> Construction:
     """The exact construction for ascending positions: linear in their number.

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -42,19 +41,13 @@ class ExactCertificate:
     unreachable: int
     seconds: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     def __str__(self) -> str:
-        rest = (
-            f"; {self.unreachable:,} points contradict a copy of themselves"
-            if self.unreachable
-            else ""
-        )
-        return (
+        text = (
             f"{self.mismatches} mismatches at {self.distinct:,} distinct points in exact rational "
-            f"arithmetic ({self.seconds:.2g} s){rest}"
+            f"arithmetic ({self.seconds:.2g} s)"
         )
+        contradicting = f"; {self.unreachable:,} points contradict a copy of themselves"
+        return text + contradicting if self.unreachable else text
 
 
 def exact_values(construction: Construction) -> Iterator[Fraction]:
@@ -131,20 +124,18 @@ def _check_projections(placed: Placed, rows: np.ndarray) -> int:
     if direction.is_exact:
         again = direction.project_short(rows)[first]
         wrong = [a != b for a, b in zip(again.tolist(), placed.places, strict=True)]
-        checked = len(wrong)
     else:
         chosen = np.unique(np.linspace(0, len(first) - 1, _SAMPLED).astype(np.int64))
         wrong = [
             _slow_position(rows[first[i]], placed) != Fraction(placed.places[i])
             for i in chosen.tolist()
         ]
-        checked = len(wrong)
     if any(wrong):
         raise InvalidCertificate(
-            f"{sum(wrong):,} of {checked:,} positions differ when computed a second time; this is "
-            "a fault of the library or of the machine: please report it with the seed"
+            f"{sum(wrong):,} of {len(wrong):,} positions differ when computed a second time; this "
+            "is a fault of the library or of the machine: please report it with the seed"
         )
-    return checked
+    return len(wrong)
 
 
 def _slow_position(row: np.ndarray, placed: Placed) -> Fraction:

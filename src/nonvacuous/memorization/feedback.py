@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nonvacuous.errors import Unsupported
-from nonvacuous.memorization.construction import Construction
+from nonvacuous.memorization.construction import Construction, block_slices
 
 #: Every float64 is a whole number times 2**-1074.
 _FINEST = 1074
@@ -39,7 +39,7 @@ class StoredWeights:
     largest_error: float
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Knots:
     """Numbers to store, the positions that the network makes of them, and where blocks stop."""
 
@@ -88,22 +88,19 @@ def stored_weights(construction: Construction, *, unit: int, fraction_bits: int)
 
 def _stored_knots(construction: Construction) -> _Knots:
     """Knots that float64 can hold: rounded up, since a knot may lie anywhere between two points."""
-    parts = construction.block_slices()
+    parts = block_slices(construction.blocks, len(construction))
     last = len(parts) - 1
-    stored: list[int] = []
-    actual: list[int] = []
-    stops: dict[int, int] = {}
-    end: int | None = None
+    knots = _Knots([], [], {}, None)
     start = 0
     for number, part in enumerate(parts):
         begin = part.start
         # Starts travel along a chain: each is a distance from the one before, the first two aside.
-        first = _round_up(construction.knots[begin] - (start if number > 1 else 0))
-        start = first + (start if number > 1 else 0)
+        before = start if number > 1 else 0
+        first = _round_up(construction.knots[begin] - before)
+        start = first + before
         if number:
-            stops[begin] = start
-        if number == last and number:
-            end = first
+            knots.stops[begin] = start
+            knots.end = first if number == last else None
         for i in range(begin, part.stop):
             if number == last:
                 kept = position = _round_up(construction.knots[i])
@@ -119,9 +116,9 @@ def _stored_knots(construction: Construction) -> _Knots:
                     "holds, but no float64 network is written; try another seed, or rescale the "
                     "features to similar sizes"
                 )
-            stored.append(kept)
-            actual.append(position)
-    return _Knots(stored, actual, stops, end)
+            knots.stored.append(kept)
+            knots.actual.append(position)
+    return knots
 
 
 def _round_up(number: int) -> int:

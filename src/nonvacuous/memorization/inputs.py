@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -194,9 +194,6 @@ class Duplicates:
     conflicting: int
     floor: int
     first: tuple[int, int] | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class ConflictingValues(BadInput):

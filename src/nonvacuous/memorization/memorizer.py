@@ -14,7 +14,7 @@ from torch import nn
 
 from nonvacuous.bounds.capacity import MemorizationSizes, memorization_sizes
 from nonvacuous.errors import BadInput
-from nonvacuous.memorization import evaluate, exact
+from nonvacuous.memorization import exact
 from nonvacuous.memorization.construction import Construction, construct, hidden_widths
 from nonvacuous.memorization.exact import ExactCertificate, certify_exactly
 from nonvacuous.memorization.feedback import StoredWeights, stored_weights
@@ -27,8 +27,11 @@ from nonvacuous.memorization.inputs import (
     settle,
 )
 from nonvacuous.memorization.networks import (
+    Interpolant,
     MemorizingNetwork,
+    Residual,
     build_network,
+    dense_values,
     nearest_class,
     refuse_dtype,
     save_network,
@@ -132,8 +135,7 @@ class Memorizer:
         """The network's value at each point, by binary search: exact at memorized points."""
         given = read_points(points, shape=self.shape).rows
         check_finite(given)
-        rows = self.direction.prepare(given)
-        return evaluate.predict(self._interpolant, self.direction, rows)
+        return self._interpolant(self.direction.prepare(given))
 
     def classify(self, points: Any) -> np.ndarray:
         """The class of each point: the one nearest to the network's value."""
@@ -155,9 +157,7 @@ class Memorizer:
         """
         rows = read_points(points, shape=self.shape).rows
         network = self.module(scores=False) if module is None else module
-        return evaluate.dense_values(
-            network, rows, units=self.width, device=device, progress=progress
-        )
+        return dense_values(network, rows, units=self.width, device=device, progress=progress)
 
     def residual(
         self,
@@ -167,14 +167,14 @@ class Memorizer:
         module: nn.Module | None = None,
         device: torch.device | str = "cpu",
         progress: Progress | None = None,
-    ) -> evaluate.Residual:
+    ) -> Residual:
         """How far :meth:`forward` is from the values (by default the labels of the examples)."""
         started = time.perf_counter()
-        found = self.forward(points, module=module, device=device, progress=progress)
-        wanted = read_values(values, points, count=len(found)).floats()
-        return self._residual(found, wanted, started)
+        outputs = self.forward(points, module=module, device=device, progress=progress)
+        wanted = read_values(values, points, count=len(outputs)).floats()
+        return self._residual(outputs, wanted, started)
 
-    def residual_in(self, dtype: torch.dtype) -> evaluate.Residual:
+    def residual_in(self, dtype: torch.dtype) -> Residual:
         """The honest way along the direction, with all numbers rounded to another type."""
         if not dtype.is_floating_point:
             raise BadInput(f"{dtype} is not a floating-point type; use torch.float64")
@@ -188,18 +188,14 @@ class Memorizer:
             end=stored.end,
             blocks=stored.blocks,
         )
-        places = np.array([[place / unit] for place in made.places])
-        found = evaluate.dense_values(network, places, units=self.width)
+        positions = np.array([[place / unit] for place in made.places])
+        outputs = dense_values(network, positions, units=self.width)
         values = np.array([value / scale for value in made.values])
-        return self._residual(found, values, started)
+        return self._residual(outputs, values, started)
 
-    def _residual(self, found: np.ndarray, values: np.ndarray, started: float) -> evaluate.Residual:
-        return evaluate.residual_of(
-            found,
-            values,
-            is_class=self.classes is not None,
-            seconds=time.perf_counter() - started,
-        )
+    def _residual(self, outputs: np.ndarray, values: np.ndarray, started: float) -> Residual:
+        seconds = time.perf_counter() - started
+        return Residual.of(outputs, values, is_class=self.classes is not None, seconds=seconds)
 
     def save(self, path: str | Path) -> Path:
         """Write the float64 network as safetensors; ``nonvacuous.memorization.load`` reads it."""
@@ -207,18 +203,14 @@ class Memorizer:
 
     def to_dict(self) -> dict[str, Any]:
         """A record of plain numbers."""
+        names = (
+            "points", "dimensions", "depth", "width", "classes", "parameters",
+            "theorem_parameters", "seed", "seconds",
+        )  # fmt: skip
         return {
-            "points": self.points,
-            "dimensions": self.dimensions,
-            "depth": self.depth,
-            "width": self.width,
-            "classes": self.classes,
-            "parameters": self.parameters,
-            "theorem_parameters": self.theorem_parameters,
-            "seed": self.seed,
-            "seconds": self.seconds,
-            "certificate": self.certificate.to_dict(),
-            "duplicates": self.duplicates.to_dict(),
+            **{name: getattr(self, name) for name in names},
+            "certificate": asdict(self.certificate),
+            "duplicates": asdict(self.duplicates),
             "direction": {
                 "exact_in_float64": self.direction.is_exact,
                 "pixel_grid": self.direction.grid,
@@ -229,8 +221,8 @@ class Memorizer:
         }
 
     @cached_property
-    def _interpolant(self) -> evaluate.Interpolant:
-        return evaluate.Interpolant(self.construction, self.direction.unit, self.fraction_bits)
+    def _interpolant(self) -> Interpolant:
+        return Interpolant(self.construction, self.direction, self.fraction_bits)
 
 
 def what_it_does_not_say(sizes: MemorizationSizes) -> tuple[str, ...]:

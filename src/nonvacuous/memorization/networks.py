@@ -1,8 +1,17 @@
-"""The memorizing networks as ordinary modules: exactly the numbers that the theorem counts."""
+"""The memorizing networks as ordinary modules: exactly the numbers that the theorem counts.
+
+Evaluated by binary search in a microsecond, or honestly, unit by unit, as a network does.
+"""
 
 from __future__ import annotations
 
+import bisect
+import math
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,9 +19,18 @@ from torch import Tensor, nn
 
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.memorization.construction import deep_value, dense_layers, hidden_widths
-from nonvacuous.memorization.evaluate import Residual
+from nonvacuous.memorization.construction import (
+    Construction,
+    deep_value,
+    dense_layers,
+    hidden_widths,
+)
 from nonvacuous.memorization.feedback import StoredWeights
+from nonvacuous.memorization.projection import Direction
+from nonvacuous.progress import Progress, Reporter
+
+#: Hidden units times points evaluated at once.
+_UNITS_AT_ONCE = 1 << 20
 
 
 def class_head(classes: int, dtype: torch.dtype) -> nn.Linear:
@@ -35,8 +53,8 @@ def nearest_class(values: np.ndarray, classes: int) -> np.ndarray:
     >>> nearest_class(np.array([-3.0, 0.4, 0.5, 1.6, 99.0]), 3).tolist()
     [0, 0, 0, 2, 2]
     """
-    found: np.ndarray = np.clip(np.ceil(values - 0.5), 0, classes - 1).astype(np.int64)
-    return found
+    nearest: np.ndarray = np.clip(np.ceil(values - 0.5), 0, classes - 1).astype(np.int64)
+    return nearest
 
 
 #: Bytes above which a network of ordinary dense layers is not built.
@@ -101,18 +119,20 @@ class MemorizingNetwork(nn.Module):
         rows = self.pixels(inputs.flatten(1)).to(self.knots.dtype)
         positions = self.direction(rows)
         if self.end is None:
-            scores: Tensor = self.head(self.output(torch.relu(positions - self.knots)))
-            return scores
-        weights = self.output.weight[0]
-        deep: Tensor = self.head(deep_value(positions, self.knots, weights, self.end, self.blocks))
-        return deep
+            value = self.output(torch.relu(positions - self.knots))
+        else:
+            weights = self.output.weight[0]
+            value = deep_value(positions, self.knots, weights, self.end, self.blocks)
+        scores: Tensor = self.head(value)
+        return scores
 
     def dense(self) -> nn.Sequential:
         """The same network of nothing but Linear and ReLU layers, with all zeros and copies.
 
         Where the points are pixels behind floats, the layer that takes them back comes first.
         """
-        sizes = self.dense_sizes()
+        widths = hidden_widths(self.blocks, len(self.knots))
+        sizes = zip([*widths, 1], [self.direction.in_features, *widths], strict=True)
         needed = sum(rows * columns + rows for rows, columns in sizes) * 8
         if needed > _LARGEST_DENSE:
             raise BadInput(
@@ -122,21 +142,10 @@ class MemorizingNetwork(nn.Module):
         first: list[nn.Module] = [nn.Flatten()]
         if self.grid is not None:
             first.append(Pixels(self.grid))
-        layers = dense_layers(
-            self.direction.weight[0],
-            self.knots,
-            self.output.weight[0],
-            self.end,
-            self.blocks,
-        )
+        rows = (self.direction.weight[0], self.knots, self.output.weight[0])
+        layers = dense_layers(*rows, self.end, self.blocks)
         last = [] if self.classes is None else [class_head(self.classes, self.knots.dtype)]
         return nn.Sequential(*first, *layers, *last).eval()
-
-    def dense_sizes(self) -> list[tuple[int, int]]:
-        """Rows and columns of the dense layers, without the class scores."""
-        widths = hidden_widths(self.blocks, len(self.knots))
-        columns = [self.direction.in_features, *widths]
-        return list(zip([*widths, 1], columns, strict=True))
 
 
 def build_network(
@@ -157,6 +166,122 @@ def build_network(
         grid=grid,
         classes=classes,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Interpolant:
+    """The network's function along its direction: where it bends, its value and slope there."""
+
+    construction: Construction
+    direction: Direction
+    fraction_bits: int
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Values at prepared rows: exact at memorized points, O(log n) for each point."""
+        if not self.direction.is_exact:
+            return self._exactly(*self.direction.project(rows))
+        positions = self.direction.project_float(rows)
+        knots, values, slopes = self._tables
+        segment = np.searchsorted(knots, positions, side="right") - 1
+        inside = np.maximum(segment, 0)
+        reached = values[inside] + slopes[inside] * (positions - knots[inside])
+        return np.where(segment < 0, 0.0, reached)
+
+    def _exactly(self, places: list[int], unit: int) -> np.ndarray:
+        """Values at exact positions in units of 2**unit, rounded once at the end."""
+        own = self.direction.unit
+        fine = min(unit, own)
+        bends = [bend << (own - fine) for bend in self._bends]
+        reached = np.zeros(len(places), dtype=np.float64)
+        for i, place in enumerate(places):
+            here = place << (unit - fine)
+            segment = bisect.bisect_right(bends, here) - 1
+            if segment >= 0:
+                way = Fraction(here - bends[segment], 1 << (own - fine))
+                exact = self._values[segment] + self._slopes[segment] * way
+                reached[i] = float(exact / (1 << self.fraction_bits))
+        return reached
+
+    @cached_property
+    def _bends(self) -> list[int]:
+        # The last point as a bend too, so that every memorized value stands in the table.
+        return [*self.construction.knots, self.construction.places[-1]]
+
+    @cached_property
+    def _values(self) -> list[int]:
+        return [0, *self.construction.values]
+
+    @cached_property
+    def _slopes(self) -> list[Fraction]:
+        made = self.construction
+        steps = zip(self._values, made.values, made.knots, made.places, strict=False)
+        slopes = [Fraction(to - start, place - knot) for start, to, knot, place in steps]
+        return [*slopes, slopes[-1]]
+
+    @cached_property
+    def _tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        scale = 1 << self.fraction_bits
+        return (
+            np.array(self._bends, dtype=np.float64),
+            np.array([value / scale for value in self._values]),
+            np.array([float(slope / scale) for slope in self._slopes]),
+        )
+
+
+def dense_values(
+    network: nn.Module,
+    rows: np.ndarray,
+    *,
+    units: int,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> np.ndarray:
+    """What a network in floating point gives at each row: every unit, some rows at a time.
+
+    ``network`` gives one number for each row: a memorizing network without class scores. ``units``
+    is the width of its widest layer, which decides how many rows fit into memory.
+    """
+    reporter = Reporter(progress, "evaluating")
+    network = network.to(device)
+    step = max(1, _UNITS_AT_ONCE // max(1, units))
+    outputs = np.empty(len(rows), dtype=np.float64)
+    with torch.no_grad():
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            # A copy of a few rows, so that arrays that must not be written to can be read.
+            inputs = torch.from_numpy(rows[part].copy()).to(device)
+            outputs[part] = network(inputs)[:, 0].cpu().double().numpy()
+            reporter.report(min(start + step, len(rows)), len(rows), "every unit, every point")
+    return outputs
+
+
+@dataclass(frozen=True)
+class Residual:
+    """How far a network in floating point is from the values it memorized.
+
+    points     points evaluated, every unit for each of them
+    largest    largest distance from a value; NaN counts as infinitely far
+    wrong      points nearer to another class, or None where the values are not classes
+    """
+
+    points: int
+    largest: float
+    wrong: int | None
+    seconds: float
+
+    @classmethod
+    def of(
+        cls, outputs: np.ndarray, values: np.ndarray, *, is_class: bool, seconds: float
+    ) -> Residual:
+        """How far the network's outputs are from the values memorized."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            distance = np.nan_to_num(np.abs(outputs - values), nan=np.inf, posinf=np.inf)
+        wrong = int((~(distance < 0.5)).sum()) if is_class else None
+        return cls(len(outputs), float(distance.max()), wrong, seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers; an error beyond all numbers becomes None, which JSON can hold."""
+        return asdict(self) | {"largest": self.largest if math.isfinite(self.largest) else None}
 
 
 KIND = "memorizing network"

@@ -1,20 +1,30 @@
-"""The data of every condition: what was done to it, drawn once for every seed."""
+"""The data of every condition, drawn once for every seed, and what a certificate promises on it.
+
+A bound that looks at data and labels may promise much on true labels. On labels that nobody can
+predict it must not: a promise below the error that no predictor can avoid would be false.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from nonvacuous.certify import certify
 from nonvacuous.data import Dataset, Examples, check_examples, split_examples
-from nonvacuous.errors import BadInput
+from nonvacuous.distributions.copying import copied_network
+from nonvacuous.errors import BadInput, NonvacuousError
+from nonvacuous.methods import Posterior
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.randomization.rademacher import sign_vectors
 from nonvacuous.randomization.registry import parse_corruption
+from nonvacuous.randomization.settings import StudySettings
 from nonvacuous.seeds import derived_seed
+from nonvacuous.training_settings import PlainTraining, PosteriorTraining
 
 #: The part that is kept for testing where the data set brings no test examples.
 _TEST_SHARE = 0.2
@@ -137,11 +147,92 @@ def _relabeled(dataset: Dataset, name: str, labels: Tensor) -> Condition:
 
 def input_sets(conditions: Sequence[Condition]) -> tuple[list[Condition], list[int]]:
     """One condition for every different set of inputs, and which of them each condition uses."""
-    firsts: list[Condition] = []
-    places = []
+    firsts: dict[int, Condition] = {}
     for condition in conditions:
-        known = [first.train.inputs is condition.train.inputs for first in firsts]
-        places.append(known.index(True) if any(known) else len(firsts))
-        if not any(known):
-            firsts.append(condition)
-    return firsts, places
+        firsts.setdefault(id(condition.train.inputs), condition)
+    rows = [list(firsts).index(id(condition.train.inputs)) for condition in conditions]
+    return list(firsts.values()), rows
+
+
+@dataclass(frozen=True)
+class ConditionCertificate:
+    """What is promised for one condition.
+
+    risk_upper   the promise: the randomized network errs at most so often on new data of the same
+                 condition; None where there is none
+    guessing     the error of a uniform guess
+    floor        an error that no predictor can go below in this condition; 0 where nobody knows
+    reason       why there is no certificate
+    """
+
+    condition: str
+    risk_upper: float | None
+    guessing: float
+    floor: float
+    confidence: float
+    empirical_risk: float | None = None
+    kl_nats: float | None = None
+    status: str = "refused"
+    reason: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """In a few words, for a table."""
+        if self.risk_upper is None:
+            return "no certificate"
+        if self.risk_upper < self.floor:
+            return "false: below what anybody can reach"
+        if self.risk_upper >= self.guessing:
+            return "promises nothing"
+        return "promises something"
+
+
+def certify_condition(
+    module: nn.Module,
+    condition: Condition,
+    settings: StudySettings,
+    seed: int,
+    device: torch.device,
+) -> ConditionCertificate:
+    """Train a randomized network of this architecture for a certificate on the condition's data."""
+    method = Posterior(
+        trials=settings.certificate_trials,
+        training=PosteriorTraining(epochs=settings.certificate_epochs),
+        plain_training=PlainTraining(epochs=settings.certificate_epochs),
+        twin=False,
+    )
+    fields: dict[str, Any] = {
+        "condition": condition.name,
+        "guessing": 1.0 - 1.0 / condition.train.classes,
+        "floor": unavoidable_error(condition),
+        "confidence": settings.confidence,
+    }
+    try:
+        made = certify(
+            copied_network(module).to(device),
+            condition.train,
+            method=method,
+            confidence=settings.confidence,
+            seed=seed,
+        )
+    except (NonvacuousError, NotImplementedError) as error:
+        # The second: an operator of the user's network for which PyTorch has no vectorized version.
+        return ConditionCertificate(**fields, risk_upper=None, reason=str(error))
+    if made.status == "refused":
+        return ConditionCertificate(**fields, risk_upper=None, reason=made.lines()[3])
+    return ConditionCertificate(
+        **fields,
+        risk_upper=made.risk_upper,
+        empirical_risk=made.empirical.amount / made.empirical.trials,
+        kl_nats=None if made.complexity is None else made.complexity.kl_nats,
+        status=made.status,
+    )
+
+
+def unavoidable_error(condition: Condition) -> float:
+    """The error that nobody can avoid on new data of this condition.
+
+    A label drawn uniformly from K classes with probability p differs from any guess with
+    probability p (1 - 1/K) at least. For other changes nobody knows: 0.
+    """
+    return (condition.noise or 0.0) * (1.0 - 1.0 / condition.train.classes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.randomization.certificates import ConditionCertificate
+from nonvacuous.randomization.conditions import ConditionCertificate
 from nonvacuous.randomization.results import (
     ConditionResult,
     Finding,

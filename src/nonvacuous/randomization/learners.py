@@ -21,7 +21,7 @@ from nonvacuous.progress import Progress
 from nonvacuous.randomization.conditions import Condition, input_sets
 from nonvacuous.randomization.outcomes import CurvePoint, count_errors
 from nonvacuous.randomization.settings import StudySettings
-from nonvacuous.training.many import Job, ManyExamples, ManySettings, train_many
+from nonvacuous.training.many import Job, JobResult, ManyExamples, ManySettings, train_many
 from nonvacuous.training.user_training import (
     TrainingFunction,
     call,
@@ -135,26 +135,24 @@ class BuiltInLearner:
 
     def __init__(self, build: Build, settings: StudySettings, device: torch.device) -> None:
         self.name = "stochastic gradient descent"
-        self._build = build
-        self._settings = settings
-        self._device = device
+        self._build, self._settings, self._device = build, settings, device
 
     def learn(
         self, tasks: Sequence[Task], *, progress: Progress | None, checkpoint: Path | None
     ) -> list[Learned]:
         settings = self._settings
-        firsts, places = input_sets([task.condition for task in tasks])
+        firsts, rows = input_sets([task.condition for task in tasks])
         jobs = [
             Job(
                 labels=row,
-                inputs=place,
+                inputs=inputs,
                 seed=task.seed,
                 learning_rate=settings.learning_rate,
                 weight_decay=_decay(task, settings),
                 augmentation=task.augmentation,
                 dropout=task.dropout,
             )
-            for row, (task, place) in enumerate(zip(tasks, places, strict=True))
+            for row, (task, inputs) in enumerate(zip(tasks, rows, strict=True))
         ]
         many = ManySettings(
             epochs=settings.epochs,
@@ -177,11 +175,11 @@ class BuiltInLearner:
             checkpoint=checkpoint,
         )
         return [
-            self._learned(task, found, result.seconds / len(tasks))
-            for task, found in zip(tasks, result.jobs, strict=True)
+            self._learned(task, job, result.seconds / len(tasks))
+            for task, job in zip(tasks, result.jobs, strict=True)
         ]
 
-    def _learned(self, task: Task, found: Any, seconds: float) -> Learned:
+    def _learned(self, task: Task, job: JobResult, seconds: float) -> Learned:
         module = self._build(task.seed)
         configuration = _configuration(
             module,
@@ -193,9 +191,9 @@ class BuiltInLearner:
                 "augmentation": task.augmentation,
             },
         )
-        module.load_state_dict(found.state)
+        module.load_state_dict(job.state)
         noisy = task.condition.corrupted is not None
-        epochs = found.history[-1].epoch if found.history else 0
+        epochs = job.history[-1].epoch if job.history else 0
         return Learned(
             module=module.to(self._device),
             curve=tuple(
@@ -206,11 +204,11 @@ class BuiltInLearner:
                     clean_errors=record.unmarked_errors if noisy else None,
                     test_errors=record.test_errors,
                 )
-                for record in found.history
+                for record in job.history
             ),
-            fit_epoch=found.fit_epoch,
+            fit_epoch=job.fit_epoch,
             epochs=epochs,
-            stopped=found.stopped,
+            stopped=job.stopped,
             rate_left=self._settings.rate_left(epochs),
             configuration=configuration,
             seconds=seconds,
@@ -225,9 +223,7 @@ class UserLearner:
     ) -> None:
         self.name: str = name or str(getattr(train, "__qualname__", type(train).__name__))
         check_signature(train, name=self.name)
-        self._build = build
-        self._train = train
-        self._device = device
+        self._build, self._train, self._device = build, train, device
 
     def learn(
         self, tasks: Sequence[Task], *, progress: Progress | None, checkpoint: Path | None
@@ -263,11 +259,10 @@ class UserLearner:
             ),
         )
         seconds = time.perf_counter() - start
-        fits = [point.epoch for point in curve if point.train_errors == 0]
         return Learned(
             module=network,
             curve=tuple(curve),
-            fit_epoch=fits[0] if fits else None,
+            fit_epoch=next((point.epoch for point in curve if point.train_errors == 0), None),
             epochs=len(curve) or None,
             stopped="unknown",
             rate_left=None,

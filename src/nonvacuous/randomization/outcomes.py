@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -100,19 +99,6 @@ class Outcome:
             return "errors left"
         return "learning rate exhausted" if self.rate_left < SPENT else "did not fit"
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Outcome:
-        return cls(
-            **{
-                **record,
-                "curve": tuple(CurvePoint(**point) for point in record["curve"]),
-                "confusion": tuple(tuple(row) for row in record["confusion"]),
-            }
-        )
-
 
 _BATCH = 2048
 
@@ -120,7 +106,7 @@ _BATCH = 2048
 def answers(module: nn.Module, inputs: Tensor, *, classes: int, device: torch.device) -> Tensor:
     """The class with the highest score for every input, in evaluation mode, on the CPU."""
     module.eval()
-    found = []
+    answered = []
     with torch.no_grad():
         for part in inputs.split(_BATCH):
             scores = module(part.to(device))
@@ -130,25 +116,25 @@ def answers(module: nn.Module, inputs: Tensor, *, classes: int, device: torch.de
                     f"the trained network gives {shape} for {len(part)} inputs; it must give one "
                     f"score for each of the {classes} classes, ({len(part)}, {classes})"
                 )
-            found.append(scores.argmax(dim=1).cpu())
-    return torch.cat(found)
+            answered.append(scores.argmax(dim=1).cpu())
+    return torch.cat(answered)
 
 
 def count_errors(
     module: nn.Module, condition: Condition, device: torch.device, *, epoch: int
 ) -> CurvePoint:
     """One point of the learning curves."""
-    classes = condition.train.classes
-    wrong = answers(module, condition.train.inputs, classes=classes, device=device)
-    wrong = wrong != condition.train.labels.cpu()
-    tested = answers(module, condition.test.inputs, classes=classes, device=device)
-    corrupted = condition.corrupted
+    wrong, tested = (
+        answers(module, part.inputs, classes=part.classes, device=device) != part.labels.cpu()
+        for part in (condition.train, condition.test)
+    )
+    corrupted = None if condition.corrupted is None else condition.corrupted.cpu()
     return CurvePoint(
         epoch=epoch,
         train_errors=int(wrong.sum()),
-        corrupted_errors=None if corrupted is None else int(wrong[corrupted.cpu()].sum()),
-        clean_errors=None if corrupted is None else int(wrong[~corrupted.cpu()].sum()),
-        test_errors=int((tested != condition.test.labels.cpu()).sum()),
+        corrupted_errors=None if corrupted is None else int(wrong[corrupted].sum()),
+        clean_errors=None if corrupted is None else int(wrong[~corrupted].sum()),
+        test_errors=int(tested.sum()),
     )
 
 
@@ -158,26 +144,20 @@ def measure(task: Task, learned: Learned, *, device: torch.device) -> Outcome:
     labels, test_labels = condition.train.labels.cpu(), condition.test.labels.cpu()
     own = answers(learned.module, condition.train.inputs, classes=classes, device=device)
     tested = answers(learned.module, condition.test.inputs, classes=classes, device=device)
-    train_errors = int((own != labels).sum())
+    seen = ("fit_epoch", "epochs", "stopped", "rate_left", "curve", "configuration", "seconds")
     confusion = torch.bincount(test_labels * classes + tested, minlength=classes**2)
     content = torch.cat([own, tested]).to(torch.int64).numpy().tobytes()
     return Outcome(
         condition=condition.name,
         seed=task.seed,
-        train_errors=train_errors,
+        train_errors=int((own != labels).sum()),
         train_examples=len(labels),
         test_errors=int((tested != test_labels).sum()),
         test_examples=len(test_labels),
         true_agreements=int((own == condition.true.cpu()).sum()),
         corrupted_examples=None if condition.corrupted is None else int(condition.corrupted.sum()),
-        fit_epoch=learned.fit_epoch,
-        epochs=learned.epochs,
-        stopped=learned.stopped,
-        rate_left=learned.rate_left,
-        curve=learned.curve,
+        **{name: getattr(learned, name) for name in seen},
         confusion=tuple(map(tuple, confusion.reshape(classes, classes).tolist())),
         answers=hashlib.sha256(content).hexdigest(),
-        configuration=learned.configuration,
         data=tensors_digest({"inputs": condition.train.inputs, "labels": condition.train.labels}),
-        seconds=learned.seconds,
     )

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from torch import nn
 
 from nonvacuous.data import Dataset, find_duplicates
-from nonvacuous.randomization.certificates import ConditionCertificate, certify_condition
 from nonvacuous.randomization.conditions import (
+    ConditionCertificate,
+    certify_condition,
     corrupted_condition,
-    noise_of,
     permuted_conditions,
 )
 from nonvacuous.randomization.intervals import chance_test
 from nonvacuous.randomization.learners import Build, BuiltInLearner, Task
 from nonvacuous.randomization.outcomes import Outcome
-from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.randomization.regularization import (
     RegularizationRow,
     early_stopping,
@@ -52,24 +52,12 @@ def paired_part(
                 for name in settings.conditions
             ]
 
-        found = workshop.train(f"seed-{seed}", tasks, count=len(settings.conditions))
-        for outcome in found:
+        for outcome in workshop.train(f"seed-{seed}", tasks, count=len(settings.conditions)):
             outcomes[outcome.condition].append(outcome)
-    results = []
-    for name in settings.conditions:
-        corruption = parse_corruption(name).corruption
-        results.append(
-            condition_result(
-                name,
-                outcomes[name],
-                outcomes["true"],
-                kind=corruption.what,
-                description=corruption.description,
-                noise=noise_of(name),
-                confidence=settings.confidence,
-            )
-        )
-    return results
+    return [
+        condition_result(name, own, outcomes["true"], confidence=settings.confidence)
+        for name, own in outcomes.items()
+    ]
 
 
 def permutations_part(
@@ -82,10 +70,10 @@ def permutations_part(
         permuted = permuted_conditions(dataset, settings.permutations, seed=settings.seed)
         return [Task(condition, settings.seed) for condition in permuted]
 
-    found = workshop.train("permutations", tasks, count=settings.permutations)
+    permuted = workshop.train("permutations", tasks, count=settings.permutations)
     # The network on true labels that has the seed of all the permuted ones.
     observed = true.outcomes[0].test_error
-    return Permutations(observed, tuple(outcome.test_error for outcome in found))
+    return Permutations(observed, tuple(outcome.test_error for outcome in permuted))
 
 
 def certificates_part(
@@ -95,14 +83,9 @@ def certificates_part(
         return ()
 
     def make(name: str) -> dict[str, Any]:
-        return certify_condition(
-            build(settings.seed),
-            corrupted_condition(dataset, name, seed=settings.seed),
-            settings,
-            seed=settings.seed,
-            device=workshop.device,
-            progress=None,
-        ).to_dict()
+        condition = corrupted_condition(dataset, name, seed=settings.seed)
+        network, device = build(settings.seed), workshop.device
+        return asdict(certify_condition(network, condition, settings, settings.seed, device))
 
     return tuple(
         ConditionCertificate(
@@ -164,6 +147,6 @@ def regularization_part(
 
         own = BuiltInLearner(switched, settings, workshop.device) if entry.switched else None
         name = entry.name.replace(" ", "-")
-        found = workshop.train(name, tasks, count=2 * settings.seeds, learner=own)
-        rows.append(row_of(entry.name, found[: settings.seeds], found[settings.seeds :]))
+        outcomes = workshop.train(name, tasks, count=2 * settings.seeds, learner=own)
+        rows.append(row_of(entry.name, outcomes[: settings.seeds], outcomes[settings.seeds :]))
     return (*rows, *impossible)

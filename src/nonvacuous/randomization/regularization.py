@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -44,9 +44,6 @@ class RegularizationRow:
     random_train: tuple[float, ...] = ()
     random_test: tuple[float, ...] = ()
     note: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def regularizers(
@@ -89,34 +86,26 @@ def early_stopping(true: Sequence[Outcome], random: Sequence[Outcome]) -> Regula
     """The best epoch of each network by its test error: no rule to stop early can do better."""
     columns: dict[str, tuple[float, ...]] = {}
     for name, outcomes in (("true", true), ("random", random)):
-        best = [
-            min(
-                (point for point in outcome.curve if point.test_errors is not None),
-                key=lambda point: point.test_errors or 0,
-                default=None,
-            )
-            for outcome in outcomes
+        watched = [
+            [(p.test_errors, p.epoch, p.train_errors) for p in o.curve if p.test_errors is not None]
+            for o in outcomes
         ]
-        if any(point is None for point in best):
+        if not all(watched):
             return RegularizationRow("early stopping", note="training was not watched")
-        pairs = [(p, o) for p, o in zip(best, outcomes, strict=True) if p is not None]
-        columns[f"{name}_train"] = tuple(p.train_errors / o.train_examples for p, o in pairs)
-        columns[f"{name}_test"] = tuple((p.test_errors or 0) / o.test_examples for p, o in pairs)
+        pairs = list(zip(map(min, watched), outcomes, strict=True))
+        columns[f"{name}_train"] = tuple(own / o.train_examples for (_, _, own), o in pairs)
+        columns[f"{name}_test"] = tuple(test / o.test_examples for (test, _, _), o in pairs)
     note = "the best epoch, picked on the test examples: no rule can do better"
     return RegularizationRow("early stopping", **columns, note=note)
 
 
-def row_of(
-    name: str, true: Sequence[Outcome], random: Sequence[Outcome], *, note: str = ""
-) -> RegularizationRow:
-    return RegularizationRow(
-        name,
-        true_train=tuple(outcome.train_error for outcome in true),
-        true_test=tuple(outcome.test_error for outcome in true),
-        random_train=tuple(outcome.train_error for outcome in random),
-        random_test=tuple(outcome.test_error for outcome in random),
-        note=note,
-    )
+def row_of(name: str, true: Sequence[Outcome], random: Sequence[Outcome]) -> RegularizationRow:
+    columns: dict[str, Any] = {
+        f"{labels}_{part}": tuple(getattr(outcome, f"{part}_error") for outcome in outcomes)
+        for labels, outcomes in (("true", true), ("random", random))
+        for part in ("train", "test")
+    }
+    return RegularizationRow(name, **columns)
 
 
 def _replace(module: nn.Module, change: Callable[[nn.Module], nn.Module | None]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nonvacuous.randomization.certificates import ConditionCertificate
+from nonvacuous.randomization.conditions import ConditionCertificate, noise_of
 from nonvacuous.randomization.intervals import (
     ChanceTest,
     Interval,
@@ -17,6 +17,7 @@ from nonvacuous.randomization.intervals import (
     ratio_over_networks,
 )
 from nonvacuous.randomization.outcomes import Outcome
+from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.randomization.regularization import RegularizationRow
 from nonvacuous.randomization.settings import StudySettings
 
@@ -178,22 +179,20 @@ def condition_result(
     outcomes: Sequence[Outcome],
     true: Sequence[Outcome],
     *,
-    kind: str,
-    description: str,
-    noise: float | None,
     confidence: float,
 ) -> ConditionResult:
     """Put the networks of one condition together, beside those on true labels."""
+    corruption = parse_corruption(name).corruption
     first = outcomes[0]
     unfit = [outcome.fitting for outcome in outcomes if outcome.fitting != "fit"]
-    epochs = [outcome.fit_epoch for outcome in outcomes]
-    baseline = [outcome.fit_epoch for outcome in true]
+    own, base = (
+        [float(one.fit_epoch) for one in some if one.fit_epoch is not None]
+        for some in (outcomes, true)
+    )
     fit_epochs = relative = None
-    if all(epoch is not None for epoch in epochs):
-        own = [float(epoch or 0) for epoch in epochs]
+    if len(own) == len(outcomes):
         fit_epochs = over_networks(own, confidence=confidence)
-        if all(epoch is not None for epoch in baseline):
-            base = [float(epoch or 0) for epoch in baseline]
+        if len(base) == len(true):
             relative = ratio_over_networks(own, base, confidence=confidence)
     test = error_rate(
         [outcome.test_errors for outcome in outcomes], first.test_examples, confidence=confidence
@@ -203,9 +202,9 @@ def condition_result(
     shift = gap.value - test.value
     return ConditionResult(
         name=name,
-        kind=kind,
-        description=description,
-        noise=noise,
+        kind=corruption.what,
+        description=corruption.description,
+        noise=noise_of(name),
         outcomes=tuple(outcomes),
         train_error=over_networks([o.train_error for o in outcomes], confidence=confidence),
         test_error=test,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -67,24 +66,16 @@ class StudySettings:
 
     def __post_init__(self) -> None:
         conditions = tuple(str(parse_corruption(text)) for text in self.conditions)
-        for needed in ("random-labels", "true"):
-            if needed not in conditions:
-                conditions = (needed, *conditions) if needed == "true" else (*conditions, needed)
+        true, random = ((name,) * (name not in conditions) for name in ("true", "random-labels"))
+        conditions = (*true, *conditions, *random)
         if len(set(conditions)) != len(conditions):
             raise BadInput(f"conditions: {', '.join(conditions)} names one of them twice")
         object.__setattr__(self, "conditions", conditions)
         checks.failure_of(self.confidence)
-        for name, least in (
-            ("seeds", 1),
-            ("permutations", 0),
-            ("sign_vectors", 0),
-            ("seed", 0),
-            ("epochs", 1),
-            ("batch_size", 1),
-            ("certificate_epochs", 1),
-            ("certificate_trials", 1),
-        ):
-            checks.count(name, getattr(self, name), minimum=least)
+        for name in ("permutations", "sign_vectors", "seed"):
+            checks.count(name, getattr(self, name), minimum=0)
+        for name in ("seeds", "epochs", "batch_size", "certificate_epochs", "certificate_trials"):
+            checks.count(name, getattr(self, name), minimum=1)
         for name in ("learning_rate", "rate_decay"):
             checks.positive(name, getattr(self, name))
         for name in ("momentum", "weight_decay"):
@@ -100,14 +91,9 @@ class StudySettings:
     def training(self) -> dict[str, float | int]:
         """What the built-in training is told, the same in every condition."""
         names = (
-            "epochs",
-            "learning_rate",
-            "momentum",
-            "rate_decay",
-            "weight_decay",
-            "batch_size",
+            "epochs", "learning_rate", "momentum", "rate_decay", "weight_decay", "batch_size",
             "standardize",
-        )
+        )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
     def rate_left(self, epochs: int) -> float:
@@ -120,14 +106,6 @@ class StudySettings:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"conditions": list(self.conditions)}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> StudySettings:
-        known = {entry.name for entry in fields(cls)}
-        for name in record:
-            if name not in known:
-                raise BadInput(f"a study has no setting {name!r}; it has {sorted(known)}")
-        return cls(**{**record, "conditions": tuple(record.get("conditions", DEFAULT_CONDITIONS))})
 
     def changed(self, **changes: Any) -> StudySettings:
         """The same with some settings changed."""

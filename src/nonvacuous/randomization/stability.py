@@ -109,13 +109,7 @@ def perceptron_rule(
         network = build(
             model, examples.example_shape, examples.classes, seed=derived_seed(seed, "weights")
         )
-        trained = train(
-            network,
-            examples,
-            settings,
-            seed=derived_seed(seed, "order"),
-        )
-        return trained.module
+        return train(network, examples, settings, seed=derived_seed(seed, "order")).module
 
     return rule
 
@@ -129,7 +123,13 @@ def uniform_stability(
     the uniform stability of the rule, the largest difference that any swap can make, is exactly 1.
     Another example with an equal input would have to be fitted too, so it is refused.
     """
-    _check_position(examples, position)
+    if isinstance(position, bool) or not isinstance(position, int):
+        raise BadInput(f"uniform_stability: position = {position!r} is not a whole number")
+    if not 0 <= position < len(examples):
+        raise BadInput(
+            f"uniform_stability: position {position} is outside 0..{len(examples) - 1} of "
+            f"{examples.name}"
+        )
     alike = (examples.inputs == examples.inputs[position]).flatten(1).all(dim=1)
     if int(alike.sum()) > 1:
         raise BadInput(
@@ -182,7 +182,7 @@ def average_stability(
         )
     generator = torch.Generator().manual_seed(derived_seed(seed, "stability"))
     positions = torch.randperm(len(examples), generator=generator)[:swaps].tolist()
-    report = progress or _silent
+    report: Progress = progress or (lambda *words: None)
     total = 1 + other_seeds + swaps
     first = rule(examples, seed)
     report("stability", 1, total, "first network")
@@ -213,17 +213,3 @@ def _wrong(predictor: Predictor, examples: Examples) -> Tensor:
     """The zero-one losses."""
     with torch.no_grad():
         return predictor(examples.inputs).argmax(dim=1) != examples.labels
-
-
-def _check_position(examples: Examples, position: int) -> None:
-    if isinstance(position, bool) or not isinstance(position, int):
-        raise BadInput(f"uniform_stability: position = {position!r} is not a whole number")
-    if not 0 <= position < len(examples):
-        raise BadInput(
-            f"uniform_stability: position {position} is outside 0..{len(examples) - 1} of "
-            f"{examples.name}"
-        )
-
-
-def _silent(phase: str, done: int, total: int, message: str = "") -> None:
-    return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 
 from nonvacuous.claims import SETTINGS, claim_folder
 from nonvacuous.files import write_atomically
@@ -24,6 +25,7 @@ _CERTIFICATE = 3
 _WHOLE = "the whole study"
 
 
+_OUTCOMES = TypeAdapter(list[Outcome])
 _PARTS = "parts"
 _RECORD = replace(SETTINGS, kind="study")
 
@@ -45,31 +47,32 @@ class Stages:
 
     def part(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The stored part, or ``compute()`` once and store it."""
-        path = None if self.folder is None else self.folder / _PARTS / f"{name}.json"
+        path = self._path(f"{name}.json")
         if path is not None and path.is_file():
-            stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            return stored
-        record = compute()
-        text = json.dumps(record, allow_nan=False)
-        if path is not None:
-            write_atomically(path, lambda stream: stream.write(text.encode()))
+            text = path.read_text(encoding="utf-8")
+        else:
+            text = json.dumps(compute(), allow_nan=False)
+            if path is not None:
+                write_atomically(path, lambda stream: stream.write(text.encode()))
         plain: dict[str, Any] = json.loads(text)
         return plain
 
     def has(self, name: str) -> bool:
-        return self.folder is not None and (self.folder / _PARTS / f"{name}.json").is_file()
+        path = self._path(f"{name}.json")
+        return path is not None and path.is_file()
 
     def checkpoint(self, name: str) -> Path | None:
         """Where the training of a part may keep its state."""
-        return None if self.folder is None else self.folder / _PARTS / f"{name}.checkpoint"
+        return self._path(f"{name}.checkpoint")
 
     def drop_checkpoints(self) -> None:
         """A finished study needs none."""
-        for path in self._checkpoints():
-            path.unlink(missing_ok=True)
+        if self.folder is not None:
+            for path in (self.folder / _PARTS).glob("*.checkpoint*"):
+                path.unlink(missing_ok=True)
 
-    def _checkpoints(self) -> list[Path]:
-        return [] if self.folder is None else sorted((self.folder / _PARTS).glob("*.checkpoint*"))
+    def _path(self, name: str) -> Path | None:
+        return None if self.folder is None else self.folder / _PARTS / name
 
 
 class Workshop:
@@ -83,12 +86,10 @@ class Workshop:
         device: torch.device,
         progress: Progress | None,
     ) -> None:
-        self._learner = learner
-        self._stages = stages
-        self.device = device
-        self._progress = progress
-        self.networks = 0
-        self._done, self._total = 0, planned_networks(settings)
+        self._learner, self._stages = learner, stages
+        self.device, self._progress = device, progress
+        self.networks = self._done = 0
+        self._total = planned_networks(settings)
         if settings.certificates:
             self._total += _CERTIFICATE * len(settings.conditions)
         self._reporter: Reporter | None = None
@@ -126,7 +127,7 @@ class Workshop:
                 message=message,
                 units=units,
             )
-            outcomes += [Outcome.from_dict(entry) for entry in record["outcomes"]]
+            outcomes += _OUTCOMES.validate_python(record["outcomes"])
         self.networks += count
         return outcomes
 
@@ -160,16 +161,13 @@ class Workshop:
             own, _, _ = message.partition(", about ")
             self._tell(f"training ({title.replace('-', ' ')}): {own}", at=before + share)
 
-        found = learner.learn(
+        learned = learner.learn(
             tasks,
             progress=None if self._progress is None else progress,
             checkpoint=self._stages.checkpoint(part),
         )
-        outcomes = [
-            measure(task, learned, device=self.device).to_dict()
-            for task, learned in zip(tasks, found, strict=True)
-        ]
-        return {"outcomes": outcomes}
+        pairs = zip(tasks, learned, strict=True)
+        return {"outcomes": [asdict(measure(*pair, device=self.device)) for pair in pairs]}
 
     def _tell(self, message: str, *, at: float | None = None) -> None:
         if self._reporter is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from nonvacuous.measures.correlation import Estimate
@@ -43,10 +42,14 @@ def all_tables(result: StudyResult) -> tuple[Table, ...]:
     )
 
 
-def page(result: StudyResult) -> StudyPage:
-    """The page."""
+def _standings(result: StudyResult) -> tuple[list[Standing], list[str]]:
+    """All of them, and the axes that any of them speaks of."""
     standings = [entry.standing for entry in result.judged]
-    shown = [name for name in AXES if any(name in s.granulated for s in standings)]
+    return standings, [name for name in AXES if any(name in s.granulated for s in standings)]
+
+
+def page(result: StudyResult) -> StudyPage:
+    standings, shown = _standings(result)
     return StudyPage(
         title="Measures on trial",
         question="Which complexity measures predict the generalization gap?",
@@ -70,17 +73,18 @@ def page(result: StudyResult) -> StudyPage:
                 figures=(Figure(by_hyperparameter(standings, shown)),),
                 tables=(granulated_table(result),),
             ),
-            *(
-                Section("Is a measure better in its best gauge?", (_GAUGES_TEXT,), tables=tables)
-                for tables in [gauges_tables(result)]
-                if tables
-            ),
+            *_gauges(gauges_tables(result)),
             Section("How bad can it be?", (_SIGN_TEXT,), figures=(Figure(sign_errors(standings)),)),
             Section("Which networks?", _networks(result), tables=(_grid_table(result.settings),)),
             Section("How long did it take?", tables=(times_table(result),)),
         ),
         footer=(f"Command: {command(result.settings)}", f"Seed: {result.settings.seed}"),
     )
+
+
+def _gauges(tables: tuple[Table, ...]) -> tuple[Section, ...]:
+    heading = "Is a measure better in its best gauge?"
+    return (Section(heading, (_GAUGES_TEXT,), tables=tables),) if tables else ()
 
 
 _ORDER_TEXT = (
@@ -140,20 +144,20 @@ def change(standing: Standing) -> str:
 
 
 def _words(result: StudyResult) -> tuple[str, ...]:
-    found = []
+    words = []
     for verdict, meaning in VERDICTS.items():
         names = [_named(e.standing) for e in result.judged if e.standing.verdict == verdict]
         if names:
-            found.append(f"{meaning}: {', '.join(names)}.")
+            words.append(f"{meaning}: {', '.join(names)}.")
     if result.not_judged:
         listed = "; ".join(f"{name} ({why})" for name, why in result.not_judged.items())
-        found.append(f"Not judged: {listed}.")
-    found.append(
+        words.append(f"Not judged: {listed}.")
+    words.append(
         f"{CHANCE} are what the name says, for comparison. None of this is a guarantee: a "
         "correlation in one grid of networks on one data set may not hold elsewhere, and it is no "
         "bound."
     )
-    return tuple(found)
+    return tuple(words)
 
 
 def _named(standing: Standing) -> str:
@@ -246,16 +250,9 @@ def short_table(result: StudyResult) -> Table:
 
 def granulated_table(result: StudyResult) -> Table:
     """One column per hyper-parameter."""
-    standings = [entry.standing for entry in result.judged]
-    shown = [name for name in AXES if any(name in s.granulated for s in standings)]
+    standings, shown = _standings(result)
     rows = tuple(
-        (
-            standing.name,
-            *(
-                MISSING if name not in standing.granulated else _signed(standing.granulated[name])
-                for name in shown
-            ),
-        )
+        (standing.name, *(_signed(standing.granulated.get(name)) for name in shown))
         for standing in standings
     )
     caption = "In brackets: its interval contains 0."
@@ -291,7 +288,9 @@ def interval(entry: Estimate, *, sign: str = "+") -> str:
     return f"{entry.low:{sign}.2f} to {entry.high:{sign}.2f}"
 
 
-def _signed(entry: Estimate) -> str:
+def _signed(entry: Estimate | None) -> str:
+    if entry is None:
+        return MISSING
     said = f"{entry.value:+.2f}"
     return f"({said})" if entry.low <= 0 <= entry.high else said
 
@@ -303,7 +302,7 @@ def _number(value: float | None, *, digits: int = 0) -> str:
 def _networks(result: StudyResult) -> tuple[str, ...]:
     settings, gaps = result.settings, [entry.gap for entry in result.reached]
     small = f", averaged over squares of {settings.pool} pixels" if settings.pool > 1 else ""
-    told = (
+    trained = (
         f"{KINDS[settings.network].capitalize()} on {settings.data}{small}, trained by stochastic "
         f"gradient descent with momentum {settings.momentum:g} and a constant rate until the "
         f"cross-entropy on their training set is at most {settings.stop_loss:g}. Wrong labels are "
@@ -313,25 +312,21 @@ def _networks(result: StudyResult) -> tuple[str, ...]:
         f"{100 * max(gaps):.1f} points."
     )
     if not result.left_out:
-        return (told,)
-    by_value = result.to_dict()["left_out_by"]
-    listed = "; ".join(f"{spoken(name)}: {_counts(values)}" for name, values in by_value.items())
+        return (trained,)
+    listed = "; ".join(
+        f"{spoken(name)}: " + ", ".join(f"{count} with {value}" for value, count in counts.items())
+        for name, counts in result.to_dict()["left_out_by"].items()
+    )
     return (
-        told,
+        trained,
         f"Left out because they did not get there: {result.left_out:,}. By hyper-parameter, "
         f"{listed}. Where these are not spread evenly, what is left is not the whole grid.",
     )
 
 
-def _counts(values: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} with {value}" for value, count in values.items())
-
-
 def _grid_table(settings: MeasuresSettings) -> Table:
-    def listed(values: Sequence[float]) -> str:
-        return ", ".join(f"{value:g}" for value in values)
-
-    rows = [(spoken(name), listed(getattr(settings, name))) for name in AXES]
+    axes = ((name, getattr(settings, name)) for name in AXES)
+    rows = [(spoken(name), ", ".join(f"{v:g}" for v in values)) for name, values in axes]
     rows.append(("repetitions", str(settings.repetitions)))
     return Table(("hyper-parameter", "values"), tuple(rows), numeric=(False, False))
 

@@ -22,22 +22,13 @@ AXES = (
     "width", "depth", "learning_rate", "batch_size", "weight_decay", "dropout", "label_noise",
     "examples",
 )  # fmt: skip
-#: What networks trained in the same tensors have in common.
+#: What networks trained in the same tensors have in common: the axes of whole numbers.
 SHARED = ("width", "depth", "batch_size", "examples")
-_WHOLE = {"width", "depth", "batch_size", "examples"}
 #: What may change between a run and its resumption: how trained networks are judged, not they.
-JUDGING = frozenset(
-    {
-        "draws",
-        "information_draws",
-        "beyond",
-        "per_root_n",
-        "alone",
-        "alone_epochs",
-        "together",
-        "train",
-    }
-)
+JUDGING = frozenset({
+    "draws", "information_draws", "beyond", "per_root_n", "alone", "alone_epochs", "together",
+    "train",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,7 +48,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """A name that says what it is."""
         kind = "" if self.network == "mlp" else f"{self.network}-"
         return (
             f"{kind}w{self.width}-d{self.depth}-r{self.learning_rate:g}-b{self.batch_size}"
@@ -176,7 +166,7 @@ class MeasuresSettings(StudySettings):
         if not values or len(set(values)) < len(values):
             raise BadInput(f"{name} is {list(values)}; give at least one value, none of them twice")
         for value in values:
-            if name in _WHOLE:
+            if name in SHARED:
                 whole_number(name, value, least=2 if name == "examples" else 1)
             elif name == "learning_rate":
                 real_number(name, value, above=0.0)
@@ -188,19 +178,17 @@ class MeasuresSettings(StudySettings):
     def networks(self) -> tuple[Cell, ...]:
         """Every network of the grid."""
         values = (getattr(self, name) for name in AXES)
-        return tuple(
-            Cell(*combination)
-            for combination in product(*values, range(self.repetitions), [self.network])
-        )
+        grid = product(*values, range(self.repetitions), [self.network])
+        return tuple(Cell(*combination) for combination in grid)
 
     def groups(self) -> Iterator[tuple[Cell, ...]]:
         """Networks to be trained at once, in a random order: a stop leaves a part of the grid."""
-        found: dict[tuple[Any, ...], list[Cell]] = {}
+        alike: dict[tuple[Any, ...], list[Cell]] = {}
         for cell in sorted(self.networks(), key=lambda cell: cell.repetition):
-            found.setdefault(cell.group, []).append(cell)
+            alike.setdefault(cell.group, []).append(cell)
         parts = [
             tuple(cells[start : start + self.together])
-            for cells in found.values()
+            for cells in alike.values()
             for start in range(0, len(cells), self.together)
         ]
         Random(derived_seed(self.seed, "measures study", "order")).shuffle(parts)
@@ -276,7 +264,6 @@ class MeasuresCell(Frozen):
 
     @property
     def key(self) -> str:
-        """A name that says what they are."""
         first = self.networks[0]
         shared = f"w{first.width}-d{first.depth}-b{first.batch_size}-n{first.examples}"
         shared = shared if first.network == "mlp" else f"{first.network}-{shared}"
@@ -305,12 +292,10 @@ class NetworkRecord(Frozen):
 
     @property
     def judged(self) -> bool:
-        """Whether it reached the stopping loss."""
         return self.stopped == "loss"
 
     @property
     def test_error(self) -> float:
-        """Share of the test set."""
         return self.test_errors / self.test_examples
 
     @property
@@ -363,9 +348,5 @@ class Times(Frozen):
         return None if together is None or alone is None else together / alone
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, derived ones included."""
-        return self.model_dump() | {
-            "per_minute": self.per_minute,
-            "per_minute_alone": self.per_minute_alone,
-            "speedup": self.speedup,
-        }
+        derived = ("per_minute", "per_minute_alone", "speedup")
+        return self.model_dump() | {name: getattr(self, name) for name in derived}

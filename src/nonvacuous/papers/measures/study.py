@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,11 +67,8 @@ class Judged:
     divided: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for a file."""
-        return self.standing.to_dict() | {
-            "loss_tau": self.loss_tau.to_dict(),
-            "divided": self.divided,
-        }
+        judged = {"loss_tau": self.loss_tau.to_dict(), "divided": self.divided}
+        return self.standing.to_dict() | judged
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,6 @@ class Rescaled:
         return "better" if better else "worse" if worse else "no difference"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for a file."""
         named = {"given": self.given, "best": self.best, "verdict": self.verdict}
         return named | {"tau": self.tau.to_dict(), "granulated": self.granulated.to_dict()}
 
@@ -179,13 +176,13 @@ def judge(
         court = _court(trials.where(some), settings)
         work.append(delayed(_judged)(name, court, column[some], loss_gaps[some]))
         divisions.append(divided)
-    found: list[Judged] = []
+    judged: list[Judged] = []
     for standing, tau in Parallel(n_jobs=jobs, return_as="generator")(work):
-        found.append(Judged(standing, tau, divisions[len(found)]))
+        judged.append(Judged(standing, tau, divisions[len(judged)]))
         if progress is not None:
-            progress("measures", len(found), len(work), standing.name)
-    found.sort(key=lambda entry: -entry.standing.granulated_mean.value)
-    return tuple(found), refused
+            progress("measures", len(judged), len(work), standing.name)
+    judged.sort(key=lambda entry: -entry.standing.granulated_mean.value)
+    return tuple(judged), refused
 
 
 def _court(trials: Trials, settings: MeasuresSettings) -> Court:
@@ -275,14 +272,10 @@ def knows_examples(name: str) -> bool:
 
 def left_out_by(records: Sequence[NetworkRecord]) -> dict[str, dict[str, int]]:
     """For each axis how many networks with each value never reached the stopping loss."""
-    missing = [entry for entry in records if not entry.judged]
-    found: dict[str, dict[str, int]] = {}
-    for name in AXES:
-        for entry in missing:
-            value = f"{entry.hyperparameters[name]:g}"
-            by_value = found.setdefault(name, {})
-            by_value[value] = by_value.get(value, 0) + 1
-    return found
+    missing = [entry.hyperparameters for entry in records if not entry.judged]
+    if not missing:
+        return {}
+    return {name: dict(Counter(f"{entry[name]:g}" for entry in missing)) for name in AXES}
 
 
 def _log(entry: Mapping[str, Any]) -> float:
@@ -292,8 +285,8 @@ def _log(entry: Mapping[str, Any]) -> float:
 
 
 def _why_undefined(name: str, records: Sequence[NetworkRecord]) -> str:
-    reasons = [record.measures[name].get("undefined") for record in records]
-    missing = [reason for reason in reasons if reason is not None]
+    entries = [record.measures[name] for record in records]
+    missing = [entry["undefined"] for entry in entries if "undefined" in entry]
     return f"undefined for {len(missing)} of {len(records)} networks: {missing[0]}"
 
 
@@ -335,12 +328,12 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
     def result(
         self, settings: MeasuresSettings, finished: Sequence[Finished], at: Context
     ) -> StudyResult:
-        found = {
+        known = {
             record["key"]: NetworkRecord(**record)
             for entry in finished
             for record in entry.found["records"]
         }
-        records = tuple(found[cell.key] for cell in settings.networks() if cell.key in found)
+        records = tuple(known[cell.key] for cell in settings.networks() if cell.key in known)
         judged, refused = judge(records, settings, jobs=at.jobs, progress=at.progress)
         rescaled = compare_gauges(records, settings, jobs=at.jobs)
         return StudyResult(settings, records, judged, refused, _added(finished), rescaled)
@@ -389,10 +382,7 @@ STUDY = MeasuresStudy()
 def _added(finished: Sequence[Finished]) -> Times:
     """The times of all cells together."""
     every = [Times(**entry.found["times"]) for entry in finished]
-    numbers = {
-        name: sum(getattr(times, name) for times in every)
-        for name, field in Times.model_fields.items()
-        if field.annotation is not str
-    }
     last = next((times for times in reversed(every) if times.method), Times())
-    return Times(**{**numbers, "device": last.device, "method": last.method})
+    added = Times.model_fields.keys() - {"device", "method"}
+    sums = {name: sum(getattr(times, name) for times in every) for name in added}
+    return last.model_copy(update=sums)

@@ -81,8 +81,11 @@ class StudyMaterial:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one input."""
         return tuple(self.inputs.shape[1:])
+
+    def build(self, cell: Cell, seed: int) -> nn.Module:
+        """A fresh network for these inputs."""
+        return build(cell.model, self.shape, self.classes, seed=seed)
 
     def row(self, cell: Cell) -> int:
         """Which row of the labels a network learns."""
@@ -101,19 +104,15 @@ def _noisy(dataset: Dataset, settings: MeasuresCell) -> Tensor:
 
 def _shown(inputs: Tensor, settings: MeasuresCell) -> Tensor:
     """What networks see of the inputs; nothing about it is learned from them."""
-    pooled = _pooled(inputs, settings.pool)
-    return 4.0 * (pooled - 0.5) if settings.centered else pooled
-
-
-def _pooled(inputs: Tensor, pool: int) -> Tensor:
-    if pool == 1:
-        return inputs
-    if inputs.ndim != 4 or min(inputs.shape[2:]) < pool:
-        raise BadInput(
-            f"pool = {pool} averages squares of pixels, but the inputs have the shape "
-            f"{tuple(inputs.shape[1:])}; set pool = 1"
-        )
-    return avg_pool2d(inputs, pool)
+    pool = settings.pool
+    if pool > 1:
+        if inputs.ndim != 4 or min(inputs.shape[2:]) < pool:
+            raise BadInput(
+                f"pool = {pool} averages squares of pixels, but the inputs have the shape "
+                f"{tuple(inputs.shape[1:])}; set pool = 1"
+            )
+        inputs = avg_pool2d(inputs, pool)
+    return 4.0 * (inputs - 0.5) if settings.centered else inputs
 
 
 _CHUNK = 2048
@@ -148,8 +147,8 @@ class Training:
                     stream.write(record.model_dump_json() + "\n")
                     stream.flush()
         kept.unlink(missing_ok=True)
-        found = [records[cell.key].model_dump() for cell in self.cell.networks]
-        return {"records": found, "times": times.model_dump()}
+        asked = [records[cell.key].model_dump() for cell in self.cell.networks]
+        return {"records": asked, "times": times.model_dump()}
 
     def _measured(self, cells: Sequence[Cell]) -> Iterator[NetworkRecord | Times]:
         """The record of each network with its measures, and at last the times."""
@@ -181,12 +180,12 @@ class Training:
 
     def _measures(self, cell: Cell, job: JobResult) -> dict[str, Any]:
         material, seed = self.material, network_seed(self.cell.seed, cell)
-        module = build(cell.model, material.shape, material.classes, seed=seed)
+        module = material.build(cell, seed)
         module.load_state_dict({name: tensor.cpu() for name, tensor in job.state.items()})
         measured = panel(
             module,
             material.training_set(cell),
-            initial=build(cell.model, material.shape, material.classes, seed=seed),
+            initial=material.build(cell, seed),
             only=self.cell.measures or None,
             like=_captured(cell.model, material.shape, material.classes),
             device=self.at.device,
@@ -206,11 +205,11 @@ class Training:
             for cell in cells
         ]
 
-        def told(phase: str, done: int, total: int, message: str) -> None:
+        def tell(phase: str, done: int, total: int, message: str) -> None:
             self.at.tell("training", done, total, f"{first.model}, {message}")
 
         return train_many(
-            lambda seed: build(first.model, material.shape, material.classes, seed=seed),
+            lambda seed: material.build(first, seed),
             ManyExamples(
                 [material.inputs[: first.examples]],
                 material.labels[:, : first.examples].contiguous(),
@@ -226,14 +225,14 @@ class Training:
             ),
             method=method,
             device=self.at.device,
-            progress=told,
+            progress=tell,
         )
 
     def _tested(self, cells: Sequence[Cell], jobs: Sequence[JobResult]) -> list[NetworkRecord]:
         """Losses and errors in double precision, whatever the precision of the training."""
         material, device = self.material, torch.device(self.at.device)
         first = cells[0]
-        network = build(first.model, material.shape, material.classes, seed=0).to(device).double()
+        network = material.build(first, 0).to(device).double()
         test = (material.test_inputs.to(device), material.test_labels.to(device))
         seen = material.inputs[: first.examples].to(device)
         records = []
