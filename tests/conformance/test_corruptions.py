@@ -19,6 +19,7 @@ from nonvacuous.randomization import (
     Setting,
     corrupt,
     corruption_findings,
+    corruptions,
     register_corruption,
     unregister_corruption,
 )
@@ -112,28 +113,32 @@ class RedrawingInGetItem(CorruptedDataset):
         return value, int(torch.randint(CLASSES, ()))
 
 
-def test_renamed_classes_are_caught() -> None:
-    found = corruption_findings("random-labels", WORLD, corrupting=renaming)
+def test_renamed_classes_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corruptions, "corrupt", renaming)
+    found = corruption_findings("random-labels", WORLD)
     assert any("never occur" in finding for finding in found), found
     assert any("chi-square" in finding for finding in found), found
 
 
-def test_corrupted_test_labels_are_caught() -> None:
-    found = corruption_findings("random-labels", WORLD, corrupting=corrupting_the_test_set_too)
+def test_corrupted_test_labels_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corruptions, "corrupt", corrupting_the_test_set_too)
+    found = corruption_findings("random-labels", WORLD)
     assert any("test labels are corrupted" in finding for finding in found), found
 
 
-def test_redrawing_when_read_is_caught() -> None:
-    found = corruption_findings("random-labels", WORLD, view=RedrawingInGetItem)
+def test_redrawing_when_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corruptions, "CorruptedDataset", RedrawingInGetItem)
+    found = corruption_findings("random-labels", WORLD)
     assert any("differ each time they are read" in finding for finding in found), found
 
 
-def test_lazily_equal_labels_in_another_order_are_caught() -> None:
+def test_lazily_equal_labels_in_another_order_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     class Shifted(CorruptedDataset):
         def __getitem__(self, index: int) -> tuple[Tensor, int]:
             return super().__getitem__((index + 1) % len(self))
 
-    found = corruption_findings("random-labels", WORLD, view=Shifted)
+    monkeypatch.setattr(corruptions, "CorruptedDataset", Shifted)
+    found = corruption_findings("random-labels", WORLD)
     assert any("differ from those of corrupt()" in finding for finding in found), found
 
 

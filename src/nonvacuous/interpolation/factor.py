@@ -51,9 +51,19 @@ def build_factor(
         raise cholesky.NotPositive(int(zero[0]))
     # With a unit diagonal, pivots are relative and float32 does not overflow.
     scales = diagonal.rsqrt()
-    if plan.place == "device":
-        return _on_device(gram, plan, scales, progress)
-    return _in_tiles(gram, plan, scales.cpu().numpy(), identity, tile, progress)
+    factor = (
+        _on_device(gram, plan, scales, progress)
+        if plan.place == "device"
+        else _in_tiles(gram, plan, scales.cpu().numpy(), identity, tile, progress)
+    )
+
+    def solve(right_sides: Tensor) -> Tensor:
+        # The largest entry of every column, so that float32 neither overflows nor underflows.
+        size = right_sides.abs().amax(0, keepdim=True).clamp(min=1e-300)
+        scaled = right_sides / size * scales[:, None]
+        return factor.solve(scaled).to(right_sides) * scales[:, None] * size
+
+    return Factor(solve, factor.pivots)
 
 
 def _on_device(gram: Gram, plan: Plan, scales: Tensor, progress: Progress | None) -> Factor:
@@ -73,13 +83,10 @@ def _on_device(gram: Gram, plan: Plan, scales: Tensor, progress: Progress | None
     roots = matrix.diagonal()
     point = int(roots.argmin())
 
-    def solve(right_sides: Tensor) -> Tensor:
-        size = _sizes(right_sides)
-        scaled = (right_sides / size * scales[:, None]).to(kind)
-        found = cholesky.solve_in_place(matrix, scaled).double()
-        return found * scales[:, None] * size
-
-    return Factor(solve, Pivots(float(roots[point]) ** 2, point))
+    return Factor(
+        lambda scaled: cholesky.solve_in_place(matrix, scaled.to(kind)),
+        Pivots(float(roots[point]) ** 2, point),
+    )
 
 
 def _in_tiles(
@@ -119,18 +126,10 @@ def _in_tiles(
         keep=None if keeper is None else lambda column: keeper.keep(tiles, column),
     )
 
-    def solve(right_sides: Tensor) -> Tensor:
-        size = _sizes(right_sides)
-        scaled = (right_sides / size).cpu().numpy() * scales[:, None]
-        found = cholesky.solve(tiles, scaled).astype(np.float64) * scales[:, None]
-        return torch.from_numpy(found).to(right_sides.device) * size
-
-    return Factor(solve, cholesky.pivots(tiles))
-
-
-def _sizes(right_sides: Tensor) -> Tensor:
-    """The largest entry of every column, so that float32 neither overflows nor underflows."""
-    return right_sides.abs().amax(0, keepdim=True).clamp(min=1e-300)
+    return Factor(
+        lambda scaled: torch.from_numpy(cholesky.solve(tiles, scaled.cpu().numpy())),
+        cholesky.pivots(tiles),
+    )
 
 
 class _Keeper:

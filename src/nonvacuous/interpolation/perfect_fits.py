@@ -108,14 +108,13 @@ def compare_fits(
     there = elsewhere + _correction(x, y - x @ elsewhere)
     near = stochastic_descent(problem, zero, epochs=epochs, seed=seed)
     far = stochastic_descent(problem, elsewhere, epochs=epochs, seed=seed)
-    found: list[tuple[str, np.ndarray, np.ndarray | None]] = [
-        ("minimum norm", smallest, smallest),
-        ("SGD from zero", near, smallest),
-        ("SGD from elsewhere", far, there),
-        ("Adam from zero", adaptive_descent(problem, zero, kind="Adam"), None),
-        ("AdaGrad from zero", adaptive_descent(problem, zero, kind="Adagrad"), None),
-    ]
-    return tuple(judge(problem, *entry) for entry in found)
+    return (
+        judge(problem, "minimum norm", smallest, smallest),
+        judge(problem, "SGD from zero", near, smallest),
+        judge(problem, "SGD from elsewhere", far, there),
+        judge(problem, "Adam from zero", adaptive_descent(problem, zero, kind="Adam")),
+        judge(problem, "AdaGrad from zero", adaptive_descent(problem, zero, kind="Adagrad")),
+    )
 
 
 def judge(
@@ -162,11 +161,8 @@ def adaptive_descent(
     """Adam or AdaGrad on the mean squared loss of all examples, to a residual near zero."""
     x, y = torch.from_numpy(problem.inputs), torch.from_numpy(problem.targets)
     weights = torch.tensor(start, dtype=torch.float64, requires_grad=True)
-    choices: dict[str, Callable[[], torch.optim.Optimizer]] = {
-        "Adam": lambda: torch.optim.Adam([weights], lr=0.01),
-        "Adagrad": lambda: torch.optim.Adagrad([weights], lr=0.1),
-    }
-    optimizer = choices[kind]()
+    rate = {"Adam": 0.01, "Adagrad": 0.1}[kind]
+    optimizer: torch.optim.Optimizer = getattr(torch.optim, kind)([weights], lr=rate)
     for step in range(steps):
         remainder = x @ weights.detach() - y
         if float(remainder.abs().max()) < 1e-12:
@@ -178,8 +174,8 @@ def adaptive_descent(
             for group in optimizer.param_groups:
                 group["lr"] *= 0.7
     # What is left is less than anybody sees; take it off without entering or leaving the span.
-    found = weights.detach().numpy()
-    return np.asarray(found + _correction(problem.inputs, problem.targets - problem.inputs @ found))
+    ended = weights.detach().numpy()
+    return np.asarray(ended + _correction(problem.inputs, problem.targets - problem.inputs @ ended))
 
 
 def family(problem: LinearProblem, sizes: np.ndarray, *, seed: int = 0) -> tuple[Fit, ...]:
@@ -192,12 +188,12 @@ def family(problem: LinearProblem, sizes: np.ndarray, *, seed: int = 0) -> tuple
     return tuple(judge(problem, f"{size:g}", base + size * direction) for size in sizes)
 
 
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Predictions and targets in, a number out."""
+
+
 def hessian_difference(
-    problem: LinearProblem,
-    weights: np.ndarray,
-    others: np.ndarray,
-    *,
-    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
+    problem: LinearProblem, weights: np.ndarray, others: np.ndarray, *, loss: Loss | None = None
 ) -> float:
     """The largest difference between the Hessians of the training loss at two sets of weights.
 
@@ -227,15 +223,13 @@ def _softplus_loss(predictions: torch.Tensor, targets: torch.Tensor) -> torch.Te
 def _correction(x: np.ndarray, remainder: np.ndarray) -> np.ndarray:
     """X⁺ r by a QR factorization of Xᵀ: the smallest change that takes the remainder off."""
     q, r = np.linalg.qr(x.T)
-    found: np.ndarray = q @ np.linalg.solve(r.T, remainder)
-    return found
+    return np.asarray(q @ np.linalg.solve(r.T, remainder))
 
 
 def _projected(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The part of the weights in the span of the examples."""
     q, _ = np.linalg.qr(x.T)
-    found: np.ndarray = q @ (q.T @ weights)
-    return found
+    return np.asarray(q @ (q.T @ weights))
 
 
 def _relative(weights: np.ndarray, expected: np.ndarray) -> float:
@@ -279,30 +273,41 @@ def compare_interpolants(
     forced = interpolate(
         torch.cat([train, test]), np.concatenate([true, one_hot(wrong, classes)]), kernel=kernel
     )
-    found = [
-        _judged(name, f.norms["values"], f.residual, f.predict(train), f.predict(test),
-                labels, test_labels)
-        for name, f in (
-            ("smallest norm", good),
-            ("forced to random labels at the test points", forced),
+
+    def judged(name: str, norm: float, residual: float, *answers: np.ndarray) -> Judged:
+        train_errors, test_errors = (
+            int((answer.argmax(1) != known).sum())
+            for answer, known in zip(answers, (labels, test_labels), strict=True)
         )
-    ]  # fmt: skip
-    found.append(_centered_elsewhere(train, labels, test, test_labels, true, kernel, generator))
-    return tuple(found)
+        counts = (train_errors, len(labels), test_errors, len(test_labels))
+        return Judged(name, norm, residual, *counts)
+
+    return (
+        *(
+            judged(name, f.norms["values"], f.residual, f.predict(train), f.predict(test))
+            for name, f in (
+                ("smallest norm", good),
+                ("forced to random labels at the test points", forced),
+            )
+        ),
+        judged(
+            "kernels around random points",
+            *_centered_elsewhere(train, test, torch.from_numpy(true), kernel, generator),
+        ),
+    )
 
 
 def _centered_elsewhere(
     train: torch.Tensor,
-    labels: np.ndarray,
     test: torch.Tensor,
-    test_labels: np.ndarray,
-    true: np.ndarray,
+    targets: torch.Tensor,
     kernel: Kernel,
     generator: np.random.Generator,
-) -> Judged:
+) -> tuple[float, float, np.ndarray, np.ndarray]:
     """As many kernels as examples, around points with every coordinate drawn from the data.
 
-    Coordinates are drawn independently, so that the centers look like no example.
+    Coordinates are drawn independently, so that the centers look like no example. Returns the
+    norm, the residual, and the values at training and test points.
     """
     rows = generator.integers(0, len(train), (len(train), train.shape[1]))
     drawn = train.numpy()[rows, np.arange(train.shape[1])]
@@ -316,35 +321,11 @@ def _centered_elsewhere(
             "kernels around random points do not span all labelings of these examples: they are "
             "too narrow or the examples repeat. Take a wider kernel (a smaller gamma)"
         )
-    targets = torch.from_numpy(true)
     coefficients = torch.linalg.lu_solve(factor, pivots, targets)
     for _ in range(3):
         remainder = targets - between @ coefficients
         coefficients = coefficients + torch.linalg.lu_solve(factor, pivots, remainder)
     inside = gram.tile(slice(0, len(centers)), slice(0, len(centers)))
     norm = float((coefficients * (inside @ coefficients)).sum().clamp(min=0).sqrt())
-    fitted = between @ coefficients
-    return _judged(
-        "kernels around random points", norm, float((fitted - targets).abs().max()),
-        fitted.numpy(), (gram.across(test) @ coefficients).numpy(), labels, test_labels,
-    )  # fmt: skip
-
-
-def _judged(
-    name: str,
-    norm: float,
-    residual: float,
-    on_train: np.ndarray,
-    on_test: np.ndarray,
-    labels: np.ndarray,
-    test_labels: np.ndarray,
-) -> Judged:
-    return Judged(
-        name=name,
-        norm=norm,
-        residual=residual,
-        train_errors=int((on_train.argmax(1) != labels).sum()),
-        train_examples=len(labels),
-        test_errors=int((on_test.argmax(1) != test_labels).sum()),
-        test_examples=len(test_labels),
-    )
+    fitted, tested = between @ coefficients, gram.across(test) @ coefficients
+    return norm, float((fitted - targets).abs().max()), fitted.numpy(), tested.numpy()

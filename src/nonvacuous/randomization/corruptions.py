@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from scipy import stats
@@ -135,17 +135,17 @@ class _Drawn:
             return part.preprocessing
         return (*part.preprocessing, f"corruption {self.spec}, seed {self.seed}")
 
+    def _clean(self, part: Part) -> Examples:
+        return self.dataset.train if part == "train" else _test(self.dataset)
+
     def one_input(self, part: Part, index: int) -> Tensor:
-        clean = self.dataset.train if part == "train" else _test(self.dataset)
+        clean = self._clean(part)
         value = clean.inputs[index]
         if self.rule is None:
             return value
         result = self.rule(value, self.setting.generator(f"{part} inputs", index))
-        if (
-            not isinstance(result, Tensor)
-            or result.shape != value.shape
-            or result.dtype != value.dtype
-        ):
+        kind = (value.shape, value.dtype)
+        if not isinstance(result, Tensor) or (result.shape, result.dtype) != kind:
             raise BadInput(
                 f"corruption {self.spec}: for input {index} of {clean.name} it returned "
                 f"{_described(result)}, not a tensor of dtype {value.dtype} and shape "
@@ -154,10 +154,10 @@ class _Drawn:
         return result
 
     def all_inputs(self, part: Part) -> Tensor:
-        clean = self.dataset.train if part == "train" else _test(self.dataset)
+        clean = self._clean(part).inputs
         if self.rule is None:
-            return clean.inputs
-        result = torch.empty_like(clean.inputs)
+            return clean
+        result = torch.empty_like(clean)
         for index in range(len(clean)):
             result[index] = self.one_input(part, index)
         return result
@@ -220,48 +220,23 @@ Pair = tuple[Tensor, Tensor]
 """Inputs and labels."""
 
 
-class MakesView(Protocol):
-    """How :class:`CorruptedDataset` is called."""
-
-    def __call__(
-        self, dataset: Dataset, spec: str, *, seed: int, part: Part
-    ) -> torch.utils.data.Dataset[tuple[Tensor, int]]: ...
-
-
-class Corrupts(Protocol):
-    """How :func:`corrupt` is called."""
-
-    def __call__(self, dataset: Dataset, spec: str, *, seed: int) -> Corrupted: ...
-
-
 def corruption_findings(
-    spec: str,
-    dataset: Dataset,
-    *,
-    seed: int = 0,
-    workers: int = 0,
-    corrupting: Corrupts = corrupt,
-    view: MakesView = CorruptedDataset,
+    spec: str, dataset: Dataset, *, seed: int = 0, workers: int = 0
 ) -> tuple[str, ...]:
     """Everything that is wrong with a corruption, one sentence each; empty when nothing is.
 
-    dataset            with a test set; some ten thousand examples make the test of independence
-                       sharp
-    workers            processes that read the examples in the last check; 0 reads them here
-    corrupting, view   other ways to corrupt, eager and lazy, put to the same tests
+    dataset   with a test set; some ten thousand examples make the test of independence sharp
+    workers   processes that read the examples in the last check; 0 reads them here
     """
     parsed = parse_corruption(spec)
     before = (_copied(dataset.train), None if dataset.test is None else _copied(dataset.test))
-    first = corrupting(dataset, spec, seed=seed)
-    again = corrupting(dataset, spec, seed=seed)
-    other = corrupting(dataset, spec, seed=seed + 1)
-    findings = [
+    first, again, other = (corrupt(dataset, spec, seed=own) for own in (seed, seed, seed + 1))
+    return (
         *_drawn_once(parsed, first, again, other),
         *_kept(parsed, dataset, before, first),
         *_independent(parsed, dataset, first),
-        *_lazy(spec, dataset, first, seed=seed, workers=workers, view=view),
-    ]
-    return tuple(findings)
+        *_lazy(spec, dataset, first, seed=seed, workers=workers),
+    )
 
 
 def _drawn_once(spec: Spec, first: Corrupted, again: Corrupted, other: Corrupted) -> Iterator[str]:
@@ -327,13 +302,13 @@ def _independent(spec: Spec, dataset: Dataset, made: Corrupted) -> Iterator[str]
 
 
 def _lazy(
-    spec: str, dataset: Dataset, made: Corrupted, *, seed: int, workers: int, view: MakesView
+    spec: str, dataset: Dataset, made: Corrupted, *, seed: int, workers: int
 ) -> Iterator[str]:
     parts: list[tuple[Part, Examples | None]] = [("train", made.train), ("test", made.test)]
     for part, eager in parts:
         if eager is None:
             continue
-        lazy = view(dataset, spec, seed=seed, part=part)
+        lazy = CorruptedDataset(dataset, spec, seed=seed, part=part)
         count = min(_READ, len(eager))
         forward = [lazy[index] for index in range(count)]
         backward = [lazy[index] for index in reversed(range(count))][::-1]
