@@ -45,19 +45,9 @@ def table(result: FigureResult) -> str:
     settings = result.settings
     scale = f"noise {settings.paper_posterior_scale:g}, prior scale {settings.paper_prior_scale:g}"
     head = (
-        "network",
-        "weights",
-        "KL ratio",
-        "published",
-        "off by",
-        "bound → rescaled",
-        "published",
-        "certificate",
-        "of published",
-        "without the shift",
-        "held-out twin",
-        "test error",
-    )
+        "network", "weights", "KL ratio", "published", "off by", "bound → rescaled", "published",
+        "certificate", "of published", "without the shift", "held-out twin", "test error",
+    )  # fmt: skip
     lines = [
         "# Rescaling, figure 1",
         "",
@@ -129,33 +119,28 @@ def _training(result: FigureResult) -> str:
 
 def verdict(result: FigureResult) -> str:
     """How many networks reach what."""
-    found = result.summary
-    parts = []
-    if found["published"]:
-        parts.append(
-            f"KL ratios within 15 % of the published: {found['ratios_within_15_percent']} of "
-            f"{found['published']}. Certificates at most 0.75 of the published rescaled bound: "
-            f"{found['bounds_at_most_three_quarters_of_published']} of {found['published']}."
-        )
-    parts.append(
-        f"Certificates better than guessing: {found['better_than_guessing']} of "
-        f"{found['networks']}."
+    counts = result.summary
+    better = f"{counts['better_than_guessing']} of {counts['networks']}"
+    end = f"Certificates better than guessing: {better}."
+    if not counts["published"]:
+        return end
+    return (
+        f"KL ratios within 15 % of the published: {counts['ratios_within_15_percent']} of "
+        f"{counts['published']}. Certificates at most 0.75 of the published rescaled bound: "
+        f"{counts['bounds_at_most_three_quarters_of_published']} of {counts['published']}. {end}"
     )
-    return " ".join(parts)
 
 
 def _columns_table(result: FigureResult, level: str) -> list[str]:
-    names = [column.name for column in result.networks[0].columns[level]]
     lines = [_row(["", *(entry.name for entry in result.networks)])]
     lines.append(_row(["---"] + ["---:"] * len(result.networks)))
-    for number, name in enumerate(names):
-        cells = []
-        for entry in result.networks:
-            column = entry.columns[level][number]
-            nats = column.kl_nats + column.charge_nats
-            bounds = f"{shown_up(column.mcallester)} / {shown_up(column.kl_inverse)}"
-            cells.append(f"{nats:,.0f} ({bounds})")
-        lines.append(_row([name, *cells]))
+    for same in zip(*(entry.columns[level] for entry in result.networks), strict=True):
+        cells = (
+            f"{column.kl_nats + column.charge_nats:,.0f} "
+            f"({shown_up(column.mcallester)} / {shown_up(column.kl_inverse)})"
+            for column in same
+        )
+        lines.append(_row([same[0].name, *cells]))
     return lines
 
 
@@ -230,19 +215,17 @@ def _by_squares(results: tuple[ImageResult, ...]) -> Table:
 
 
 def _accounts(result: ImageResult) -> Table:
-    levels = list(result.columns)
     rows = []
-    for number, column in enumerate(result.columns[levels[0]]):
-        cells = [result.columns[level][number] for level in levels]
-        shown = (f"{c.kl_nats + c.charge_nats:,.0f} ({shown_up(c.kl_inverse)})" for c in cells)
-        rows.append((column.name, *shown))
+    for same in zip(*result.columns.values(), strict=True):
+        cells = (f"{c.kl_nats + c.charge_nats:,.0f} ({shown_up(c.kl_inverse)})" for c in same)
+        rows.append((same[0].name, *cells))
     risks = ", ".join(f"{level}: {risk:.3f}" for level, risk in result.risks.items())
     return Table(
-        (result.settings.architecture, *(f"noise {level}" for level in levels)),
+        (result.settings.architecture, *(f"noise {level}" for level in result.columns)),
         tuple(rows),
         "Complexity in nats, charge included, and the kl-inverse bound, each with confidence "
         f"{result.settings.confidence:g} by itself. Risk of the randomized network at {risks}.",
-        numeric=(False, *(True for _ in levels)),
+        numeric=(False,) + (True,) * len(result.columns),
     )
 
 
@@ -253,65 +236,52 @@ def figure(result: FigureResult) -> str:
     from matplotlib.figure import Figure
 
     entries = result.networks
-    places = list(range(len(entries)))
     # Text stays text, and the same numbers give the same file.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "rescaling figure"}):
         drawing = Figure(figsize=(max(7.5, 3.4 + 0.95 * len(entries)), 8.4), layout="constrained")
         FigureCanvasSVG(drawing)
         bounds, ratios = drawing.subplots(2, 1, height_ratios=(3, 2), sharex=True)
-        _draw_bounds(bounds, entries, places)
-        _draw_ratios(ratios, entries, places)
-        ratios.set_xticks(places, [entry.name for entry in entries], rotation=35, ha="right")
+        _draw_bounds(bounds, entries)
+        _draw_ratios(ratios, entries)
+        names = [entry.name for entry in entries]
+        ratios.set_xticks(range(len(names)), names, rotation=35, ha="right")
         stream = io.StringIO()
         drawing.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     return stream.getvalue()
 
 
-def _draw_bounds(axes: Any, entries: tuple[NetworkResult, ...], places: list[int]) -> None:
+def _draw_bounds(axes: Any, entries: tuple[NetworkResult, ...]) -> None:
     """Circles before rescaling, diamonds after, squares for certificates; hollow: published."""
     shift = 0.14
-    series: list[tuple[float, str, str, str, str, Callable[[Any], float | None]]] = [
-        (-shift, "o", "none", "#555555", "published", lambda e: e.published and e.published.bound),
+    series: list[tuple[float, str, str, str, Callable[[Any], float | None]]] = [
+        (-shift, "o", "none", "published", lambda e: getattr(e.published, "bound", None)),
         (
             -shift,
             "D",
             "none",
-            "#555555",
             "published, rescaled",
             lambda e: e.published and e.published.rescaled,
         ),
-        (shift, "o", "#0b66a8", "#0b66a8", "ours, same setting", lambda e: e.paper.bound),
-        (shift, "D", "#0b66a8", "#0b66a8", "ours, rescaled", lambda e: e.paper.rescaled),
-        (0.0, "s", "#b4500a", "#b4500a", "our certificate", lambda e: e.ours.risk_upper),
+        (shift, "o", "#0b66a8", "ours, same setting", lambda e: e.paper.bound),
+        (shift, "D", "#0b66a8", "ours, rescaled", lambda e: e.paper.rescaled),
+        (0.0, "s", "#b4500a", "our certificate", lambda e: e.ours.risk_upper),
     ]
-
-    for offset, marker, face, edge, label, value in series:
-        points = [(p + offset, value(e)) for p, e in zip(places, entries, strict=True)]
+    for offset, marker, face, label, value in series:
+        points = [(column + offset, value(entry)) for column, entry in enumerate(entries)]
         shown = [(x, y) for x, y in points if y is not None]
         if shown:
             axes.plot(
-                *zip(*shown, strict=True),
-                marker,
-                markerfacecolor=face,
-                markeredgecolor=edge,
-                markersize=8,
-                markeredgewidth=1.6,
+                *zip(*shown, strict=True), marker, markerfacecolor=face, markersize=8,
+                markeredgecolor="#555555" if face == "none" else face, markeredgewidth=1.6,
                 label=label,
-            )
+            )  # fmt: skip
 
     axes.axhline(1.0, color="#b00020", linestyle="--", linewidth=1)
     axes.text(
-        0.99,
-        1.03,
-        "above 1 a bound says nothing",
-        color="#b00020",
-        ha="right",
-        va="bottom",
-        fontsize=9,
-        transform=axes.get_yaxis_transform(),
-        in_layout=False,
-    )
-    axes.set_xlim(-0.6, len(places) - 0.4)
+        0.99, 1.03, "above 1 a bound says nothing", color="#b00020", ha="right", va="bottom",
+        fontsize=9, transform=axes.get_yaxis_transform(), in_layout=False,
+    )  # fmt: skip
+    axes.set_xlim(-0.6, len(entries) - 0.4)
     axes.set_yscale("log")
     ticks = (0.25, 0.5, 1, 2, 4, 8)
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -322,30 +292,22 @@ def _draw_bounds(axes: Any, entries: tuple[NetworkResult, ...], places: list[int
     axes.legend(ncols=2, fontsize=9, frameon=False, loc="upper right")
 
 
-def _draw_ratios(axes: Any, entries: tuple[NetworkResult, ...], places: list[int]) -> None:
+def _draw_ratios(axes: Any, entries: tuple[NetworkResult, ...]) -> None:
     """Our KL ratio beside the published one with a band of 15 %."""
     ours = [entry.paper.kl_ratio for entry in entries]
     shown = [
-        (place - 0.1, entry.published.kl_ratio)
-        for place, entry in zip(places, entries, strict=True)
+        (column - 0.1, entry.published.kl_ratio)
+        for column, entry in enumerate(entries)
         if entry.published is not None
     ]
     if shown:
         x, y = zip(*shown, strict=True)
         axes.errorbar(
-            x,
-            y,
-            yerr=[0.15 * value for value in y],
-            fmt="D",
-            markerfacecolor="none",
-            color="#555555",
-            markersize=7,
-            capsize=4,
-            label="published, ± 15 %",
-        )
-    axes.plot(
-        [place + 0.1 for place in places], ours, "D", color="#0b66a8", markersize=7, label="ours"
-    )
+            x, y, yerr=[0.15 * value for value in y], fmt="D", markerfacecolor="none",
+            color="#555555", markersize=7, capsize=4, label="published, ± 15 %",
+        )  # fmt: skip
+    columns = [column + 0.1 for column in range(len(entries))]
+    axes.plot(columns, ours, "D", color="#0b66a8", markersize=7, label="ours")
     axes.set_ylabel("KL before / after rescaling")
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)

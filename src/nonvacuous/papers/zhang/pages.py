@@ -33,14 +33,11 @@ def training_section(settings: ZhangSettings) -> Section:
         for entry in recipe.longer:
             title = f"{network_title(name)}, random labels with {REGULARIZED[entry.regularizer]}"
             recipes[title] = recipe.under([entry.regularizer])
+    numbers = ("learning_rate", "rate_decay", "weight_decay")
     rows = tuple(
         (
-            title,
-            recipe.model,
-            str(recipe.epochs),
-            f"{recipe.learning_rate:g}",
-            f"{recipe.rate_decay:g}",
-            f"{recipe.weight_decay:g}",
+            *(title, recipe.model, str(recipe.epochs)),
+            *(f"{getattr(recipe, name):g}" for name in numbers),
             recipe.precision,
         )
         for title, recipe in recipes.items()

@@ -82,15 +82,15 @@ class Switch:
             "weight_decay": self.kind.decay,
             "weight_decay_times": self.kind.decay_times,
             "dropout": self.kind.dropout,
-            "true_test": None if self.true is None else self.true.test_accuracy,
-            "true_train": None if self.true is None else self.true.train_accuracy,
+            "true_test": self.true and self.true.test_accuracy,
+            "true_train": self.true and self.true.train_accuracy,
             "published_true_test": self.published_test,
-            "random_train": None if self.random is None else self.random.train_accuracy,
-            "random_test": None if self.random is None else self.random.test_accuracy,
+            "random_train": self.random and self.random.train_accuracy,
+            "random_test": self.random and self.random.test_accuracy,
             "published_random_train": self.published_train,
             "published_random_fails": self.fails,
             "early_stopping_points": self.early_stopping,
-            "best_epoch": None if self.true is None else self.true.best.epoch,
+            "best_epoch": self.true and self.true.best.epoch,
         }
 
 
@@ -321,25 +321,17 @@ def _imagenet() -> Table:
 
 
 def _lead(result: RegularizationResult) -> str:
-    gains = {network: result.gain(network) for network in result.settings.networks}
-    known = {network: gain for network, gain in gains.items() if gain is not None}
-    fits = [
-        switch.random.train_accuracy
-        for switch in result.switches
-        if switch.random is not None and not switch.plain
-    ]
+    networks = result.settings.networks
+    known = {name: gain for name in networks if (gain := result.gain(name)) is not None}
+    fits = [s.random.train_accuracy for s in result.switches if s.random and not s.plain]
     parts = []
     if known:
         most = max(known, key=lambda network: known[network])
-        parts.append(
-            f"Regularizers add at most {known[most]:.1f} points of test accuracy "
-            f"({network_title(most)})"
-        )
+        most_points = f"Regularizers add at most {known[most]:.1f} points of test accuracy"
+        parts.append(f"{most_points} ({network_title(most)})")
     if fits:
-        held = sum(value >= 99.0 for value in fits)
-        parts.append(
-            f"with them, {held} of {len(fits)} networks still fit 99 % or more of random labels"
-        )
+        held = f"{sum(value >= 99.0 for value in fits)} of {len(fits)} networks"
+        parts.append(f"with them, {held} still fit 99 % or more of random labels")
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:] or 'Nothing was trained'}."
 

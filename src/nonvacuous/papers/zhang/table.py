@@ -12,6 +12,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang.networks import (
     CHANCE_TOLERANCE,
     FIT,
+    MODELS,
     PAPER,
     TABLE_1,
     TEST_TOLERANCE,
@@ -81,16 +82,13 @@ class RowResult:
         return abs(self.result.test_accuracy - 100.0 / self.classes) <= CHANCE_TOLERANCE
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, the judgments included."""
         shown = self.published
+        judged = ("fits", "test_difference", "test_agrees", "at_chance")
         return {
             "number": self.number,
             **self.result.to_dict(),
             "published": None if shown is None else {"train": shown.train, "test": shown.test},
-            "fits": self.fits,
-            "test_difference": self.test_difference,
-            "test_agrees": self.test_agrees,
-            "at_chance": self.at_chance,
+            **{name: getattr(self, name) for name in judged},
         }
 
 
@@ -105,16 +103,14 @@ class TableResult:
     @property
     def summary(self) -> dict[str, Any]:
         """How many rows reach what."""
-        return {
-            "rows": len(self.rows),
-            "fits": _counted(row.fits for row in self.rows),
-            "test_agrees": _counted(row.test_agrees for row in self.rows),
-            "at_chance": _counted(row.at_chance for row in self.rows),
-            "seconds": sum(timing.seconds for timing in self.timings),
-        }
+        counts = {}
+        for name in ("fits", "test_agrees", "at_chance"):
+            known = [value for row in self.rows if (value := getattr(row, name)) is not None]
+            counts[name] = {"yes": sum(known), "of": len(known)}
+        seconds = sum(timing.seconds for timing in self.timings)
+        return {"rows": len(self.rows), **counts, "seconds": seconds}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for a file."""
         return {
             "settings": self.settings.record(),
             "summary": self.summary,
@@ -126,19 +122,17 @@ class TableResult:
 def table_rows(settings: ZhangSettings) -> tuple[TableRow, ...]:
     """The rows of the paper's networks; for others, with and without weight decay and random."""
     comparable = settings.data == "cifar10" and settings.examples is None
-    rows: list[tuple[int, Cell, PublishedRow | None]] = []
-    first = len(TABLE_1) + 1 if any(row.network in settings.networks for row in TABLE_1) else 1
-    for name in settings.networks:
-        shown = [row for row in TABLE_1 if row.network == name]
-        for row in shown:
-            augmentation = "crop" if row.crop else "none"
-            cell = Cell(row.network, row.labels, augmentation, row.decay)
-            rows.append((row.number, cell, row if comparable else None))
-        if not shown:
-            for cell in (Cell(name, decay=True), Cell(name), Cell(name, "random-labels")):
-                rows.append((first, cell, None))
-                first += 1
-    return tuple(TableRow(*row) for row in sorted(rows, key=lambda row: row[0]))
+    shown = [row for row in TABLE_1 if row.network in settings.networks]
+    rows = [TableRow(row.number, row.cell, row if comparable else None) for row in shown]
+    others = [name for name in settings.networks if name not in MODELS]
+    cells = [
+        cell
+        for name in others
+        for cell in (Cell(name, decay=True), Cell(name), Cell(name, "random-labels"))
+    ]
+    first = len(TABLE_1) + 1 if shown else 1
+    rows += [TableRow(number, cell, None) for number, cell in enumerate(cells, start=first)]
+    return tuple(rows)
 
 
 def chosen_rows(
@@ -154,14 +148,12 @@ def chosen_rows(
     kept = set(names)
     if only:
         kept = set()
-        for word in only:
-            # inception is itself a name, though inception-no-bn starts with it.
-            matching = {word} & set(names) or {name for name in names if name.startswith(word)}
-            if not matching:
-                raise BadInput(
-                    f"only: there is no network {word!r} here; there are {', '.join(names)}"
-                )
-            kept |= matching
+    for word in only:
+        # inception is itself a name, though inception-no-bn starts with it.
+        matching = {word} & set(names) or {name for name in names if name.startswith(word)}
+        if not matching:
+            raise BadInput(f"only: there is no network {word!r} here; there are {', '.join(names)}")
+        kept |= matching
     wanted = _numbers(numbers, {row.number for row in rows})
     return tuple(row for row in rows if row.cell.network in kept and row.number in wanted)
 
@@ -181,11 +173,6 @@ def _numbers(texts: Sequence[str], known: set[int]) -> set[int]:
             )
         chosen |= set(range(first, last + 1))
     return chosen
-
-
-def _counted(judgments: Any) -> dict[str, int]:
-    known = [judgment for judgment in judgments if judgment is not None]
-    return {"yes": sum(known), "of": len(known)}
 
 
 def table(result: TableResult) -> Table:
@@ -214,17 +201,17 @@ def _row(row: RowResult) -> tuple[str, ...]:
 
 def verdict(result: TableResult) -> str:
     """How many rows reach what, and which do not."""
-    found = result.summary
     parts = []
     for name, words in (
         ("fits", f"training accuracy of {FIT:g} % or more where the paper has it"),
         ("test_agrees", f"test accuracy within {TEST_TOLERANCE:g} points of the published"),
         ("at_chance", f"random labels within {CHANCE_TOLERANCE:g} point of guessing"),
     ):
-        if found[name]["of"]:
+        count = result.summary[name]
+        if count["of"]:
             missed = [str(row.number) for row in result.rows if getattr(row, name) is False]
             ending = f" (not: {', '.join(missed)})" if missed else ""
-            parts.append(f"{words}: {found[name]['yes']} of {found[name]['of']}{ending}")
+            parts.append(f"{words}: {count['yes']} of {count['of']}{ending}")
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else "Nothing to compare."
 
@@ -271,11 +258,10 @@ def _lead(true: list[RowResult], random: list[RowResult]) -> str:
         return f"{len(true)} networks on true labels; none on random labels was asked for."
     worst = min(row.result.train_accuracy for row in random)
     tests = [row.result.test_accuracy for row in random]
-    fit = (
-        f"Trained on random labels, the networks get {worst:.1f} % or more of them right"
-        if worst >= FIT
-        else f"Trained on random labels, the networks get {worst:.1f} % of them right at the least"
-    )
+    share = f"{worst:.1f} % or more of them right"
+    if worst < FIT:
+        share = f"{worst:.1f} % of them right at the least"
+    fit = f"Trained on random labels, the networks get {share}"
     answered = f"and answer {min(tests):.1f} to {max(tests):.1f} % of the test set correctly"
     if not true:
         return f"{fit}, {answered}."
@@ -310,20 +296,18 @@ class Table1(NetworksStudy[TableSettings, TableResult]):
     def result(
         self, settings: TableSettings, finished: Sequence[Finished], at: Context
     ) -> TableResult:
-        found = self.trained(settings, finished)
-        rows = (row for row in table_rows(settings) if row.cell in found)
-        return TableResult(
-            settings,
-            tuple(RowResult(row.number, found[row.cell], row.published) for row in rows),
-            self.timings(finished),
+        trained = self.trained(settings, finished)
+        rows = tuple(
+            RowResult(row.number, trained[row.cell], row.published)
+            for row in table_rows(settings)
+            if row.cell in trained
         )
+        return TableResult(settings, rows, self.timings(finished))
 
     def page(self, result: TableResult, command: str) -> StudyPage:
         return page(result)
 
     def tables(self, result: TableResult) -> Sequence[Table]:
-        from nonvacuous.papers.zhang.pages import time_table
-
         return table(result), time_table(result.timings)
 
     def next_command(self, result: TableResult, folder: Path | None) -> str:
