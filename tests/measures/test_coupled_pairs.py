@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonvacuous.measures.correlation import bootstrap_weights
-from nonvacuous.measures.coupled_pairs import (
+from nonvacuous.measures.correlation import (
+    bootstrap_weights,
     environment_errors,
     environments,
     pair_errors,

@@ -126,16 +126,12 @@ class Spread:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
+        own = {field: value for field, value in vars(self).items() if field != "measure"}
         return {
             "name": self.measure.name,
             "family": self.measure.family,
             "claims": self.measure.gauge_free,
-            "given": self.given.to_dict(),
-            "low": None if self.low is None else self.low.to_dict(),
-            "high": None if self.high is None else self.high.to_dict(),
-            "decades": self.decades,
-            "missing": self.missing,
-            "verdict": self.verdict,
+            **{n: v.to_dict() if isinstance(v, Result) else v for n, v in own.items()},
         }
 
 
@@ -154,13 +150,8 @@ class Attack:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "gauges": self.gauges,
-            "spread": self.spread,
-            "free_scales": self.free_scales,
-            "seed": self.seed,
-            "measures": [entry.to_dict() for entry in self.spreads],
-        }
+        own = {field: value for field, value in vars(self).items() if field != "spreads"}
+        return {**own, "measures": [entry.to_dict() for entry in self.spreads]}
 
 
 def attack(
@@ -190,23 +181,23 @@ def attack(
     subject = Subject.of(model, examples, initial=initial, seed=seed)
     path = None if checkpoint is None else Path(checkpoint)
     store = GaugeStore(path, subject, measures, spread=spread)
-    found: dict[str, list[Result]] = {measure.name: [] for measure in measures}
+    seen: dict[str, list[Result]] = {measure.name: [] for measure in measures}
     for number in range(gauges + 1):
-        place = subject if number == 0 else moved(subject, "rescaling", draw=number, spread=spread)
-        if isinstance(place, str):
-            raise Unsupported(f"there is nothing to attack: {place}")
+        other = subject if number == 0 else moved(subject, "rescaling", draw=number, spread=spread)
+        if isinstance(other, str):
+            raise Unsupported(f"there is nothing to attack: {other}")
         if progress is not None:
             progress("gauges", number, gauges + 1, f"gauge {number} of {gauges}")
         results = store.get(number)
         if results is None:
-            results = measured(place, measures).results
+            results = measured(other, measures).results
             store.add(results)
         for name, result in results.items():
-            found[name].append(result)
+            seen[name].append(result)
     if progress is not None:
         progress("gauges", gauges + 1, gauges + 1, "")
     return Attack(
-        spreads=tuple(spread_of(measure, found[measure.name]) for measure in measures),
+        spreads=tuple(_spread_of(measure, seen[measure.name]) for measure in measures),
         gauges=gauges,
         spread=spread,
         free_scales=subject.groups.size,
@@ -214,12 +205,13 @@ def attack(
     )
 
 
-def spread_of(measure: Measure, results: list[Result]) -> Spread:
+def _spread_of(measure: Measure, results: list[Result]) -> Spread:
     """What became of one measure; the first result is that in the given gauge."""
     values = [result for result in results if isinstance(result, Value)]
     if not values:
         return Spread(measure, results[0], None, None, None, 0, "undefined")
-    ordered = sorted(values, key=_order)
+    # Values beyond the range of floats differ in their logarithms alone.
+    ordered = sorted(values, key=lambda v: (v.number, v.log if v.log is not None else -math.inf))
     low, high = ordered[0], ordered[-1]
     still = len(values) == len(results) and relative_difference(low, high) <= STILL
     decades = None
@@ -232,8 +224,3 @@ def spread_of(measure: Measure, results: list[Result]) -> Spread:
         verdict = "gauge-free" if measure.gauge_free else "did not move"
     missing = len(results) - len(values)
     return Spread(measure, results[0], low, high, decades, missing, verdict)
-
-
-def _order(value: Value) -> tuple[float, float]:
-    """Values beyond the range of floats are told apart by their logarithms."""
-    return value.number, value.log if value.log is not None else -math.inf

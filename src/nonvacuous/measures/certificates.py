@@ -8,6 +8,7 @@ with others; `nonvacuous certify` takes more care and gets smaller ones.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -43,14 +44,13 @@ def complexity(subject: Subject, noise: float, *, rescaled: bool) -> float:
             for tau in PRIOR_SCALES.scales
         )
         return up(charge + smallest, ulps=1 << 10)
-    found = rescale_with_prior_scales(
+    return rescale_with_prior_scales(
         DiagonalGaussian.from_means(balanced(subject), noise),
         None,
         subject.groups,
         grid=PRIOR_SCALES,
         tolerance=1e-12,
-    )
-    return found.complexity_nats
+    ).complexity_nats
 
 
 def certificate(
@@ -105,15 +105,18 @@ def _register(name: str, *, rescaled: bool) -> None:
     where = "smallest along the orbit" if rescaled else "in the given gauge"
     noise = "flatness-balanced" if rescaled else "flatness-isotropic"
     source = "Rouchouse, Gonon, Gribonval and Guedj (2025)" if rescaled else "McAllester (1999)"
-
-    @register_measure(
-        name,
+    register = functools.partial(
+        register_measure,
         family="PAC-Bayes",
-        formula=f"KL(Q‖P) + ln {len(PRIOR_SCALES)} in nats, {where}, with the noise of {noise}",
-        source=source,
         needs=["examples"],
         cost="expensive",
         invariant=["rescaling"] if rescaled else [],
+    )
+
+    @register(
+        name,
+        formula=f"KL(Q‖P) + ln {len(PRIOR_SCALES)} in nats, {where}, with the noise of {noise}",
+        source=source,
     )
     def nats(subject: Subject) -> float | Undefined:
         scale = isotropic_scale(subject, in_balance=rescaled)
@@ -121,16 +124,12 @@ def _register(name: str, *, rescaled: bool) -> None:
             return scale
         return complexity(subject, scale, rescaled=rescaled)
 
-    @register_measure(
+    @register(
         f"{name}-certificate",
-        family="PAC-Bayes",
         formula="a bound on the risk of the network with noise on its weights, δ = 0.05 in all: "
         f"kl⁻¹(sampled risk, (KL + ln {len(PRIOR_SCALES)} + ln(2 sqrt(n)/0.04)) / n), KL {where}, "
         f"the best of {len(NOISES)} noise scales",
         source=source + ", with the bound of Maurer (2004)",
-        needs=["examples"],
-        cost="expensive",
-        invariant=["rescaling"] if rescaled else [],
     )
     def bound(subject: Subject) -> float | Undefined:
         if (why := subject.uncovered) is not None:

@@ -76,17 +76,17 @@ class Trials:
         noise: Any | None = None,
     ) -> Trials:
         """Check and encode. Hyper-parameters that never change are left out."""
-        found = np.asarray(gaps, dtype=np.float64)
-        if found.ndim != 1 or len(found) < 2 or not np.isfinite(found).all():
+        own = np.asarray(gaps, dtype=np.float64)
+        if own.ndim != 1 or len(own) < 2 or not np.isfinite(own).all():
             raise BadInput(
                 f"gaps must be a list of at least two finite numbers, one per network; got "
-                f"{len(found) if found.ndim == 1 else found.shape}"
+                f"{len(own) if own.ndim == 1 else own.shape}"
             )
         columns = {name: np.asarray(column) for name, column in hyperparameters.items()}
         for name, column in (*columns.items(), ("seeds", seeds), ("noise", noise)):
-            if column is not None and np.shape(column) != found.shape:
+            if column is not None and np.shape(column) != own.shape:
                 raise BadInput(
-                    f"{name} has shape {np.shape(column)}, but there are {len(found)} gaps; give "
+                    f"{name} has shape {np.shape(column)}, but there are {len(own)} gaps; give "
                     "one value for each network"
                 )
         axes, values = {}, {}
@@ -94,9 +94,9 @@ class Trials:
             levels, codes = np.unique(column, return_inverse=True)
             if len(levels) > 1:
                 axes[name], values[name] = codes.astype(np.int64), tuple(levels.tolist())
-        zeros = np.zeros(len(found))
+        zeros = np.zeros(len(own))
         return cls(
-            gaps=found,
+            gaps=own,
             noise=zeros if noise is None else np.asarray(noise, dtype=np.float64),
             axes=axes,
             values=values,
@@ -126,8 +126,14 @@ class Trials:
 
 
 def ranked(values: Any) -> Codes:
-    """Places of values in their order, equal ones sharing a place; infinities have places too."""
+    """The rank of each value, equal ones sharing a rank; infinities have ranks too."""
     return np.unique(np.asarray(values), return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _signs(values: Numbers, first: Codes, second: Codes) -> Codes:
+    """Which network of each pair has the larger value: 1 the first, -1 the second, 0 neither."""
+    order = ranked(values)
+    return np.sign(order[first] - order[second])
 
 
 def bootstrap_weights(cells: Codes, *, draws: int, seed: int) -> Numbers:
@@ -172,8 +178,8 @@ def kendall_tau(measure: Any, gaps: Any, weights: Numbers | None = None) -> Numb
         part = slice(start, start + ROWS)
         first = np.sign(one[part, None] - one[None, :]).astype(np.float32)
         second = np.sign(other[part, None] - other[None, :]).astype(np.float32)
-        for place, pairs in enumerate((first * second, abs(first), abs(second))):
-            sums[place] += ((pairs @ columns).astype(np.float64) * rows.T[part]).sum(axis=0)
+        for number, pairs in enumerate((first * second, abs(first), abs(second))):
+            sums[number] += ((pairs @ columns).astype(np.float64) * rows.T[part]).sum(axis=0)
     agreement, untied, changing = sums
     scale = np.sqrt(untied * changing)
     return np.divide(agreement, scale, out=np.zeros(len(rows)), where=scale > 0)
@@ -231,15 +237,129 @@ def granulated_tau(
     where no pair is left.
     """
     rows = np.ones((1, len(measure))) if weights is None else weights
-    places, heights = ranked(measure), ranked(gaps)
-    told = np.sign(heights[pairs.first] - heights[pairs.second])
-    kept = np.flatnonzero(told != 0)
+    differ = _signs(gaps, pairs.first, pairs.second)
+    kept = np.flatnonzero(differ != 0)
     if not len(kept):
         return np.full(len(rows), np.nan)
     first, second = pairs.first[kept], pairs.second[kept]
-    agreement = np.sign(places[first] - places[second]) * told[kept]
+    agreement = _signs(measure, first, second) * differ[kept]
     # Each group counts alike, however many of its pairs are there.
     shares = 1.0 / np.bincount(pairs.groups[kept])[pairs.groups[kept]]
     counts = coupled_weights(rows, first, second) * shares
     averaged: Numbers = (counts * agreement).sum(axis=1) / counts.sum(axis=1)
     return averaged
+
+
+# The sign-error of Dziugaite et al. 2020: how often a measure names the wrong one of two networks.
+#
+# An environment is one change of one hyper-parameter with all others fixed, such as "width from 64
+# to 256, everything else so". A measure that explains generalization must be right in each of them,
+# not on average only, so the worst environment is what a robust measure is judged by.
+
+
+@dataclass(frozen=True, eq=False)
+class Environments:
+    """Pairs of networks from two cells that differ in one hyper-parameter, whatever their seeds.
+
+    first, second   the networks of each pair, in the order of the hyper-parameter's values; only
+                    pairs whose gaps differ by more than chance
+    environment     of each pair, ascending from 0
+    kind            of each environment: which change it is, whatever the others are
+    kinds           (hyper-parameter, value before, value after) of each kind
+    left_out        pairs whose gaps differ too little to say which one is larger
+    """
+
+    first: Codes
+    second: Codes
+    environment: Codes
+    kind: Codes
+    kinds: tuple[tuple[str, int, int], ...]
+    left_out: int
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+def environments(trials: Trials, *, beyond: float = 1.0) -> Environments:
+    """Environments in which some pair's gaps differ by more than ``beyond`` standard errors."""
+    cells = trials.cells
+    firsts: list[Codes] = []
+    seconds: list[Codes] = []
+    numbers: list[Codes] = []
+    kinds_of: list[int] = []
+    kinds: list[tuple[str, int, int]] = []
+    left_out = 0
+    members = [np.flatnonzero(cells == cell) for cell in range(int(cells.max()) + 1)]
+    table = np.array([[codes[m[0]] for codes in trials.axes.values()] for m in members])
+    for column, axis in enumerate(trials.axes):
+        others = np.delete(table, column, axis=1)
+        keys = np.unique(others, axis=0, return_inverse=True)[1].reshape(-1)
+        known: dict[tuple[str, int, int], int] = {}
+        for key in range(int(keys.max()) + 1):
+            here = np.flatnonzero(keys == key)
+            here = here[np.argsort(table[here, column])]
+            for number, before in enumerate(here):
+                for after in here[number + 1 :]:
+                    i, j = (a.reshape(-1) for a in np.meshgrid(members[before], members[after]))
+                    sure = _differ(trials, i, j, beyond)
+                    left_out += int((~sure).sum())
+                    if not sure.any():
+                        continue
+                    change = (axis, int(table[before, column]), int(table[after, column]))
+                    if change not in known:
+                        known[change] = len(kinds)
+                        kinds.append(change)
+                    firsts.append(i[sure])
+                    seconds.append(j[sure])
+                    numbers.append(np.full(int(sure.sum()), len(kinds_of)))
+                    kinds_of.append(known[change])
+    empty: Codes = np.zeros(0, dtype=np.int64)
+    return Environments(
+        np.concatenate([empty, *firsts]),
+        np.concatenate([empty, *seconds]),
+        np.concatenate([empty, *numbers]),
+        np.array(kinds_of, dtype=np.int64),
+        tuple(kinds),
+        left_out,
+    )
+
+
+def _differ(trials: Trials, i: Codes, j: Codes, beyond: float) -> NDArray[np.bool_]:
+    error = np.hypot(trials.noise[i], trials.noise[j])
+    sure: NDArray[np.bool_] = abs(trials.gaps[i] - trials.gaps[j]) > beyond * error
+    return sure
+
+
+def pair_errors(measure: Numbers, gaps: Numbers, among: Environments) -> Numbers:
+    """For each pair: 0 where the measure names the network with the larger gap, 1 where it names
+    the other one, one half where it does not tell them apart."""
+    said = _signs(measure, among.first, among.second)
+    true = _signs(gaps, among.first, among.second)
+    errors: Numbers = (1.0 - said * true) / 2.0
+    return errors
+
+
+def environment_errors(errors: Numbers, among: Environments) -> Numbers:
+    """The mean error in each environment."""
+    means: Numbers = np.bincount(among.environment, weights=errors) / np.bincount(among.environment)
+    return means
+
+
+def sign_errors(
+    errors: Numbers, among: Environments, weights: Numbers | None = None
+) -> tuple[Numbers, Numbers]:
+    """Mean error over all environments, and over those of each kind of change.
+
+    For every row of ``weights``. Each environment counts alike, however many pairs it has.
+    """
+    networks = int(max(among.first.max(), among.second.max())) + 1
+    rows = np.ones((1, networks)) if weights is None else weights
+    shares = 1.0 / np.bincount(among.environment)[among.environment]
+    counts = coupled_weights(rows, among.first, among.second) * shares
+    wrong = counts * errors
+    by_kind = np.zeros((len(rows), len(among.kinds)))
+    kinds = among.kind[among.environment]
+    for kind in range(len(among.kinds)):
+        here = kinds == kind
+        by_kind[:, kind] = wrong[:, here].sum(axis=1) / counts[:, here].sum(axis=1)
+    return wrong.sum(axis=1) / counts.sum(axis=1), by_kind

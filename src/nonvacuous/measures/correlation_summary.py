@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from nonvacuous.measures.correlation import (
     Coupled,
+    Environments,
     Estimate,
     Numbers,
     Trials,
     bootstrap_weights,
     coupled_by,
-    granulated_tau,
-    kendall_tau,
-)
-from nonvacuous.measures.coupled_pairs import (
-    Environments,
     environment_errors,
     environments,
+    granulated_tau,
+    kendall_tau,
     pair_errors,
     sign_errors,
 )
@@ -32,9 +31,9 @@ from nonvacuous.measures.mutual_information import (
     normalized_information,
 )
 
-#: Quantiles by which the sign-errors of all environments are told.
+#: Quantiles by which the sign-errors of all environments are described.
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-#: How many of the sets at which least is told are tried again in every draw of the bootstrap.
+#: How many of the sets with the least information are tried again in every draw of the bootstrap.
 _CANDIDATES = 4
 
 
@@ -88,37 +87,14 @@ class Standing:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for a file."""
-        return {
-            "name": self.name,
-            "networks": self.networks,
-            "verdict": self.verdict,
-            "inverted_for": list(self.inverted_for),
-            "tau": self.tau.to_dict(),
-            "granulated": {name: entry.to_dict() for name, entry in self.granulated.items()},
-            "granulated_mean": self.granulated_mean.to_dict(),
-            "sign_error": self.sign_error.to_dict(),
-            "sign_errors": list(self.sign_errors),
-            "worst": list(self.worst),
-            "worst_error": self.worst_error.to_dict(),
-            "information": self.information.to_dict(),
-            "information_given": list(self.information_given),
-        }
+        record = asdict(self)
+        named = {name: record.pop(name) for name in ("name", "networks")}
+        return {**named, "verdict": self.verdict, "inverted_for": self.inverted_for, **record}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """What :meth:`to_dict` gave."""
-        estimates = ("tau", "granulated_mean", "sign_error", "worst_error", "information")
-        own = {name: Estimate(**record[name]) for name in estimates}
-        granulated = {name: Estimate(**entry) for name, entry in record["granulated"].items()}
-        return cls(
-            name=record["name"],
-            networks=record["networks"],
-            granulated=granulated,
-            sign_errors=tuple(record["sign_errors"]),
-            worst=tuple(record["worst"]),
-            information_given=tuple(record["information_given"]),
-            **own,
-        )
+        return TypeAdapter(cls).validate_python(dict(record))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +119,8 @@ class Court:
     @cached_property
     def coupled(self) -> Mapping[str, Coupled]:
         """Pairs by the one hyper-parameter that differs, those without any pair left out."""
-        found = {axis: coupled_by(self.trials, axis) for axis in self.trials.axes}
-        return {axis: pairs for axis, pairs in found.items() if len(pairs)}
+        each = {axis: coupled_by(self.trials, axis) for axis in self.trials.axes}
+        return {axis: pairs for axis, pairs in each.items() if len(pairs)}
 
     @cached_property
     def environments(self) -> Environments:
@@ -174,8 +150,8 @@ class Court:
         over_all = kendall_tau(other, gaps, self.weights) - kendall_tau(measure, gaps, self.weights)
         if not both:
             return Estimate.of(taus, over_all), Estimate(0.0, 0.0, 0.0)
-        means = [float(np.mean([found[axis] for axis in both])) for found in values]
-        single = [np.mean([found[axis] for axis in both], axis=0) for found in drawn]
+        means = [float(np.mean([own[axis] for axis in both])) for own in values]
+        single = [np.mean([own[axis] for axis in both], axis=0) for own in drawn]
         return (
             Estimate.of(taus, over_all),
             Estimate.of(means[1] - means[0], single[1] - single[0]),
@@ -222,22 +198,22 @@ class Court:
     def _sign_errors(
         self, measure: Numbers
     ) -> tuple[Estimate, tuple[float, ...], tuple[str, Any, Any], Estimate]:
-        found = self.environments
-        if not len(found):
+        among = self.environments
+        if not len(among):
             coin = Estimate(0.5, 0.5, 0.5)
             return coin, (0.5,) * len(QUANTILES), ("", "", ""), coin
-        errors = pair_errors(measure, self.trials.gaps, found)
+        errors = pair_errors(measure, self.trials.gaps, among)
         ones = np.ones((1, len(self.trials)))
-        whole, by_kind = (entry[0] for entry in sign_errors(errors, found, ones))
-        drawn, drawn_kinds = sign_errors(errors, found, self.weights)
-        place = int(by_kind.argmax())
-        axis, before, after = found.kinds[place]
+        whole, by_kind = (entry[0] for entry in sign_errors(errors, among, ones))
+        drawn, drawn_kinds = sign_errors(errors, among, self.weights)
+        worst = int(by_kind.argmax())
+        axis, before, after = among.kinds[worst]
         levels = self.trials.values[axis]
         return (
             Estimate.of(whole, drawn, least=0.0),
-            tuple(float(q) for q in np.quantile(environment_errors(errors, found), QUANTILES)),
+            tuple(float(q) for q in np.quantile(environment_errors(errors, among), QUANTILES)),
             (axis, levels[before], levels[after]),
-            Estimate.of(by_kind[place], drawn_kinds[:, place], least=0.0),
+            Estimate.of(by_kind[worst], drawn_kinds[:, worst], least=0.0),
         )
 
     def _information(self, measure: Numbers) -> tuple[Estimate, tuple[str, ...]]:

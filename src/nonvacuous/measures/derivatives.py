@@ -164,10 +164,10 @@ def largest_curvature(subject: Subject) -> float:
     total = sum(sizes)
     hessian = LinearOperator((total, total), matvec=product, dtype=np.float64)
     try:
-        found = eigsh(hessian, k=1, which="LA", v0=start.cpu().numpy(), return_eigenvectors=False)
+        values = eigsh(hessian, k=1, which="LA", v0=start.cpu().numpy(), return_eigenvectors=False)
     except ArpackError as error:
         raise NotYetSupported(f"the largest eigenvalue was not found: {error}") from error
-    return float(found[0])
+    return float(values[0])
 
 
 @_by_torch

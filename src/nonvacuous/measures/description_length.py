@@ -8,8 +8,10 @@ and the bound holds for all of them at once: the choice of the best costs nothin
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -57,8 +59,8 @@ def rounded(weight: Tensor, *, bits: int, kept: float) -> tuple[Tensor, float]:
     step = float(np.float32(largest / highest))
     levels = torch.zeros_like(flat)
     if step > 0:
-        places = flat.abs().topk(count).indices
-        levels[places] = (flat[places] / largest * highest).round().clamp(-highest, highest)
+        chosen = flat.abs().topk(count).indices
+        levels[chosen] = (flat[chosen] / largest * highest).round().clamp(-highest, highest)
     present = int((levels != 0).sum())
     whole = math.lgamma(size + 1)
     positions = whole - math.lgamma(present + 1) - math.lgamma(size - present + 1)
@@ -80,9 +82,9 @@ def described(subject: Subject, weights: Weights) -> Description:
     """
     n = len(subject.examples[1])
     allowed = errors(subject, subject.weights) + TOLERATED * n
-    written = sorted((_written(weights, bits, kept) for bits in BITS for kept in KEPT), key=_length)
+    messages = (_written(weights, bits, kept) for bits in BITS for kept in KEPT)
     shortest, best = None, 1.0
-    for nats, network in written:
+    for nats, network in sorted(messages, key=itemgetter(0)):
         exponent = up((nats + math.log(1 / _FAILURE)) / n)
         if shortest is not None and kl_inverse_upper(0.0, exponent) >= best:
             break
@@ -101,56 +103,47 @@ def _written(weights: Weights, bits: int, kept: float) -> tuple[float, dict[str,
     return nats, {name: tensor for name, (tensor, _) in parts.items()}
 
 
-def _length(message: tuple[float, dict[str, Tensor]]) -> float:
-    return message[0]
-
-
-def _description(subject: Subject, in_balance: bool) -> Description:
-    """The same, computed once for each subject."""
-    key = f"_description_{in_balance}"
-    if key not in subject.__dict__:
-        weights = balanced(subject) if in_balance else subject.weights
-        subject.__dict__[key] = described(subject, weights)
-    found: Description = subject.__dict__[key]
-    return found
-
-
 def _register(prefix: str, *, in_balance: bool) -> None:
     where = ", of the weights in the gauge of smallest norm" if in_balance else ""
-
-    @register_measure(
-        f"{prefix}description-length",
+    register = functools.partial(
+        register_measure,
         family="description length",
-        formula="nats of the shortest pruned and rounded network that adds at most "
-        f"{100 * TOLERATED:.0f} points of training error{where}",
-        source="Rissanen (1978); pruning and rounding as in Zhou et al. (2019)",
         needs=["examples"],
         cost="expensive",
         invariant=["rescaling", "permutation"] if in_balance else ["permutation", "output scale"],
     )
+
+    def description(subject: Subject) -> Description:
+        return subject.once(
+            f"{prefix}description",
+            lambda: described(subject, balanced(subject) if in_balance else subject.weights),
+        )
+
+    @register(
+        f"{prefix}description-length",
+        formula="nats of the shortest pruned and rounded network that adds at most "
+        f"{100 * TOLERATED:.0f} points of training error{where}",
+        source="Rissanen (1978); pruning and rounding as in Zhou et al. (2019)",
+    )
     def nats(subject: Subject) -> float | Undefined:
-        found = _description(subject, in_balance).nats
-        if found is None:
+        shortest = description(subject).nats
+        if shortest is None:
             return Undefined(
                 f"rounded to {max(BITS)} bits the network already makes more errors: its weights "
                 "differ in size by too much for one step per tensor"
             )
-        return found
+        return shortest
 
-    @register_measure(
+    @register(
         f"{prefix}occam-bound",
-        family="description length",
         formula="a bound on the risk of the network so described, δ = 0.05: smallest kl⁻¹(its "
         f"training error, (nats + ln(1/δ)) / n){where}",
         source="Langford (2005), Occam's razor",
-        needs=["examples"],
-        cost="expensive",
-        invariant=["rescaling", "permutation"] if in_balance else ["permutation", "output scale"],
     )
     def bound(subject: Subject) -> float | Undefined:
         if (why := subject.uncovered) is not None:
             return Undefined(why)
-        return _description(subject, in_balance).bound
+        return description(subject).bound
 
 
 _register("", in_balance=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -19,84 +19,62 @@ from nonvacuous.measures.derivatives import (
     weight_gradient,
 )
 from nonvacuous.measures.gauges import balanced
-from nonvacuous.measures.registry import register_measure
+from nonvacuous.measures.registry import Invariance, register_measure
 from nonvacuous.measures.subject import Subject, Weights
 from nonvacuous.measures.values import Undefined
 from nonvacuous.risk.losses import class_margins
 from nonvacuous.seeds import derived_seed
 
+_register = functools.partial(register_measure, needs=["examples"])
+_register_sharpness = functools.partial(_register, family="sharpness")
 
-@register_measure(
+
+@_register(
     "fisher-rao",
     family="Fisher–Rao",
     formula="sqrt(mean over examples of ⟨w, ∇ loss(x, y)⟩²), loss the cross-entropy",
     source="Liang, Poggio, Rakhlin and Stokes (2019), with the labels given",
-    needs=["examples"],
     invariant=["rescaling", "permutation"],
 )
 def fisher_rao(subject: Subject) -> float:
     return math.sqrt(float(slopes_along_weights(subject).square().mean()))
 
 
-@register_measure(
+_register_sharpness(
     "sharpness-trace",
-    family="sharpness",
     formula=f"mean over the first {FEW} inputs of Σ p_k ‖∇ ln p_k‖²: trace of the Gauss–Newton "
     "Hessian",
     source="Dinh et al. (2017), who show that it depends on the gauge",
-    needs=["examples"],
     invariant=["permutation"],
     cost="expensive",
-)
-def sharpness_trace(subject: Subject) -> float:
-    return gauss_newton_trace(subject)
-
-
-@register_measure(
+)(gauss_newton_trace)
+_register_sharpness(
     "sharpness-balanced",
-    family="sharpness",
     formula="sharpness-trace of the same function in the gauge of smallest norm",
     source="sharpness-trace where the norm is smallest over rescaling",
-    needs=["examples"],
     invariant=["rescaling", "permutation"],
     cost="expensive",
-)
-def sharpness_balanced(subject: Subject) -> float:
-    return gauss_newton_trace(subject.moved(balanced(subject)))
-
-
-@register_measure(
+)(lambda subject: gauss_newton_trace(subject.moved(balanced(subject))))
+_register_sharpness(
     "sharpness-largest",
-    family="sharpness",
     formula=f"largest eigenvalue of the Hessian of the mean cross-entropy on the first {FEW} "
     "examples",
     source="Keskar et al. (2017), to second order; Dinh et al. (2017): it depends on the gauge",
-    needs=["examples"],
     invariant=["permutation"],
     cost="expensive",
-)
-def sharpness_largest(subject: Subject) -> float:
-    return largest_curvature(subject)
-
-
-@register_measure(
+)(largest_curvature)
+_register_sharpness(
     "sharpness-along-weights",
-    family="sharpness",
     formula="|wᵀ H w|, H the Hessian of the mean cross-entropy",
     source="after the relative flatness of Petzka et al. (2021), along all weights at once",
-    needs=["examples"],
     invariant=["rescaling", "permutation"],
-)
-def sharpness_along_weights(subject: Subject) -> float:
-    return abs(bend_along_weights(subject))
+)(lambda subject: abs(bend_along_weights(subject)))
 
 
-@register_measure(
+@_register_sharpness(
     "gradient-norm",
-    family="sharpness",
     formula="‖∇ of the mean cross-entropy by the weights‖₂",
     source="Jiang et al. (2020)",
-    needs=["examples"],
     invariant=["permutation"],
 )
 def gradient_norm(subject: Subject) -> float:
@@ -111,7 +89,6 @@ _DRAWS = 5
 _LOWEST, _HIGHEST, _FINENESS = -160, 80, 8
 #: Below this a weight counts as this large, in the noise that follows the weights.
 _FLOOR = 1e-3
-_JIANG = "Jiang et al. (2020), after Keskar et al. (2017) and Neyshabur et al. (2017)"
 
 #: The standard deviation of the noise of a weight, in units of the noise scale.
 Shape = Callable[[Tensor], Tensor]
@@ -164,84 +141,84 @@ def _direction(subject: Subject, weights: Weights, shape: Shape, draw: int) -> d
 
 def isotropic_scale(subject: Subject, *, in_balance: bool) -> float | Undefined:
     """The scale of equal noise on all weights, in the given gauge or in that of smallest norm."""
-    key = f"_noise_{in_balance}"
-    if key not in subject.__dict__:
-        weights = balanced(subject) if in_balance else subject.weights
-        subject.__dict__[key] = noise_scale(subject, weights, torch.ones_like)
-    found: float | Undefined = subject.__dict__[key]
-    return found
-
-
-def _inverse_square(scale: float | Undefined) -> float | Undefined:
-    return scale if isinstance(scale, Undefined) else scale**-2
-
-
-#: What they have in common: no claim of permutation, since noise is drawn weight by weight.
-_register = functools.partial(
-    register_measure, family="flatness", needs=["examples"], cost="expensive"
-)
-
-
-@_register(
-    "flatness-isotropic",
-    formula="1/σ², σ the largest noise N(0, σ²) on every weight that adds at most 10 points of "
-    "training error",
-    source=_JIANG,
-)
-def isotropic(subject: Subject) -> float | Undefined:
-    return _inverse_square(isotropic_scale(subject, in_balance=False))
-
-
-@_register(
-    "flatness-magnitude",
-    formula="1/σ², noise N(0, σ² (w² + 0.001²))",
-    source="after Jiang et al. (2020), whose floor does not shrink with σ",
-)
-def magnitude(subject: Subject) -> float | Undefined:
-    return _inverse_square(
-        noise_scale(subject, subject.weights, lambda w: (w.square() + _FLOOR**2).sqrt())
+    return subject.once(
+        f"noise {in_balance}",
+        lambda: noise_scale(
+            subject, balanced(subject) if in_balance else subject.weights, torch.ones_like
+        ),
     )
 
 
-@_register(
+def _register_flatness(
+    name: str,
+    scale: Callable[[Subject], float | Undefined],
+    *,
+    formula: str,
+    source: str,
+    invariant: Sequence[Invariance] = (),
+) -> None:
+    """No claim of permutation anywhere, since noise is drawn weight by weight."""
+
+    @_register(
+        name,
+        family="flatness",
+        formula=f"1/σ², {formula}",
+        source=source,
+        invariant=invariant,
+        cost="expensive",
+    )
+    def inverse_square(subject: Subject) -> float | Undefined:
+        sigma = scale(subject)
+        return sigma if isinstance(sigma, Undefined) else sigma**-2
+
+
+_register_flatness(
+    "flatness-isotropic",
+    lambda subject: isotropic_scale(subject, in_balance=False),
+    formula="σ the largest noise N(0, σ²) on every weight that adds at most 10 points of training "
+    "error",
+    source="Jiang et al. (2020), after Keskar et al. (2017) and Neyshabur et al. (2017)",
+)
+_register_flatness(
+    "flatness-magnitude",
+    lambda subject: noise_scale(
+        subject, subject.weights, lambda w: (w.square() + _FLOOR**2).sqrt()
+    ),
+    formula="noise N(0, σ² (w² + 0.001²))",
+    source="after Jiang et al. (2020), whose floor does not shrink with σ",
+)
+_register_flatness(
     "flatness-relative",
-    formula="1/σ², noise N(0, σ² w²): every weight times 1 + σ times a random number",
+    lambda subject: noise_scale(subject, subject.weights, torch.abs),
+    formula="noise N(0, σ² w²): every weight times 1 + σ times a random number",
     source="flatness-magnitude without its floor, which alone depends on the gauge",
     invariant=["rescaling", "output scale"],
 )
-def relative(subject: Subject) -> float | Undefined:
-    return _inverse_square(noise_scale(subject, subject.weights, torch.abs))
-
-
-@_register(
+_register_flatness(
     "flatness-balanced",
-    formula="1/σ², noise N(0, σ²) on the weights of the same function in the gauge of smallest "
-    "norm",
+    lambda subject: isotropic_scale(subject, in_balance=True),
+    formula="noise N(0, σ²) on the weights of the same function in the gauge of smallest norm",
     source="flatness-isotropic where the norm is smallest over rescaling",
     invariant=["rescaling"],
 )
-def in_balance(subject: Subject) -> float | Undefined:
-    return _inverse_square(isotropic_scale(subject, in_balance=True))
 
 
-@register_measure(
+@_register(
     "input-gradient",
     family="input gradients",
     formula="sqrt(mean over examples of ‖∇ loss by x‖₂²), loss the cross-entropy",
     source="Novak et al. (2018)",
-    needs=["examples"],
     invariant=["rescaling", "permutation"],
 )
 def input_gradient(subject: Subject) -> float:
     return math.sqrt(float(input_gradients(subject, of_margin=False).square().mean()))
 
 
-@register_measure(
+@_register(
     "input-margin",
     family="input gradients",
     formula="median of margin(x) / ‖∇ margin by x‖₂: the distance to the boundary, to first order",
     source="Elsayed et al. (2018); Jiang et al. (2019)",
-    needs=["examples"],
     invariant=["rescaling", "permutation", "output scale"],
     higher="better",
 )

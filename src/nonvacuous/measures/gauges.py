@@ -62,24 +62,21 @@ def _louder(subject: Subject, generator: np.random.Generator, spread: float) -> 
 
 def _permuted(subject: Subject, generator: np.random.Generator) -> Subject | str:
     """Channels exchange places with those of the same layer, in all weights that touch them."""
-    orders: dict[int, np.ndarray] = {}
     reference = _probe(subject, subject.weights)
-    for number, group in enumerate(subject.groups.groups):
+    weights: Mapping[str, Tensor] = subject.weights
+    initial = subject.initial
+    for group in subject.groups.groups:
         order = generator.permutation(group.size)
         trial = _exchanged(subject, subject.weights, group, order)
         # Not every group of scales may change its order (a depthwise convolution ties two): only
         # what leaves the function alone is a symmetry.
-        if trial is not None and _agree(reference, _probe(subject, trial)):
-            orders[number] = order
-    if not orders:
-        return "no channels of the network can change places"
-    weights: Mapping[str, Tensor] = subject.weights
-    initial = subject.initial
-    for number, order in orders.items():
-        group = subject.groups.groups[number]
+        if trial is None or not _agree(reference, _probe(subject, trial)):
+            continue
         weights = _exchanged(subject, weights, group, order) or weights
         if initial is not None:
             initial = _exchanged(subject, initial, group, order) or initial
+    if weights is subject.weights:
+        return "no channels of the network can change places"
     return subject.moved(weights, initial=initial)
 
 
@@ -94,12 +91,12 @@ def _exchanged(
                 continue
             if len(entry.axes) != 1:
                 return None
-            places = [np.flatnonzero(entry.index == group.start + k) for k in range(group.size)]
-            if len({len(place) for place in places}) != 1:
+            slots = [np.flatnonzero(entry.index == group.start + k) for k in range(group.size)]
+            if len(set(map(len, slots))) != 1:
                 return None
             source = np.arange(len(entry.index))
             for k, target in enumerate(order):
-                source[places[k]] = places[target]
+                source[slots[k]] = slots[target]
             result[name] = result[name].index_select(entry.axes[0], torch.from_numpy(source))
     return result
 
@@ -126,11 +123,7 @@ def balanced(subject: Subject) -> dict[str, Tensor]:
     Computed once for each subject. (The norm in the sense of a narrow prior: channels with no
     weight at all on one side would otherwise run away.)
     """
-    found: dict[str, Tensor] | None = subject.__dict__.get("_balanced")
-    if found is None:
-        found = _balance(subject)
-        subject.__dict__["_balanced"] = found
-    return found
+    return subject.once("balanced", lambda: _balance(subject))
 
 
 def _balance(subject: Subject) -> dict[str, Tensor]:
@@ -157,10 +150,10 @@ def largest_change(
     """The largest relative change over random gauges; None where the network has none."""
     given, worst = measure(subject), 0.0
     for draw in range(gauges):
-        place = moved(subject, kind, draw=draw, spread=spread)
-        if isinstance(place, str):
+        other = moved(subject, kind, draw=draw, spread=spread)
+        if isinstance(other, str):
             return None
-        worst = max(worst, relative_difference(given, measure(place)))
+        worst = max(worst, relative_difference(given, measure(other)))
     return worst
 
 

@@ -8,7 +8,6 @@ gains (weights with one axis) are no matrices and are left out, as in the papers
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from nonvacuous.errors import NotYetSupported
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
 
 #: Operator -> the argument that holds its weight, and whether its first axis is the outputs.
-_PLACES = {
+_WEIGHTS = {
     "linear": ("weight", True),
     "conv1d": ("weight", True),
     "conv2d": ("weight", True),
@@ -34,29 +33,23 @@ _PLACES = {
 _TURNS = frozenset({"t", "transpose", "permute", "numpy_T"})
 
 
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """One weight matrix: the dotted name of the weight, and its numbers [outputs, inputs]."""
-
-    name: str
-    matrix: Tensor
-
-
-def layers_of(graph: LayerGraph, weights: Mapping[str, Tensor]) -> tuple[Layer, ...]:
+def layers_of(graph: LayerGraph, weights: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
     """Every weight matrix once, in the order in which the network uses them."""
-    placed = _placed(graph)
+    matrices = _in_order(graph)
     for name, shape in graph.parameters.items():
-        if len(shape) > 1 and name not in placed and any(name in n.parameters for n in graph.nodes):
+        if (
+            len(shape) > 1
+            and name not in matrices
+            and any(name in n.parameters for n in graph.nodes)
+        ):
             node = next(n for n in graph.nodes if name in n.parameters)
             raise NotYetSupported(
                 f"{name} of shape {tuple(shape)} is used by {node.op}, for which no weight matrix "
                 "is defined; norms of matrices need linear, convolutional or embedding layers"
             )
-    if not placed:
+    if not matrices:
         raise NotYetSupported("the network has no weight matrix that an output depends on")
-    return tuple(
-        Layer(name, _matrix(weights[name], outputs_first)) for name, outputs_first in placed.items()
-    )
+    return tuple(_matrix(weights[name], first) for name, first in matrices.items())
 
 
 def _matrix(weight: Tensor, outputs_first: bool) -> Tensor:
@@ -64,10 +57,10 @@ def _matrix(weight: Tensor, outputs_first: bool) -> Tensor:
     return turned.reshape(turned.shape[0], -1).double()
 
 
-def _placed(graph: LayerGraph) -> dict[str, bool]:
+def _in_order(graph: LayerGraph) -> dict[str, bool]:
     """The matrices in order of use, and whether their first axis is the outputs."""
     turned: dict[Reference, Reference] = {}
-    found: dict[str, bool] = {}
+    matrices: dict[str, bool] = {}
     for node in graph.nodes:
         name = _short(node)
         if name in _TURNS and len(node.references) == 1 and len(node.shape) == 2:
@@ -75,18 +68,17 @@ def _placed(graph: LayerGraph) -> dict[str, bool]:
             if source.kind == "parameter":
                 turned[Reference("node", node.name)] = source
             continue
-        place = _PLACES.get(name)
-        if place is None:
+        if name not in _WEIGHTS:
             continue
-        value = node.arguments.get(place[0])
-        outputs_first = place[1]
+        argument, outputs_first = _WEIGHTS[name]
+        value = node.arguments.get(argument)
         if isinstance(value, Reference) and value in turned:
             value, outputs_first = turned[value], not outputs_first
         if not isinstance(value, Reference) or value.kind != "parameter":
             continue
         if len(graph.parameters[value.name]) > 1:
-            found.setdefault(value.name, outputs_first)
-    return found
+            matrices.setdefault(value.name, outputs_first)
+    return matrices
 
 
 def _short(node: Node) -> str:

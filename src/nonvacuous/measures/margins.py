@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from nonvacuous.measures.norms import (
+    LogNorm,
     differences,
     log_frobenius,
-    log_product,
     log_spectral,
     log_two_one,
 )
@@ -25,42 +26,39 @@ PERCENTILE = 0.1
 
 def margin_of(subject: Subject) -> float | Undefined:
     """The 10th percentile of the margins, or why it cannot divide anything."""
-    found = float(torch.quantile(subject.margins, PERCENTILE))
-    if found > 0:
-        return found
+    margin = float(torch.quantile(subject.margins, PERCENTILE))
+    if margin > 0:
+        return margin
     wrong = float((subject.margins <= 0).double().mean())
     return Undefined(
-        f"the 10th percentile of the margins is {found:.3g}: {wrong:.0%} of the examples are "
+        f"the 10th percentile of the margins is {margin:.3g}: {wrong:.0%} of the examples are "
         "wrong, and only a positive margin can divide a norm; train the network longer"
     )
 
 
-def _register(name: str, share: float, words: str) -> None:
-    @register_measure(
-        name,
-        family="margins",
-        formula=f"{words} over examples of f_y(x) − max over k ≠ y of f_k(x)",
+_register = functools.partial(
+    register_measure, family="margins", needs=["examples"], higher="better"
+)
+for _name, _share, _words in (
+    ("margin-10", PERCENTILE, "10th percentile"),
+    ("margin-median", 0.5, "median"),
+):
+
+    @_register(
+        _name,
+        formula=f"{_words} over examples of f_y(x) − max over k ≠ y of f_k(x)",
         source="Bartlett (1998); Jiang et al. (2019)",
-        needs=["examples"],
         invariant=["rescaling", "permutation"],
-        higher="better",
     )
-    def percentile(subject: Subject) -> float:
+    def percentile(subject: Subject, share: float = _share) -> float:
         return float(torch.quantile(subject.margins, share))
 
 
-_register("margin-10", PERCENTILE, "10th percentile")
-_register("margin-median", 0.5, "median")
-
-
-@register_measure(
+@_register(
     "margin-normalized",
-    family="margins",
     formula="10th percentile of margin(x) / ‖f(x) − mean of its scores‖₂",
     source="after Jiang et al. (2019): divided by the spread of the same scores",
-    needs=["examples"],
     invariant=["rescaling", "permutation", "output scale"],
-    higher="better",
 )
 def normalized_margin(subject: Subject) -> float | Undefined:
     centered = subject.scores - subject.scores.mean(1, keepdim=True)
@@ -74,101 +72,77 @@ _BARTLETT = "Bartlett, Foster and Telgarsky (2017), Theorem 1.1, without ln(widt
 _NEYSHABUR = "Neyshabur, Bhojanapalli and Srebro (2018), Theorem 1, without depth and width"
 
 
-def _matrices(subject: Subject) -> list[Tensor]:
-    return [layer.matrix for layer in subject.layers]
-
-
 def _log_input_norm(subject: Subject) -> float:
     """ln of the root of the mean squared length of an input."""
     squares = subject.examples[0].flatten(1).square().sum(1).mean()
     return 0.5 * math.log(float(squares)) if float(squares) > 0 else -math.inf
 
 
-def bartlett_log(spectral: Sequence[Tensor], distances: Sequence[Tensor]) -> float:
-    """ln of Π s (Σ (b / s)^(2/3))^(3/2), s spectral norms and b sums of row lengths."""
-    norms = list(map(log_spectral, spectral))
-    ratios = [
-        2 / 3 * (log_two_one(d) - s) if s > -math.inf else -math.inf
-        for d, s in zip(distances, norms, strict=True)
-    ]
-    return math.fsum(norms) + 1.5 * log_sum(ratios)
+def _relative(norm: LogNorm, power: float) -> Callable[[Subject, Sequence[Tensor]], float]:
+    """ln of Π s (Σ (norm of the distance / s)^power)^(1 / power), s spectral norms."""
+
+    def logarithm(subject: Subject, distances: Sequence[Tensor]) -> float:
+        spectral = list(map(log_spectral, subject.layers))
+        ratios = [
+            power * (norm(d) - s) if s > -math.inf else -math.inf
+            for d, s in zip(distances, spectral, strict=True)
+        ]
+        return math.fsum(spectral) + 1 / power * log_sum(ratios)
+
+    return logarithm
 
 
-def neyshabur_log(spectral: Sequence[Tensor], distances: Sequence[Tensor]) -> float:
-    """ln of Π s · sqrt(Σ (F / s)²), s spectral and F Frobenius norms."""
-    norms = list(map(log_spectral, spectral))
-    ratios = [
-        2 * (log_frobenius(d) - s) if s > -math.inf else -math.inf
-        for d, s in zip(distances, norms, strict=True)
-    ]
-    return math.fsum(norms) + 0.5 * log_sum(ratios)
+def _register_divided(
+    name: str,
+    formula: str,
+    source: str,
+    log_norms: Callable[[Subject, Sequence[Tensor]], float],
+    *,
+    moved: bool = False,
+) -> None:
+    """A norm of the layers, or of what training has ``moved`` them by, over the margin."""
+
+    @register_measure(
+        name,
+        family="margin-normalized norms",
+        formula=f"(X/γ) {formula}",
+        source=source,
+        needs=["examples", "initial"] if moved else ["examples"],
+        invariant=["permutation"] if moved else ["permutation", "output scale"],
+    )
+    def divided(subject: Subject) -> Value | Undefined:
+        margin = margin_of(subject)
+        if isinstance(margin, Undefined):
+            return margin
+        norms = log_norms(subject, differences(subject) if moved else subject.layers)
+        return Value.of_log(norms + _log_input_norm(subject) - math.log(margin))
 
 
-def _divided(subject: Subject, log_norms: float) -> Value | Undefined:
-    margin = margin_of(subject)
-    if isinstance(margin, Undefined):
-        return margin
-    return Value.of_log(log_norms + _log_input_norm(subject) - math.log(margin))
-
-
-@register_measure(
+_bartlett, _neyshabur = _relative(log_two_one, 2 / 3), _relative(log_frobenius, 2)
+_register_divided(
     "bartlett-margin",
-    family="margin-normalized norms",
-    formula="(X/γ) Π‖W‖₂ (Σ(‖W‖₂,₁ / ‖W‖₂)^(2/3))^(3/2), X the root mean square length of inputs, "
-    "γ = margin-10",
-    source=_BARTLETT,
-    needs=["examples"],
-    invariant=["permutation", "output scale"],
+    "Π‖W‖₂ (Σ(‖W‖₂,₁ / ‖W‖₂)^(2/3))^(3/2), X the root mean square length of inputs, γ = margin-10",
+    _BARTLETT,
+    _bartlett,
 )
-def bartlett_margin(subject: Subject) -> Value | Undefined:
-    matrices = _matrices(subject)
-    return _divided(subject, bartlett_log(matrices, matrices))
-
-
-@register_measure(
+_register_divided(
     "bartlett-distance-margin",
-    family="margin-normalized norms",
-    formula="(X/γ) Π‖W‖₂ (Σ(‖W − W₀‖₂,₁ / ‖W‖₂)^(2/3))^(3/2)",
-    source=_BARTLETT,
-    needs=["examples", "initial"],
-    invariant=["permutation"],
+    "Π‖W‖₂ (Σ(‖W − W₀‖₂,₁ / ‖W‖₂)^(2/3))^(3/2)",
+    _BARTLETT,
+    _bartlett,
+    moved=True,
 )
-def bartlett_distance_margin(subject: Subject) -> Value | Undefined:
-    return _divided(subject, bartlett_log(_matrices(subject), differences(subject)))
-
-
-@register_measure(
-    "neyshabur-margin",
-    family="margin-normalized norms",
-    formula="(X/γ) Π‖W‖₂ sqrt(Σ(‖W‖_F / ‖W‖₂)²)",
-    source=_NEYSHABUR,
-    needs=["examples"],
-    invariant=["permutation", "output scale"],
-)
-def neyshabur_margin(subject: Subject) -> Value | Undefined:
-    matrices = _matrices(subject)
-    return _divided(subject, neyshabur_log(matrices, matrices))
-
-
-@register_measure(
+_register_divided("neyshabur-margin", "Π‖W‖₂ sqrt(Σ(‖W‖_F / ‖W‖₂)²)", _NEYSHABUR, _neyshabur)
+_register_divided(
     "neyshabur-distance-margin",
-    family="margin-normalized norms",
-    formula="(X/γ) Π‖W‖₂ sqrt(Σ(‖W − W₀‖_F / ‖W‖₂)²)",
-    source=_NEYSHABUR + ", with the distance as in Jiang et al. (2020)",
-    needs=["examples", "initial"],
-    invariant=["permutation"],
+    "Π‖W‖₂ sqrt(Σ(‖W − W₀‖_F / ‖W‖₂)²)",
+    _NEYSHABUR + ", with the distance as in Jiang et al. (2020)",
+    _neyshabur,
+    moved=True,
 )
-def neyshabur_distance_margin(subject: Subject) -> Value | Undefined:
-    return _divided(subject, neyshabur_log(_matrices(subject), differences(subject)))
-
-
-@register_measure(
+_register_divided(
     "frobenius-margin",
-    family="margin-normalized norms",
-    formula="(X/γ) Π‖W‖_F",
-    source="Neyshabur, Tomioka and Srebro (2015); Golowich, Rakhlin and Shamir (2018)",
-    needs=["examples"],
-    invariant=["permutation", "output scale"],
+    "Π‖W‖_F",
+    "Neyshabur, Tomioka and Srebro (2015); Golowich, Rakhlin and Shamir (2018)",
+    lambda _, matrices: math.fsum(map(log_frobenius, matrices)),
 )
-def frobenius_margin(subject: Subject) -> Value | Undefined:
-    return _divided(subject, log_product(log_frobenius, _matrices(subject)))

@@ -31,11 +31,11 @@ class Conditions:
         sets = [s for size in range(most + 1) for s in combinations(axes, size)]
         return cls(tuple(sets), tuple(_joint(axes, chosen) for chosen in sets))
 
-    def only(self, places: Sequence[int]) -> Conditions:
+    def only(self, numbers: Sequence[int]) -> Conditions:
         """Some of the sets."""
         return Conditions(
-            tuple(self.sets[place] for place in places),
-            tuple(self.codes[place] for place in places),
+            tuple(self.sets[number] for number in numbers),
+            tuple(self.codes[number] for number in numbers),
         )
 
 
@@ -54,7 +54,7 @@ def normalized_information(
 
     Over all ordered pairs of networks whose gaps differ, a pair counting as the product of its
     weights (all ones by default; with several rows of them there is a row of results for each).
-    nan where the set leaves nothing to be told.
+    nan where the set leaves nothing unknown.
     """
     networks = len(gaps)
     rows = np.atleast_2d(np.ones(networks) if weights is None else weights)
@@ -63,25 +63,25 @@ def normalized_information(
     known = np.zeros((len(rows), networks, int(ends[-1])), dtype=np.float32)
     for codes, end, width in zip(conditions.codes, ends, columns, strict=True):
         known[:, np.arange(networks), codes + end - width] = rows
-    places, heights = ranked(measure), ranked(gaps)
+    ranks, heights = ranked(measure), ranked(gaps)
     # The other three of the six tables are these with the two networks exchanged.
     counts = [[np.zeros((len(rows), width, width)) for width in columns] for _ in range(3)]
     for start in range(0, networks, ROWS):
         part = slice(start, start + ROWS)
-        said = np.sign(places[part, None] - places[None, :])
+        said = np.sign(ranks[part, None] - ranks[None, :])
         true = np.sign(heights[part, None] - heights[None, :])
         for table, (mark, outcome) in enumerate(((1, 1), (1, -1), (0, 1))):
             pairs = ((said == mark) & (true == outcome)).astype(np.float32)
             sums = pairs @ known
-            for place, (end, width) in enumerate(zip(ends, columns, strict=True)):
+            for number, (end, width) in enumerate(zip(ends, columns, strict=True)):
                 own = slice(end - width, end)
                 first = known[:, part, own].swapaxes(1, 2).astype(np.float64)
-                counts[table][place] += first @ sums[:, :, own]
+                counts[table][number] += first @ sums[:, :, own]
     shares = np.array(
         [
             [
-                _share_told(*(table[place][draw] for table in counts))
-                for place in range(len(columns))
+                _share_known(*(table[draw] for table in tables))
+                for tables in zip(*counts, strict=True)
             ]
             for draw in range(len(rows))
         ]
@@ -89,7 +89,7 @@ def normalized_information(
     return shares if weights is not None and np.ndim(weights) == 2 else shares[0]
 
 
-def _share_told(agreeing: Numbers, opposed: Numbers, tied: Numbers) -> float:
+def _share_known(agreeing: Numbers, opposed: Numbers, tied: Numbers) -> float:
     """From counts of pairs by the values of both networks; the gap of the first is larger where
     they agree or the measure is tied, smaller where they are opposed."""
     # Axes: values of the first, values of the second, measure (+, -, 0), gap (+, -).
@@ -126,5 +126,5 @@ def least_information(shares: Numbers, conditions: Conditions) -> tuple[float, N
     """
     if np.isnan(shares).all():
         return 0.0, ()
-    place = int(np.nanargmin(shares))
-    return max(0.0, float(shares[place])), conditions.sets[place]
+    least = int(np.nanargmin(shares))
+    return max(0.0, float(shares[least])), conditions.sets[least]

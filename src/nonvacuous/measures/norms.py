@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,7 +57,7 @@ def rademacher_frobenius(subject: Subject) -> Value:
     inputs, _ = subject.examples
     longest = float(inputs.flatten(1).square().sum(1).max().sqrt())
     depth = math.sqrt(2 * math.log(2) * len(subject.layers)) + 1
-    norms = log_product(log_frobenius, [layer.matrix for layer in subject.layers])
+    norms = math.fsum(map(log_frobenius, subject.layers))
     if longest == 0.0:
         return Value.of(0.0)
     return Value.of_log(norms + math.log(longest * depth) - 0.5 * math.log(len(inputs)))
@@ -105,62 +106,59 @@ NORMS: dict[str, tuple[LogNorm, str, str]] = {
 }
 
 
-def log_product(log_norm: LogNorm, matrices: Sequence[Tensor]) -> float:
-    """ln of the product of the norms; minus infinity where one is 0."""
-    return math.fsum(map(log_norm, matrices))
+def _register(
+    name: str,
+    log_norm: LogNorm,
+    formula: str,
+    source: str,
+    matrices: Callable[[Subject], Sequence[Tensor]],
+    **about: Any,
+) -> None:
+    """The product and the sum over layers of one norm; {} in the source says which of them."""
+    for whole, sign, joined in (("product", "Π", math.fsum), ("sum", "Σ", log_sum)):
+
+        @register_measure(
+            f"{name}-{whole}",
+            formula=f"{sign} over layers of {formula}",
+            source=source.format(whole),
+            **about,
+        )
+        def norm(subject: Subject, joined: Callable[[list[float]], float] = joined) -> Value:
+            return Value.of_log(joined([log_norm(matrix) for matrix in matrices(subject)]))
 
 
-def _register(name: str, log_norm: LogNorm, formula: str, source: str) -> None:
-    @register_measure(
-        f"{name}-product",
-        family="norms",
-        formula=f"Π over layers of {formula}",
-        source=source,
-        invariant=["permutation"],
-    )
-    def product(subject: Subject) -> Value:
-        return Value.of_log(log_product(log_norm, [layer.matrix for layer in subject.layers]))
-
-    @register_measure(
-        f"{name}-sum",
-        family="norms",
-        formula=f"Σ over layers of {formula}",
-        source=source,
-        invariant=["permutation"],
-    )
-    def total(subject: Subject) -> Value:
-        return Value.of_log(log_sum(log_norm(layer.matrix) for layer in subject.layers))
-
-
-for _name, (_log_norm, _formula, _source) in NORMS.items():
-    _register(_name, _log_norm, _formula, _source)
-
-
-def _register_balanced(name: str, log_norm: LogNorm, formula: str, *, whole: str) -> None:
-    @register_measure(
-        f"balanced-{name}-{whole}",
-        family="norms",
-        formula=f"{formula}, of the weights in the gauge of smallest norm",
-        source=f"{name}-{whole} where the norm is smallest over rescaling",
-        invariant=["rescaling", "permutation"],
-        cost="expensive",
-    )
-    def norm(subject: Subject) -> Value:
-        layers = layers_of(subject.graph, balanced(subject))
-        logs = [log_norm(layer.matrix) for layer in layers]
-        return Value.of_log(math.fsum(logs) if whole == "product" else log_sum(logs))
-
-
-for _name in ("frobenius", "spectral"):
-    _log_norm, _formula, _ = NORMS[_name]
-    _register_balanced(_name, _log_norm, f"Π over layers of {_formula}", whole="product")
-    _register_balanced(_name, _log_norm, f"Σ over layers of {_formula}", whole="sum")
+def _balanced(subject: Subject) -> Sequence[Tensor]:
+    return layers_of(subject.graph, balanced(subject))
 
 
 def differences(subject: Subject) -> list[Tensor]:
     """Trained minus initial matrix, for every layer."""
-    pairs = zip(subject.layers, subject.initial_layers, strict=True)
-    return [layer.matrix - start.matrix for layer, start in pairs]
+    assert subject.initial is not None
+    before = layers_of(subject.graph, subject.initial)
+    return [matrix - start for matrix, start in zip(subject.layers, before, strict=True)]
+
+
+for _name, (_norm, _formula, _source) in NORMS.items():
+    _register(
+        _name,
+        _norm,
+        _formula,
+        _source,
+        lambda subject: subject.layers,
+        family="norms",
+        invariant=["permutation"],
+    )
+for _name in ("frobenius", "spectral"):
+    _register(
+        f"balanced-{_name}",
+        NORMS[_name][0],
+        f"{NORMS[_name][1]}, of the weights in the gauge of smallest norm",
+        f"{_name}-{{}} where the norm is smallest over rescaling",
+        _balanced,
+        family="norms",
+        invariant=["rescaling", "permutation"],
+        cost="expensive",
+    )
 
 
 @register_measure(
@@ -180,31 +178,14 @@ def distance(subject: Subject) -> float:
     return math.sqrt(math.fsum(squares))
 
 
-def _register_distance(name: str, log_norm: LogNorm, formula: str, source: str) -> None:
-    written = formula.replace("W", "W − W₀").replace("‖row‖", "‖row − row₀‖")
-
-    @register_measure(
-        f"{name}-distance-product",
+for _name, (_norm, _formula, _source) in NORMS.items():
+    _register(
+        f"{_name}-distance",
+        _norm,
+        _formula.replace("W", "W − W₀").replace("‖row‖", "‖row − row₀‖"),
+        _source,
+        differences,
         family="distance from initialization",
-        formula=f"Π over layers of {written}",
-        source=source,
         needs=["initial"],
         invariant=["permutation"],
     )
-    def product(subject: Subject) -> Value:
-        return Value.of_log(log_product(log_norm, differences(subject)))
-
-    @register_measure(
-        f"{name}-distance-sum",
-        family="distance from initialization",
-        formula=f"Σ over layers of {written}",
-        source=source,
-        needs=["initial"],
-        invariant=["permutation"],
-    )
-    def total(subject: Subject) -> Value:
-        return Value.of_log(log_sum(map(log_norm, differences(subject))))
-
-
-for _name, (_log_norm, _formula, _source) in NORMS.items():
-    _register_distance(_name, _log_norm, _formula, _source)

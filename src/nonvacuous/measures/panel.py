@@ -28,17 +28,7 @@ class Entry:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "name": self.measure.name,
-            "family": self.measure.family,
-            "formula": self.measure.formula,
-            "source": self.measure.source,
-            "needs": sorted(self.measure.needs),
-            "invariant": sorted(self.measure.invariant),
-            "higher": self.measure.higher,
-            "cost": self.measure.cost,
-            **self.result.to_dict(),
-        }
+        return {**self.measure.to_dict(), **self.result.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -63,14 +53,13 @@ class Panel:
             (entry.measure.name, str(entry.result), ", ".join(sorted(entry.measure.invariant)))
             for entry in self.entries
         ]
-        lines = [table(("measure", "value", "claims not to depend on"), rows)]
-        undefined = [e for e in self.entries if isinstance(e.result, Undefined)]
-        lines += [
+        reasons = [
             f"{entry.measure.name}: {entry.result.reason}"
-            for entry in undefined
+            for entry in self.entries
             if isinstance(entry.result, Undefined)
         ]
-        return "\n".join(lines)
+        headings = ("measure", "value", "claims not to depend on")
+        return "\n".join([table(headings, rows), *reasons])
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

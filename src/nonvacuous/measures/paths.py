@@ -79,7 +79,7 @@ def _scale(subject: Subject) -> float:
     C is :func:`gonon_constant`; σ² is the largest sum of squares of one input over the examples. A
     bias is an input that is always 1: hence at least n. The margin has slope sqrt(2) in the scores.
     """
-    found = structure_of(subject.graph)
+    structure = structure_of(subject.graph)
     for node in subject.graph.nodes:
         slope = node.arguments.get("negative_slope", 0.01)
         if "leaky_relu" in node.op and not (isinstance(slope, int | float) and 0 <= slope <= 1):
@@ -89,9 +89,9 @@ def _scale(subject: Subject) -> float:
             )
     inputs = subject.examples[0].flatten(1)
     constant = gonon_constant(
-        depth=found.depth,
-        pools=len(found.pools),
-        window=max(found.pools, default=1),
+        depth=structure.depth,
+        pools=len(structure.pools),
+        window=max(structure.pools, default=1),
         inputs=inputs.shape[1],
         outputs=subject.scores.shape[1],
     )

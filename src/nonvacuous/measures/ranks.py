@@ -62,7 +62,7 @@ _ZERO = "a weight matrix is zero, and has no direction"
     invariant=["permutation", "output scale"],
 )
 def stable_rank(subject: Subject) -> float | Undefined:
-    logs = [(log_frobenius(layer.matrix), log_spectral(layer.matrix)) for layer in subject.layers]
+    logs = [(log_frobenius(matrix), log_spectral(matrix)) for matrix in subject.layers]
     if any(spectral == -math.inf for _, spectral in logs):
         return Undefined(_ZERO)
     return math.fsum(math.exp(2 * (frobenius - spectral)) for frobenius, spectral in logs)
@@ -77,8 +77,8 @@ def stable_rank(subject: Subject) -> float | Undefined:
 )
 def effective_rank(subject: Subject) -> float | Undefined:
     ranks = []
-    for layer in subject.layers:
-        values = torch.linalg.svdvals(layer.matrix)
+    for matrix in subject.layers:
+        values = torch.linalg.svdvals(matrix)
         if not float(values[0]) > 0:
             return Undefined(_ZERO)
         shares = values / values.sum()

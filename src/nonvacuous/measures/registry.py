@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from nonvacuous.errors import BadInput, NonvacuousError, Unsupported
 from nonvacuous.measures.values import Result, Undefined, Value
@@ -66,14 +66,20 @@ class Measure:
         """Whether it claims to be the same in every gauge of the same function."""
         return "rescaling" in self.invariant
 
+    def to_dict(self) -> dict[str, Any]:
+        """What it is, without a network."""
+        plain = {n: sorted(v) if isinstance(v, frozenset) else v for n, v in vars(self).items()}
+        del plain["function"]
+        return plain
+
     def __call__(self, subject: Subject) -> Result:
         """The value for one network, or why there is none."""
         for need in sorted(self.needs):
             if not subject.has(need):
                 return Undefined(_MISSING[need])
         try:
-            found = self.function(subject)
-            return found if isinstance(found, Value | Undefined) else Value.of(float(found))
+            value = self.function(subject)
+            return value if isinstance(value, Value | Undefined) else Value.of(float(value))
         except Unsupported as error:
             return Undefined(str(error))
         except ValueError as error:
@@ -128,7 +134,7 @@ def register_measure(
     def register(function: Function) -> Function:
         MEASURES[name] = Measure(
             name, family, formula, source, wanted, claimed, higher, cost, function
-        )  # fmt: skip
+        )
         return function
 
     return register
@@ -148,14 +154,14 @@ def chosen(
     without   the same: what to leave out of these
     """
     wanted, unwanted = _words("only", only), _words("without", without)
-    found = tuple(
+    left = tuple(
         measure
         for measure in MEASURES.values()
         if (only is None or wanted & _known_as(measure)) and not unwanted & _known_as(measure)
     )
-    if not found:
+    if not left:
         raise BadInput("only and without leave no measure; ask for some, or leave out fewer")
-    return found
+    return left
 
 
 def _known_as(measure: Measure) -> frozenset[str]:
@@ -164,7 +170,7 @@ def _known_as(measure: Measure) -> frozenset[str]:
 
 
 def _words(argument: str, given: Iterable[str] | None) -> frozenset[str]:
-    """The words, each of them known; a misspelled one is told what it may have meant."""
+    """The words, each of them known; the error for a misspelled one says what it may mean."""
     if isinstance(given, str):
         raise BadInput(f"{argument} must be a list of names, such as [{given!r}], not one word")
     words = frozenset(given or ())

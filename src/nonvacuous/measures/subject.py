@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +18,12 @@ from nonvacuous.audit.probing import Network, foreign_tensor
 from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.measures.layers import Layer, layers_of
+from nonvacuous.measures.layers import layers_of
 from nonvacuous.networks import LayerGraph, ScaleGroups, capture, fold_batch_norm, scale_groups
 from nonvacuous.risk.losses import class_margins
 
 Weights = Mapping[str, Tensor]
+Computed = TypeVar("Computed")
 #: Examples in one forward pass: few enough for the activations of a convolutional network, and
 #: on an accelerator enough to fill it.
 _CHUNK, _CHUNK_ON_ACCELERATOR = 512, 2048
@@ -88,7 +90,7 @@ class Subject:
         graph, groups = _captured(module, inputs[:2], like)
         start = _initial_weights(initial, module, inputs[:2])
         weights = _weights(module)
-        found = cls(
+        subject = cls(
             module=module.to(device),
             graph=graph,
             groups=groups,
@@ -100,8 +102,15 @@ class Subject:
             seed=seed,
         )
         if labels is not None:
-            found._check_scores()
-        return found
+            subject._check_scores()
+        return subject
+
+    def once(self, name: str, computed: Callable[[], Computed]) -> Computed:
+        """What several measures share: computed when one first asks, and kept with the subject."""
+        if name not in self.__dict__:
+            self.__dict__[name] = computed()
+        kept: Computed = self.__dict__[name]
+        return kept
 
     def has(self, need: str) -> bool:
         """Whether what a measure needs is there."""
@@ -152,10 +161,10 @@ class Subject:
     @cached_property
     def scores(self) -> Tensor:
         """The class scores of the network on all examples."""
-        found = self.all_outputs()
-        if not bool(found.isfinite().all()):
+        scores = self.all_outputs()
+        if not bool(scores.isfinite().all()):
             raise Unsupported("the network's scores leave the range of float64 on some example")
-        return found
+        return scores
 
     @cached_property
     def margins(self) -> Tensor:
@@ -163,15 +172,9 @@ class Subject:
         return class_margins(self.scores, self.examples[1])
 
     @cached_property
-    def layers(self) -> tuple[Layer, ...]:
+    def layers(self) -> tuple[Tensor, ...]:
         """The weight matrices; raises NotYetSupported where one cannot be told."""
         return layers_of(self.graph, self.weights)
-
-    @cached_property
-    def initial_layers(self) -> tuple[Layer, ...]:
-        """The same matrices before training."""
-        assert self.initial is not None
-        return layers_of(self.graph, self.initial)
 
     @cached_property
     def uncovered(self) -> str | None:

@@ -162,9 +162,9 @@ class Measures(SingleStudy[MeasuresSettings]):
         """Every measure with its formula and source."""
         if not settings.formulas:
             return None
-        from nonvacuous.studies.measures_page import formula_record, write_formulas
+        from nonvacuous.studies.measures_page import write_formulas
 
-        records = [formula_record(measure) for measure in settings.chosen]
+        records = [measure.to_dict() for measure in settings.chosen]
         return Answer(
             {"measures": records},
             lambda console: write_formulas(records, console),

@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.console import Console
 
-from nonvacuous.measures.registry import Measure
 from nonvacuous.report.plots import bars
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 
@@ -168,20 +167,6 @@ def comparison_text(record: Shown) -> str:
         f"{begun} It cannot predict more than its corrupted data hold, so a measure that is to "
         "explain generalization should call it the more complex one."
     )
-
-
-def formula_record(measure: Measure) -> Shown:
-    """What a measure is, without a network."""
-    return {
-        "name": measure.name,
-        "family": measure.family,
-        "formula": measure.formula,
-        "source": measure.source,
-        "needs": sorted(measure.needs),
-        "invariant": sorted(measure.invariant),
-        "higher": measure.higher,
-        "cost": measure.cost,
-    }
 
 
 def write_formulas(records: list[Shown], console: Console) -> None:
