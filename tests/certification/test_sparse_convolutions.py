@@ -166,7 +166,7 @@ class Branched(nn.Module):
             ),
             {},
             NotYetSupported,
-            "only convolutions",
+            "only linear layers, convolutions",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from nonvacuous.errors import BadInput, NotYetSupported, Refused
 from nonvacuous.kinds import prior_kind
 from nonvacuous.methods.sparsity import Sparsity
 from nonvacuous.risk import bounded_cross_entropy
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.verify import verify
 from tests.audit import sparse_worlds
 from tests.audit.sparse_worlds import QUICK, examples, near, network, run
@@ -324,5 +324,5 @@ def test_the_certified_weights_are_those_of_the_file(tmp_path: Path) -> None:
     module = network()
     module.load_state_dict(load_file(tmp_path / "run" / "weights.safetensors"))
     assert certificate.sparsity is not None
-    read = Layers.from_module(module.eval(), examples().inputs[:2])
+    read = read_network(module.eval(), examples().inputs[:2])
     assert read.digest() == certificate.sparsity.network_digest

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import mpmath
+from torch import Tensor
+
+from nonvacuous.sparsity.norms import reduced_gram
 
 mp = mpmath.MPContext()
 mp.dps = 40
@@ -36,3 +39,17 @@ def self_normalized_tail(t: float) -> mpmath.mpf:
 def chi_tail(degrees: int, c: float) -> mpmath.mpf:
     """P(|g| > c) for a standard normal vector."""
     return mp.gammainc(mp.mpf(degrees) / 2, mp.mpf(c) ** 2 / 2, regularized=True)
+
+
+def babel(weight: Tensor, *, rows: int, columns: int, blocks: tuple[int, int] = (1, 1)) -> float:
+    """The paper's reduced babel function, which the library's bound sharpens row by row.
+
+    The largest sum, over a row j and ``rows`` - 1 others, of the reduced inner products with row j,
+    divided by the square of the largest row norm over ``columns`` entries; all in ``blocks``.
+    """
+    gram = reduced_gram(weight, columns=columns, blocks=blocks)
+    largest = float(gram.diagonal().max())
+    if rows == 1 or largest == 0.0:
+        return 0.0
+    others = gram.clone().fill_diagonal_(-1.0).topk(rows - 1, dim=1).values.sum(1)
+    return float(others.max()) / largest

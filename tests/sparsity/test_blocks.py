@@ -14,7 +14,6 @@ from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity import SparseSettings, certify_sparse
 from nonvacuous.sparsity.norms import (
-    babel,
     babel_norm,
     frobenius_norm,
     reduced_gram,
@@ -23,6 +22,7 @@ from nonvacuous.sparsity.norms import (
 )
 from nonvacuous.sparsity.setting import ESCAPES
 from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting, growths
+from tests.sparsity.number_oracles import babel
 from tests.sparsity.weight_noise import point_inputs, random_layers, tied, uniform_hit_rate
 
 SHAPES = [((4, 6), (1, 2)), ((4, 6), (2, 1)), ((6, 6), (2, 2)), ((6, 6), (3, 2)), ((6, 8), (2, 4))]

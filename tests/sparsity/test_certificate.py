@@ -19,9 +19,10 @@ from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity import constants as rounding
 from nonvacuous.sparsity.certificate import SparsityCertificate, final_estimate
 from nonvacuous.sparsity.constants import constants, measured, reference
+from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.noise import fresh_passes, read_inputs
 from nonvacuous.sparsity.search import Evaluator
-from nonvacuous.sparsity.setting import Setting, total_nats
+from nonvacuous.sparsity.setting import Setting, SparseSettings, total_nats
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.calls import certify_sparse
 from tests.sparsity.weight_noise import random_layers
@@ -244,9 +245,9 @@ def test_the_final_noise_is_not_the_noise_of_the_search() -> None:
     seeds = {derived_seed(0, "final", network.digest(), s) for s in (setting, other)}
     seeds |= {derived_seed(0, "search"), derived_seed(0, "final", prior.digest(), setting)}
     assert len(seeds) == 4
-    call = dict(failure=0.05, sampling_failure=0.01, passes=1, seed=0)
-    first = final_estimate(evaluator, setting, inputs, **call)  # type: ignore[arg-type]
-    assert first == final_estimate(evaluator, setting, inputs, **call)  # type: ignore[arg-type]
+    once = SparseSettings(passes=1)
+    first = final_estimate(evaluator, setting, inputs, once, seed=0)
+    assert first == final_estimate(evaluator, setting, inputs, once, seed=0)
     # What the certificate counted is what a pass with the final seed gives, and no other.
     counts = []
     for seed in (derived_seed(0, "final", network.digest(), setting), derived_seed(0, "search")):
@@ -310,9 +311,7 @@ def test_claims_about_networks_fitted_to_coin_flips_are_never_false() -> None:
             evaluator,
             Setting(-40, (0,), 5, "exponential", 0, False),
             read_inputs(network, reference(prior), examples),
-            failure=0.05,
-            sampling_failure=0.01,
-            passes=1,
+            SparseSettings(passes=1),
             seed=round_,
         )
         forgotten = derandomized(
@@ -365,7 +364,7 @@ def test_a_plain_network_is_read_from_a_module() -> None:
     module = nn.Sequential(
         nn.Flatten(), nn.Linear(4, 5), nn.ReLU(inplace=True), nn.Dropout(), nn.Linear(5, 3)
     ).eval()
-    layers = Layers.from_module(module, torch.zeros(2, 1, 2, 2))
+    layers = read_network(module, torch.zeros(2, 1, 2, 2))
     assert layers.widths == (5,) and layers.classes == 3 and layers.names == ("1", "4")
     assert torch.equal(layers.weights[0], module[1].weight.detach().double())
     assert layers.biases[1] is not None
@@ -383,7 +382,7 @@ def test_a_plain_network_is_read_from_a_module() -> None:
 )
 def test_other_networks_are_refused_by_name(module: nn.Module, word: str) -> None:
     with pytest.raises(NotYetSupported, match=word):
-        Layers.from_module(module.eval(), torch.zeros(2, 4))
+        read_network(module.eval(), torch.zeros(2, 4))
 
 
 def test_bad_input_is_refused_with_the_remedy() -> None:

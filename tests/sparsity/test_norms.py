@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.norms import (
-    babel,
     babel_norm,
     frobenius_norm,
     reduced_gram,
@@ -23,6 +22,7 @@ from nonvacuous.sparsity.norms import (
     sparse_norms,
     spectral_norm,
 )
+from tests.sparsity.number_oracles import babel
 
 #: How far beyond the exact value rounding outward may go.
 SLACK = 1e-11

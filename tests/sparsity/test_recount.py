@@ -10,12 +10,10 @@ import torch
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.recount import (
-    charges_of,
     evaluator_of,
     final_seed,
     frozen_setting,
     recount,
-    scales_of,
 )
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity.weights import Layers
@@ -42,8 +40,8 @@ def test_the_same_counts_charges_and_scales(theorem: str, variant: str) -> None:
     record = json.loads(json.dumps(made.details["setting"]))
     setting = frozen_setting(theorem, variant, record)
     evaluator = evaluator_of(network, prior, theorem=theorem, variant=variant)
-    assert charges_of(evaluator, setting) == made.charges
-    assert scales_of(evaluator, setting) == made.scales
+    assert evaluator.charges(setting) == made.charges
+    assert evaluator.scales(setting) == made.scales
     seed = final_seed(4, network.digest(), setting)
     again = recount(evaluator, prior, setting, examples, passes=2, seed=seed)
     assert (again.errors, again.trials) == (made.errors, made.trials)
@@ -115,8 +113,8 @@ def test_as_many_inactive_units_as_there_are_is_no_choice() -> None:
     for count in (-1, width):
         setting = UniformSetting((count, *rest), -8, steps, 5)
         with pytest.raises(BadInput, match="inactive units are asked"):
-            charges_of(evaluator, setting)
-    charges_of(evaluator, UniformSetting((width - 1, *rest), -8, steps, 5))
+            evaluator.charges(setting)
+    evaluator.charges(UniformSetting((width - 1, *rest), -8, steps, 5))
 
 
 def test_an_infinite_threshold_does_not_hang_on_rounding() -> None:

@@ -15,6 +15,7 @@ from nonvacuous.bounds import holdout
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.sparsity.comparisons import PlainChain
+from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.radii import forward
 from nonvacuous.sparsity.study import study
 from nonvacuous.sparsity.weights import Layers
@@ -112,7 +113,7 @@ def test_where_every_unit_may_be_active_every_radius_is_infinite():
 
 def test_biases_as_weights_on_a_constant_compute_the_same():
     network, examples = module(), blobs()
-    layers = Layers.from_module(network, examples.inputs[:2])
+    layers = read_network(network, examples.inputs[:2])
     chain = PlainChain.of(layers)
     hidden, outputs = forward(chain.weights, chain.inputs(examples.inputs))
     assert chain.constant and hidden[0].shape == (200, 17)
@@ -123,7 +124,7 @@ def test_biases_as_weights_on_a_constant_compute_the_same():
     with torch.no_grad():
         for linear in (network[1], network[3], network[5]):
             linear.bias.zero_()
-    assert not PlainChain.of(Layers.from_module(network, examples.inputs[:2].double())).constant
+    assert not PlainChain.of(read_network(network, examples.inputs[:2].double())).constant
 
 
 @pytest.mark.slow
@@ -136,7 +137,7 @@ def test_a_prior_brings_certificate_and_plain_test():
     record = found.to_dict()["certificates"][0]
     assert {"kl_nats", "grid_nats", "escape", "errors", "trials", "scales"} <= record.keys()
     # A prior of zeros predicts nothing, so there is no plain test of it.
-    zero = Layers.from_module(network, blobs().inputs[:2]).zero()
+    zero = read_network(network, blobs().inputs[:2]).zero()
     assert study(network, blobs(), prior=zero, variants=["dense"]).held_out == ()
 
 

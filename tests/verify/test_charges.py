@@ -14,7 +14,7 @@ from nonvacuous.records import ComplexityRecord, KlTerm
 from nonvacuous.rules.derandomization import charge_records, charged_nats
 from nonvacuous.sparsity import constants
 from nonvacuous.sparsity.conv_setting import ConvSetting
-from nonvacuous.sparsity.recount import AnySetting, Network, charges_of, evaluator_of
+from nonvacuous.sparsity.recount import AnySetting, Network, evaluator_of
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity.weights import Layers
@@ -98,7 +98,7 @@ def test_the_ledger_is_the_theorem_s_own(
     network, prior = (perceptron(widths, bias=bias, seed=seed) for seed in (0, 1))
     for setting, choices in itertools.product(settings(theorem, variant, len(widths)), (1, 3)):
         evaluator = evaluator_of(network, prior, theorem=theorem, variant=variant, choices=choices)
-        paid = charge_records(charges_of(evaluator, setting))
+        paid = charge_records(evaluator.charges(setting))
         check_all(network, theorem, variant, setting, paid, choices, CLASSES)
     record, complexity = record_of(network, theorem, variant, paid, choices)
     assert hidden_widths(record, complexity, CLASSES) == widths
@@ -112,7 +112,7 @@ def test_the_ledger_of_convolutions(world: str, variant: str) -> None:
     network = moved(prior, 0.1, generator)
     setting = ConvSetting(-20, (1,) * (len(network.names) - 1), 3)
     evaluator = evaluator_of(network, prior, theorem="E", variant=variant)
-    paid = charge_records(charges_of(evaluator, setting))
+    paid = charge_records(evaluator.charges(setting))
     check_all(network, "E", variant, setting, paid, 1, len(network.output))
 
 
@@ -159,7 +159,7 @@ def test_tables_of_very_many_classes_are_never_named_pair_by_pair(
         monkeypatch.setattr(module, "_LARGEST_TABLE", CLASSES * CLASSES * 7 - 1)
     setting = Setting(-20, (1,), 3, "cap", 5, False, True)
     evaluator = evaluator_of(network, prior, theorem="E", variant="sparse")
-    paid = charge_records(charges_of(evaluator, setting))
+    paid = charge_records(evaluator.charges(setting))
     assert not any("pairs" in line.name for line in paid)
     check_all(network, "E", "sparse", setting, paid, 1, CLASSES)
 

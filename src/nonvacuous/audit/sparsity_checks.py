@@ -37,14 +37,14 @@ from nonvacuous.rules.derandomization import (
     squared_distances,
     wrong_layer_distance,
 )
-from nonvacuous.sparsity.certificate import THEOREMS
 from nonvacuous.sparsity.constants import reference
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import misread, read_network
 from nonvacuous.sparsity.conv_search import read_inputs as read_images
 from nonvacuous.sparsity.conv_setting import reference as conv_reference
 from nonvacuous.sparsity.noise import read_inputs
-from nonvacuous.sparsity.recount import Network, charges_of, final_seed, recount, scales_of
+from nonvacuous.sparsity.recount import Network, final_seed, recount
+from nonvacuous.sparsity.setting import THEOREMS
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.sparsity_records import SparsityRecord
 
@@ -115,7 +115,7 @@ def same_noise(evidence: Evidence) -> Outcome:
         return refuse("noise around the network, noise around the prior and a KL are needed.")
     if evidence.complexity.symmetries:
         return refuse("the KL of the theorem has no symmetries to forget; count it in full.")
-    expected = scales_of(evaluator_for(*terms(evidence)), setting_of(record))
+    expected = evaluator_for(*terms(evidence)).scales(setting_of(record))
     own = tensor_scales(record)
     for layer, scale in zip(record.layers, expected, strict=True):
         if layer.scale != scale:
@@ -158,7 +158,7 @@ def choices_paid(evidence: Evidence) -> Outcome:
         )
     # Measures the network again, and raises where a grid value is below the truth.
     evaluator = evaluator_for(*terms(evidence))
-    odd = odd_charge(record.charges, charges_of(evaluator, setting_of(record)))
+    odd = odd_charge(record.charges, evaluator.charges(setting_of(record)))
     if odd is not None:
         return refuse(
             f"{odd}. The loss may use a constant of the network only as a grid value that is not "

@@ -130,7 +130,7 @@ def ranked(values: Any) -> Codes:
     return np.unique(np.asarray(values), return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _signs(values: Numbers, first: Codes, second: Codes) -> Codes:
+def _signs(values: Numbers, first: Codes, second: Codes) -> NDArray[Any]:
     """Which network of each pair has the larger value: 1 the first, -1 the second, 0 neither."""
     order = ranked(values)
     return np.sign(order[first] - order[second])

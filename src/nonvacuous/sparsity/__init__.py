@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nonvacuous.sparsity.certificate import SparseSettings, SparsityCertificate
+from nonvacuous.sparsity.certificate import SparsityCertificate
 from nonvacuous.sparsity.certify import certify_sparse, certify_sparse_conv
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.conv_chain import ConvChain
@@ -22,6 +22,7 @@ from nonvacuous.sparsity.radii import (
     stability_thresholds,
     unit_stability,
 )
+from nonvacuous.sparsity.setting import SparseSettings
 from nonvacuous.sparsity.study import study
 from nonvacuous.sparsity.weights import Layers
 

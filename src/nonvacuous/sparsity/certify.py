@@ -11,20 +11,15 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.sparsity import constants, conv_search, conv_setting, noise, search
-from nonvacuous.sparsity.certificate import (
-    SparseSettings,
-    SparsityCertificate,
-    final_estimate,
-    uniform_certificate,
-)
+from nonvacuous.sparsity.certificate import SparsityCertificate, final_estimate
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_noise import ConvInputs
 from nonvacuous.sparsity.conv_reading import conv_chain
 from nonvacuous.sparsity.conv_search import CONV_THEOREM, ConvEvaluator
 from nonvacuous.sparsity.gauge import gauged
-from nonvacuous.sparsity.judging import InputsT, Judge, PassT, SettingT
 from nonvacuous.sparsity.search import Evaluator
-from nonvacuous.sparsity.theorem_a import UniformEvaluator, search_uniform
+from nonvacuous.sparsity.setting import SparseSettings
+from nonvacuous.sparsity.theorem_a import UniformEvaluator, search_uniform, uniform_certificate
 from nonvacuous.sparsity.weights import Layers
 
 
@@ -63,39 +58,38 @@ def certify_sparse(
         return replace(certificate, details={**certificate.details, "gauge": chosen.gauge})
     where = torch.device(device) if device is not None else examples.inputs.device
     inputs = noise.read_inputs(layers.to(where), constants.reference(prior).to(where), examples)
-    subset = 3000 if chosen.subset is None else chosen.subset
-    if chosen.theorem == "A":
-        uniform = UniformEvaluator(
-            layers,
-            prior,
-            sparse=chosen.sparse,
-            choices=chosen.choices,
-            device=where,
-            block=chosen.block,
-        )
-        final = search_uniform(
-            uniform, inputs, failure=chosen.failure, subset=subset, seed=seed, progress=progress
-        )
-        return uniform_certificate(uniform, final, inputs, failure=chosen.failure, seed=seed)
-    evaluator = Evaluator(
+    evaluator = linear_evaluator(
         layers,
         prior,
         theorem=chosen.theorem,
         sparse=chosen.sparse,
         choices=chosen.choices,
         device=where,
+        block=chosen.block,
     )
-    setting = search.search(
-        evaluator,
-        inputs,
-        failure=chosen.failure,
-        sampling_failure=chosen.sampling_share,
-        trials=chosen.passes * len(inputs),
-        subset=min(subset, len(inputs)),
-        seed=seed,
-        progress=progress,
-    )
-    return _estimated(evaluator, setting, inputs, chosen, seed=seed, progress=progress)
+    if isinstance(evaluator, UniformEvaluator):
+        final = search_uniform(evaluator, inputs, chosen, seed=seed, progress=progress)
+        return uniform_certificate(evaluator, final, inputs, chosen, seed=seed)
+    setting = search.search(evaluator, inputs, chosen, seed=seed, progress=progress)
+    return final_estimate(evaluator, setting, inputs, chosen, seed=seed, progress=progress)
+
+
+def linear_evaluator(
+    layers: Layers,
+    prior: Layers,
+    *,
+    theorem: str,
+    sparse: bool,
+    choices: int,
+    device: torch.device | str,
+    block: int = 1,
+) -> Evaluator | UniformEvaluator:
+    """The theorem for this network and prior, ready to judge a setting."""
+    if theorem == "A":
+        return UniformEvaluator(
+            layers, prior, sparse=sparse, choices=choices, device=device, block=block
+        )
+    return Evaluator(layers, prior, theorem=theorem, sparse=sparse, choices=choices, device=device)
 
 
 def certify_sparse_conv(
@@ -125,38 +119,8 @@ def certify_sparse_conv(
     # Norms of pooling use derivatives, so the evaluator is built where these are allowed.
     evaluator = ConvEvaluator(chain, prior, sparse=chosen.sparse, choices=chosen.choices)
     with torch.no_grad():
-        setting = conv_search.search(
-            evaluator,
-            inputs,
-            failure=chosen.failure,
-            sampling_failure=chosen.sampling_share,
-            trials=chosen.passes * len(inputs),
-            subset=min(2000 if chosen.subset is None else chosen.subset, len(inputs)),
-            seed=seed,
-            progress=progress,
-        )
-        return _estimated(evaluator, setting, inputs, chosen, seed=seed, progress=progress)
-
-
-def _estimated(
-    evaluator: Judge[SettingT, InputsT, PassT],
-    setting: SettingT,
-    inputs: InputsT,
-    chosen: SparseSettings,
-    *,
-    seed: int,
-    progress: Progress | None,
-) -> SparsityCertificate:
-    return final_estimate(
-        evaluator,
-        setting,
-        inputs,
-        failure=chosen.failure,
-        sampling_failure=chosen.sampling_share,
-        passes=chosen.passes,
-        seed=seed,
-        progress=progress,
-    )
+        setting = conv_search.search(evaluator, inputs, chosen, seed=seed, progress=progress)
+        return final_estimate(evaluator, setting, inputs, chosen, seed=seed, progress=progress)
 
 
 def check_covered(

@@ -10,29 +10,92 @@ listed by name.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
-from nonvacuous.errors import InvalidCertificate
-from nonvacuous.sparsity.grids import FINENESS, Charge, chosen_among, covering, scalar
-from nonvacuous.sparsity.norms import as_matrix, raised, row_norms, spectral_norm
+from nonvacuous.errors import BadInput, InvalidCertificate
+from nonvacuous.sparsity.norms import row_norms, spectral_norm, unit_norms
 from nonvacuous.sparsity.weights import Layers
 
-__all__ = ["Charge", "chosen_among", "constants", "measured", "reference", "scalar"]
-
 Entries = Literal["each", "all"]
-_covering = covering
+Value = TypeVar("Value")
 #: Exponents that may flatten the reference's table; the first costs ln 2, the others ln 16.
 EXPONENTS = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
 #: Tables of class pairs beyond this many entries are replaced by their maximum over the pairs.
 _LARGEST_TABLE = 20_000_000
 _PAIR_FINENESS = 8
 _UP = 1.0 + 1e-12
+
+
+# Grids: a number as a reference times a power of two, never below the truth, and its charge.
+
+#: Steps of the grid for constants per factor of two.
+FINENESS = 64
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One line of the ledger: what was chosen, and the nats that naming it costs."""
+
+    name: str
+    choice: str
+    nats: float
+
+
+def chosen_among(choices: int) -> tuple[Charge, ...]:
+    """The line for reporting one of several certificates, theorems or priors fixed in advance."""
+    if choices == 1:
+        return ()
+    return (Charge("which certificate is reported", f"one of {choices}", choice_nats(choices)),)
+
+
+def scalar(
+    name: str, value: float, known: float, *, fineness: int = FINENESS
+) -> tuple[float, Charge]:
+    """The smallest grid value ``known`` * 2^(j / fineness) that is not below ``value``."""
+    if known <= 0.0:
+        raise BadInput(
+            f"{name}: it is 0 in the prior, so no grid reaches it (does the layer read padding "
+            "only?); give the prior a layer that reads its input"
+        )
+    index = _index(value / known, fineness)
+    while known * 2.0 ** (index / fineness) < value:
+        index += 1
+    return (
+        known * 2.0 ** (index / fineness),
+        Charge(name, f"reference x 2^({index}/{fineness})", integer_nats(index)),
+    )
+
+
+def _covering(truth: Tensor, known: Tensor, exponent: float | None) -> tuple[Tensor, int]:
+    """The smallest multiple of ``known``, to a power, with no entry below ``truth``; its step."""
+    shape = known
+    if exponent is not None:
+        shape = known[..., -1:] * (known / known[..., -1:]) ** exponent * _UP
+    index = _index(float((truth / shape).max()), FINENESS)
+    while bool((shape * 2.0 ** (index / FINENESS) < truth).any()):
+        index += 1
+    return shape * 2.0 ** (index / FINENESS), index
+
+
+def _index(ratio: float, fineness: int) -> int:
+    # One step down and then up again until nothing is below: no tolerance can creep in.
+    return math.ceil(fineness * math.log2(max(ratio, 1e-300))) - 1
+
+
+def far(name: str, distance: float, known: float, *, fineness: int) -> tuple[float, Charge]:
+    """A distance from the prior on the grid of its size; never endlessly small.
+
+    A network that did not move would need an endless step down: 2^-20 of the prior is enough.
+    """
+    start = known / 16.0
+    return scalar(name, max(distance, start * 2.0**-16), start, fineness=fineness)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,25 +177,28 @@ def measured(layers: Layers) -> Measured:
     )
 
 
-def unit_norms(matrix: Tensor) -> Tensor:
-    """The norm of each row, rounded up."""
-    plain, power = as_matrix(matrix)
-    return raised(power * plain.square().sum(1).sqrt(), terms=4 * plain.shape[1])
-
-
 def reference(prior: Layers) -> Layers:
     """The prior itself; a layer whose rows are all equal gives way to fixed Gaussian weights.
 
     It fixes the grids and the expected sizes of activations, so it must not depend on the bound
     examples; nothing else is asked of it.
     """
+    return Layers(tuple(usable(prior.weights)), prior.biases, prior.names)
+
+
+def usable(weights: Sequence[Tensor], *, alone: bool = False) -> list[Tensor]:
+    """Weights whose outputs differ: fixed Gaussian ones where all outputs are the same.
+
+    alone   a single output, which equals itself, is useless only where it is zero
+    """
     generator = torch.Generator().manual_seed(2307)
-    weights = []
-    for matrix in prior.weights:
-        entries = torch.randn(matrix.shape, generator=generator, dtype=torch.float64, device="cpu")
-        usable = bool((matrix != matrix[:1]).any())
-        weights.append(matrix if usable else entries * math.sqrt(2.0 / matrix.shape[1]))
-    return Layers(tuple(weights), prior.biases, prior.names)
+    chosen = []
+    for weight in weights:
+        entries = torch.randn(weight.shape, generator=generator, dtype=torch.float64, device="cpu")
+        differ = weight != 0 if alone and len(weight) == 1 else weight != weight[:1]
+        scaled = entries * math.sqrt(2.0 / weight[0].numel())
+        chosen.append(weight if bool(differ.any()) else scaled.to(weight.device))
+    return chosen
 
 
 def constants(
@@ -160,27 +226,19 @@ def constants(
     truth = actual if actual is not None else measured(layers)
     known = measured(reference(prior))
     charges: list[Charge] = []
+
+    def paid(rounded: tuple[Value, Charge | list[Charge]]) -> Value:
+        value, lines = rounded
+        charges.extend([lines] if isinstance(lines, Charge) else lines)
+        return value
+
     each = norms == "each"
-    pair_norms, lines = _pair_table(
-        "norms of output weights",
-        truth.pair_norms,
-        known.pair_norms,
-        each,
-        named=named,
-        symmetric=True,
-    )
-    charges += lines
+    name = "norms of output weights"
+    pair_norms = paid(_pair_table(name, truth.pair_norms, known.pair_norms, each, named=named))
     pair_sums = None
     if sums is not None:
-        pair_sums, lines = _pair_table(
-            "sums of output weights",
-            truth.pair_sums,
-            known.pair_sums,
-            sums == "each",
-            named=named,
-            symmetric=False,
-        )
-        charges += lines
+        name, own = "sums of output weights", sums == "each"
+        pair_sums = paid(_pair_table(name, truth.pair_sums, known.pair_sums, own, named=named))
     rows: list[Tensor | None] = [None]
     spectral: list[float | None] = [None]
     every: list[Tensor | None] = [None]
@@ -188,29 +246,18 @@ def constants(
     for index in range(len(truth.rows)):
         name = layers.names[index + 1]
         if units:
-            own, line = _unit_table(name, truth.units[index], known.units[index])
-            every.append(own)
-            charges.append(line)
+            every.append(paid(_unit_table(name, truth.units[index], known.units[index])))
             rows.append(None)
         else:
-            table, lines = _table(
-                f"row norms of layer {name}", truth.rows[index], known.rows[index], each
-            )
-            rows.append(table)
-            charges += lines
-        norm, line = scalar(
-            f"spectral norm of layer {name}", truth.spectral[index], known.spectral[index]
-        )
-        spectral.append(norm)
-        charges.append(line)
+            what = f"row norms of layer {name}"
+            rows.append(paid(_table(what, truth.rows[index], known.rows[index], each)))
+        what = f"spectral norm of layer {name}"
+        spectral.append(paid(scalar(what, truth.spectral[index], known.spectral[index])))
         if units and drift:
-            far, line = _moved(layers, prior, index + 1, known.spectral[index])
-            moved.append(far)
-            charges.append(line)
+            moved.append(paid(_moved(layers, prior, index + 1, known.spectral[index])))
     shift = None
     if drift:
-        shift, line = _drift(layers, prior, float(known.pair_norms[..., -1].max()))
-        charges.append(line)
+        shift = paid(_drift(layers, prior, float(known.pair_norms[..., -1].max())))
     return Constants(
         pair_norms,
         pair_sums,
@@ -264,14 +311,7 @@ def _drift(layers: Layers, prior: Layers, known: float) -> tuple[float, Charge]:
     # that part and not to what is left of it.
     lost = 2.0**-50 * math.sqrt(moved.shape[1]) * float(moved.abs().max())
     distance = math.sqrt(largest) * (1.0 + 1e-10) + lost
-    # A network that did not move would need an endless step down: 2^-20 of the prior is enough.
-    start = known / 16.0
-    return scalar(
-        "distance of output weights from the prior",
-        max(distance, start * 2.0**-16),
-        start,
-        fineness=1,
-    )
+    return far("distance of output weights from the prior", distance, known, fineness=1)
 
 
 def _moved(layers: Layers, prior: Layers, layer: int, known: float) -> tuple[float, Charge]:
@@ -279,13 +319,12 @@ def _moved(layers: Layers, prior: Layers, layer: int, known: float) -> tuple[flo
     difference = mine - theirs
     lost = 2.0**-50 * float(mine.norm() + theirs.norm())
     distance = spectral_norm(difference) * (1.0 + 1e-10) + lost
-    start = known / 16.0
     name = f"distance of layer {layers.names[layer]} from the prior"
-    return scalar(name, max(distance, start * 2.0**-16), start, fineness=4)
+    return far(name, distance, known, fineness=4)
 
 
 def _pair_table(
-    name: str, truth: Tensor, known: Tensor, each: bool, *, named: bool, symmetric: bool
+    name: str, truth: Tensor, known: Tensor, each: bool, *, named: bool
 ) -> tuple[Tensor, list[Charge]]:
     """One multiplier for the prior's tables of all pairs, or one table for all pairs, or that one
     with a factor for each pair.
@@ -293,7 +332,7 @@ def _pair_table(
     common = known.amax((0, 1)).reshape(1, 1, known.shape[-1])
     one, lines_one = _table(name, truth, common, each)
     if named and truth.shape[0] > 1:
-        table, line = _factors(name, truth, one, symmetric)
+        table, line = _factors(name, truth, one)
         form = Charge(f"{name}: form", "each pair of classes named", choice_nats(3))
         return table, [*lines_one, line, form]
     # A pair that the prior hardly tells apart must not force a huge multiplier on all others.
@@ -305,7 +344,7 @@ def _pair_table(
     return chosen, [*lines, Charge(f"{name}: form", word, choice_nats(3))]
 
 
-def _factors(name: str, truth: Tensor, one: Tensor, symmetric: bool) -> tuple[Tensor, Charge]:
+def _factors(name: str, truth: Tensor, one: Tensor) -> tuple[Tensor, Charge]:
     """The common table times 2^(-i/8) for each pair, with the largest i that still covers it.
 
     The whole number i >= 0 has weight 1 / ((i + 1) (i + 2)), and these weights sum to one.
@@ -316,8 +355,9 @@ def _factors(name: str, truth: Tensor, one: Tensor, symmetric: bool) -> tuple[Te
     short = (table < truth).any(-1)
     steps = torch.where(short, (steps - 1).clamp(min=0), steps)
     table = one * (2.0 ** (-steps / _PAIR_FINENESS))[..., None]
+    # Norms of w_y - w_c are those of w_c - w_y, and named once; sums of positive entries are not.
     counted = torch.triu(torch.ones_like(steps), diagonal=1).bool()
-    if not symmetric:
+    if not name.startswith("norms"):
         counted |= counted.T.clone()
     nats = float(((steps + 1.0) * (steps + 2.0)).log()[counted].sum()) * _UP
     return table, Charge(f"{name}: pairs", f"{int(counted.sum())} factors 2^(-i/8)", nats)

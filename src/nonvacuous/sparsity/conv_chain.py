@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -115,6 +116,13 @@ class Stage:
         return math.prod(self.middle)
 
     @property
+    def form(self) -> tuple[object, ...]:
+        """All of it but the numbers."""
+        layer = self.layer
+        shapes = (self.before, self.middle, self.pool, layer.weight.shape, layer.bias is None)
+        return (*shapes, layer.stride, layer.padding, layer.dilation)
+
+    @property
     def bias_share(self) -> float:
         """Noise on a bias is this much smaller than on a weight: a bias meets every position."""
         return 1.0 / math.sqrt(self.positions)
@@ -186,37 +194,28 @@ class ConvChain:
 
     def to(self, device: torch.device | str) -> ConvChain:
         """The same chain on another device."""
-        moved = [
-            replace(
-                s.layer,
-                weight=s.layer.weight.to(device),
-                bias=None if s.layer.bias is None else s.layer.bias.to(device),
-            )
-            for s in self.stages
-        ]
-        return self.with_layers(moved)
-
-    def with_layers(self, layers: list[ConvLayer]) -> ConvChain:
-        """The same shapes with other numbers."""
-        return ConvChain(
-            tuple(
-                replace(stage, layer=layer)
-                for stage, layer in zip(self.stages, layers, strict=True)
-            )
-        )
+        return self._each(lambda tensor: tensor.to(device))
 
     def zero(self) -> ConvChain:
         """The same chain with every number zero: a prior that has seen nothing."""
+        return self._each(torch.zeros_like)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> ConvChain:
         return self.with_layers(
             [
                 replace(
-                    s.layer,
-                    weight=torch.zeros_like(s.layer.weight),
-                    bias=None if s.layer.bias is None else torch.zeros_like(s.layer.bias),
+                    stage.layer,
+                    weight=change(stage.layer.weight),
+                    bias=None if stage.layer.bias is None else change(stage.layer.bias),
                 )
-                for s in self.stages
+                for stage in self.stages
             ]
         )
+
+    def with_layers(self, layers: Sequence[ConvLayer]) -> ConvChain:
+        """The same shapes with other numbers."""
+        pairs = zip(self.stages, layers, strict=True)
+        return ConvChain(tuple(replace(stage, layer=layer) for stage, layer in pairs))
 
     def squared_distances(self, other: ConvChain) -> tuple[float, ...]:
         """For each layer, squared distances over the squared share of noise that a number gets."""
@@ -238,17 +237,7 @@ class ConvChain:
                 "both must be built alike"
             )
         for mine, theirs in zip(self.stages, other.stages, strict=True):
-            same = (
-                mine.before == theirs.before
-                and mine.middle == theirs.middle
-                and mine.pool == theirs.pool
-                and mine.layer.weight.shape == theirs.layer.weight.shape
-                and mine.layer.stride == theirs.layer.stride
-                and mine.layer.padding == theirs.layer.padding
-                and mine.layer.dilation == theirs.layer.dilation
-                and (mine.layer.bias is None) == (theirs.layer.bias is None)
-            )
-            if not same:
+            if mine.form != theirs.form:
                 raise BadInput(
                     f"layer {mine.layer.name} of the network and {theirs.layer.name} of its prior "
                     "differ in shape, stride, padding, bias or pooling; both must be built alike"

@@ -1,4 +1,4 @@
-"""Reading a convolutional chain from a module; whatever is not covered is refused by name."""
+"""Reading the layers of a module; whatever is not covered is refused by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.networks.capture import capture
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, ImageShape, Pair, Pool
-from nonvacuous.sparsity.weights import Layers, folding
+from nonvacuous.sparsity.weights import Layers
 
 #: Operators that hand their input on, number for number.
 _PASSES = frozenset({"alias", "clone", "contiguous", "detach", "dropout", "identity"})
@@ -30,7 +30,7 @@ def read_network(module: nn.Module, example: Tensor) -> Layers | ConvChain:
     """The form in which a module is certified: layers of numbers, or a chain of convolutions."""
     if is_convolutional(module):
         return conv_chain(module, example)
-    return Layers.from_module(module, example)
+    return _Reader(capture(module, example), plain=True).layers()
 
 
 def is_convolutional(module: nn.Module) -> bool:
@@ -44,21 +44,21 @@ def is_convolutional(module: nn.Module) -> bool:
 
 
 class _Reader:
-    """One walk along the nodes: a layer, then ReLU and at most one pooling, then the next layer."""
+    """One walk along the nodes: a layer, then ReLU and at most one pooling, then the next layer.
 
-    def __init__(self, graph: LayerGraph) -> None:
+    plain   linear layers only
+    """
+
+    def __init__(self, graph: LayerGraph, *, plain: bool = False) -> None:
         if len(graph.inputs) != 1 or len(graph.outputs) != 1:
             raise NotYetSupported(
                 f"the network has {len(graph.inputs)} inputs and {len(graph.outputs)} outputs; "
                 "the sparsity theorems cover one of each. Wrap it in a module with one of each"
             )
-        self._graph = graph
+        self._graph, self._plain = graph, plain
         self._first: ImageShape | None = None
         self._parts: list[tuple[ConvLayer, Pool]] = []
         self._rectified, self._pooled = True, False
-
-    def chain(self) -> ConvChain:
-        graph = self._graph
         current = Reference("input", next(iter(graph.inputs)))
         shape = graph.inputs[current.name]
         for node in graph.nodes:
@@ -67,16 +67,24 @@ class _Reader:
             self._step(node, shape)
             current, shape = Reference("node", node.name), node.shape
         if graph.outputs[0] != current or self._rectified or not self._parts:
-            raise NotYetSupported(
-                "the network does not end in a linear layer; a sparsity certificate needs scores "
-                "that a linear layer computes. Leave out what follows it"
-            )
+            where = self._parts[-1][0].name if self._parts else "the network"
+            raise _refused(where, "output", "the network must end in a linear layer")
+
+    def chain(self) -> ConvChain:
         assert self._first is not None
         return ConvChain.of(self._first, self._parts)
 
+    def layers(self) -> Layers:
+        layers = [layer for layer, _ in self._parts]
+        return Layers(
+            tuple(layer.matrix for layer in layers),
+            tuple(layer.bias for layer in layers),
+            tuple(layer.name for layer in layers),
+        )
+
     def _step(self, node: Node, shape: tuple[int, ...]) -> None:
         kind = node.kind
-        if kind in ("conv2d", "linear"):
+        if kind == "linear" or (kind == "conv2d" and not self._plain):
             if not self._rectified:
                 raise _refusal(node, "there is no ReLU between it and the layer before")
             self._layer(node, kind, shape)
@@ -84,21 +92,26 @@ class _Reader:
             if self._pooled and not self._rectified and self._parts[-1][1].kind == "average":
                 raise _refusal(node, "average pooling comes before the ReLU; exchange the two")
             self._rectified = True
-        elif kind in _POOLS and self._parts:
+        elif kind in _POOLS and self._parts and not self._plain:
             self._pool(node, kind, shape)
         elif kind in _RESHAPES and self._harmless(node, shape):
             return
         elif kind not in _PASSES:
             covered = (
-                "only convolutions, linear layers, ReLU, max and average pooling and flattening "
+                "only linear layers, convolutions, ReLU, max and average pooling and flattening "
                 "are covered"
             )
-            raise _refusal(node, covered + folding(node.op))
+            folding = (
+                "; once the network is trained, fold batch normalization into the layer before "
+                "it: nv.fold_batch_norm(network, inputs)"
+            )
+            raise _refusal(node, covered + (folding if "batch_norm" in node.op else ""))
 
     def _harmless(self, node: Node, shape: tuple[int, ...]) -> bool:
-        """Any reshape of the input keeps its numbers in order; later only flattening does."""
+        """Any reshape keeps numbers in order; after a convolution, only flattening keeps images."""
         keeps = len(node.shape) >= 2 and node.shape[0] == shape[0]
-        return keeps and (not self._parts or len(node.shape) == 2 or node.shape == shape)
+        free = self._plain or not self._parts
+        return keeps and (free or len(node.shape) == 2 or node.shape == shape)
 
     def _layer(self, node: Node, kind: str, shape: tuple[int, ...]) -> None:
         weight = self._parameter(node, "weight")
@@ -195,10 +208,14 @@ def _pair(node: Node, argument: str) -> Pair:
 
 
 def _refusal(node: Node, reason: str) -> NotYetSupported:
+    return _refused(node.layer or node.name, node.op, reason)
+
+
+def _refused(where: str, op: str, reason: str) -> NotYetSupported:
     return NotYetSupported(
-        f"{node.layer or node.name} ({node.op}): {reason}. A sparsity certificate needs a plain "
-        "chain of convolutions or linear layers with ReLU and pooling; certify this network with "
-        "`nonvacuous certify` instead, or replace the layer"
+        f"{where} ({op}): {reason}. A sparsity certificate needs a plain chain: linear layers or "
+        "convolutions with ReLU between them and pooling after it. Replace the layer, or certify "
+        "the network in another mode of nonvacuous certify"
     )
 
 

@@ -1,8 +1,4 @@
-"""Searching for a setting on a few examples, with noise that is never used again.
-
-The PAC-Bayes event holds for all settings at once, each at its own charge, so that looking at the
-bound examples here is free. The final noise is not: it is drawn after the setting is frozen.
-"""
+"""Searching for the setting of a convolutional network; see search.py for why it is free."""
 
 from __future__ import annotations
 
@@ -37,12 +33,14 @@ from nonvacuous.sparsity.judging import (
     Judge,
     Move,
     all_scales,
-    escape,
     first_scale,
     later_scale,
+    other_escape,
+    other_tail,
     searched,
 )
 from nonvacuous.sparsity.noise import check_examples, pair_margins
+from nonvacuous.sparsity.setting import SparseSettings
 
 # What is expected of the noise at an example before the network is known.
 
@@ -110,11 +108,9 @@ class ConvEvaluator(Judge[ConvSetting, ConvInputs, ConvPass]):
         self._anchor = Anchor.of(prior)
 
     def charges(self, setting: ConvSetting) -> tuple[Charge, ...]:
-        """Every choice inside the loss, by name."""
         return (*setting.charges(sparse=self.sparse), *self._charges)
 
     def thresholds(self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass) -> Tensor:
-        """D(W', x) for every example and every class."""
         return thresholds(
             self.chain,
             noisy,
@@ -138,7 +134,7 @@ class ConvEvaluator(Judge[ConvSetting, ConvInputs, ConvPass]):
     def network_errors(self, inputs: ConvInputs) -> int:
         return network_errors(self.chain, inputs)
 
-    def details(self) -> dict[str, Any]:
+    def details(self, setting: ConvSetting) -> dict[str, Any]:
         return {
             "layers": list(self.chain.names),
             "operator_norms": list(self.bounds.spectral),
@@ -150,16 +146,15 @@ class ConvEvaluator(Judge[ConvSetting, ConvInputs, ConvPass]):
 
 _COARSE = (-60, -52, -44, -36, -28, -20, -12)
 _ROUNDS = 8
+#: Examples on which settings are compared, unless the caller says otherwise.
+_SUBSET = 2000
 
 
 def search(
     evaluator: ConvEvaluator,
     inputs: ConvInputs,
+    settings: SparseSettings,
     *,
-    failure: float,
-    sampling_failure: float,
-    trials: int,
-    subset: int,
     seed: int,
     progress: Progress | None = None,
 ) -> ConvSetting:
@@ -167,6 +162,7 @@ def search(
     chain = evaluator.chain
     device = inputs.images.device
     order = torch.Generator().manual_seed(derived_seed(seed, "search"))
+    subset = min(_SUBSET if settings.subset is None else settings.subset, len(inputs))
     chosen = torch.randperm(len(inputs), generator=order)[:subset].to(device)
     part = inputs.part(chosen)
     generator = torch.Generator(device).manual_seed(derived_seed(seed, "search noise"))
@@ -185,10 +181,9 @@ def search(
         share_lost,
         _starts(evaluator),
         _moves(len(evaluator.distances), sparse=evaluator.sparse),
+        settings,
         rounds=_ROUNDS,
         examples=len(inputs),
-        failure=failure,
-        slack=-math.log(sampling_failure) / trials,
         progress=progress,
     )
 
@@ -205,9 +200,7 @@ def _starts(evaluator: ConvEvaluator) -> list[ConvSetting]:
 
 def _moves(layers: int, *, sparse: bool) -> list[Move[ConvSetting]]:
     later: list[Move[ConvSetting]] = [later_scale(layer) for layer in range(1, layers)]
-    shared: list[Move[ConvSetting]] = [
-        all_scales, *later, escape, first_scale, _factor, _tail,
-    ]  # fmt: skip
+    shared = [all_scales, *later, other_escape, first_scale, _factor, _tail]
     return [*shared, _blend] if sparse else shared
 
 
@@ -216,10 +209,7 @@ def _factor(setting: ConvSetting, stride: int) -> ConvSetting:
 
 
 def _tail(setting: ConvSetting, stride: int) -> ConvSetting | None:
-    if stride < 0:
-        return None
-    other = "exponential" if setting.tail == "cap" else "cap"
-    return replace(setting, tail=other, factor=1 if other == "cap" else 0)
+    return None if stride < 0 else other_tail(setting)
 
 
 def _blend(setting: ConvSetting, stride: int) -> ConvSetting | None:

@@ -7,17 +7,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from nonvacuous.bounds.sparsity import choice_nats, integer_nats
+from nonvacuous.bounds.sparsity import choice_nats
 from nonvacuous.errors import InvalidCertificate
-from nonvacuous.sparsity.constants import Charge, scalar
-from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Stage
+from nonvacuous.sparsity.constants import Charge, far, scalar, usable
+from nonvacuous.sparsity.conv_chain import ConvChain, Stage
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
 from nonvacuous.sparsity.conv_theorem import Anchor, ConvBounds, ConvTail
-from nonvacuous.sparsity.setting import Scales
-from nonvacuous.sparsity.theorem_e import TAILS
+from nonvacuous.sparsity.setting import Tailed
 
-#: Steps per factor of two of the cap, and of the rate of the exponential tail.
-_TAIL_FINENESS = {"cap": 8, "exponential": 4}
 #: Steps per factor of two of the drift, which may be anything from the prior's size to nothing.
 _DRIFT_FINENESS = 4
 #: How much of the product of norms may be added to the prior's gradients.
@@ -25,11 +22,9 @@ BLENDS = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 
 
 @dataclass(frozen=True)
-class ConvSetting(Scales):
-    """Choices for convolutions: noise scales, escape probability, and
+class ConvSetting(Tailed):
+    """Choices for convolutions: noise scales, escape probability, the tail of Theorem E, and
 
-    tail       "cap" or "exponential"
-    factor     log2 of the tail's factor, in steps of the grid
     blend      with sparsity, position in BLENDS
     """
 
@@ -40,19 +35,12 @@ class ConvSetting(Scales):
     @property
     def tail_rule(self) -> ConvTail:
         """The tail in numbers."""
-        factor = 2.0 ** (self.factor / _TAIL_FINENESS[self.tail])
-        return ConvTail(self.tail, factor, BLENDS[self.blend])
+        return ConvTail(self.tail, self.tail_factor, BLENDS[self.blend])
 
     def charges(self, *, sparse: bool) -> tuple[Charge, ...]:
         """What naming these choices costs; constants of the network are charged elsewhere."""
-        text = f"2^({self.factor}/{_TAIL_FINENESS[self.tail]})"
         blend = Charge("tail: share of norms", f"{BLENDS[self.blend]:g}", choice_nats(len(BLENDS)))
-        return (
-            *self.scale_charges(),
-            Charge("tail: form", self.tail, choice_nats(len(TAILS))),
-            Charge("tail: factor", text, integer_nats(self.factor)),
-            *((blend,) if sparse else ()),
-        )
+        return (*self.own_charges(), *((blend,) if sparse else ()))
 
 
 def reference(prior: ConvChain) -> ConvChain:
@@ -61,18 +49,11 @@ def reference(prior: ConvChain) -> ConvChain:
     It fixes the grids and the expected spread, so it must not depend on the bound examples;
     nothing else is asked of it.
     """
-    generator = torch.Generator().manual_seed(2307)
-    layers: list[ConvLayer] = []
-    for stage in prior.stages:
-        layer = stage.layer
-        matrix = layer.matrix
-        entries = torch.randn(layer.weight.shape, generator=generator, dtype=torch.float64)
-        # A single kernel equals itself: it is useless only where it is zero.
-        differ = matrix != matrix[:1] if len(matrix) > 1 else matrix != 0
-        if not bool(differ.any()):
-            scaled = entries * math.sqrt(2.0 / matrix.shape[1])
-            layer = replace(layer, weight=scaled.to(layer.weight.device))
-        layers.append(layer)
+    weights = usable([stage.layer.weight for stage in prior.stages], alone=True)
+    layers = [
+        replace(stage.layer, weight=weight)
+        for stage, weight in zip(prior.stages, weights, strict=True)
+    ]
     return prior.with_layers(layers)
 
 
@@ -122,13 +103,8 @@ def _distance(mine: Stage, theirs: Stage, known: float) -> tuple[float, Charge]:
     largest = float(torch.maximum(layer.weight.abs(), other.weight.abs()).max())
     # Rounding of the difference, entry by entry: at most this much in the operator norm.
     lost = 2.0**-50 * layer.weight.numel() * largest
-    start = known / 16.0
-    return scalar(
-        f"distance of layer {layer.name} from the prior",
-        max(moved * (1.0 + 1e-10) + lost, start * 2.0**-16),
-        start,
-        fineness=_DRIFT_FINENESS,
-    )
+    name = f"distance of layer {layer.name} from the prior"
+    return far(name, moved * (1.0 + 1e-10) + lost, known, fineness=_DRIFT_FINENESS)
 
 
 def _drift(chain: ConvChain, prior: ConvChain, known: float) -> tuple[float, Charge]:
@@ -136,17 +112,9 @@ def _drift(chain: ConvChain, prior: ConvChain, known: float) -> tuple[float, Cha
     largest = max(float((row[None] - moved).square().sum(1).max()) for row in moved)
     # Where both networks' weights share a large part, moving away from it was rounded relative to
     # that part and not to what is left of it.
-    lost = (
-        2.0**-50
-        * math.sqrt(moved.shape[1])
-        * float(torch.maximum(chain.output.abs(), prior.output.abs()).max())
-    )
+    heaviest = float(torch.maximum(chain.output.abs(), prior.output.abs()).max())
+    lost = 2.0**-50 * math.sqrt(moved.shape[1]) * heaviest
     distance = math.sqrt(largest) * (1.0 + 1e-10) + lost
-    # A network that did not move would need an endless step down: 2^-20 of the prior is enough.
-    start = known / 16.0
-    return scalar(
-        "distance of output weights from the prior",
-        max(distance, start * 2.0**-16),
-        start,
-        fineness=_DRIFT_FINENESS,
+    return far(
+        "distance of output weights from the prior", distance, known, fineness=_DRIFT_FINENESS
     )

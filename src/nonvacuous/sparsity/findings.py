@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 #: The shares of examples at which distributions are written down.
@@ -178,28 +178,15 @@ class SparsityStudy:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for JSON; the values behind the pictures are left out."""
-        record = {
-            name: value
-            for name, value in vars(self).items()
-            if name not in ("shown", "certificates")
-        }
-        plain = {
-            name: [asdict(entry) for entry in value]
-            if name in ("activity", "radii", "epsilons", "norm_bounds", "held_out")
-            else value
-            for name, value in record.items()
-        }
-        plain["sizes"] = list(self.sizes)
-        plain["answer"] = self.answer
-        plain["shares"] = list(SHARES)
-        plain["certificates"] = [entry.to_dict() for entry in self.certificates]
-        return {name: _finite(value) for name, value in plain.items()}
+        record = asdict(replace(self, certificates=()))
+        del record["shown"], record["certificates"]
+        certificates = [entry.to_dict() for entry in self.certificates]
+        more = {"answer": self.answer, "shares": SHARES, "certificates": certificates}
+        return {name: _finite(value) for name, value in (record | more).items()}
 
 
 def _finite(value: Any) -> Any:
-    """The same with None for what is infinite (as a radius that nothing limits): JSON has no word
-    for it.
-    """
+    """The same with None for what is infinite: JSON has no word for it."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -8,15 +8,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
-import torch
 from torch import Tensor
 
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
 from nonvacuous.bounds.sparsity import derandomized
 from nonvacuous.progress import Progress, Reporter
-from nonvacuous.sparsity.grids import Charge
+from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.noise import pair_margins
-from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, Scales, kl_nats, total_nats
+from nonvacuous.sparsity.setting import (
+    ESCAPES,
+    FIRST_SCALE,
+    Scales,
+    SparseSettings,
+    Tailed,
+    kl_nats,
+    total_nats,
+)
 
 #: A margin this little above its threshold still counts as a loss: more than rounding can do.
 _RELATIVE, _ABSOLUTE = 1e-8, 1e-11
@@ -39,12 +46,13 @@ class Scored(Protocol):
 
 
 SettingT = TypeVar("SettingT", bound=Scales)
+TailedT = TypeVar("TailedT", bound=Tailed)
 InputsT = TypeVar("InputsT", bound=Labeled)
 PassT = TypeVar("PassT", bound=Scored)
 
 
-class Judge(ABC, Generic[SettingT, InputsT, PassT]):
-    """One theorem in one variant, for one network and prior.
+class Priced(ABC, Generic[SettingT]):
+    """One theorem in one variant, for one network and prior: what a setting costs and promises.
 
     theorem     its letter
     sparse      whether it makes use of inactive units
@@ -57,7 +65,39 @@ class Judge(ABC, Generic[SettingT, InputsT, PassT]):
 
     @abstractmethod
     def charges(self, setting: SettingT) -> tuple[Charge, ...]:
-        """Every choice inside the loss, by name."""
+        """Every choice inside the loss, by name, with its price.
+
+        Measuring the constants of the network and rounding them up on their grids is part of
+        this, and so is the refusal of one that is below the network's.
+        """
+
+    def details(self, setting: SettingT) -> dict[str, Any]:
+        """More numbers of the theorem, by name."""
+        return {}
+
+    def scales(self, setting: SettingT) -> tuple[float, ...]:
+        """The noise scale of each layer."""
+        return setting.sigmas
+
+    def kl(self, setting: SettingT) -> float:
+        return kl_nats(self.distances, self.scales(setting))
+
+    def bound(
+        self, setting: SettingT, loss_upper: float, *, examples: int, failure: float
+    ) -> float:
+        """The certificate's number for this setting."""
+        return derandomized(
+            loss_upper=loss_upper,
+            escape=setting.escape_probability,
+            kl_nats=self.kl(setting),
+            grid_nats=total_nats(self.charges(setting)),
+            examples=examples,
+            failure=failure,
+        )
+
+
+class Judge(Priced[SettingT], Generic[SettingT, InputsT, PassT]):
+    """A theorem whose losses are counted under noise."""
 
     @abstractmethod
     def thresholds(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Tensor:
@@ -76,26 +116,6 @@ class Judge(ABC, Generic[SettingT, InputsT, PassT]):
     @abstractmethod
     def network_errors(self, inputs: InputsT) -> int:
         """Errors of the network itself, ties included."""
-
-    def details(self) -> dict[str, Any]:
-        """More numbers of the theorem, by name."""
-        return {}
-
-    def kl(self, setting: SettingT) -> float:
-        return kl_nats(self.distances, setting.sigmas)
-
-    def bound(
-        self, setting: SettingT, loss_upper: float, *, examples: int, failure: float
-    ) -> float:
-        """The certificate's number for this setting."""
-        return derandomized(
-            loss_upper=loss_upper,
-            escape=setting.escape_probability,
-            kl_nats=self.kl(setting),
-            grid_nats=total_nats(self.charges(setting)),
-            examples=examples,
-            failure=failure,
-        )
 
     def losses(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Tensor:
         """True where some class comes within its threshold of the label; NaN counts as a loss."""
@@ -130,18 +150,12 @@ class Judge(ABC, Generic[SettingT, InputsT, PassT]):
         return margins, level, clear
 
 
-def median(pieces: list[Tensor]) -> float:
-    """The median over everything in the pieces."""
-    return float(torch.cat(pieces).median())
-
-
 # Descent along single coordinates of a setting: what the searches of all theorems share.
 
 #: The estimated bound of a setting.
 Objective = Callable[[SettingT], float]
 #: The neighbor along one coordinate, a stride away; None where the grid ends.
 Move = Callable[[SettingT, int], SettingT | None]
-_STRIDES = (4, 2, 1)
 
 
 def descend(
@@ -150,9 +164,11 @@ def descend(
     moves: Sequence[Move[SettingT]],
     *,
     rounds: int,
-    reporter: Reporter,
+    progress: Progress | None,
+    strides: Sequence[int] = (4, 2, 1),
 ) -> SettingT:
     """From the best of the starts, walk along one coordinate after the other while it helps."""
+    reporter = Reporter(progress, "search")
     seen: dict[SettingT, float] = {}
 
     def value(setting: SettingT) -> float:
@@ -162,13 +178,14 @@ def descend(
         return seen[setting]
 
     best = min(starts, key=value)
-    for stride in _STRIDES:
+    for stride in strides:
         for _ in range(rounds):
             before = best
             for move in moves:
                 best = _along(best, move, stride, value)
             if best == before:
                 break
+    reporter.report(1, 1, "setting found", always=True)
     return best
 
 
@@ -218,10 +235,16 @@ def first_scale(setting: SettingT, stride: int) -> SettingT | None:
     return replace(setting, first=first, steps=rest) if first in FIRST_SCALE else None
 
 
-def escape(setting: SettingT, stride: int) -> SettingT | None:
+def other_escape(setting: SettingT, stride: int) -> SettingT | None:
     """The escape probability, always to the next on the list."""
     position = setting.escape + (1 if stride > 0 else -1)
     return replace(setting, escape=position) if 0 <= position < len(ESCAPES) else None
+
+
+def other_tail(setting: TailedT) -> TailedT:
+    """The other form of the tail, with the factor that it starts from."""
+    other = "exponential" if setting.tail == "cap" else "cap"
+    return replace(setting, tail=other, factor=1 if other == "cap" else 0)
 
 
 def searched(
@@ -229,18 +252,18 @@ def searched(
     share_lost: Callable[[SettingT], float],
     starts: Sequence[SettingT],
     moves: Sequence[Move[SettingT]],
+    settings: SparseSettings,
     *,
     rounds: int,
     examples: int,
-    failure: float,
-    slack: float,
     progress: Progress | None,
 ) -> SettingT:
     """The setting with the smallest estimated bound, by descent along single coordinates.
 
     share_lost   the part of some examples on which a setting's noisy loss is 1
-    slack        nats by which the noise of the final estimate may raise that part
     """
+    # Nats by which the noise of the final estimate may raise that part.
+    slack = -math.log(settings.sampling_share) / (settings.passes * examples)
 
     def objective(setting: SettingT) -> float:
         # Far too large noise cannot win, and the KL alone may rule a setting out.
@@ -249,10 +272,7 @@ def searched(
             return vacuous(1.0, complexity)
         share = share_lost(setting)
         upper = float(kl_inverse_upper(share, slack))
-        bound = judge.bound(setting, upper, examples=examples, failure=failure)
+        bound = judge.bound(setting, upper, examples=examples, failure=settings.failure)
         return bound if bound < 1.0 else vacuous(share, complexity)
 
-    reporter = Reporter(progress, "search")
-    best = descend(starts, objective, moves, rounds=rounds, reporter=reporter)
-    reporter.report(1, 1, "setting found", always=True)
-    return best
+    return descend(starts, objective, moves, rounds=rounds, progress=progress)

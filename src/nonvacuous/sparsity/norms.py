@@ -172,21 +172,6 @@ def _block_gram(matrix: Tensor, columns: int, blocks: Blocks) -> Tensor:
     return torch.stack([line.reshape(len(pieces)) for line in lines])
 
 
-def babel(weight: Tensor, *, rows: int, columns: int, blocks: Blocks = (1, 1)) -> float:
-    """The reduced babel function: 0 for orthogonal rows (and for a single one), never negative.
-
-    The largest sum, over a row j and ``rows`` - 1 others, of the reduced inner products with row j,
-    divided by the square of the largest row norm over ``columns`` entries; all in ``blocks``.
-    """
-    matrix, _ = as_matrix(weight)
-    count = active("rows", rows, _counts(matrix, blocks)[0])
-    gram = reduced_gram(matrix, columns=columns, blocks=blocks)
-    largest = float(gram.diagonal().max())
-    if count == 1 or largest == 0.0:
-        return 0.0
-    return up(float(_others(gram, count).max()) / largest, terms=8 * matrix.shape[1] + count)
-
-
 def babel_norm(weight: Tensor, *, rows: int, columns: int, blocks: Blocks = (1, 1)) -> float:
     """An upper bound on the norm of every submatrix of ``rows`` rows and ``columns`` columns.
 
@@ -241,6 +226,12 @@ def row_norms(weight: Tensor) -> Tensor:
     matrix, power = as_matrix(weight)
     longest = descending_sums(matrix.square(), 1).amax(0)
     return raised(power * longest.sqrt(), terms=4 * matrix.shape[1])
+
+
+def unit_norms(matrix: Tensor) -> Tensor:
+    """The norm of each row, rounded up."""
+    plain, power = as_matrix(matrix)
+    return raised(power * plain.square().sum(1).sqrt(), terms=4 * plain.shape[1])
 
 
 def spectral_norm(weight: Tensor) -> float:

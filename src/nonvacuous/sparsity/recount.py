@@ -17,17 +17,16 @@ from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity import conv_search, conv_setting
-from nonvacuous.sparsity.certificate import THEOREMS
-from nonvacuous.sparsity.certify import check_covered
-from nonvacuous.sparsity.constants import Charge, reference
+from nonvacuous.sparsity.certify import check_covered, linear_evaluator
+from nonvacuous.sparsity.constants import reference
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_search import CONV_THEOREM, ConvEvaluator
 from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting
-from nonvacuous.sparsity.judging import InputsT, Judge, PassT
+from nonvacuous.sparsity.judging import InputsT, Judge, PassT, Priced
 from nonvacuous.sparsity.judging import SettingT as NoisySettingT
 from nonvacuous.sparsity.noise import clean_pass, read_inputs
 from nonvacuous.sparsity.search import Evaluator
-from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, Setting
+from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, THEOREMS, Setting
 from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
 from nonvacuous.sparsity.theorem_e import TAILS
 from nonvacuous.sparsity.theorem_f import SIZES
@@ -35,7 +34,7 @@ from nonvacuous.sparsity.weights import Layers
 
 #: A network as its theorems read it, the theorems for it, and what they choose.
 Network = Layers | ConvChain
-AnyEvaluator = Evaluator | UniformEvaluator | ConvEvaluator
+AnyEvaluator = Priced[Any]
 AnySetting = Setting | UniformSetting | ConvSetting
 SettingT = TypeVar("SettingT", Setting, UniformSetting, ConvSetting)
 
@@ -64,11 +63,8 @@ def frozen_setting(
     if theorem not in THEOREMS:
         raise BadInput(f"there is no Theorem {theorem!r}; there are {', '.join(THEOREMS)}")
     tails = {"D": (None,), "E": TAILS, "F": (SIZES,)}.get(theorem, ())
-    setting: Setting | UniformSetting
-    if theorem == "A":
-        setting = _read(UniformSetting, f"of Theorem {theorem}", record, tails)
-    else:
-        setting = _read(Setting, f"of Theorem {theorem}", record, tails)
+    kind = UniformSetting if theorem == "A" else Setting
+    setting: Setting | UniformSetting = _read(kind, f"of Theorem {theorem}", record, tails)
     _check_free(theorem, variant, setting)
     return setting
 
@@ -147,37 +143,15 @@ def evaluator_of(
 ) -> AnyEvaluator:
     """The theorem for this network and prior, ready to judge a setting."""
     sparse = variant == "sparse"
-    if isinstance(layers, ConvChain) or isinstance(prior, ConvChain):
-        chain, center = check_covered(layers, prior, theorem=theorem, gauge="given")
-        return conv_evaluator(chain, center, variant=variant, choices=choices, device=device)
-    if theorem == "A":
-        return UniformEvaluator(layers, prior, sparse=sparse, choices=choices, device=device)
-    return Evaluator(layers, prior, theorem=theorem, sparse=sparse, choices=choices, device=device)
-
-
-def charges_of(evaluator: AnyEvaluator, setting: AnySetting) -> tuple[Charge, ...]:
-    """Every choice inside the loss with its price, from the network and the prior themselves.
-
-    Measuring the constants and rounding them up on their grids is part of this, and so is the
-    refusal of one that is below the network's.
-    """
-    if isinstance(evaluator, UniformEvaluator):
-        assert isinstance(setting, UniformSetting)
-        return evaluator.charges(setting)
-    if isinstance(evaluator, ConvEvaluator):
-        assert isinstance(setting, ConvSetting)
-        return evaluator.charges(setting)
-    assert isinstance(setting, Setting)
-    return evaluator.charges(setting)
-
-
-def scales_of(evaluator: AnyEvaluator, setting: AnySetting) -> tuple[float, ...]:
-    """The noise scale of each layer."""
-    if isinstance(evaluator, UniformEvaluator):
-        assert isinstance(setting, UniformSetting)
-        return evaluator.scales(setting)
-    assert not isinstance(setting, UniformSetting)
-    return setting.sigmas
+    if not isinstance(layers, ConvChain) and not isinstance(prior, ConvChain):
+        return linear_evaluator(
+            layers, prior, theorem=theorem, sparse=sparse, choices=choices, device=device
+        )
+    chain, center = check_covered(layers, prior, theorem=theorem, gauge="given")
+    chain.check_same_shape(center)
+    # Norms of pooling use derivatives.
+    with torch.enable_grad():
+        return ConvEvaluator(chain.to(device), center.to(device), sparse=sparse, choices=choices)
 
 
 def recount(
@@ -201,16 +175,8 @@ def recount(
         known = conv_setting.reference(prior).to(chain.stages[0].layer.weight.device)
         with torch.no_grad():
             images = conv_search.read_inputs(chain, known, examples)
-            return _counted(
-                evaluator,
-                setting,
-                images,
-                passes=passes,
-                seed=seed,
-                progress=progress,
-                every_class=True,
-            )
-    assert isinstance(prior, Layers)
+            return _counted(evaluator, setting, images, passes, seed, progress, every_class=True)
+    assert isinstance(prior, Layers) and isinstance(evaluator, Evaluator | UniformEvaluator)
     where = evaluator.on_device.weights[0].device
     inputs = read_inputs(evaluator.layers.to(where), reference(prior).to(where), examples)
     if isinstance(evaluator, UniformEvaluator):
@@ -219,17 +185,17 @@ def recount(
         failed, level, margin = evaluator.judged(setting, inputs, before, scores)
         return Recount(int(failed.sum()), len(inputs), _close(level, margin))
     assert isinstance(setting, Setting)
-    return _counted(evaluator, setting, inputs, passes=passes, seed=seed, progress=progress)
+    return _counted(evaluator, setting, inputs, passes, seed, progress)
 
 
 def _counted(
     evaluator: Judge[NoisySettingT, InputsT, PassT],
     setting: NoisySettingT,
     inputs: InputsT,
-    *,
     passes: int,
     seed: int,
     progress: Progress | None,
+    *,
     every_class: bool = False,
 ) -> Recount:
     trials, errors, close, done = passes * len(inputs), 0, 0, 0
@@ -252,20 +218,3 @@ def _close(level: torch.Tensor, margin: torch.Tensor) -> int:
     size = level.abs() + margin.abs()
     near = (margin - level).abs() <= CLOSE * size
     return int((near & level.isfinite() & margin.isfinite()).sum())
-
-
-def conv_evaluator(
-    chain: ConvChain,
-    prior: ConvChain,
-    *,
-    variant: str,
-    choices: int = 1,
-    device: torch.device | str = "cpu",
-) -> ConvEvaluator:
-    """The theorem for this network and prior, with every constant measured."""
-    chain.check_same_shape(prior)
-    # Norms of pooling use derivatives.
-    with torch.enable_grad():
-        return ConvEvaluator(
-            chain.to(device), prior.to(device), sparse=variant == "sparse", choices=choices
-        )

@@ -6,7 +6,6 @@ bound examples here is free. The final noise is not: it is drawn after the setti
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -30,9 +29,10 @@ from nonvacuous.sparsity.judging import (
     Judge,
     Move,
     all_scales,
-    escape,
     first_scale,
     later_scale,
+    other_escape,
+    other_tail,
     searched,
 )
 from nonvacuous.sparsity.noise import (
@@ -43,7 +43,7 @@ from nonvacuous.sparsity.noise import (
     noisy_pass,
     standard_noise,
 )
-from nonvacuous.sparsity.setting import Setting
+from nonvacuous.sparsity.setting import Setting, SparseSettings
 from nonvacuous.sparsity.theorem_f import SIZES
 from nonvacuous.sparsity.weights import Layers
 
@@ -100,17 +100,16 @@ class Evaluator(Judge[Setting, Inputs, NoisyPass]):
         return self._rounded[key]
 
     def charges(self, setting: Setting) -> tuple[Charge, ...]:
-        """Every choice inside the loss, by name."""
         own = setting.charges(sparse=self.sparse)
         return (*self._shared, *own, *self.constants(setting).charges)
 
     def thresholds(self, setting: Setting, inputs: Inputs, noisy: NoisyPass) -> Tensor:
-        """D(W', x) for every example and every class."""
         widths, escape = self.layers.widths, setting.escape_probability
         used = self.constants(setting)
         if self.theorem == "D":
             quantiles = _quantiles(widths, escape, self.sparse, self.device)
             return theorem_d.thresholds(noisy, inputs.labels, used, quantiles, sparse=self.sparse)
+        anchor = self._anchor if setting.anchored else None
         if self.theorem == "F":
             return theorem_f.thresholds(
                 noisy,
@@ -120,7 +119,7 @@ class Evaluator(Judge[Setting, Inputs, NoisyPass]):
                 setting.tail_factor,
                 setting.sigmas,
                 sparse=self.sparse,
-                anchor=self._anchor if setting.anchored else None,
+                anchor=anchor,
                 grams=self._grams if setting.anchored else (),
             )
         return theorem_e.thresholds(
@@ -131,7 +130,7 @@ class Evaluator(Judge[Setting, Inputs, NoisyPass]):
             setting.tail_rule,
             setting.sigmas,
             sparse=self.sparse,
-            anchor=self._anchor if setting.anchored else None,
+            anchor=anchor,
         )
 
     def digest(self) -> str:
@@ -155,24 +154,22 @@ def _quantiles(
 
 _COARSE = (-52, -46, -40, -34, -28, -22, -16, -10, -4)
 _ROUNDS = 12
-#: Examples that a search uses even where the network is deep.
-_FEWEST = 500
+#: Examples on which settings are compared; the second, even where the network is deep.
+_SUBSET, _FEWEST = 3000, 500
 
 
 def search(
     evaluator: Evaluator,
     inputs: Inputs,
+    settings: SparseSettings,
     *,
-    failure: float,
-    sampling_failure: float,
-    trials: int,
-    subset: int,
     seed: int,
     progress: Progress | None = None,
 ) -> Setting:
     """The setting with the smallest estimated bound, by descent along single coordinates."""
     device = evaluator.device
     generator = torch.Generator(device).manual_seed(derived_seed(seed, "search"))
+    subset = min(_SUBSET if settings.subset is None else settings.subset, len(inputs))
     if evaluator.theorem == "E" and evaluator.sparse:
         # The cost of an example grows with the square of the depth, and the same time must do.
         pairs = evaluator.layers.hidden * (evaluator.layers.hidden + 1) // 2
@@ -190,10 +187,9 @@ def search(
         share_lost,
         _starts(evaluator),
         _moves(len(evaluator.distances)),
+        settings,
         rounds=_ROUNDS,
         examples=len(inputs),
-        failure=failure,
-        slack=-math.log(sampling_failure) / trials,
         progress=progress,
     )
 
@@ -220,7 +216,7 @@ def _starts(evaluator: Evaluator) -> list[Setting]:
 
 def _moves(layers: int) -> list[Move[Setting]]:
     later: list[Move[Setting]] = [later_scale(layer) for layer in range(1, layers)]
-    return [all_scales, *later, escape, _named, first_scale, _factor, _tail, _anchored]
+    return [all_scales, *later, other_escape, _named, first_scale, _factor, _tail, _anchored]
 
 
 def _named(setting: Setting, stride: int) -> Setting | None:
@@ -232,10 +228,7 @@ def _factor(setting: Setting, stride: int) -> Setting | None:
 
 
 def _tail(setting: Setting, stride: int) -> Setting | None:
-    if setting.tail in (None, SIZES) or stride < 0:
-        return None
-    other = "exponential" if setting.tail == "cap" else "cap"
-    return replace(setting, tail=other, factor=1 if other == "cap" else 0)
+    return None if setting.tail in (None, SIZES) or stride < 0 else other_tail(setting)
 
 
 def _anchored(setting: Setting, stride: int) -> Setting | None:

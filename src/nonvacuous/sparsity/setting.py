@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
+from nonvacuous.bounds import checks
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.grids import Charge
+from nonvacuous.sparsity.constants import Charge
+from nonvacuous.sparsity.gauge import Gauge
 from nonvacuous.sparsity.theorem_e import TAILS, Tail
 from nonvacuous.sparsity.theorem_f import SIZES
 
+Theorem = Literal["A", "D", "E", "F"]
+Variant = Literal["sparse", "dense"]
+THEOREMS, VARIANTS = ("A", "D", "E", "F"), ("sparse", "dense")
 #: Escape probabilities to choose from.
 ESCAPES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.45)
 #: Scales are 2^(j/4): the first layer's j is one of these, the others are steps between layers.
@@ -21,14 +27,74 @@ _TAIL_FINENESS = {"cap": 8, "exponential": 4, SIZES: 16}
 
 
 @dataclass(frozen=True)
+class SparseSettings:
+    """How a fixed network is certified.
+
+    theorem, variant   to be chosen before looking at results: each is its own claim
+    confidence         1 - failure of the PAC-Bayes bound alone; the Monte-Carlo estimate may fail
+                       with ``sampling_failure`` on top, so the claim holds with confidence
+                       ``confidence - sampling_failure``
+    choices            how many certificates the reported one is chosen from (theorems, variants,
+                       priors, seeds, all named in advance): each pays ln(choices) nats and gets
+                       an equal share of ``sampling_failure``
+    passes             noisy networks drawn for each example in the final estimate
+    subset             examples on which settings are compared; by default 3000 (2000 where there
+                       are convolutions)
+    gauge              which weights that compute the same function the noise is put on: those
+                       given, those "nearest" to the prior, or both networks "balanced"; to be
+                       chosen before looking at results. Squared distances are those of the gauge
+    block              Theorem A, sparse: hidden units are counted in blocks of so many neighbors;
+                       to be chosen before looking at results, or paid for by `choices`
+    """
+
+    theorem: Theorem = "E"
+    variant: Variant = "sparse"
+    confidence: float = 0.95
+    sampling_failure: float = 0.01
+    choices: int = 1
+    passes: int = 4
+    subset: int | None = None
+    gauge: Gauge = "given"
+    block: int = 1
+
+    def __post_init__(self) -> None:
+        if self.theorem not in THEOREMS or self.variant not in VARIANTS:
+            raise BadInput(
+                f"theorem must be one of {', '.join(THEOREMS)} and variant one of "
+                f"{', '.join(VARIANTS)}, got {self.theorem!r} and {self.variant!r}"
+            )
+        checks.failure_of(self.confidence)
+        checks.failure_probability(self.sampling_failure, "sampling_failure")
+        checks.count("choices", self.choices, minimum=1)
+        checks.count("passes", self.passes, minimum=1)
+        if checks.count("block", self.block, minimum=1) > 1 and self.theorem != "A":
+            raise BadInput("blocks of units are for Theorem A: the others look at every unit")
+
+    @property
+    def failure(self) -> float:
+        return checks.failure_of(self.confidence)
+
+    @property
+    def sampling_share(self) -> float:
+        """What the Monte-Carlo estimate of each of the ``choices`` may fail with."""
+        return self.sampling_failure / self.choices
+
+    @property
+    def sparse(self) -> bool:
+        return self.variant == "sparse"
+
+
 class Scales:
-    """What every theorem with noise chooses.
+    """What every theorem chooses, as a dataclass of these fields and its own.
+
+    Seeds are derived from how a setting prints: the order of its fields stays as it is.
 
     first      the first layer's noise scale is 2^(first/4)
     steps      log2 of the ratio of the other layers' scales to the layer before, times 4
     escape     position in ESCAPES
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]
     first: int
     steps: tuple[int, ...]
     escape: int
@@ -46,34 +112,58 @@ class Scales:
     def escape_probability(self) -> float:
         return ESCAPES[self.escape]
 
-    def scale_charges(self) -> tuple[Charge, ...]:
+    def scale_charges(self, noise: str = "noise scale") -> tuple[Charge, ...]:
         """What naming these three costs."""
-        return (
-            Charge("noise scale of layer 1", f"2^({self.first}/4)", choice_nats(len(FIRST_SCALE))),
-            *(
-                Charge(
-                    f"noise scale of layer {layer}",
-                    f"2^({step}/4) times layer {layer - 1}'s",
-                    integer_nats(step),
-                )
-                for layer, step in enumerate(self.steps, start=2)
-            ),
-            Charge("escape probability", f"{self.escape_probability:g}", choice_nats(len(ESCAPES))),
-        )
+        first = f"2^({self.first}/4)"
+        lines = [Charge(f"{noise} of layer 1", first, choice_nats(len(FIRST_SCALE)))]
+        for layer, step in enumerate(self.steps, start=2):
+            text = f"2^({step}/4) times layer {layer - 1}'s"
+            lines.append(Charge(f"{noise} of layer {layer}", text, integer_nats(step)))
+        text = f"{self.escape_probability:g}"
+        return (*lines, Charge("escape probability", text, choice_nats(len(ESCAPES))))
 
 
 @dataclass(frozen=True)
-class Setting(Scales):
-    """Choices of Theorem D, E or F: noise scales, escape probability, and
+class Tailed(Scales):
+    """A setting that may have a tail.
 
     tail       Theorem E: "cap" or "exponential"; Theorem F: "sizes"
-    factor     Theorems E and F: log2 of the tail's factor, in steps of the grid
+    factor     log2 of the tail's factor, in steps of the grid
+    """
+
+    first: int
+    steps: tuple[int, ...]
+    escape: int
+    tail: str | None = None
+    factor: int = 0
+
+    @property
+    def tail_factor(self) -> float:
+        """The tail's factor as a number."""
+        assert self.tail is not None
+        return float(2.0 ** (self.factor / _TAIL_FINENESS[self.tail]))
+
+    def own_charges(self) -> list[Charge]:
+        """What naming all of these costs."""
+        lines = list(self.scale_charges())
+        if self.tail is not None:
+            name = "room above the reference's activations"
+            if self.tail in TAILS:
+                name = "tail: factor"
+                lines.append(Charge("tail: form", self.tail, choice_nats(len(TAILS))))
+            text = f"2^({self.factor}/{_TAIL_FINENESS[self.tail]})"
+            lines.append(Charge(name, text, integer_nats(self.factor)))
+        return lines
+
+
+@dataclass(frozen=True)
+class Setting(Tailed):
+    """Choices of Theorem D, E or F: noise scales, escape probability, tail, and
+
     anchored   E and F with sparsity only: whether mean shifts meet the prior's output weights
     named      whether constants of the output layer are named for each pair of classes
     """
 
-    tail: str | None = None
-    factor: int = 0
     anchored: bool = False
     named: bool = False
 
@@ -83,26 +173,12 @@ class Setting(Scales):
         assert self.tail is not None
         return Tail(self.tail, self.tail_factor)
 
-    @property
-    def tail_factor(self) -> float:
-        """The tail's factor as a number."""
-        assert self.tail is not None
-        return float(2.0 ** (self.factor / _TAIL_FINENESS[self.tail]))
-
     def charges(self, *, sparse: bool) -> tuple[Charge, ...]:
         """What naming these choices costs; constants of the network are charged elsewhere."""
-        lines = list(self.scale_charges())
-        if self.tail is not None:
-            if self.tail in TAILS:
-                lines.append(Charge("tail: form", self.tail, choice_nats(len(TAILS))))
-            text = f"2^({self.factor}/{_TAIL_FINENESS[self.tail]})"
-            name = (
-                "tail: factor" if self.tail in TAILS else "room above the reference's activations"
-            )
-            lines.append(Charge(name, text, integer_nats(self.factor)))
-            if sparse:
-                way = "the prior's output weights" if self.anchored else "sums of the largest"
-                lines.append(Charge("mean shifts: form", way, choice_nats(2)))
+        lines = self.own_charges()
+        if self.tail is not None and sparse:
+            way = "the prior's output weights" if self.anchored else "sums of the largest"
+            lines.append(Charge("mean shifts: form", way, choice_nats(2)))
         return tuple(lines)
 
 

@@ -16,13 +16,7 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.progress import Progress
-from nonvacuous.sparsity.certificate import (
-    SparseSettings,
-    SparsityCertificate,
-    Theorem,
-    Variant,
-    divided,
-)
+from nonvacuous.sparsity.certificate import SparsityCertificate, divided
 from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.comparisons import PlainChain, norm_bounds
 from nonvacuous.sparsity.conv_chain import ConvChain
@@ -49,6 +43,7 @@ from nonvacuous.sparsity.measuring import (
 )
 from nonvacuous.sparsity.norms import sparse_norm
 from nonvacuous.sparsity.radii import LEVEL, LocalScales, local_scales
+from nonvacuous.sparsity.setting import SparseSettings, Theorem, Variant
 from nonvacuous.sparsity.weights import Layers
 
 EPSILONS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)

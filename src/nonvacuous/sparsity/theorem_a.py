@@ -9,25 +9,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from nonvacuous.bounds.sparsity import (
-    block_noise_quantile,
-    choice_nats,
-    derandomized,
-    integer_nats,
-    row_noise_quantile,
-)
+from nonvacuous.bounds.sparsity import block_noise_quantile, choice_nats, row_noise_quantile
 from nonvacuous.errors import BadInput
-from nonvacuous.progress import Progress, Reporter
+from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.certificate import SparsityCertificate, assembled
 from nonvacuous.sparsity.constants import Charge, chosen_among, reference, scalar
-from nonvacuous.sparsity.judging import vacuous
-from nonvacuous.sparsity.noise import Inputs, clean_pass, pair_margins
+from nonvacuous.sparsity.judging import (
+    Move,
+    Priced,
+    all_scales,
+    descend,
+    later_scale,
+    other_escape,
+    vacuous,
+)
+from nonvacuous.sparsity.noise import Inputs, clean_pass, network_errors, pair_margins
 from nonvacuous.sparsity.norms import frobenius_norm, row_norm, spectral_norm
-from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, kl_nats, total_nats
+from nonvacuous.sparsity.setting import Scales, SparseSettings
 from nonvacuous.sparsity.weights import Layers
 
 _SAFE = 1.0 + 1e-9
@@ -37,13 +41,10 @@ _ROOM = 1e-11
 
 
 @dataclass(frozen=True)
-class UniformSetting:
-    """Choices of Theorem A.
+class UniformSetting(Scales):
+    """Choices of Theorem A: escape probability, noise levels relative to the norms, and
 
     inactive   s_k: how many units (blocks) of each hidden layer are asked to stay inactive
-    first      the first layer's relative noise level is 2^(first/4)
-    steps      log2 of the ratio of the other levels to the layer before, times 4
-    escape     position in ESCAPES
     """
 
     inactive: tuple[int, ...]
@@ -52,17 +53,9 @@ class UniformSetting:
     escape: int
 
     @property
-    def escape_probability(self) -> float:
-        return ESCAPES[self.escape]
-
-    @property
     def epsilons(self) -> tuple[float, ...]:
-        """Relative noise levels."""
-        total, levels = self.first, [2.0 ** (self.first / 4.0)]
-        for step in self.steps:
-            total += step
-            levels.append(2.0 ** (total / 4.0))
-        return tuple(levels)
+        """Relative noise levels; the scales follow from them and the norms."""
+        return self.sigmas
 
 
 @dataclass(frozen=True)
@@ -74,7 +67,7 @@ class UniformConstants:
     charges: tuple[Charge, ...]
 
 
-class UniformEvaluator:
+class UniformEvaluator(Priced[UniformSetting]):
     """Theorem A for one network and prior.
 
     With ``block`` above 1 the units of hidden layers are counted in blocks of so many neighbors,
@@ -91,7 +84,7 @@ class UniformEvaluator:
         device: torch.device | str = "cpu",
         block: int = 1,
     ) -> None:
-        self.layers, self.sparse, self.block = layers, sparse, block
+        self.theorem, self.layers, self.sparse, self.block = "A", layers, sparse, block
         _check_block(layers, block)
         self.groups = tuple(width // block for width in layers.widths)
         self.on_device, self.device = layers.to(device), torch.device(device)
@@ -114,7 +107,8 @@ class UniformEvaluator:
 
     def scales(self, setting: UniformSetting) -> tuple[float, ...]:
         """sigma_k: the largest noise whose sparse norms stay within the levels."""
-        used, share = self.constants(setting.inactive), self._share(setting)
+        used = self.constants(setting.inactive)
+        share = setting.escape_probability / (2 * self.layers.hidden + 1)
         active = self._active(setting.inactive)
         scales = []
         for k, epsilon in enumerate(setting.epsilons):
@@ -137,21 +131,15 @@ class UniformEvaluator:
             scales.append(scale * (1.0 - 1e-12))
         return tuple(scales)
 
-    def kl(self, setting: UniformSetting) -> float:
-        return kl_nats(self.distances, self.scales(setting))
+    def details(self, setting: UniformSetting) -> dict[str, Any]:
+        return {
+            "inactive": list(setting.inactive),
+            "epsilons": list(setting.epsilons),
+            **({} if self.block == 1 else {"block": self.block}),
+        }
 
     def charges(self, setting: UniformSetting) -> tuple[Charge, ...]:
-        """Every choice inside the loss, by name."""
-        lines = [
-            Charge(
-                "noise level of layer 1", f"2^({setting.first}/4)", choice_nats(len(FIRST_SCALE))
-            )
-        ]
-        for layer, step in enumerate(setting.steps, start=2):
-            text = f"2^({step}/4) times layer {layer - 1}'s"
-            lines.append(Charge(f"noise level of layer {layer}", text, integer_nats(step)))
-        text = f"{setting.escape_probability:g}"
-        lines.append(Charge("escape probability", text, choice_nats(len(ESCAPES))))
+        lines = list(setting.scale_charges("noise level"))
         if self.sparse:
             for layer, (count, width) in enumerate(
                 zip(setting.inactive, self.groups, strict=True), start=1
@@ -161,9 +149,8 @@ class UniformEvaluator:
                         f"{count} inactive units are asked of layer {layer}, which has {width}; at "
                         f"most {width - 1} are among the choices that are paid for"
                     )
-                lines.append(
-                    Charge(f"inactive units of layer {layer}", str(count), choice_nats(width))
-                )
+                name = f"inactive units of layer {layer}"
+                lines.append(Charge(name, str(count), choice_nats(width)))
         return (*self._shared, *lines, *self.constants(setting.inactive).charges)
 
     def failures(self, setting: UniformSetting, inputs: Inputs) -> Tensor:
@@ -198,9 +185,6 @@ class UniformEvaluator:
     def _block(self, layer: int) -> int:
         """How many inputs of a layer are counted as one; those of the first have no blocks."""
         return self.block if layer else 1
-
-    def _share(self, setting: UniformSetting) -> float:
-        return setting.escape_probability / (2 * self.layers.hidden + 1)
 
     def _active(self, inactive: tuple[int, ...]) -> list[int]:
         """How many (blocks of) inputs of each layer may be active, the constant included."""
@@ -265,6 +249,8 @@ def growths(epsilons: Sequence[float]) -> tuple[float, ...]:
 
 _STRIDES = (8, 4, 2, 1)
 _ROUNDS = 8
+#: Examples on which settings are compared, unless the caller says otherwise.
+_SUBSET = 3000
 #: Share of the examples that may have fewer inactive units than the search starts from.
 _QUANTILE = 0.01
 
@@ -272,9 +258,8 @@ _QUANTILE = 0.01
 def search_uniform(
     evaluator: UniformEvaluator,
     inputs: Inputs,
+    settings: SparseSettings,
     *,
-    failure: float,
-    subset: int,
     seed: int,
     progress: Progress | None = None,
 ) -> UniformSetting:
@@ -282,82 +267,74 @@ def search_uniform(
 
     With sparsity at least one unit of every hidden layer is asked to stay inactive; without, none.
     """
-    device = inputs.first.device
+    device, groups = inputs.first.device, evaluator.groups
     generator = torch.Generator(device).manual_seed(derived_seed(seed, "search"))
     order = torch.randperm(len(inputs), generator=generator, device=device)
-    part = inputs.part(order[:subset])
+    part = inputs.part(order[: _SUBSET if settings.subset is None else settings.subset])
     before, scores = clean_pass(evaluator.on_device, part)
-    seen: dict[UniformSetting, float] = {}
-    reporter = Reporter(progress, "search")
 
-    def value(setting: UniformSetting) -> float:
-        if setting in seen:
-            return seen[setting]
-        complexity = evaluator.kl(setting) / len(inputs)
+    def objective(setting: UniformSetting) -> float:
         failed, _, _ = evaluator.judged(setting, part, before, scores)
         escape, share = setting.escape_probability, float(failed.double().mean())
-        bound = derandomized(
-            loss_upper=min(1.0, escape + (1.0 - escape) * share),
-            escape=escape,
-            kl_nats=min(evaluator.kl(setting), 1e9),
-            grid_nats=total_nats(evaluator.charges(setting)),
-            examples=len(inputs),
-            failure=failure,
-        )
-        seen[setting] = bound if bound < 1.0 else vacuous(share, complexity)
-        reporter.report(len(seen), len(seen) + 1, f"{len(seen)} settings tried")
-        return seen[setting]
+        upper = min(1.0, escape + (1.0 - escape) * share)
+        bound = evaluator.bound(setting, upper, examples=len(inputs), failure=settings.failure)
+        return bound if bound < 1.0 else vacuous(share, evaluator.kl(setting) / len(inputs))
 
-    inactive = tuple(
-        max(1, int(torch.quantile((evaluator.grouped(z) < 0).sum(1).double(), _QUANTILE)))
-        if evaluator.sparse
-        else 0
-        for z in before
-    )
-    inactive = tuple(min(s, w - 1) for s, w in zip(inactive, evaluator.groups, strict=True))
-    steps = (0,) * evaluator.layers.hidden
-    starts = [UniformSetting(inactive, first, steps, 4) for first in range(-48, 1, 6)]
+    asked = [(0,) * len(groups)]
+    moves: list[Move[UniformSetting]] = [all_scales]
+    moves += [later_scale(layer) for layer in range(1, len(groups) + 1)]
+    moves.append(other_escape)
     if evaluator.sparse:
-        fewest = tuple(min(1, count - 1) for count in evaluator.groups)
-        starts += [UniformSetting(fewest, first, steps, 4) for first in range(-48, 1, 6)]
-    best = min(starts, key=value)
-    for stride in _STRIDES:
-        for _ in range(_ROUNDS):
-            previous = best
-            for axis in range(2 * evaluator.layers.hidden + 2):
-                for direction in (stride, -stride):
-                    moved = _moved(best, axis, direction, evaluator)
-                    while moved is not None and value(moved) < value(best):
-                        best = moved
-                        moved = _moved(best, axis, direction, evaluator)
-            if best == previous:
-                break
-    reporter.report(1, 1, "setting found", always=True)
-    return best
+        quiet = ((evaluator.grouped(z) < 0).sum(1).double() for z in before)
+        most = (max(1, int(torch.quantile(counts, _QUANTILE))) for counts in quiet)
+        asked = [
+            tuple(min(count, width - 1) for count, width in zip(most, groups, strict=True)),
+            tuple(min(1, width - 1) for width in groups),
+        ]
+        moves += [_inactive(layer, width) for layer, width in enumerate(groups)]
+    steps = (0,) * len(groups)
+    starts = [
+        UniformSetting(inactive, first, steps, 4)
+        for inactive in asked
+        for first in range(-48, 1, 6)
+    ]
+    return descend(starts, objective, moves, rounds=_ROUNDS, progress=progress, strides=_STRIDES)
 
 
-def _moved(
-    setting: UniformSetting, axis: int, stride: int, evaluator: UniformEvaluator
-) -> UniformSetting | None:
-    hidden = evaluator.layers.hidden
-    if axis == 0:
-        first = setting.first + stride
-        return replace(setting, first=first) if first in FIRST_SCALE else None
-    if axis <= hidden:
-        steps = list(setting.steps)
-        steps[axis - 1] += stride
-        if axis < hidden:
-            steps[axis] -= stride
-        return replace(setting, steps=tuple(steps))
-    if axis == hidden + 1:
-        escape = setting.escape + (1 if stride > 0 else -1)
-        return replace(setting, escape=escape) if 0 <= escape < len(ESCAPES) else None
-    if not evaluator.sparse:
-        return None
-    layer = axis - hidden - 2
-    count = setting.inactive[layer] + stride
-    if not 1 <= count < evaluator.groups[layer]:
-        return None
-    return replace(
-        setting, inactive=(*setting.inactive[:layer], count, *setting.inactive[layer + 1 :])
+def _inactive(layer: int, width: int) -> Move[UniformSetting]:
+    """How many units of one hidden layer are asked to stay inactive."""
+
+    def move(setting: UniformSetting, stride: int) -> UniformSetting | None:
+        counts = list(setting.inactive)
+        counts[layer] += stride
+        return replace(setting, inactive=tuple(counts)) if 1 <= counts[layer] < width else None
+
+    return move
+
+
+def uniform_certificate(
+    evaluator: UniformEvaluator,
+    setting: UniformSetting,
+    inputs: Inputs,
+    settings: SparseSettings,
+    *,
+    seed: int,
+) -> SparsityCertificate:
+    """Theorem A for a setting: nothing random is left, so nothing is spent on sampling."""
+    before, scores = clean_pass(evaluator.on_device, inputs)
+    failed, level, margin = evaluator.judged(setting, inputs, before, scores)
+    errors, escape = int(failed.sum()), setting.escape_probability
+    return assembled(
+        evaluator,
+        setting,
+        examples=len(inputs),
+        failure=settings.failure,
+        sampling_failure=0.0,
+        errors=errors,
+        trials=len(inputs),
+        loss_upper=min(1.0, (escape + (1.0 - escape) * errors / len(inputs)) * (1.0 + 1e-12)),
+        threshold=float(level.median()),
+        margin=float(margin.median()),
+        network_errors=network_errors(evaluator.on_device, inputs),
+        seed=seed,
     )

@@ -1,29 +1,22 @@
-"""The layers of a plain ReLU network, read from a module: all that the theorems look at.
+"""The layers of a plain ReLU network: all that the theorems look at.
 
     f(x) = W_{K+1} x_K + b_{K+1},     x_k = max(0, W_k x_{k-1} + b_k),     x_0 = x flattened
 
-Biases are optional, layer by layer. Everything else is refused by name: a certificate covers the
-whole network or there is none.
+Biases are optional, layer by layer. Whatever else a module computes is refused where it is read: a
+certificate covers the whole network or there is none.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.networks.capture import capture
-from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
-
-#: Operators that hand their input on, number for number.
-_PASSES = frozenset({"alias", "clone", "contiguous", "detach", "dropout", "identity"})
-_RESHAPES = frozenset({"view", "reshape", "flatten", "_unsafe_view"})
-
+from nonvacuous.errors import BadInput
 
 #: The largest weight of a layer is at least this, and at most one over it.
 _SMALLEST = 1e-60
@@ -82,11 +75,6 @@ class Layers:
             tuple(str(index + 1) for index in range(len(weights))),
         )
 
-    @classmethod
-    def from_module(cls, module: nn.Module, example: Tensor) -> Layers:
-        """Read a module in evaluation mode; ``example`` is a batch of two or more inputs."""
-        return _read(capture(module, example))
-
     @property
     def hidden(self) -> int:
         """The number of hidden layers, K."""
@@ -107,19 +95,15 @@ class Layers:
 
     def to(self, device: torch.device | str) -> Layers:
         """The same numbers on another device."""
-        return Layers(
-            tuple(matrix.to(device) for matrix in self.weights),
-            tuple(None if bias is None else bias.to(device) for bias in self.biases),
-            self.names,
-        )
+        return self._each(lambda tensor: tensor.to(device))
 
     def zero(self) -> Layers:
         """The same shapes with every number zero: the prior that knows nothing."""
-        return Layers(
-            tuple(torch.zeros_like(matrix) for matrix in self.weights),
-            tuple(None if bias is None else torch.zeros_like(bias) for bias in self.biases),
-            self.names,
-        )
+        return self._each(torch.zeros_like)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Layers:
+        biases = (None if bias is None else change(bias) for bias in self.biases)
+        return Layers(tuple(map(change, self.weights)), tuple(biases), self.names)
 
     def squared_distances(self, other: Layers) -> tuple[float, ...]:
         """The squared distance of each layer, bias included, from another network of this shape."""
@@ -206,78 +190,3 @@ def check_size(name: str, weights: Tensor) -> None:
             f"{_SMALLEST:.0e} and {1.0 / _SMALLEST:.0e} can be certified. Rescale the layers: "
             "nonvacuous rescale"
         )
-
-
-def _read(graph: LayerGraph) -> Layers:
-    if len(graph.inputs) != 1 or len(graph.outputs) != 1:
-        raise NotYetSupported(
-            f"the network has {len(graph.inputs)} inputs and {len(graph.outputs)} outputs; the "
-            "sparsity theorems cover one of each. Wrap it in a module with one of each"
-        )
-    weights: list[Tensor] = []
-    biases: list[Tensor | None] = []
-    names: list[str] = []
-    current = Reference("input", next(iter(graph.inputs)))
-    shape = graph.inputs[current.name]
-    rectified = True
-    for node in graph.nodes:
-        kind, where = node.kind, node.layer or node.name
-        sources = [r for r in node.references if r.kind in ("node", "input")]
-        if sources != [current]:
-            raise _refusal(where, node.op, "it does not follow the layer before it in one line")
-        if kind == "linear" and len(shape) == 2:
-            if not rectified:
-                raise _refusal(where, node.op, "there is no ReLU between it and the layer before")
-            weights.append(_parameter(graph, node, "weight"))
-            has_bias = node.arguments["bias"] is not None
-            biases.append(_parameter(graph, node, "bias") if has_bias else None)
-            names.append(where)
-            rectified = False
-        elif kind == "relu" and weights:
-            rectified = True
-        elif not (kind in _PASSES or (kind in _RESHAPES and _keeps_examples(node, shape))):
-            covered = (
-                "only linear layers, convolutions, ReLU, max and average pooling and flattening "
-                "are covered"
-            )
-            raise _refusal(where, node.op, covered + folding(node.op))
-        current, shape = Reference("node", node.name), node.shape
-    if rectified or graph.outputs[0] != current:
-        where = names[-1] if names else "the network"
-        raise _refusal(where, "output", "the network must end in a linear layer")
-    return Layers(tuple(weights), tuple(biases), tuple(names))
-
-
-def _keeps_examples(node: Node, before: tuple[int, ...]) -> bool:
-    return len(before) >= 2 and len(node.shape) >= 2 and node.shape[0] == before[0]
-
-
-def _parameter(graph: LayerGraph, node: Node, argument: str) -> Tensor:
-    value = node.arguments[argument]
-    where = node.layer or node.name
-    if not (isinstance(value, Reference) and value.kind == "parameter"):
-        raise _refusal(where, node.op, f"its {argument} is computed or frozen, not a parameter")
-    if sum(value.name in other.parameters for other in graph.nodes) != 1:
-        raise _refusal(where, node.op, f"its {argument} is shared with another layer")
-    return torch.from_numpy(np.array(graph.weights[value.name], dtype=np.float64))
-
-
-def folding(op: str) -> str:
-    """What to do about batch normalization, for a reason that refuses ``op``; else nothing."""
-    if "batch_norm" not in op:
-        return ""
-    return (
-        "; once the network is trained, fold batch normalization into the layer before it: "
-        "nv.fold_batch_norm(network, inputs)"
-    )
-
-
-def _refusal(where: str, op: str, reason: str) -> NotYetSupported:
-    if "conv" in op:
-        # Chains of convolutions have a theorem and a reader of their own.
-        reason += "; chains with convolutions go to certify_sparse_conv"
-    return NotYetSupported(
-        f"{where} ({op}): {reason}. A sparsity certificate needs a plain chain: linear layers or "
-        "convolutions with ReLU between them and pooling after it. Replace the layer, or certify "
-        "the network in another mode of nonvacuous certify"
-    )

@@ -34,7 +34,7 @@ from nonvacuous.rules.derandomization import (
     norm_range,
     setting_of,
 )
-from nonvacuous.sparsity.certificate import SparseSettings
+from nonvacuous.sparsity.setting import SparseSettings
 from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network

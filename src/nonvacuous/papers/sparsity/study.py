@@ -30,11 +30,11 @@ from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.certificate import SparseSettings, Theorem, Variant
 from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.comparisons import PlainChain, norm_bounds
 from nonvacuous.sparsity.priors import ChainPrior, make_prior, shifted_copies
 from nonvacuous.sparsity.radii import NormTables, forward, greedy_sparsity
+from nonvacuous.sparsity.setting import SparseSettings, Theorem, Variant
 from nonvacuous.sparsity.training import (
     Chain,
     chain_errors,
