@@ -71,7 +71,6 @@ def test_circles_are_seen() -> None:
 MANY = {
     "certify.certify": 12,
     "evaluation.evaluate.evaluate": 12,
-    "sparsity.study.study": 12,
 }
 
 

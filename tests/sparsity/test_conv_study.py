@@ -151,7 +151,7 @@ def test_written_out_as_matrices_it_computes_the_same(pool: nn.Module | None) ->
     first = torch.relu(values @ layers.weights[0].T + layers.biases[0])
     scores = first @ layers.weights[1].T + layers.biases[1]
     torch.testing.assert_close(scores, chain.scores(chain.images(examples.inputs)))
-    found = study(network, examples, prior=module(pool, bias=True, seed=1), variants=["dense"])
+    found = study(network, examples, prior=module(pool, bias=True, seed=1))
     assert len(found.norm_bounds) == 3 and "matrices" in found.notes[1]
     # The same bounds as the perceptron with these matrices has.
     plain = study(layers, examples)
@@ -195,7 +195,7 @@ def test_a_prior_brings_certificate_and_plain_test() -> None:
     chain = read_network(module(), images().inputs[:2])
     zero = chain.zero()
     assert all(not bool(stage.layer.weight.any()) for stage in zero.stages)
-    assert study(chain, images(), prior=zero, variants=["dense"], epsilons=[0.1]).held_out == ()
+    assert study(chain, images(), prior=zero, epsilons=[0.1]).held_out == ()
 
 
 def test_refusals_name_the_place() -> None:

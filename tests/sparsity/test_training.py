@@ -17,7 +17,6 @@ from nonvacuous.sparsity.training import (
     ChainTraining,
     _Objective,
     chain_errors,
-    chain_module,
     initial_chain,
     limit_spectral_norms,
     spectral_norms,
@@ -26,6 +25,7 @@ from nonvacuous.sparsity.training import (
 )
 from nonvacuous.training import Diverged
 from tests.examples import some
+from tests.sparsity.weight_noise import chain_module
 
 NAMES = ("0", "1", "2")
 

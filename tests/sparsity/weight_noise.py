@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nonvacuous.sparsity.constants import reference
 from nonvacuous.sparsity.noise import Inputs, NoisyPass
@@ -25,6 +26,16 @@ def random_layers(
     ]
     biases = [0.3 * torch.randn(w.shape[0], generator=generator).double() for w in weights]
     return Layers.of(weights, biases if bias else None)
+
+
+def chain_module(weights: Sequence[Tensor]) -> nn.Sequential:
+    """A chain of matrices as an ordinary network."""
+    layers: list[nn.Module] = []
+    for matrix in weights:
+        linear = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False)
+        linear.weight = nn.Parameter(matrix.detach().clone(), requires_grad=False)
+        layers += [linear, nn.ReLU()]
+    return nn.Sequential(*layers[:-1]).eval()
 
 
 def tied(layers: Layers, point: Tensor, label: int, rival: int) -> Layers:

@@ -19,7 +19,8 @@ from nonvacuous.distributions.priors import at_initialization
 from nonvacuous.distributions.storage import load_tensors
 from nonvacuous.methods import Sparsity
 from nonvacuous.models import build
-from nonvacuous.sparsity.training import ChainTraining, chain_module, train_chain
+from nonvacuous.sparsity.training import ChainTraining, train_chain
+from tests.sparsity.weight_noise import chain_module
 from tests.validity.test_certify_world import assert_at_most
 
 QUICK = Sparsity(

@@ -133,7 +133,8 @@ def ranked(values: Any) -> Codes:
 def _signs(values: Numbers, first: Codes, second: Codes) -> NDArray[Any]:
     """Which network of each pair has the larger value: 1 the first, -1 the second, 0 neither."""
     order = ranked(values)
-    return np.sign(order[first] - order[second])
+    signs: NDArray[Any] = np.sign(order[first] - order[second])
+    return signs
 
 
 def bootstrap_weights(cells: Codes, *, draws: int, seed: int) -> Numbers:

@@ -15,12 +15,10 @@ from nonvacuous.sparsity.radii import (
     NormTables,
     greedy_sparsity,
     growth,
-    inactive_sets,
     local_radii,
     local_scales,
     output_shift,
     stability_thresholds,
-    unit_stability,
 )
 from nonvacuous.sparsity.setting import SparseSettings
 from nonvacuous.sparsity.study import study
@@ -41,7 +39,6 @@ __all__ = [
     "certify_sparse_conv",
     "greedy_sparsity",
     "growth",
-    "inactive_sets",
     "local_radii",
     "local_scales",
     "output_shift",
@@ -53,5 +50,4 @@ __all__ = [
     "stability_thresholds",
     "study",
     "train_conv",
-    "unit_stability",
 ]

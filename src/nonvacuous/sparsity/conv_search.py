@@ -200,7 +200,8 @@ def _starts(evaluator: ConvEvaluator) -> list[ConvSetting]:
 
 def _moves(layers: int, *, sparse: bool) -> list[Move[ConvSetting]]:
     later: list[Move[ConvSetting]] = [later_scale(layer) for layer in range(1, layers)]
-    shared = [all_scales, *later, other_escape, first_scale, _factor, _tail]
+    shared: list[Move[ConvSetting]] = [all_scales, *later, other_escape, first_scale]
+    shared += [_factor, _tail]
     return [*shared, _blend] if sparse else shared
 
 

@@ -109,16 +109,6 @@ def forward(weights: Weights, inputs: Tensor) -> tuple[tuple[Tensor, ...], Tenso
     return tuple(seen), flat @ weights[-1].T
 
 
-def inactive_sets(preactivations: Sequence[Tensor], active: Sequence[int]) -> tuple[Tensor, ...]:
-    """For each hidden layer, which units are the (width - active) smallest: (examples, units)."""
-    sets = []
-    for values, count in zip(preactivations, active, strict=True):
-        mask = torch.zeros_like(values, dtype=torch.bool)
-        smallest = values.topk(values.shape[1] - count, dim=1, largest=False, sorted=False).indices
-        sets.append(mask.scatter_(1, smallest, True))
-    return tuple(sets)
-
-
 def local_radii(preactivations: Sequence[Tensor], scales: LocalScales) -> tuple[Tensor, ...]:
     """For each hidden layer and example, the layer-wise sparse local radius.
 
@@ -310,12 +300,3 @@ class StabilityCount:
             LayerStability(on, off, self._examples - on - off, self._examples)
             for on, off in zip(self._active, self._inactive, strict=True)
         )
-
-
-def unit_stability(
-    preactivations: Sequence[Tensor], thresholds: Sequence[Tensor | float]
-) -> tuple[LayerStability, ...]:
-    """Stability of every unit of every hidden layer, from the pre-activations of all examples."""
-    count = StabilityCount()
-    count.add(preactivations, thresholds)
-    return count.result()

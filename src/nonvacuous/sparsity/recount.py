@@ -63,8 +63,11 @@ def frozen_setting(
     if theorem not in THEOREMS:
         raise BadInput(f"there is no Theorem {theorem!r}; there are {', '.join(THEOREMS)}")
     tails = {"D": (None,), "E": TAILS, "F": (SIZES,)}.get(theorem, ())
-    kind = UniformSetting if theorem == "A" else Setting
-    setting: Setting | UniformSetting = _read(kind, f"of Theorem {theorem}", record, tails)
+    setting: Setting | UniformSetting
+    if theorem == "A":
+        setting = _read(UniformSetting, f"of Theorem {theorem}", record, tails)
+    else:
+        setting = _read(Setting, f"of Theorem {theorem}", record, tails)
     _check_free(theorem, variant, setting)
     return setting
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,8 @@ from nonvacuous.sparsity.measuring import (
 )
 from nonvacuous.sparsity.norms import sparse_norm
 from nonvacuous.sparsity.radii import LEVEL, LocalScales, local_scales
-from nonvacuous.sparsity.setting import SparseSettings, Theorem, Variant
+from nonvacuous.sparsity.recount import Network
+from nonvacuous.sparsity.setting import SparseSettings, Theorem
 from nonvacuous.sparsity.weights import Layers
 
 EPSILONS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
@@ -64,17 +65,15 @@ _BABEL = 2 * 10**8
 
 
 def study(
-    model: nn.Module | Layers | ConvChain,
+    model: nn.Module | Network,
     examples: Any,
     *,
     epsilons: Sequence[float] = EPSILONS,
-    prior: nn.Module | Layers | ConvChain | None = None,
+    prior: nn.Module | Network | None = None,
     held_out: Any = None,
     input_norm: float | None = None,
-    level: float = LEVEL,
     confidence: float = 0.95,
     theorem: Theorem = "E",
-    variants: Sequence[Variant] = ("sparse", "dense"),
     seed: int = 0,
     progress: Progress | None = None,
 ) -> SparsityStudy:
@@ -84,36 +83,33 @@ def study(
                  the ReLU; not changed. Where a number has no meaning for convolutions, the study
                  says so in its ``notes``
     examples     those the bounds are about; they may have trained the model, not the prior
-    epsilons     how far every layer may move, relative to its norms
+    epsilons     how far every layer may move, relative to its norms. A unit counts that is three
+                 times the theorem's radius away from zero, as the published bound asks for
     prior        a network of the same shape that was chosen without these examples: then every
-                 term of the sparsity certificate is computed too
+                 term of the sparsity certificate is computed too, with sparsity and without
     held_out     examples that trained neither, for the plain test beside the bounds
     input_norm   how long any input can be; by default the longest one seen, which the bounds from
                  norms then take for granted
-    level        how many times the theorem's radius a unit must be away from zero to count; 3 is
-                 what the published bound asks for, 1 what the sensitivity theorem does
     confidence   of each bound on its own
-    theorem      which certificate, "A", "D", "E" or "F" ("E" for convolutions); with its
-                 ``variants`` side by side
+    theorem      which certificate, "A", "D", "E" or "F" ("E" for convolutions)
     seed         decides the noise of the certificate; nothing else here is random
     """
     sample = Examples.of(examples)
     failure = checks.failure_of(confidence)
     sizes = sorted(checks.grid_of("epsilons", epsilons))
-    checks.positive("level", level)
     network = _network(model, sample)
     _check(network, sample)
     base = None if prior is None else _alike(network, _network(prior, sample))
-    measured: Measured
-    if isinstance(network, ConvChain):
-        measured = _measured(network, sample, sizes, level, progress)
-        own = _of_convolutions(network, base, measured, input_norm, failure)
-    else:
+    if isinstance(network, Layers):
         network.check_alive()
         if isinstance(base, Layers):
             network.check_same_shape(base)
-        measured = _measured(network, sample, sizes, level, progress)
-        own = _of_layers(network, base, measured, sample, input_norm, failure, progress)
+    measured = _measured(network, sample, sizes, progress)
+    radii: tuple[Tensor, ...] = ()
+    if isinstance(network, ConvChain):
+        own = _of_convolutions(network, base, measured, input_norm, failure)
+    else:
+        own, radii = _of_layers(network, base, measured, sample, input_norm, failure, progress)
     names = network.names[:-1]
     middle = measured.choices[len(measured.choices) // 2]
     picked = torch.from_numpy(
@@ -123,60 +119,34 @@ def study(
         data=sample.name,
         examples=len(sample),
         errors=measured.errors,
-        sizes=own.sizes,
-        biases=own.biases,
-        input_norm=own.input_norm,
         seen_norm=input_norm is None,
-        level=float(level),
+        level=LEVEL,
         failure=failure,
         seed=seed,
         activity=activity(names, measured),
-        radii=own.layers,
         epsilons=tuple(at_epsilon(names, choice) for choice in measured.choices),
-        norm_bounds=own.norm_bounds,
         held_out=_held_out(network, base, sample, held_out, failure),
         certificates=()
         if base is None
-        else _certificates(network, base, sample, theorem, variants, failure, seed, progress),
+        else _certificates(network, base, sample, theorem, failure, seed, progress),
         shown=Shown(
-            radii=tuple(tuple(layer[picked].tolist()) for layer in own.radii),
+            radii=tuple(tuple(layer[picked].tolist()) for layer in radii),
             sparsity=tuple(tuple(layer[picked].tolist()) for layer in middle.sparsity),
             epsilon=middle.epsilon,
         ),
-        notes=own.notes,
+        **own,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Own:
-    """What is computed in another way for convolutions, or is not defined there."""
-
-    sizes: tuple[int, ...]
-    biases: bool
-    input_norm: float
-    norm_bounds: tuple[NormBound, ...]
-    layers: tuple[LayerRadii, ...] = ()
-    radii: tuple[Tensor, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
 def _measured(
-    network: Layers | ConvChain,
-    sample: Examples,
-    sizes: Sequence[float],
-    level: float,
-    progress: Progress | None = None,
+    network: Network, sample: Examples, sizes: Sequence[float], progress: Progress | None = None
 ) -> Measured:
-    labels = sample.labels.cpu()
+    given = (sample.inputs, sample.labels.cpu())
     if isinstance(network, ConvChain):
-        measured = measure_conv(
-            network, sample.inputs, labels, epsilons=sizes, level=level, progress=progress
-        )
+        measured = measure_conv(network, *given, epsilons=sizes, level=LEVEL, progress=progress)
     else:
         chain = PlainChain.of(network)
-        measured = measure(
-            chain, sample.inputs, labels, epsilons=sizes, level=level, progress=progress
-        )
+        measured = measure(chain, *given, epsilons=sizes, level=LEVEL, progress=progress)
     if sizes:
         check_alive(measured, network.names)
     return measured
@@ -184,22 +154,22 @@ def _measured(
 
 def _of_layers(
     layers: Layers,
-    base: Layers | ConvChain | None,
+    base: Network | None,
     measured: Measured,
     sample: Examples,
     input_norm: float | None,
     failure: float,
     progress: Progress | None,
-) -> _Own:
+) -> tuple[dict[str, Any], tuple[Tensor, ...]]:
     chain = PlainChain.of(layers)
     longest = _longest(measured.norms, chain.constant, input_norm)
     scales, ways, asked = _asked(chain, measured, longest)
     radii = measure_radii(chain, sample.inputs, scales, progress=progress)
-    return _Own(
-        sizes=(layers.inputs, *layers.widths, layers.classes),
-        biases=chain.constant,
-        input_norm=longest,
-        norm_bounds=norm_bounds(
+    return {
+        "sizes": (layers.inputs, *layers.widths, layers.classes),
+        "biases": chain.constant,
+        "input_norm": longest,
+        "norm_bounds": norm_bounds(
             chain,
             PlainChain.of(base) if isinstance(base, Layers) else None,
             margins=measured.margins,
@@ -207,7 +177,7 @@ def _of_layers(
             input_norm=longest,
             failure=failure,
         ),
-        layers=tuple(
+        "radii": tuple(
             LayerRadii(
                 name=name,
                 sparsity=asked[k],
@@ -220,17 +190,16 @@ def _of_layers(
             )
             for k, name in enumerate(layers.names[:-1])
         ),
-        radii=radii,
-    )
+    }, radii
 
 
 def _of_convolutions(
     chain: ConvChain,
-    base: Layers | ConvChain | None,
+    base: Network | None,
     measured: Measured,
     input_norm: float | None,
     failure: float,
-) -> _Own:
+) -> dict[str, Any]:
     longest = _longest(measured.norms, False, input_norm)
     bounds: tuple[NormBound, ...] = ()
     try:
@@ -250,16 +219,17 @@ def _of_convolutions(
             failure=failure,
         )
     hidden = (stage.units for stage in chain.stages[:-1])
-    return _Own(
-        sizes=(math.prod(chain.input_shape), *hidden, chain.classes),
-        biases=any(has_bias(stage) for stage in chain.stages),
-        input_norm=longest,
-        norm_bounds=bounds,
-        notes=(_NOT_DEFINED, note),
-    )
+    return {
+        "sizes": (math.prod(chain.input_shape), *hidden, chain.classes),
+        "biases": any(has_bias(stage) for stage in chain.stages),
+        "input_norm": longest,
+        "norm_bounds": bounds,
+        "radii": (),
+        "notes": (_NOT_DEFINED, note),
+    }
 
 
-def _network(model: nn.Module | Layers | ConvChain, examples: Examples) -> Layers | ConvChain:
+def _network(model: nn.Module | Network, examples: Examples) -> Network:
     if isinstance(model, Layers | ConvChain):
         return model
     if not isinstance(model, nn.Module):
@@ -270,7 +240,7 @@ def _network(model: nn.Module | Layers | ConvChain, examples: Examples) -> Layer
     return read_faithfully(model, examples)
 
 
-def _alike(network: Layers | ConvChain, other: Layers | ConvChain) -> Layers | ConvChain:
+def _alike(network: Network, other: Network) -> Network:
     """The prior, if it is the same kind of network."""
     if isinstance(other, type(network)):
         return other
@@ -280,7 +250,7 @@ def _alike(network: Layers | ConvChain, other: Layers | ConvChain) -> Layers | C
     )
 
 
-def _check(network: Layers | ConvChain, examples: Examples) -> None:
+def _check(network: Network, examples: Examples) -> None:
     if len(examples) < FEWEST:
         raise BadInput(
             f"{examples.name} has {len(examples)} examples; a study of how activations are "
@@ -343,51 +313,36 @@ def _asked(
 
 
 def _held_out(
-    network: Layers | ConvChain,
-    base: Layers | ConvChain | None,
-    sample: Examples,
-    held_out: Any,
-    failure: float,
+    network: Network, base: Network | None, sample: Examples, held_out: Any, failure: float
 ) -> tuple[HeldOut, ...]:
     """The plain tests that a certificate must stand beside."""
     tests = []
     if held_out is not None:
-        others = Examples.of(held_out)
-        tests.append(("the network on held-out examples", network, others))
+        tests.append(("the network on held-out examples", network, Examples.of(held_out)))
     if base is not None and any(bool((w != 0).any()) for w in base.weights):
         tests.append(("the prior itself on the same examples", base, sample))
     results = []
     for what, tested, examples in tests:
-        errors = _measured(tested, examples, (), 1.0).errors
+        errors = _measured(tested, examples, ()).errors
         risk = holdout(errors=errors, examples=len(examples), failure=failure)
         results.append(HeldOut(what, errors, len(examples), risk))
     return tuple(results)
 
 
 def _certificates(
-    network: Layers | ConvChain,
-    base: Layers | ConvChain,
+    network: Network,
+    base: Network,
     examples: Examples,
     theorem: Theorem,
-    variants: Sequence[Variant],
     failure: float,
     seed: int,
     progress: Progress | None,
 ) -> tuple[SparsityCertificate, ...]:
-    confidence, sampling_failure = divided(failure, theorem)
-    settings = SparseSettings(
-        theorem=theorem, confidence=confidence, sampling_failure=sampling_failure
-    )
+    confidence, share = divided(failure, theorem)
+    settings = SparseSettings(theorem=theorem, confidence=confidence, sampling_failure=share)
     if isinstance(network, ConvChain):
         settings = replace(settings, subset=_SUBSET, passes=_PASSES)
+    both = (replace(settings, variant="sparse"), replace(settings, variant="dense"))
     return tuple(
-        certify_sparse(
-            network,
-            base,
-            examples,
-            replace(settings, variant=variant),
-            seed=seed,
-            progress=progress,
-        )
-        for variant in variants
+        certify_sparse(network, base, examples, each, seed=seed, progress=progress) for each in both
     )

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from nonvacuous.data.examples import Examples
@@ -97,16 +97,6 @@ def initial_chain(
         else:
             weights.append(entries * math.sqrt(2.0 / incoming))
     return tuple(weights)
-
-
-def chain_module(weights: Sequence[Tensor]) -> nn.Sequential:
-    """The chain as an ordinary network: what is certified and deployed."""
-    layers: list[nn.Module] = []
-    for matrix in weights:
-        linear = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False)
-        linear.weight = nn.Parameter(matrix.detach().clone(), requires_grad=False)
-        layers += [linear, nn.ReLU()]
-    return nn.Sequential(*layers[:-1]).eval()
 
 
 def chain_errors(weights: Sequence[Tensor], examples: Examples) -> int:
