@@ -80,7 +80,7 @@ def perceptrons(data: Any, arguments: argparse.Namespace) -> list[dict[str, Any]
                 toward=prior.weights,
                 seed=derived_seed(arguments.seed, name, weight, hidden, pull),
                 phase="network",
-            ).weights
+            )
             layers, center = Layers.of(weights), Layers.of(prior.weights)
             risks = {
                 label: certify_sparse(

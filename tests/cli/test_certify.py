@@ -14,8 +14,8 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.cli import exits
 from nonvacuous.data import load
 from nonvacuous.models import build
-from nonvacuous.studies.inputs import default_folder
 from nonvacuous.studies.networks import build_network
+from nonvacuous.study.settings import default_folder
 from nonvacuous.training import OBJECTIVES
 from nonvacuous.training_settings import PosteriorTraining
 

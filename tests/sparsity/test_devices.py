@@ -50,7 +50,7 @@ def test_every_tensor_names_its_device(nowhere: None, theorem: str) -> None:
     )  # fmt: skip
     for variant in ("dense", "sparse"):
         found = certify_sparse(
-            Layers.of(trained.weights), Layers.of(prior.weights), prior.bound,
+            Layers.of(trained), Layers.of(prior.weights), prior.bound,
             theorem=theorem, variant=variant, subset=100, passes=1, device="cpu",
         )  # fmt: skip
         assert found.examples == len(prior.bound)

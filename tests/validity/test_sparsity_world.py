@@ -85,7 +85,7 @@ def test_this_counting_can_fail() -> None:
         fitted = train_chain(
             start, data, settings=ChainTraining(steps=200, learning_rate=0.5), seed=world
         )
-        module = chain_module(fitted.weights)
+        module = chain_module(fitted)
         certificate = nv.certify(
             module,
             data,

@@ -39,7 +39,6 @@ from nonvacuous.methods import HeldOut, PostHoc, Sparsity
 from nonvacuous.report import rescaling
 from nonvacuous.risk.estimate import is_out_of_memory
 from nonvacuous.settings import Run
-from nonvacuous.studies.inputs import default_folder
 from nonvacuous.studies.networks import (
     build_network,
     check_readable,
@@ -47,6 +46,7 @@ from nonvacuous.studies.networks import (
     is_built_in,
     load_weights,
 )
+from nonvacuous.study.settings import default_folder
 from nonvacuous.study.study import named_data
 
 if TYPE_CHECKING:

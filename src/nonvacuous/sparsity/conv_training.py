@@ -20,8 +20,8 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.training import sound_loss
 from nonvacuous.training.checks import real_number, whole_number
-from nonvacuous.training.failures import Diverged
 from nonvacuous.training.optimizers import build_optimizer, set_rate
 
 
@@ -85,7 +85,10 @@ def train_conv(
     # After the noise, so that what is penalized is what the noisy network does.
     seen: list[Tensor] = []
     if settings.activity:
-        hooks += [part.register_forward_hook(_note(seen)) for part in _layers(trained)]
+        hooks += [
+            part.register_forward_hook(lambda layer, given, sums: seen.append(sums))
+            for part in _layers(trained)
+        ]
     optimizer = build_optimizer(
         "sgd", [(weights, settings.learning_rate)], momentum=settings.momentum, weight_decay=0.0
     )
@@ -110,12 +113,7 @@ def train_conv(
         total.backward()
         optimizer.step()
         if step % 50 == 0 or step + 1 == settings.steps:
-            value = float(loss.detach())
-            if not value < 1e6:
-                raise Diverged(
-                    f"{phase}: the loss is {value:g} after {step + 1} of {settings.steps} steps. "
-                    f"Try a smaller learning_rate (now {settings.learning_rate:g}) or less noise."
-                )
+            value = sound_loss(loss, phase, step, settings.steps, settings.learning_rate)
             reporter.report(step + 1, settings.steps, f"loss {value:.4f}")
     for hook in hooks:
         hook.remove()
@@ -143,13 +141,6 @@ def _size(values: Tensor, by_channel: bool) -> Tensor:
     return math.sqrt(channels.shape[2]) * norms.sum()
 
 
-def _note(seen: list[Tensor]) -> Any:
-    def hook(layer: nn.Module, given: tuple[Tensor, ...], sums: Tensor) -> None:
-        seen.append(sums)
-
-    return hook
-
-
 def _noisy(module: nn.Module, scale: float, generator: torch.Generator) -> list[Any]:
     """Add the effect of weight noise to what every convolution and linear layer computes."""
 
@@ -174,13 +165,10 @@ def _noisy(module: nn.Module, scale: float, generator: torch.Generator) -> list[
         kernels = normal(len(patches), layer.out_channels, patches.shape[1], like=sums)
         return sums + scale * (kernels @ patches).reshape(sums.shape)
 
-    hooks: list[Any] = []
-    for part in module.modules():
-        if isinstance(part, nn.Conv2d):
-            hooks.append(part.register_forward_hook(convolution))
-        elif isinstance(part, nn.Linear):
-            hooks.append(part.register_forward_hook(linear))
-    return hooks
+    return [
+        part.register_forward_hook(convolution if isinstance(part, nn.Conv2d) else linear)
+        for part in _layers(module)
+    ]
 
 
 def _moved(images: Tensor, shifts: int, generator: torch.Generator) -> Tensor:

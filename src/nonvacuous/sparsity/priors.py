@@ -57,10 +57,7 @@ class ChainPrior:
 
     @property
     def name(self) -> str:
-        """For tables.
-
-        A learned one is named after its share of the data, such as ``5 %``.
-        """
+        """For tables: a learned one is named after its share of the data, such as ``5 %``."""
         return f"{100 * self.fraction:g} %" if self.kind == "learned" else self.kind
 
     def held_out_twin(self, *, failure: float) -> float | None:
@@ -163,7 +160,7 @@ def make_prior(
             seed=derived_seed(seed, "prior"),
             phase="prior",
             progress=progress,
-        ).weights
+        )
     learned = tuple(matrix.to(where) for matrix in learned)
     bound = train.subset(split.bound).to(where)
     errors = chain_errors(learned, bound)
@@ -175,13 +172,8 @@ def make_prior(
 
 @dataclass(frozen=True, eq=False)
 class ConvPrior:
-    """The center of a prior, where training toward it starts, and the examples left for the bound.
-
-    kind     zero, initialization or learned
-    center   the network at the center
-    start    the center, or, for zero, the given network
-    bound    the examples that its bounds may use
-    """
+    """As :class:`ChainPrior`: the network at the center, where training toward it starts, and the
+    examples left for the bound."""
 
     kind: str
     center: nn.Module
@@ -198,12 +190,7 @@ def make_conv_prior(
     seed: int,
     progress: Progress | None = None,
 ) -> ConvPrior:
-    """A prior for networks built like ``initial``.
-
-    prior      zero, initialization or learned:FRACTION
-    train      all examples; a learned prior takes its share out of them
-    settings   how a learned prior is trained
-    """
+    """A prior for networks built like ``initial``; see :func:`make_prior`."""
     kind, fraction = prior_kind(prior)
     if kind == "initialization":
         return ConvPrior(kind, initial, initial, train)

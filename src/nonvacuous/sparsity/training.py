@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
@@ -193,10 +193,6 @@ class ChainTraining:
                 raise BadInput(f"{where}: there is no setting {name!r}; there are {known}")
         return cls(**record)
 
-    def to_dict(self) -> dict[str, Any]:
-        record = asdict(self)
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in record.items()}
-
     def noise_of(self, layers: int) -> tuple[float, ...]:
         """The noise of each of so many layers."""
         if not isinstance(self.noise, tuple):
@@ -209,22 +205,6 @@ class ChainTraining:
         return self.noise
 
 
-@dataclass(frozen=True, eq=False)
-class TrainedChain:
-    """Trained weights, and how they do on what they were trained on.
-
-    moved   squared distance of each layer from what it was pulled toward (from the start where
-            nothing pulled)
-    loss    the last running average of the cross-entropy, noise included
-    """
-
-    weights: Chain
-    errors: int
-    examples: int
-    moved: tuple[float, ...]
-    loss: float
-
-
 def train_chain(
     start: Sequence[Tensor],
     examples: Examples,
@@ -235,7 +215,7 @@ def train_chain(
     phase: str = "training",
     device: torch.device | str | None = None,
     progress: Progress | None = None,
-) -> TrainedChain:
+) -> Chain:
     """Train a copy of ``start``; the result depends on the arguments alone (on a CPU).
 
     toward   the prior's weights, to which `settings.pull` applies; without it, the start
@@ -271,24 +251,23 @@ def train_chain(
         if settings.spectral_limit is not None and step % _PROJECT_EVERY == 0:
             limit_spectral_norms(weights, settings.spectral_limit)
         if step % 50 == 0 or step + 1 == settings.steps:
-            value = float(fit.detach())
-            if not value < 1e6:
-                raise Diverged(
-                    f"{phase}: the loss is {value:g} after {step + 1} of {settings.steps} steps. "
-                    f"Try a smaller learning_rate (now {settings.learning_rate:g}) or less noise."
-                )
+            value = sound_loss(fit, phase, step, settings.steps, settings.learning_rate)
             running = value if running != running else 0.7 * running + 0.3 * value
             reporter.report(step + 1, settings.steps, f"loss {running:.4f}")
     if settings.spectral_limit is not None:
         limit_spectral_norms(weights, settings.spectral_limit)
-    trained = tuple(matrix.detach() for matrix in weights)
-    return TrainedChain(
-        trained,
-        chain_errors(trained, examples),
-        len(examples),
-        squared_distances(trained, anchors),
-        running,
-    )
+    return tuple(matrix.detach() for matrix in weights)
+
+
+def sound_loss(loss: Tensor, phase: str, step: int, steps: int, rate: float) -> float:
+    """The loss as a number, unless training has diverged."""
+    value = float(loss.detach())
+    if not value < 1e6:
+        raise Diverged(
+            f"{phase}: the loss is {value:g} after {step + 1} of {steps} steps. Try a smaller "
+            f"learning_rate (now {rate:g}) or less noise."
+        )
+    return value
 
 
 class _Objective:

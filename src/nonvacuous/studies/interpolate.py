@@ -12,7 +12,7 @@ from pydantic import Field
 
 from nonvacuous.errors import BadInput
 from nonvacuous.report.study import StudyPage
-from nonvacuous.studies.inputs import EXAMPLES, DataSettings, first_examples
+from nonvacuous.study.settings import EXAMPLES, DataSettings, first_examples
 from nonvacuous.study.study import Answer, Context, Single, SingleStudy
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from nonvacuous.errors import BadInput
 from nonvacuous.report.study import StudyPage
-from nonvacuous.studies.inputs import DataSettings
+from nonvacuous.study.settings import DataSettings
 from nonvacuous.study.study import Answer, Context, Single, SingleStudy
 
 if TYPE_CHECKING:

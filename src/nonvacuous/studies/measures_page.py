@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -50,29 +51,30 @@ def more_complex(entry: Shown, other: Shown) -> str:
     return "the other" if higher == (entry["higher"] == "worse") else "this one"
 
 
-def panel_rows(record: Shown) -> tuple[Row, list[Row]]:
+def panel_table(record: Shown) -> Table:
     """One line per measure, with a second column of values where there is another network."""
     entries = record["panel"]["measures"]
     if record["against"] is None:
         rows: list[Row] = [(e["name"], number(e), claims(e)) for e in entries]
-        return ("measure", "value", "same whatever the"), rows
+        return Table(("measure", "value", "same whatever the"), tuple(rows))
     others = record["against"]["panel"]["measures"]
     rows = [
         (e["name"], number(e), number(o), more_complex(e, o))
         for e, o in zip(entries, others, strict=True)
     ]
-    return ("measure", "value", record["against"]["spec"], "more complex"), rows
+    return Table(("measure", "value", record["against"]["spec"], "more complex"), tuple(rows))
 
 
-def attack_rows(record: Shown) -> tuple[Row, list[Row]]:
+def attack_table(record: Shown) -> Table:
     """One line per measure: what it did in all gauges, those that move farthest first."""
     entries = sorted(
         record["attack"]["measures"], key=lambda e: (e["verdict"] != "moves", -_moved(e))
     )
-    rows: list[Row] = [
+    rows = tuple(
         (e["name"], number(e["low"]), number(e["high"]), decades(e), e["verdict"]) for e in entries
-    ]
-    return ("measure", "smallest", "largest", "decades", "verdict"), rows
+    )
+    headings = ("measure", "smallest", "largest", "decades", "verdict")
+    return Table(headings, rows, caption="Every measure in all gauges")
 
 
 def decades(entry: Shown) -> str:
@@ -81,12 +83,12 @@ def decades(entry: Shown) -> str:
         return "-"
     if entry["verdict"] != "moves":
         return "0"
-    told = "crosses 0" if entry["decades"] is None else f"{entry['decades']:.3g}"
-    return f"{told}, undefined in {entry['missing']}" if entry["missing"] else told
+    width = "crosses 0" if entry["decades"] is None else f"{entry['decades']:.3g}"
+    return f"{width}, undefined in {entry['missing']}" if entry["missing"] else width
 
 
 def _moved(entry: Shown) -> float:
-    return entry["decades"] if entry["decades"] is not None else 0.0
+    return entry["decades"] or 0.0
 
 
 def answer(record: Shown) -> str:
@@ -111,10 +113,9 @@ def answer(record: Shown) -> str:
     if record["against"] is not None:
         pairs = zip(entries, record["against"]["panel"]["measures"], strict=True)
         sides = [more_complex(e, o) for e, o in pairs]
-        told = [side for side in sides if side != "-"]
         parts.append(
-            f"{sides.count('the other')} of {len(told)} measures call the network trained on "
-            f"{record['against']['spec']} the more complex one."
+            f"{sides.count('the other')} of {len(sides) - sides.count('-')} measures call the "
+            f"network trained on {record['against']['spec']} the more complex one."
         )
     if not parts:
         free = sum("rescaling" in e["invariant"] for e in defined)
@@ -139,13 +140,14 @@ def training_text(record: Shown) -> str:
     sides = [("trained here", record["trained"])]
     if record["against"] is not None:
         sides.append((f"the one on {record['against']['spec']}", record["against"]["trained"]))
-    told = [
+    parts = [
         f"{who}: {t['epochs']} epochs, loss {t['loss']:.3f}, {t['errors']:,} of "
         f"{record['examples']:,} examples wrong"
         for who, t in sides
         if t is not None
     ]
-    return "; ".join(told) + "." if told else ""
+    text = "; ".join(parts) + "." if parts else ""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def comparison_text(record: Shown) -> str:
@@ -184,30 +186,30 @@ def write_text(record: Shown, console: Console) -> None:
     """The answer, the table, and what else was asked for."""
     console.print(answer(record), style="bold", soft_wrap=True)
     console.print()
-    _table(*panel_rows(record)).print(console)
+    _print(panel_table(record), console)
     if record["attack"] is not None:
         console.print()
-        _table(*attack_rows(record)).print(console)
+        _print(attack_table(record), console)
     console.print()
     for names, reason in undefined_reasons(record):
         console.print(f"undefined: {names}: {reason}.", soft_wrap=True)
     if record["against"] is not None:
         console.print(comparison_text(record), soft_wrap=True)
-    trained = training_text(record)
     tail = f"{record['examples']:,} examples of {record['data']}. Seed {record['seed']}."
-    console.print(f"{trained[:1].upper()}{trained[1:]} {tail}".strip(), soft_wrap=True)
+    console.print(f"{training_text(record)} {tail}".strip(), soft_wrap=True)
 
 
-def _table(headings: Row, rows: list[Row]) -> Table:
+def _print(table: Table, console: Console) -> None:
     words = ("measure", "same whatever the", "verdict", "more complex")
-    return Table(headings, tuple(rows), numeric=tuple(name not in words for name in headings))
+    numeric = tuple(name not in words for name in table.headings)
+    replace(table, numeric=numeric, caption="").print(console)
 
 
 #: So many bars can be told apart on a telephone.
 _DRAWN = 15
 
 
-def page_of(record: dict[str, Any], command: str) -> StudyPage:
+def page_of(record: Shown, command: str) -> StudyPage:
     """The page from the record."""
     sections = []
     if record["attack"] is not None:
@@ -223,7 +225,7 @@ def page_of(record: dict[str, Any], command: str) -> StudyPage:
     )
 
 
-def _badges(record: dict[str, Any]) -> tuple[str, ...]:
+def _badges(record: Shown) -> tuple[str, ...]:
     errors = record["panel"]["training_errors"]
     badges = [f"{record['examples']:,} examples, {errors:,} of them wrong"]
     if record["attack"] is not None:
@@ -233,29 +235,20 @@ def _badges(record: dict[str, Any]) -> tuple[str, ...]:
     return tuple(badges)
 
 
-def _attack(record: dict[str, Any]) -> Section:
+def _attack(record: Shown) -> Section:
     attacked = record["attack"]
     entries = [e for e in attacked["measures"] if e["verdict"] != "undefined"]
-    moving = sorted(
-        (e for e in entries if e["verdict"] == "moves"),
-        key=lambda e: -(e["decades"] if e["decades"] is not None else 0.0),
-    )
+    moving = sorted((e for e in entries if e["verdict"] == "moves"), key=_moved, reverse=True)
     still = [e for e in entries if e["verdict"] != "moves"]
-    shown = moving[:_DRAWN] or still[:_DRAWN]
-    labels = [
-        e["name"] if e["verdict"] == "moves" else f"{e['name']} ({e['verdict']})" for e in shown
-    ]
-    lengths = [
-        (e["decades"] if e["decades"] is not None else 0.0) if e["verdict"] == "moves" else 0.0
-        for e in shown
-    ]
+    shown = {e["name"]: _moved(e) for e in moving[:_DRAWN]}
+    shown = shown or {f"{e['name']} ({e['verdict']})": 0.0 for e in still[:_DRAWN]}
     picture = bars(
-        labels,
-        {"decades": lengths},
+        list(shown),
+        {"decades": list(shown.values())},
         title=f"The same function in {attacked['gauges']} gauges",
         x_label="largest over smallest value, in decades",
     )
-    headings, rows = attack_rows(record)
+    caption = f"The {len(shown)} that moved farthest; {len(still)} stayed put."
     return Section(
         "What moves when only the way of writing changes?",
         paragraphs=(
@@ -264,40 +257,29 @@ def _attack(record: dict[str, Any]) -> Section:
             "this cannot by itself say anything about the function. The logarithms of the factors "
             f"were drawn with standard deviation {attacked['spread']:g}.",
         ),
-        figures=(
-            Figure(
-                picture,
-                f"The {len(shown)} that moved farthest; {len(still)} stayed put."
-                if moving
-                else "None moved.",
-            ),
-        ),
-        tables=(Table(headings, tuple(rows), caption="Every measure in all gauges"),),
+        figures=(Figure(picture, caption if moving else "None moved."),),
+        tables=(attack_table(record),),
         folded="All of them, as a table",
     )
 
 
-def _values(record: dict[str, Any]) -> Section:
-    headings, rows = panel_rows(record)
-    paragraphs = []
-    if record["against"] is not None:
-        paragraphs.append(comparison_text(record))
-    trained = training_text(record)
-    if trained:
-        paragraphs.append(f"{trained[:1].upper()}{trained[1:]}")
+def _values(record: Shown) -> Section:
+    compared = "" if record["against"] is None else comparison_text(record)
+    paragraphs = [text for text in (compared, training_text(record)) if text]
     paragraphs += [f"Undefined: {names}: {why}." for names, why in undefined_reasons(record)]
     return Section(
         "All measures",
         paragraphs=tuple(paragraphs),
-        tables=(Table(headings, tuple(rows)),),
+        tables=(panel_table(record),),
         folded="Every value",
     )
 
 
-def _formulas(record: dict[str, Any]) -> Section:
+def _formulas(record: Shown) -> Section:
     rows = tuple(
         (e["name"], e["formula"], e["source"], claims(e)) for e in record["panel"]["measures"]
     )
+    headings = ("measure", "formula", "source", "same whatever the")
     return Section(
         "What is computed",
         paragraphs=(
@@ -306,11 +288,7 @@ def _formulas(record: dict[str, Any]) -> Section:
             "logarithms. “Same whatever the”: what a measure claims not to depend on: the gauge "
             "(rescaling of hidden channels), the order of hidden channels, the output scale.",
         ),
-        tables=(
-            Table(
-                ("measure", "formula", "source", "same whatever the"), rows, numeric=(False,) * 4
-            ),
-        ),
+        tables=(Table(headings, rows, numeric=(False,) * 4),),
         folded="Every formula and its source",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
-from nonvacuous.studies.inputs import EXAMPLES, DataSettings, first_examples
+from nonvacuous.study.settings import EXAMPLES, DataSettings, first_examples
 from nonvacuous.study.study import Context, Single, SingleStudy
 
 if TYPE_CHECKING:
@@ -136,9 +136,7 @@ class Memorize(SingleStudy[MemorizeSettings]):
             ),
             sections=(
                 Section("In numbers", tables=(facts,)),
-                _how(*drawn["first"]),
-                *([_float64(*drawn["errors"])] if drawn["errors"] else []),
-                _times(*drawn["times"]),
+                *_pictures(**drawn),
                 Section("What does this not say?", paragraphs=tuple(record["does_not_say"])),
             ),
             footer=(
@@ -296,17 +294,14 @@ def _drawn(
     return {"first": (x, y), "errors": stretches, "times": times}
 
 
-def _how(x: list[float], y: list[float]) -> Section:
-    """The function between the first points along the direction."""
+def _pictures(
+    first: tuple[list[float], list[float]],
+    errors: tuple[list[float], list[float]] | None,
+    times: tuple[list[float], list[float]],
+) -> Iterator[Section]:
     from nonvacuous.report.plots import Series, lines
 
-    picture = lines(
-        [Series("the network", x, y)],
-        title=f"The network along its direction, first {len(x) - 1} points",
-        x_label="position ⟨a, x⟩, from the first knot (0) to the last point shown (1)",
-        y_label="value",
-    )
-    return Section(
+    yield Section(
         "How does it work?",
         paragraphs=(
             "One random direction a puts the points in a row. The network c(x) = Σ w max(⟨a, x⟩ − "
@@ -314,47 +309,53 @@ def _how(x: list[float], y: list[float]) -> Section:
             "point it passes through any values. Marks are points with their memorized labels, "
             "except the first, which is the first knot.",
         ),
-        figures=(Figure(picture),),
-    )
-
-
-def _float64(ends: list[float], largest: list[float]) -> Section:
-    from nonvacuous.report.plots import Series, lines
-
-    picture = lines(
-        [Series("largest error in the stretch", ends, largest)],
-        title="Error of the float64 network, every unit evaluated",
-        x_label="points, from left to right along the direction",
-        y_label="error",
-        log_y=True,
-        level=("a label would change", 0.5),
-    )
-    return Section(
-        "What is left of it in float64?",
-        paragraphs=(
-            "The certificate is about exact arithmetic. A network in float64 rounds every "
-            "product and sum: many units with steep slopes cancel, the more of them the "
-            "farther right a point lies. Depth helps, since each layer then stands still "
-            "after its own block.",
+        figures=(
+            Figure(
+                lines(
+                    [Series("the network", *first)],
+                    title=f"The network along its direction, first {len(first[0]) - 1} points",
+                    x_label="position ⟨a, x⟩, from the first knot (0) to the last point shown (1)",
+                    y_label="value",
+                )
+            ),
         ),
-        figures=(Figure(picture),),
     )
-
-
-def _times(x: list[float], y: list[float]) -> Section:
-    """Construction and certificate on a tenth and a third of the points."""
-    from nonvacuous.report.plots import Series, lines
-
-    proportional = [y[-1] * size / x[-1] for size in x]
-    picture = lines(
-        [Series("measured", x, y), Series("proportional to n", x, proportional)],
-        title="Time for construction and certificate",
-        x_label="points",
-        y_label="seconds",
-        lowest=0.0,
-    )
-    return Section(
+    if errors:
+        yield Section(
+            "What is left of it in float64?",
+            paragraphs=(
+                "The certificate is about exact arithmetic. A network in float64 rounds every "
+                "product and sum: many units with steep slopes cancel, the more of them the "
+                "farther right a point lies. Depth helps, since each layer then stands still "
+                "after its own block.",
+            ),
+            figures=(
+                Figure(
+                    lines(
+                        [Series("largest error in the stretch", *errors)],
+                        title="Error of the float64 network, every unit evaluated",
+                        x_label="points, from left to right along the direction",
+                        y_label="error",
+                        log_y=True,
+                        level=("a label would change", 0.5),
+                    )
+                ),
+            ),
+        )
+    points, seconds = times
+    proportional = [seconds[-1] * size / points[-1] for size in points]
+    yield Section(
         "How long does it take?",
         paragraphs=("Sorting aside, every step passes over the points once.",),
-        figures=(Figure(picture),),
+        figures=(
+            Figure(
+                lines(
+                    [Series("measured", *times), Series("proportional to n", points, proportional)],
+                    title="Time for construction and certificate",
+                    x_label="points",
+                    y_label="seconds",
+                    lowest=0.0,
+                )
+            ),
+        ),
     )

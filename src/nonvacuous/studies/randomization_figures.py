@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from nonvacuous.randomization.intervals import Interval
 from nonvacuous.randomization.outcomes import CurvePoint, Outcome
 from nonvacuous.randomization.results import ConditionResult, Study
+from nonvacuous.report.plots import Series, bars, histogram, lines
 
 #: The learning curves that are drawn, and from how many points: beyond that marks are left out,
 #: and only colors would tell curves apart.
@@ -28,8 +30,6 @@ def figures(study: Study) -> dict[str, str]:
 
 def learning_curves(study: Study) -> str | None:
     """Figure 1a: the training error after every epoch, in conditions from true to noise."""
-    from nonvacuous.report.plots import Series, lines
-
     watched = [
         entry
         for entry in study.conditions
@@ -54,22 +54,12 @@ def learning_curves(study: Study) -> str | None:
 
 def time_to_fit(study: Study) -> str | None:
     """Figure 1b: how much longer more label noise takes to fit."""
-    from nonvacuous.report.plots import Series, lines
-
     levels = [entry for entry in _noise_levels(study) if entry.relative_time is not None]
     if len(levels) < 2:
         return None
     times = [entry.relative_time for entry in levels if entry.relative_time is not None]
     return lines(
-        [
-            Series(
-                "time to fit",
-                [entry.noise or 0.0 for entry in levels],
-                [time.value for time in times],
-                low=[time.low for time in times],
-                high=[time.high for time in times],
-            )
-        ],
+        [_banded("time to fit", [entry.noise or 0.0 for entry in levels], times)],
         title="Time to fit",
         x_label="share of labels drawn at random",
         y_label="epochs, relative to true labels",
@@ -80,21 +70,13 @@ def time_to_fit(study: Study) -> str | None:
 
 def test_errors(study: Study) -> str | None:
     """Figure 1c: the test error against label noise."""
-    from nonvacuous.report.plots import Series, lines
-
     levels = _noise_levels(study)
     if len(levels) < 2:
         return None
     x = [entry.noise or 0.0 for entry in levels]
     return lines(
         [
-            Series(
-                "test error",
-                x,
-                [100 * entry.test_error.value for entry in levels],
-                low=[100 * entry.test_error.low for entry in levels],
-                high=[100 * entry.test_error.high for entry in levels],
-            ),
+            _banded("test error", x, [entry.test_error for entry in levels], factor=100),
             Series("training error", x, [100 * entry.train_error.value for entry in levels]),
         ],
         title="Errors against label noise",
@@ -108,8 +90,6 @@ def test_errors(study: Study) -> str | None:
 
 def clean_and_corrupted(study: Study) -> str | None:
     """While it memorizes noise, does it learn the signal first?"""
-    from nonvacuous.report.plots import Series, lines
-
     entry = half_corrupted(study)
     if entry is None:
         return None
@@ -152,8 +132,6 @@ def half_corrupted(study: Study) -> ConditionResult | None:
 
 
 def permutations(study: Study) -> str | None:
-    from nonvacuous.report.plots import histogram
-
     if study.permutations is None:
         return None
     return histogram(
@@ -166,8 +144,6 @@ def permutations(study: Study) -> str | None:
 
 
 def certificates(study: Study) -> str | None:
-    from nonvacuous.report.plots import bars
-
     made = [entry for entry in study.certificates if entry.risk_upper is not None]
     if not made:
         return None
@@ -181,6 +157,12 @@ def certificates(study: Study) -> str | None:
         x_label="error on new data, at most, %",
         level=("guessing", 100 * study.guessing),
     )
+
+
+def _banded(label: str, x: list[float], values: Sequence[Interval], *, factor: float = 1) -> Series:
+    """Values with the band of their intervals."""
+    ends = ([factor * getattr(v, end) for v in values] for end in ("value", "low", "high"))
+    return Series(label, x, *ends)
 
 
 def _redrawn(outcome: Outcome) -> int:

@@ -5,44 +5,34 @@ from __future__ import annotations
 import itertools
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Grid
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.randomization.results import ConditionResult, Study
-from nonvacuous.report.study import StudyPage
+from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.report.wording import plural, printable
-from nonvacuous.studies.randomization_sections import (
-    capacity_section,
-    certificates_section,
-    conditions_section,
-    curves_section,
-    findings_section,
-    leak_section,
-    learning_section,
-    regularization_section,
-    same_section,
-)
+from nonvacuous.studies.randomization_figures import half_corrupted
 
 
 def page_of(study: Study, drawn: dict[str, str], *, command: str) -> StudyPage:
     """The whole page, in the order of a person's questions."""
-    sections = [
-        findings_section(study),
-        conditions_section(study, drawn),
-        curves_section(study, drawn),
-        learning_section(study, drawn),
-        leak_section(study),
-        capacity_section(study),
-        certificates_section(study, drawn),
-        regularization_section(study),
-        same_section(study),
+    every = [
+        _findings(study),
+        _conditions(study, drawn),
+        _curves(study, drawn),
+        _learning(study, drawn),
+        _leak(study),
+        _capacity(study),
+        _certificates(study, drawn),
+        _regularization(study),
+        _same(study),
     ]
     return StudyPage(
         title=f"Randomization: {study.architecture} on {study.data}",
         question="Does this network learn, or would it fit anything?",
         lead=lead(study),
         badges=_badges(study),
-        sections=tuple(section for section in sections if section is not None),
+        sections=tuple(section for section in every if section is not None),
         footer=(
             command,
             f"Seed {study.settings.seed}; {study.networks:,} networks trained by "
@@ -54,8 +44,7 @@ def page_of(study: Study, drawn: dict[str, str], *, command: str) -> StudyPage:
 def lead(study: Study) -> str:
     """The answer in one sentence."""
     if study.problems:
-        first = study.problems[0]
-        return f"Something is wrong: {first.name}."
+        return f"Something is wrong: {study.problems[0].name}."
     true, random = study.condition("true"), study.condition("random-labels")
     error = f"{100 * true.test_error.value:.1f} %"
     memorized = f"{100 * (1 - random.train_error.value):.0f} %"
@@ -131,27 +120,22 @@ def write_text(study: Study, console: Console) -> None:
         console.print(printable(text), soft_wrap=True)
 
 
-def _table(study: Study) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
+def _table(study: Study) -> Grid:
+    table = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("training data", no_wrap=True)
-    headings = ["training", "test error", "fitted after"]
-    if study.certificates:
-        headings.append("certified")
-    for heading in headings:
+    certified = ["certified"] if study.certificates else []
+    for heading in ("training", "test error", "fitted after", *certified):
         table.add_column(heading, justify="right", no_wrap=True)
-    certified = {entry.condition: entry for entry in study.certificates}
+    promised = {entry.condition: entry.risk_upper for entry in study.certificates}
     for entry in study.conditions:
-        certificate = certified.get(entry.name)
-        promise = None if certificate is None else certificate.risk_upper
-        cells = [
+        promise = promised.get(entry.name)
+        table.add_row(
             printable(entry.name),
             f"{100 * entry.train_error.value:.1f} %",
             entry.test_error.text(),
             _fitting(entry),
-        ]
-        if study.certificates:
-            cells.append("-" if promise is None else shown_up(promise))
-        table.add_row(*cells)
+            *("-" if promise is None else shown_up(promise) for _ in certified),
+        )
     return table
 
 
@@ -164,3 +148,237 @@ def _fitting(entry: ConditionResult) -> str:
     if entry.relative_time is None or entry.name == "true":
         return epochs
     return f"{epochs} ({entry.relative_time.value:.1f} x)"
+
+
+# The sections of the page, each one question and its answer.
+
+_MISSING = "–"
+
+
+def _findings(study: Study) -> Section:
+    marks = {"problem": "Problem: ", "good": "", "note": "Note: "}
+    rows = tuple((f"{marks[entry.level]}{entry.name}", entry.text) for entry in study.findings)
+    return Section("What was found", tables=(Table(("finding", "what it says"), rows),))
+
+
+def _conditions(study: Study, drawn: dict[str, str]) -> Section:
+    confidence = f"{100 * study.settings.confidence:g} %"
+    how = study.condition("true").test_error.how
+    rows = tuple(
+        (
+            entry.name,
+            f"{100 * entry.train_error.value:.1f} %",
+            entry.test_error.text(),
+            entry.gap.text(),
+            _how_fitted(entry),
+            _MISSING if entry.relative_time is None else f"{entry.relative_time.value:.1f} ×",
+        )
+        for entry in study.conditions
+    )
+    return Section(
+        "The same training, other data",
+        paragraphs=(
+            f"{study.architecture} ({study.parameters:,} weights) on {study.examples:,} examples "
+            f"with {study.dimensions:,} inputs and {study.classes} classes. In every condition "
+            f"{study.settings.seeds} networks start from the same weights; only the training data "
+            "differ. Test labels are always the true ones. Guessing errs on "
+            f"{100 * study.guessing:.0f} %.",
+            "The gap is the test error minus the training error: what the training error hides. "
+            "Time to fit counts epochs until no training label is wrong, relative to true labels.",
+        ),
+        figures=_pictures(
+            drawn,
+            ("figure-1a", "Training error after every epoch, mean over seeds."),
+            ("figure-1c", f"Errors as labels are lost; band: {confidence} interval."),
+            ("figure-1b", f"Epochs to fit every label; band: {confidence} interval over seeds."),
+        ),
+        tables=(
+            Table(
+                ("training data", "training error", "test error", "gap", "fitted", "time to fit"),
+                rows,
+                caption=f"In brackets: {confidence} interval ({how}).",
+                numeric=(False, True, True, True, False, True),
+            ),
+        ),
+    )
+
+
+def _how_fitted(entry: ConditionResult) -> str:
+    if entry.fitting == "fit":
+        if entry.fit_epochs is None:
+            return "yes"
+        return f"after {entry.fit_epochs.value:.0f} epochs"
+    return f"{entry.fitted} of {len(entry.outcomes)}: {entry.fitting}"
+
+
+def _curves(study: Study, drawn: dict[str, str]) -> Section | None:
+    entry = half_corrupted(study)
+    if entry is None or "clean-and-corrupted" not in drawn:
+        return None
+    return Section(
+        "Signal first, noise later?",
+        paragraphs=(
+            f"In {entry.name} some training labels were drawn anew. If the curve of the examples "
+            "that kept their label runs ahead of the others, the network picks up what the labels "
+            "have in common before it memorizes those that fit nothing.",
+        ),
+        figures=_pictures(drawn, ("clean-and-corrupted", "Share answered right, mean over seeds.")),
+    )
+
+
+def _learning(study: Study, drawn: dict[str, str]) -> Section | None:
+    tests = study.permutations
+    if tests is None:
+        return None
+    count = len(tests.permuted)
+    return Section(
+        "Could the test error be luck?",
+        paragraphs=(
+            f"{plural(count, 'more network')} {'was' if count == 1 else 'were'} trained on the "
+            "same labels dealt out at random. With true labels the test error is "
+            f"{100 * tests.observed:.1f} %, with permuted ones {100 * min(tests.permuted):.1f} % "
+            f"at best. p = {tests.p_value:.3g}: how often permuted labels do at least as well, "
+            f"counting the true ones as one of the permutations; {plural(count, 'permutation')} "
+            f"cannot give less than {1 / (1 + count):.3g}.",
+        ),
+        figures=_pictures(drawn, ("permutations", "Where true labels stand among permuted ones.")),
+    )
+
+
+def _leak(study: Study) -> Section:
+    leak, test = study.leak, study.leak.chance
+    rows = [
+        ("test inputs that occur in training", f"{leak.duplicates:,} of {leak.test_examples:,}"),
+        ("right on the test set after random labels", f"{100 * test.accuracy:.1f} %"),
+        ("chance", f"{100 / test.classes:.1f} %"),
+        ("p-value, independent answers (exact binomial)", f"{test.binomial:.3g}"),
+    ]
+    if test.relabeling is not None:
+        rows.append(("p-value, over renamings of the classes", f"{test.relabeling:.3g}"))
+    if test.student is not None:
+        rows.append(("p-value, over seeds (Student's t)", f"{test.student:.3g}"))
+    rows.append(("a leak is reported below", f"{leak.level:.3g}"))
+    return Section(
+        "Has the test set leaked?",
+        paragraphs=(
+            "A network that was trained on labels drawn at random knows nothing of the true ones. "
+            "If it still beats chance on the test set, something in its training has seen them.",
+        ),
+        tables=(Table(("check", "result"), tuple(rows), numeric=(False, True)),),
+        folded="How it was tested",
+    )
+
+
+def _capacity(study: Study) -> Section:
+    rows = list(study.capacity.lines)
+    if study.condition("random-labels").fitting == "fit":
+        why = "change one label, and the answer follows; it fitted every labeling it was given"
+        rows.append(("uniform stability", "1 (the worst)", why))
+    signs = study.rademacher
+    if signs is not None:
+        said = "says nothing: a gap is never above 1" if signs.is_vacuous else "a diagnosis only"
+        meaning = f"{signs.sign_vectors} sign vectors; 0 is guessing, 1 fits all. A lower bound"
+        rows += [
+            ("R̂, fit of random signs", signs.complexity.text(percent=False), meaning),
+            ("gap that this R̂ allows", f"{signs.gap_bound:.2f}", said),
+        ]
+    return Section(
+        "What classical capacity says",
+        paragraphs=(
+            "These numbers depend on the architecture and the inputs, never on the labels: they "
+            "are the same for true and for random labels, although the gaps above are not. So "
+            "they cannot be the reason why this network generalizes.",
+        ),
+        tables=(Table(("number", "value", "meaning"), tuple(rows), numeric=(False, True, False)),),
+        folded="Every number, and what it means",
+    )
+
+
+def _certificates(study: Study, drawn: dict[str, str]) -> Section | None:
+    if not study.certificates:
+        return None
+    rows = tuple(
+        (
+            entry.condition,
+            _MISSING if entry.risk_upper is None else shown_up(entry.risk_upper),
+            f"{entry.floor:.3f}",
+            entry.verdict if not entry.reason else f"{entry.verdict}: {entry.reason}",
+        )
+        for entry in study.certificates
+    )
+    return Section(
+        "Does a certificate know the difference?",
+        paragraphs=(
+            "A PAC-Bayes certificate looks at the data and the labels. For every condition a "
+            "randomized network was trained for the best promise about new data of the same "
+            "condition. On random labels it must promise nothing: nobody can predict them.",
+            "These are quick ones; nonvacuous certify takes more time and promises more. Each "
+            f"holds with confidence {study.settings.confidence:g} by itself.",
+        ),
+        figures=_pictures(drawn, ("certificates", "Promised, and unavoidable by anybody.")),
+        tables=(Table(("condition", "error at most", "unavoidable", "verdict"), rows),),
+    )
+
+
+def _regularization(study: Study) -> Section | None:
+    if not study.regularization:
+        return None
+    errors = ("true_train", "true_test", "random_train", "random_test")
+    rows = tuple(
+        (entry.name, *(_mean(getattr(entry, name)) for name in errors), entry.note)
+        for entry in study.regularization
+    )
+    kinds = ("true: training", "true: test", "random: training", "random: test")
+    return Section(
+        "Is it the regularization?",
+        paragraphs=(
+            "If a regularizer were the reason for generalization, leaving it out would spoil the "
+            "test error with true labels, and with it random labels could not be fitted.",
+        ),
+        tables=(
+            Table(
+                ("regularizer", *(f"{kind} error" for kind in kinds), "note"),
+                rows,
+                caption=f"Means over {study.settings.seeds} seeds.",
+                numeric=(False, True, True, True, True, False),
+            ),
+        ),
+    )
+
+
+def _same(study: Study) -> Section:
+    rows = tuple(
+        (
+            entry.name,
+            " ".join(outcome.configuration[:8] for outcome in entry.outcomes),
+            " ".join(outcome.data[:8] for outcome in entry.outcomes),
+        )
+        for entry in study.conditions
+    )
+    headings = ("condition", "configuration, by seed", "training data, by seed")
+    # Every kind of condition once, whatever its strength.
+    kinds: dict[str, str] = {}
+    for entry in study.conditions:
+        name, colon, _ = entry.name.partition(":")
+        kinds.setdefault(f"{name}:P" if colon else name, entry.description)
+    return Section(
+        "Was anything else changed?",
+        paragraphs=(
+            "One fingerprint for each seed over everything but the data: architecture, initial "
+            "weights, training and its settings. Reading down a column, the fingerprints of the "
+            "configuration are equal and those of the data are not.",
+        ),
+        tables=(
+            Table(headings, rows, numeric=(False, False, False)),
+            Table(("training data", "what was done to it"), tuple(kinds.items())),
+        ),
+        folded="The fingerprints, and what was done to the data",
+    )
+
+
+def _pictures(drawn: dict[str, str], *wanted: tuple[str, str]) -> tuple[Figure, ...]:
+    return tuple(Figure(drawn[name], caption) for name, caption in wanted if name in drawn)
+
+
+def _mean(values: tuple[float, ...]) -> str:
+    return f"{100 * sum(values) / len(values):.1f} %" if values else _MISSING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from nonvacuous.errors import BadInput
 from nonvacuous.report.study import StudyPage
-from nonvacuous.studies.inputs import DataSettings, default_folder
+from nonvacuous.study.settings import DataSettings, default_folder
 from nonvacuous.study.study import Context, Single, SingleStudy
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from nonvacuous.randomization.results import Study
     from nonvacuous.randomization.settings import StudySettings
 
-_TESTS: dict[str, Any] = {"group": "The tests"}
-_TRAINING: dict[str, Any] = {"group": "Training"}
+_test: Any = partial(Field, json_schema_extra={"group": "The tests"})
+_training: Any = partial(Field, json_schema_extra={"group": "Training"})
 #: Settings of this command that are not the study's own.
 _HERE = frozenset({"data", "model", "train", "conditions"})
 
@@ -42,75 +43,58 @@ class RandomizeSettings(DataSettings):
         "labels, *, seed) and returning the trained model. If it yields the model after every "
         "epoch, learning curves and the time to fit are shown too.",
     )
-    conditions: tuple[str, ...] = Field(
+    conditions: tuple[str, ...] = _test(
         (),
-        json_schema_extra=_TESTS,
         description="What is done to the training data: partial:P (that share of labels is drawn "
         "anew), shuffled-pixels, random-pixels, gaussian. True and random labels are always "
         "there; by default four levels of partial and the three changes of inputs are too.",
     )
-    seeds: int = Field(
+    seeds: int = _test(
         3,
         ge=1,
-        json_schema_extra=_TESTS,
         description="Networks for each condition; intervals are over them.",
     )
-    permutations: int = Field(
+    permutations: int = _test(
         19,
         ge=0,
-        json_schema_extra=_TESTS,
         description="Networks trained on permuted labels, for a p-value of at least 1 / "
         "(permutations + 1).",
     )
-    sign_vectors: int = Field(
+    sign_vectors: int = _test(
         5,
         ge=0,
-        json_schema_extra=_TESTS,
         description="Networks trained on random signs, for the Rademacher complexity.",
     )
-    certificates: bool = Field(
-        True, json_schema_extra=_TESTS, description="Also compute a certificate for each condition."
-    )
-    regularization: bool = Field(
+    certificates: bool = _test(True, description="Also compute a certificate for each condition.")
+    regularization: bool = _test(
         False,
-        json_schema_extra=_TESTS,
         description="Also switch weight decay, dropout, random crops, early stopping and batch "
         "normalization, on true and on random labels.",
     )
-    confidence: float = Field(
+    confidence: float = _test(
         0.95,
         gt=0,
         lt=1,
-        json_schema_extra=_TESTS,
         description="Of every interval, test and certificate.",
     )
-    epochs: int = Field(
+    epochs: int = _training(
         60,
         ge=1,
-        json_schema_extra=_TRAINING,
         description="Passes over the training examples, in every condition. With --train your "
         "function decides, here and in all that follows.",
     )
-    learning_rate: float = Field(
-        0.1, gt=0, json_schema_extra=_TRAINING, description="Step size of the first epoch."
-    )
-    rate_decay: float = Field(
+    learning_rate: float = _training(0.1, gt=0, description="Step size of the first epoch.")
+    rate_decay: float = _training(
         0.96,
         gt=0,
         le=1,
-        json_schema_extra=_TRAINING,
         description="What the step size is multiplied by after each epoch.",
     )
-    momentum: float = Field(
-        0.9, ge=0, json_schema_extra=_TRAINING, description="Of stochastic gradient descent."
-    )
-    weight_decay: float = Field(
-        0.0, ge=0, json_schema_extra=_TRAINING, description="Pull of all weights toward zero."
-    )
-    batch_size: int = Field(64, ge=1, json_schema_extra=_TRAINING, description="Examples per step.")
-    standardize: bool = Field(
+    momentum: float = _training(0.9, ge=0, description="Of stochastic gradient descent.")
+    weight_decay: float = _training(0.0, ge=0, description="Pull of all weights toward zero.")
+    batch_size: int = _training(64, ge=1, description="Examples per step.")
+    standardize: bool = _training(
         True,
-        json_schema_extra=_TRAINING,
         description="Shift and scale all inputs by one mean and one standard deviation first.",
     )
 

@@ -14,7 +14,7 @@ from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import prior_kind
 from nonvacuous.report.study import StudyPage
-from nonvacuous.studies.inputs import EXAMPLES, DataSettings, first_examples
+from nonvacuous.study.settings import EXAMPLES, DataSettings, first_examples
 from nonvacuous.study.study import Context, Single, SingleStudy
 
 if TYPE_CHECKING:

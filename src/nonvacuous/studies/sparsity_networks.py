@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from nonvacuous.data import Examples
 from nonvacuous.errors import Unrecognized
@@ -19,7 +19,14 @@ from nonvacuous.sparsity.conv_reading import conv_chain, read_faithfully
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv, without_biases
 from nonvacuous.sparsity.measuring import measure_conv
 from nonvacuous.sparsity.priors import make_conv_prior, make_prior
-from nonvacuous.sparsity.training import Chain, ChainTraining, chain_errors, train_chain, unit_norm
+from nonvacuous.sparsity.recount import Network
+from nonvacuous.sparsity.training import (
+    ChainTraining,
+    chain_errors,
+    scaled,
+    train_chain,
+    unit_norm,
+)
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.studies.networks import build_network, check_fits, load_weights
 from nonvacuous.study.study import Context
@@ -37,8 +44,8 @@ _NEAR = 0.4
 class Subject:
     """The network under study, its prior, and the examples that the bounds are about."""
 
-    network: Layers | ConvChain
-    prior: Layers | ConvChain | None
+    network: Network
+    prior: Network | None
     prior_name: str
     examples: Examples
     module: nn.Module | None
@@ -49,68 +56,89 @@ def prepared(train: Examples, settings: SparsitySettings) -> Examples:
     """The examples as the network takes them."""
     if not settings.scales_inputs:
         return train
-    scaled = unit_norm(train)
-    if settings.kind == "mlp":
-        return scaled
-    return replace(scaled, inputs=scaled.inputs.reshape(train.inputs.shape))
+    return unit_norm(train) if settings.kind == "mlp" else scaled(train)
 
 
 def train(settings: SparsitySettings, examples: Examples, at: Context) -> Subject:
-    """A chain without biases, trained toward its prior."""
+    """A network without biases, trained toward its prior."""
     settings.check_size(examples)
-    if settings.kind == "cnn":
-        return _train_convolutional(settings, examples, at)
+    convolutional = settings.kind == "cnn"
+    if convolutional:
+        _check_theorem(settings)
     # Building it once checks the widths, and gives the names under which it is saved.
     module = build(settings.model, examples.example_shape, examples.classes, seed=settings.seed)
-    widths = [len(p) for name, p in module.named_parameters() if name.endswith("weight")][:-1]
-    wanted = settings.trained_prior
-    recipe = ChainTraining(steps=settings.steps, activity=settings.activity)
-    prior = make_prior(
-        "zero" if wanted == "none" else wanted,
-        examples,
-        widths,
-        settings=recipe,
-        seed=settings.seed,
-        progress=at.progress,
-    )
-    toward = ChainTraining(
-        steps=settings.steps,
-        activity=settings.activity,
-        pull=settings.pull_toward(wanted),
-    )
-    trained = train_chain(
-        prior.start, examples, settings=toward, toward=prior.weights,
-        seed=derived_seed(settings.seed, "network"), progress=at.progress,
-    )  # fmt: skip
+    made = (_convolutions if convolutional else _chain)(settings, examples, module, at)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            # The network that is saved has biases, and they are zero.
+            parameter.copy_(made.weights.get(name, torch.zeros_like(parameter)))
     return Subject(
-        network=_named(trained.weights, module),
-        prior=None if wanted == "none" else _named(prior.weights, module),
-        prior_name=wanted,
-        examples=prior.bound,
-        module=_filled_chain(module, trained.weights),
+        network=made.network,
+        prior=None if settings.trained_prior == "none" else made.prior,
+        prior_name=settings.trained_prior,
+        examples=made.bound,
+        module=module,
         trained={
             "steps": settings.steps,
-            "pull": toward.pull,
+            "pull": settings.pull_toward(settings.trained_prior),
             "activity": settings.activity,
-            "errors": chain_errors(trained.weights, examples),
+            "errors": made.errors,
             "examples": len(examples),
         },
     )
 
 
-def _train_convolutional(settings: SparsitySettings, train: Examples, at: Context) -> Subject:
-    """Convolutions without biases, trained toward their prior."""
-    _check_theorem(settings)
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """A trained network and its prior, its weights by name, and its errors."""
+
+    network: Network
+    prior: Network
+    bound: Examples
+    weights: Mapping[str, Tensor]
+    errors: int
+
+
+def _chain(settings: SparsitySettings, examples: Examples, module: nn.Module, at: Context) -> _Made:
+    named = [(n, p) for n, p in module.named_parameters() if n.endswith("weight")]
     wanted = settings.trained_prior
-    module = build(settings.model, train.example_shape, train.classes, seed=settings.seed)
+    recipe = ChainTraining(steps=settings.steps, activity=settings.activity)
+    prior = make_prior(
+        "zero" if wanted == "none" else wanted,
+        examples,
+        [len(weight) for _, weight in named][:-1],
+        settings=recipe,
+        seed=settings.seed,
+        progress=at.progress,
+    )
+    trained = train_chain(
+        prior.start,
+        examples,
+        settings=replace(recipe, pull=settings.pull_toward(wanted)),
+        toward=prior.weights,
+        seed=derived_seed(settings.seed, "network"),
+        progress=at.progress,
+    )
+    names = tuple(name.rpartition(".")[0] for name, _ in named)
+    network, center = (
+        replace(Layers.of(weights), names=names) for weights in (trained, prior.weights)
+    )
+    weights = {name: weight for (name, _), weight in zip(named, trained, strict=True)}
+    return _Made(network, center, prior.bound, weights, chain_errors(trained, examples))
+
+
+def _convolutions(
+    settings: SparsitySettings, examples: Examples, module: nn.Module, at: Context
+) -> _Made:
+    wanted = settings.trained_prior
     initial = without_biases(module).eval()
-    hidden = conv_chain(initial, train.inputs[:2]).hidden
+    hidden = conv_chain(initial, examples.inputs[:2]).hidden
     recipe = ConvTraining(
         steps=settings.steps, learning_rate=_RATES[hidden > 1], activity=settings.activity
     )
     prior = make_conv_prior(
         "zero" if wanted == "none" else wanted,
-        train,
+        examples,
         initial,
         settings=recipe,
         seed=settings.seed,
@@ -118,28 +146,18 @@ def _train_convolutional(settings: SparsitySettings, train: Examples, at: Contex
     )
     pull = settings.pull_toward(wanted)
     rate = recipe.learning_rate * (_NEAR if prior.kind == "learned" else 1.0)
-    # A strong pull overshoots the prior at large steps.
-    toward = replace(recipe, pull=pull, learning_rate=min(rate, 0.5 / pull) if pull else rate)
     trained = train_conv(
-        prior.start, train, settings=toward, toward=prior.center,
-        seed=derived_seed(settings.seed, "network"), progress=at.progress,
-    )  # fmt: skip
-    chain = conv_chain(trained, train.inputs[:2])
-    measured = measure_conv(chain, train.inputs, train.labels, epsilons=(), level=1.0)
-    return Subject(
-        network=chain,
-        prior=None if wanted == "none" else conv_chain(prior.center.eval(), train.inputs[:2]),
-        prior_name=wanted,
-        examples=prior.bound,
-        module=_filled(module, trained),
-        trained={
-            "steps": settings.steps,
-            "pull": toward.pull,
-            "activity": settings.activity,
-            "errors": measured.errors,
-            "examples": len(train),
-        },
+        prior.start,
+        examples,
+        # A strong pull overshoots the prior at large steps.
+        settings=replace(recipe, pull=pull, learning_rate=min(rate, 0.5 / pull) if pull else rate),
+        toward=prior.center,
+        seed=derived_seed(settings.seed, "network"),
+        progress=at.progress,
     )
+    chain, center = (conv_chain(one.eval(), examples.inputs[:2]) for one in (trained, prior.center))
+    measured = measure_conv(chain, examples.inputs, examples.labels, epsilons=(), level=1.0)
+    return _Made(chain, center, prior.bound, dict(trained.named_parameters()), measured.errors)
 
 
 def load(settings: SparsitySettings, train: Examples, at: Context) -> Subject:
@@ -163,9 +181,7 @@ def load(settings: SparsitySettings, train: Examples, at: Context) -> Subject:
     )
 
 
-def _given_prior(
-    settings: SparsitySettings, train: Examples, network: Layers | ConvChain
-) -> Layers | ConvChain | None:
+def _given_prior(settings: SparsitySettings, train: Examples, network: Network) -> Network | None:
     name = settings.prior or "none"
     if name == "none":
         return None
@@ -190,36 +206,3 @@ def _check_theorem(settings: SparsitySettings) -> None:
             "is certified by theorem E.",
             instead={"--theorem": "E"},
         )
-
-
-def _named(weights: Chain, module: nn.Module) -> Layers:
-    names = [n for n, _ in module.named_parameters() if n.endswith("weight")]
-    matrices = tuple(matrix.detach().cpu().double() for matrix in weights)
-    return Layers(
-        matrices, (None,) * len(matrices), tuple(name.rpartition(".")[0] for name in names)
-    )
-
-
-def _filled_chain(module: nn.Module, weights: Chain) -> nn.Module:
-    """The chain under the built-in network's names: its biases are zero."""
-    matrices = iter(weights)
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            if name.endswith("weight"):
-                parameter.copy_(next(matrices))
-            else:
-                parameter.zero_()
-    return module
-
-
-def _filled(module: nn.Module, trained: nn.Module) -> nn.Module:
-    """The trained weights under the built-in network's names: its biases are zero."""
-    filled = copy.deepcopy(module)
-    weights = dict(trained.named_parameters())
-    with torch.no_grad():
-        for name, parameter in filled.named_parameters():
-            if name in weights:
-                parameter.copy_(weights[name])
-            else:
-                parameter.zero_()
-    return filled

@@ -11,11 +11,12 @@ from nonvacuous.report.plots import Series, bars, histogram, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.sparsity.findings import Shown
 from nonvacuous.studies.sparsity_text import (
-    activity_rows,
-    bound_rows,
+    activity_table,
+    bound_table,
     caveats,
     certificate_verdict,
-    epsilon_rows,
+    epsilon_table,
+    radius_text,
 )
 
 
@@ -57,10 +58,6 @@ def _badges(record: dict[str, Any]) -> tuple[str, ...]:
     return tuple(badges)
 
 
-def _table(rows: tuple[tuple[str, ...], list[tuple[str, ...]]], caption: str = "") -> Table:
-    return Table(headings=rows[0], rows=tuple(rows[1]), caption=caption)
-
-
 def _activity(record: dict[str, Any]) -> Section:
     names = [f"{e['name']} ({e['units']})" for e in record["activity"]]
     shares = {
@@ -81,7 +78,7 @@ def _activity(record: dict[str, Any]) -> Section:
             ),
         ),
         figures=(Figure(bars(names, shares, title="Active units", x_label="share of the layer")),),
-        tables=(_table(activity_rows(record)),),
+        tables=(activity_table(record),),
         folded="Layer by layer",
     )
 
@@ -96,33 +93,19 @@ def _radii(record: dict[str, Any], shown: Shown) -> Section:
             entry["name"],
             f"{entry['sparsity']:,}",
             f"{entry['zero']:.1%}",
-            *("any" if r is None else f"{r:.2g}" for r in entry["radius"]),
+            *map(radius_text, entry["radius"]),
         )
         for entry in record["radii"]
     ]
     norms = [
-        (
-            entry["name"],
-            f"{entry['row']:.3g}",
-            f"{entry['joint']:.3g}",
-            entry["way"],
-            f"{entry['reach']:.3g}",
-        )
-        for entry in record["radii"]
+        (e["name"], f"{e['row']:.3g}", f"{e['joint']:.3g}", e["way"], f"{e['reach']:.3g}")
+        for e in record["radii"]
     ]
     shares = tuple(f"{share:.0%}" for share in record["shares"])
-    picture: tuple[Figure, ...] = ()
+    title, axis = "Sparse local radii", "radius, power of ten"
+    figures: tuple[Figure, ...] = ()
     if any(values.values()):
-        picture = (
-            Figure(
-                histogram(
-                    values,
-                    title="Sparse local radii",
-                    x_label="radius, power of ten",
-                    y_label="examples",
-                )
-            ),
-        )
+        figures = (Figure(histogram(values, title=title, x_label=axis, y_label="examples")),)
     return Section(
         "How firmly are units off?",
         paragraphs=(
@@ -131,7 +114,7 @@ def _radii(record: dict[str, Any], shown: Shown) -> Section:
             "in percent give the radius below which so many examples lie. Layers farther up have "
             "smaller radii, since the reach multiplies the norms of all layers before.",
         ),
-        figures=picture,
+        figures=figures,
         tables=(
             Table(("layer", "asked", "zero", *shares), tuple(quantiles)),
             Table(
@@ -189,19 +172,16 @@ def _ratio(record: dict[str, Any]) -> Section:
                 )
             ),
         ),
-        tables=(_table(epsilon_rows(record)),),
+        tables=(epsilon_table(record),),
         folded="As a table",
     )
 
 
 def _stability(record: dict[str, Any], shown: Shown) -> Section:
-    labels, groups = [], {"surely active": [], "surely off": [], "unstable": []}  # type: ignore[var-annotated]
-    for entry in record["epsilons"][::2]:
-        for layer in entry["layers"]:
-            labels.append(f"{layer['name']}, ε = {entry['epsilon']:g}")
-            groups["surely active"].append(layer["active"])
-            groups["surely off"].append(layer["inactive"])
-            groups["unstable"].append(layer["unstable"])
+    some = [(e["epsilon"], layer) for e in record["epsilons"][::2] for layer in e["layers"]]
+    labels = [f"{layer['name']}, ε = {epsilon:g}" for epsilon, layer in some]
+    kinds = {"surely active": "active", "surely off": "inactive", "unstable": "unstable"}
+    groups = {name: [layer[kind] for _, layer in some] for name, kind in kinds.items()}
     middle = next(e for e in record["epsilons"] if e["epsilon"] == shown.epsilon)
     first = record["epsilons"][0]
     columns = [
@@ -259,7 +239,6 @@ def _surely_off(record: dict[str, Any], shown: Shown) -> Section:
 
 
 def _bounds(record: dict[str, Any]) -> Section:
-    headings, rows = bound_rows(record)
     risks = {
         **{f"Theorem {e['theorem']}, {e['variant']}": e["risk_upper"] for e in
            record["certificates"]},
@@ -281,7 +260,7 @@ def _bounds(record: dict[str, Any]) -> Section:
                 )
             ),
         ),
-        tables=(Table(headings, tuple(rows), numeric=(False, True, False)),),
+        tables=(bound_table(record),),
     )
 
 
@@ -315,16 +294,12 @@ def _terms(record: dict[str, Any]) -> Section:
         (name, *("infinite" if e[key] is None else _term(e[key], form) for e in entries))
         for key, name, form in _TERMS
     ]
-    for number in range(len(entries[0]["scales"])):
-        rows.append(
-            (f"noise of layer {number + 1}", *(f"{e['scales'][number]:.3g}" for e in entries))
-        )
-        rows.append(
-            (
-                f"squared distance of layer {number + 1} from the prior",
-                *(f"{e['squared_distances'][number]:.4g}" for e in entries),
-            )
-        )
+    for k in range(len(entries[0]["scales"])):
+        away = f"squared distance of layer {k + 1} from the prior"
+        rows += [
+            (f"noise of layer {k + 1}", *(f"{e['scales'][k]:.3g}" for e in entries)),
+            (away, *(f"{e['squared_distances'][k]:.4g}" for e in entries)),
+        ]
     variants = tuple(f"Theorem {e['theorem']}, {e['variant']}" for e in entries)
     return Section(
         "Where does the certificate come from?",

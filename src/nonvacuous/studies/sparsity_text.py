@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from nonvacuous.report.study import Table
 Row = tuple[str, ...]
 
 
-def activity_rows(record: dict[str, Any]) -> tuple[Row, list[Row]]:
+def activity_table(record: dict[str, Any]) -> Table:
     """One line per hidden layer: how much of it is active, and its radius where it has one."""
     headings: Row = ("layer", "units", "active", "5 to 95 %", "never", "always")
     rows: list[Row] = [
@@ -26,27 +27,28 @@ def activity_rows(record: dict[str, Any]) -> tuple[Row, list[Row]]:
         )
         for activity in record["activity"]
     ]
-    if not record["radii"]:
-        return headings, rows
-    return (*headings, "asked", "radius"), [
-        (*row, f"{radii['sparsity']:,}", _radius(radii["radius"][2]))
-        for row, radii in zip(rows, record["radii"], strict=True)
-    ]
+    if record["radii"]:
+        headings = (*headings, "asked", "radius")
+        rows = [
+            (*row, f"{radii['sparsity']:,}", radius_text(radii["radius"][2]))
+            for row, radii in zip(rows, record["radii"], strict=True)
+        ]
+    return Table(headings, tuple(rows))
 
 
-def _radius(value: float | None) -> str:
+def radius_text(value: float | None) -> str:
+    """A radius; without one, nothing can wake a unit up."""
     return "any" if value is None else f"{value:.2g}"
 
 
-def epsilon_rows(record: dict[str, Any]) -> tuple[Row, list[Row]]:
+def epsilon_table(record: dict[str, Any]) -> Table:
     """One line per epsilon: what surely stays as it is when the weights move by it."""
     names = [entry["name"] for entry in record["activity"]]
-    ratios = [entry["mean_ratio"] for entry in record["epsilons"]]
-    known = None not in ratios
+    known = all(entry["mean_ratio"] is not None for entry in record["epsilons"])
     headings = ("weights move by", *(("activity ratio",) if known else ()),
                 *(f"inactive in {name}" for name in names),
                 *(f"unstable in {name}" for name in names))  # fmt: skip
-    rows = [
+    rows = tuple(
         (
             f"{entry['epsilon']:g}",
             *((f"{entry['mean_ratio']:.1%}",) if known else ()),
@@ -54,11 +56,11 @@ def epsilon_rows(record: dict[str, Any]) -> tuple[Row, list[Row]]:
             *(f"{layer['unstable']:.1%}" for layer in entry["layers"]),
         )
         for entry in record["epsilons"]
-    ]
-    return headings, rows
+    )
+    return Table(headings, rows)
 
 
-def bound_rows(record: dict[str, Any]) -> tuple[Row, list[Row]]:
+def bound_table(record: dict[str, Any]) -> Table:
     """The certificate beside a plain test and the bounds from norms."""
     rows: list[Row] = [
         (
@@ -85,7 +87,9 @@ def bound_rows(record: dict[str, Any]) -> tuple[Row, list[Row]]:
         )
         for entry in record["norm_bounds"]
     ]
-    return ("bound on the risk", "at most", "made of"), rows
+    return Table(
+        ("bound on the risk", "at most", "made of"), tuple(rows), numeric=(False, True, False)
+    )
 
 
 def _large(number: float) -> str:
@@ -142,11 +146,11 @@ def certificate_verdict(record: dict[str, Any]) -> str:
 def write_text(record: dict[str, Any], console: Console) -> None:
     """The result for a person."""
     console.print(record["answer"], soft_wrap=True)
-    for headings, rows in (activity_rows(record), epsilon_rows(record), bound_rows(record)):
-        words = headings[0] == "bound on the risk"
-        numeric = tuple(number > 0 and not words for number in range(len(headings)))
+    for table in (activity_table(record), epsilon_table(record), bound_table(record)):
+        words = table.numeric is not None
+        numeric = tuple(number > 0 and not words for number in range(len(table.headings)))
         console.print()
-        Table(headings, tuple(rows), numeric=numeric).print(console)
+        replace(table, numeric=numeric).print(console)
     console.print()
     for line in caveats(record):
         console.print(line, soft_wrap=True)

@@ -135,7 +135,7 @@ class Trainer:
             )
             weights = dict(trained.named_parameters())
             return {name: weights[name].detach().cpu() for name in self.names}
-        result = train_chain(
+        chain = train_chain(
             tuple(begin[name] for name in self.names),
             examples,
             settings=ChainTraining(**training),
@@ -145,7 +145,7 @@ class Trainer:
             device=self.device,
             progress=self.progress,
         )
-        return dict(zip(self.names, result.weights, strict=True))
+        return dict(zip(self.names, chain, strict=True))
 
     def _module(self, weights: Mapping[str, Tensor]) -> nn.Module:
         return with_weights(self.start, weights).to(self.device)

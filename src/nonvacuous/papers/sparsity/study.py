@@ -259,7 +259,7 @@ class _Networks:
                 phase="network",
                 device=self._device,
                 progress=self._at.progress,
-            ).weights
+            )
             self._keep(case.key, weights)
         self._shown.record({"case": case.key, "seed": seed}, paid=settings.attempts)
         between = time.perf_counter()
