@@ -13,6 +13,7 @@ from nonvacuous.evaluation.verifying import check_test
 from nonvacuous.methods import METHODS, HeldOut
 from nonvacuous.progress import Progress
 from nonvacuous.verification.audited import added_since, audited_note, skip_newer
+from nonvacuous.verification.checking import skip_symmetries
 from nonvacuous.verification.examples import check_examples
 from nonvacuous.verification.findings import Collector, Finding, Verification
 from nonvacuous.verification.inquiry import TRIALS, Inquiry
@@ -21,7 +22,6 @@ from nonvacuous.verification.reading import check_seal, read
 from nonvacuous.verification.retraining import check_training
 from nonvacuous.verification.run_folder import check_folder
 from nonvacuous.verification.settings import check_attempts, check_settings
-from nonvacuous.verification.symmetries import skip_symmetries
 
 __all__ = ["Finding", "Verification", "verify"]
 

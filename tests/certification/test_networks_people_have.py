@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 import nonvacuous as nv
-from nonvacuous.certification import folding
+from nonvacuous.certification import adapting
 from nonvacuous.certification.adapting import (
     LOGITS,
     ONE_LOGIT,
@@ -232,6 +232,6 @@ def test_batch_normalization_is_folded_where_the_network_lies(
         seen.append(inputs.device.type)
         return module
 
-    monkeypatch.setattr(folding, "fold_batch_norm", fold)
-    folding.folded(nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4)).to("meta"), INPUTS[:2])
+    monkeypatch.setattr(adapting, "fold_batch_norm", fold)
+    adapting.folded(nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4)).to("meta"), INPUTS[:2])
     assert seen == ["meta"]

@@ -19,29 +19,11 @@ from nonvacuous.audit import (  # isort: skip
     progressive_checks as progressive_checks,
 )
 from nonvacuous.audit import registry as registry
-from nonvacuous.audit.evidence import Evidence, Search
-from nonvacuous.audit.registry import (
-    ALL_PREDICTORS,
-    Check,
-    Outcome,
-    check,
-    registered,
-    required,
-)
+from nonvacuous.audit.evidence import Evidence
+from nonvacuous.audit.registry import ALL_PREDICTORS, required
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import ALL_MODES
 from nonvacuous.records import Assumption
-
-__all__ = [
-    "Check",
-    "Evidence",
-    "Outcome",
-    "Search",
-    "check",
-    "registered",
-    "required",
-    "run",
-]
 
 
 def run(evidence: Evidence) -> tuple[Assumption, ...]:

@@ -26,7 +26,7 @@ def known_theorem(evidence: Evidence) -> Outcome:
     if evidence.bound.theorem != named.source:
         return refuse(
             f"the theorem of {named.name!r} is recorded as {evidence.bound.theorem!r}; it is "
-            f"{named.source!r}. Use audit.theorems.bound_record."
+            f"{named.source!r}. Use rules.theorems.bound_record."
         )
     return holds(named.source + ".")
 

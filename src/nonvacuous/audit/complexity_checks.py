@@ -210,27 +210,31 @@ def current(evidence: Evidence) -> Outcome:
             "the posterior changed after the KL was computed (another digest): the KL is that of "
             "an earlier one. Compute it from the frozen posterior."
         )
-    wrong = disagreement(complexity.terms, posterior.kl_to(prior))
-    if wrong is not None:
-        term, value = wrong
-        return refuse(
-            f"the KL of {term.tensor!r} is recorded as {term.nats!r} nats; the frozen tensors give "
-            f"{value!r}. Compute it from the frozen posterior."
-        )
-    return holds("recomputed from the frozen tensors, term by term.")
+    nats = posterior.kl_to(prior)
+    wrong = _disagreement(complexity, nats, "the frozen tensors give {}. Compute it from them.")
+    return wrong or holds("recomputed from the frozen tensors, term by term.")
 
 
 @check(rows=(20,), since=1, name="an independent formula gives the same KL", modes=PRIOR_MODES)
 def same_by_textbook(evidence: Evidence) -> Outcome:
     posterior, prior, complexity = parts(evidence)
-    wrong = disagreement(complexity.terms, slow_kl(posterior, prior))
-    if wrong is not None:
-        term, value = wrong
-        return refuse(
-            f"the KL of {term.tensor!r} is recorded as {term.nats!r} nats; the textbook formula "
-            f"with scales as standard deviations gives {value!r}. Were variances passed as scales?"
-        )
-    return holds("the textbook formula in extended precision agrees, term by term.")
+    wrong = _disagreement(
+        complexity,
+        slow_kl(posterior, prior),
+        "the textbook formula with scales as standard deviations gives {}. Were variances passed "
+        "as scales?",
+    )
+    return wrong or holds("the textbook formula in extended precision agrees, term by term.")
+
+
+def _disagreement(
+    complexity: ComplexityRecord, nats: dict[str, float], words: str
+) -> Outcome | None:
+    wrong = disagreement(complexity.terms, nats)
+    if wrong is None:
+        return None
+    recorded = f"the KL of {wrong[0].tensor!r} is recorded as {wrong[0].nats!r} nats"
+    return refuse(f"{recorded}; {words.format(repr(wrong[1]))}")
 
 
 @check(rows=(21,), since=1, name="the KL is summed in float64 and rounded up", modes=PRIOR_MODES)
@@ -242,7 +246,7 @@ def summed_upward(evidence: Evidence) -> Outcome:
     if complexity.kl_nats != total:
         return refuse(
             f"the terms of the KL{less} sum to {total!r} nats, not to {complexity.kl_nats!r}. Sum "
-            "them with audit.arithmetic.complexity_nats."
+            "them with rules.arithmetic.complexity_nats."
         )
     return holds(f"{len(complexity.terms)} terms{less} sum to {total:.6g} nats.")
 
@@ -262,7 +266,7 @@ def drawn_price(evidence: Evidence) -> Outcome:
             if name not in evidence.drawn or not _same(tensor, evidence.drawn[name]):
                 return refuse(
                     f"the weights {name!r} of the drawn network are not those that the recorded "
-                    "seed draws from the posterior. Draw them with audit.drawing.draw_network."
+                    "seed draws from the posterior. Draw them with rules.drawing.draw_network."
                 )
     device = posterior.device
     weights = {name: tensor.to(device) for name, tensor in weights.items()}

@@ -66,7 +66,7 @@ def counted_examples(evidence: Evidence) -> Outcome:
             return refuse(
                 f"the record of the bound examples ({evidence.data.bound.examples} examples) does "
                 f"not describe the stored split ({expected.examples} examples). Make it with "
-                "audit.digests.example_set(examples, split.bound)."
+                "rules.digests.example_set(examples, split.bound)."
             )
     return holds(f"n = {stored}, the number of stored indices of bound examples.")
 
@@ -154,7 +154,7 @@ def start_saw_nothing(evidence: Evidence) -> Outcome:
     if better:
         return doubtful(
             "before any training here the weights know the bound examples better than the same "
-            f"weights in random order ({'; '.join(map(str, better))}): they have seen them, or "
+            f"weights in random order ({'; '.join(better)}): they have seen them, or "
             f"data like them, unless their order was designed. {_REMEDY}"
         )
     if unexplained or recipe is None:

@@ -115,20 +115,8 @@ SHUFFLED_EXAMPLES = 1024
 _DEVIATIONS = 3.0
 
 
-@dataclass(frozen=True)
-class Surprise:
-    """Where the weights are better than in random order: error rates of both."""
-
-    where: str
-    error: float
-    shuffled: float
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.error:.1%} errors, {self.shuffled:.1%} or more when shuffled"
-
-
-def surprises(module: nn.Module, examples: Examples) -> tuple[Surprise, ...]:
-    """Everything in which the network beats itself with shuffled weights; nothing for most."""
+def surprises(module: nn.Module, examples: Examples) -> tuple[str, ...]:
+    """All in which the network beats itself with shuffled weights, in words; nothing for most."""
     inputs, labels = examples.inputs[:SHUFFLED_EXAMPLES], examples.labels[:SHUFFLED_EXAMPLES].cpu()
     network = copied_network(module).eval().requires_grad_(False)
     own = _errors(network, inputs, labels, examples.classes)
@@ -146,7 +134,8 @@ def surprises(module: nn.Module, examples: Examples) -> tuple[Surprise, ...]:
         if not open_questions:  # one that does as well settles it
             return ()
     return tuple(
-        Surprise(where, own[where] / len(labels), least[where] / len(labels))
+        f"{where}: {own[where] / len(labels):.1%} errors, {least[where] / len(labels):.1%} or more "
+        "when shuffled"
         for where in sorted(open_questions)
     )
 

@@ -81,7 +81,7 @@ def whole_network(evidence: Evidence) -> Outcome:
     chain = read if isinstance(read, ConvChain) else None
     odd = None if chain is None else wrong_convolution(record) or wrong_structure(record, chain)
     if odd is not None:
-        return refuse(f"{odd}. Record them with audit.convolutions.convolution_records.")
+        return refuse(f"{odd}. Record them with rules.convolutions.convolution_records.")
     wrong = misread(evidence.module, read, evidence.examples.subset(evidence.split.bound))
     if wrong is not None:
         return refuse(f"{wrong}. The theorem is about the layers; the promise is for the module.")
@@ -154,7 +154,7 @@ def choices_paid(evidence: Evidence) -> Outcome:
     if record.grid_nats != total:
         return refuse(
             f"the charges sum to {total!r} nats, not to {record.grid_nats!r}. Sum them with "
-            "audit.derandomization.charged_nats."
+            "rules.derandomization.charged_nats."
         )
     # Measures the network again, and raises where a grid value is below the truth.
     evaluator = evaluator_for(*terms(evidence))

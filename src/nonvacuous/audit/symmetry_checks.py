@@ -99,7 +99,7 @@ def recomputed(evidence: Evidence) -> Outcome:
         return _NONE
     wrong = wrong_savings(_graph(evidence), posterior, prior, complexity, loss=evidence.loss.name)
     if wrong is not None:
-        return refuse(f"{wrong}. Compute it with audit.symmetries.symmetry_savings.")
+        return refuse(f"{wrong}. Compute it with rules.symmetries.symmetry_savings.")
     return holds(f"{complexity.symmetry_nats:.6g} nats, from the frozen tensors.")
 
 
@@ -110,16 +110,14 @@ def seen_in_predictions(evidence: Evidence) -> Outcome:
     if not complexity.symmetries:
         return _NONE
     network, inputs = mean_network(evidence), probes(evidence).inputs
-    symmetries = symmetries_of(_graph(evidence))
-    seed = derived_seed(evidence.seed, "symmetries")
     with undisturbed(network.device):
         try:
-            changed = _changed(complexity, symmetries, network.in_float64(), inputs.double(), seed)
+            changed = _changed(evidence, network.in_float64(), inputs.double(), tolerance=1e-7)
         except NonvacuousError:
             raise
         except Exception:
             # A network with a fixed dtype inside, or a device without doubles.
-            changed = _changed(complexity, symmetries, network, inputs, seed, tolerance=1e-3)
+            changed = _changed(evidence, network, inputs, tolerance=1e-3)
     if changed is not None:
         return refuse(
             f"{changed} changes what the network predicts, so it is no symmetry of it. Leave it "
@@ -171,16 +169,11 @@ def _why(network: Symmetries) -> str:
 
 
 def _changed(
-    complexity: ComplexityRecord,
-    symmetries: Symmetries,
-    network: Network,
-    inputs: Tensor,
-    seed: int,
-    *,
-    tolerance: float = 1e-7,
+    evidence: Evidence, network: Network, inputs: Tensor, *, tolerance: float
 ) -> str | None:
     """The first symmetry that, applied at random, is seen in the outputs; None if none is."""
-    generator = torch.Generator().manual_seed(seed)
+    complexity, symmetries = parts(evidence)[2], symmetries_of(_graph(evidence))
+    generator = torch.Generator().manual_seed(derived_seed(evidence.seed, "symmetries"))
     expected = network.run(inputs)[0]
     layers = {layer.name: layer for layer in symmetries.layers}
     moves: list[tuple[str, dict[str, Tensor], bool]] = []

@@ -134,13 +134,7 @@ class _Operations(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._seen = seen
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for value in self._seen.note((args, dict(kwargs or {}))):
             self._seen.meet(value, str(func))
         result = func(*args, **(kwargs or {}))
@@ -156,13 +150,7 @@ class _Calls(TorchFunctionMode):
         super().__init__()
         self._seen = seen
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._seen.note((args, dict(kwargs or {})))
         return func(*args, **(kwargs or {}))
 

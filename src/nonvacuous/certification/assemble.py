@@ -22,7 +22,7 @@ from nonvacuous import audit
 from nonvacuous.audit.evidence import Evidence, Search, StoredEvidence
 from nonvacuous.audit.registry import required
 from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.certification.candidate import Candidate, RescalingFacts, frozen_copy
+from nonvacuous.certification.candidate import Candidate, frozen_copy
 from nonvacuous.certification.columns import column_records, paper_accounting
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import (
@@ -34,8 +34,6 @@ from nonvacuous.certification.measurement import (
 from nonvacuous.data import Examples, Split
 from nonvacuous.errors import Refused, Unsupported
 from nonvacuous.records import (
-    BoundRecord,
-    BudgetRecord,
     ComplexityRecord,
     DataRecord,
     DistributionRecord,
@@ -43,7 +41,6 @@ from nonvacuous.records import (
     ModelRecord,
     Observation,
     RescalingRecord,
-    RiskRecord,
     TwinRecord,
 )
 from nonvacuous.rules.arithmetic import (
@@ -68,28 +65,21 @@ def candidate_evidence(job: Job, candidate: Candidate, measured: Measured) -> Ev
     return evidence_of(
         job,
         candidate.module,
-        measured_predictor=measured.measured_predictor,
-        bound=measured.bound,
-        budget=measured.budget,
-        risk=measured.risk,
+        measured,
         searches=(*candidate.searches, *_symmetry_search(job)),
         prior=candidate.prior,
         posterior=candidate.posterior,
-        complexity=measured.complexity,
         posterior_at_kl=digest,
         posterior_at_risk=digest,
         fixed_before=candidate.fixed_before,
         prior_saw=candidate.saw,
         prior_given=candidate.prior_given,
-        draws=(*candidate.draws, ("freeze", 0), *measured.draws),
-        pretrained=job.pretrained,
+        draws=candidate.draws,
         start=candidate.start,
         graph=candidate.graph,
-        drawn=measured.drawn,
         prior_saw_digest=candidate.saw_digest,
         tilt=candidate.tilt,
         noise_digest=candidate.noise_digest,
-        **measured.facts,
     )
 
 
@@ -99,22 +89,7 @@ def candidate_certificate(
     """A certificate for the posterior, one network drawn from it, or the one in its middle."""
     if measured.drawn is not None:
         job.folder.tensors("drawn.safetensors", measured.drawn, kind="weights")
-    evidence = candidate_evidence(job, candidate, measured)
-    shaped = None if evidence.data is None else evidence.data.prior
-    saw = None if candidate.saw is None or shaped is None else shaped.index_digest
-    digests = candidate.prior.digest(), candidate.posterior.digest()
-    return seal(
-        job,
-        evidence,
-        twin=twin,
-        prior=DistributionRecord(
-            description=candidate.prior_description, digest=digests[0], saw=saw
-        ),
-        posterior=DistributionRecord(
-            description=candidate.posterior_description, digest=digests[1]
-        ),
-        rescaling=candidate.rescaling,
-    )
+    return seal(job, candidate_evidence(job, candidate, measured), candidate, twin=twin)
 
 
 def complexity(job: Job, candidate: Candidate) -> ComplexityRecord:
@@ -130,47 +105,59 @@ def complexity(job: Job, candidate: Candidate) -> ComplexityRecord:
 def evidence_of(
     job: Job,
     module: nn.Module,
+    measured: Measured,
     *,
-    measured_predictor: str,
-    bound: BoundRecord,
-    budget: BudgetRecord,
-    risk: RiskRecord,
+    draws: tuple[tuple[str, int], ...] = (),
     **facts: Any,
 ) -> Evidence:
-    """What every certificate is audited by, and the facts that only its own kind has."""
+    """What every certificate is audited by, and the facts that only its own kind has.
+
+    ``draws``: those before everything was frozen.
+    """
+    standing, bound, risk = None, measured.bound, measured.risk
+    if job.charging is not None:
+        outcome = outcome_digest(
+            module,
+            job.bound_part,
+            distributions=(facts.get("prior"), facts.get("posterior")),
+            # As counted: what its upper end is depends on the share of the confidence.
+            numbers={"bound": bound.name, **risk.model_dump(exclude={"risk_upper"})},
+        )
+        standing = job.charging.end(outcome)
     return Evidence(
-        mode=job.mode,
-        predictor=job.predictor,
-        measured_predictor=measured_predictor,
+        **_known_beforehand(job),
+        measured_predictor=measured.measured_predictor,
         module=module,
-        examples=job.examples,
-        split=job.split,
-        loss=job.loss,
         bound=bound,
-        budget=budget,
+        budget=measured.budget,
         risk=risk,
-        seed=job.seed,
-        evaluation_transform=job.examples.steps,
+        complexity=measured.complexity,
+        drawn=measured.drawn,
         risk_transform=job.examples.steps,
-        preprocessing_saw=job.split.prior if job.standardized else None,
         test_reads=("freeze", "report") if job.test is not None else ("freeze",),
-        test=job.test,
-        standing=None
-        if job.charging is None
-        else job.charging.end(
-            outcome_digest(
-                module,
-                job.bound_part,
-                distributions=(facts.get("prior"), facts.get("posterior")),
-                # As counted: what its upper end is depends on the share of the confidence.
-                numbers={"bound": bound.name, **risk.model_dump(exclude={"risk_upper"})},
-            )
-        ),
-        attempts_paid=job.attempts,
+        standing=standing,
         risk_upper=recompute_bound(bound),
         confidence=1.0 - job.failure,
         data=_data_record(job.examples, job.split),
+        draws=(*draws, ("freeze", 0), *measured.draws),
+        **measured.facts,
         **facts,
+    )
+
+
+def _known_beforehand(job: Job) -> dict[str, Any]:
+    return dict(
+        mode=job.mode,
+        predictor=job.predictor,
+        examples=job.examples,
+        split=job.split,
+        loss=job.loss,
+        seed=job.seed,
+        evaluation_transform=job.examples.steps,
+        preprocessing_saw=job.split.prior if job.standardized else None,
+        test=job.test,
+        attempts_paid=job.attempts,
+        pretrained=job.pretrained,
     )
 
 
@@ -183,45 +170,22 @@ def _symmetry_search(job: Job) -> tuple[Search, ...]:
 
 
 def _data_record(examples: Examples, split: Split) -> DataRecord:
-    def part(indices: Any) -> Any:
-        return example_set(examples, indices) if len(indices) else None
-
     return DataRecord(
         name=examples.name,
         classes=examples.classes,
         preprocessing=examples.steps,
         bound=example_set(examples, split.bound),
-        prior=part(split.prior),
-        held_out=part(split.heldout),
-    )
-
-
-def _rescaling_record(facts: RescalingFacts, evidence: Evidence) -> RescalingRecord:
-    assert evidence.complexity is not None and evidence.risk_upper is not None
-    return RescalingRecord(
-        kl_before=facts.kl_before,
-        kl_after=facts.kl_after,
-        log_scales_digest=array_digest(facts.log_scales),
-        noise_digest=evidence.noise_digest,
-        columns=column_records(
-            facts,
-            evidence.complexity,
-            evidence.bound,
-            evidence.budget,
-            risk_upper=evidence.risk_upper,
-        ),
-        paper=paper_accounting(facts.paper, evidence.risk, evidence.bound),
+        prior=example_set(examples, split.prior) if len(split.prior) else None,
+        held_out=example_set(examples, split.heldout) if len(split.heldout) else None,
     )
 
 
 def seal(
     job: Job,
     evidence: Evidence,
+    candidate: Candidate | None = None,
     *,
     twin: TwinRecord | None = None,
-    prior: DistributionRecord | None = None,
-    posterior: DistributionRecord | None = None,
-    rescaling: RescalingFacts | None = None,
     observed: tuple[Observation, ...] | None = None,
 ) -> Certificate:
     """``observed``: error rates beside the promise, where they are not those of one network."""
@@ -248,10 +212,8 @@ def seal(
             fixed_digest=tensors_digest(fixed_tensors(module, random)),
             conversions=job.conversions,
         ),
-        prior=prior,
-        posterior=posterior,
         complexity=evidence.complexity,
-        rescaling=None if rescaling is None else _rescaling_record(rescaling, evidence),
+        **({} if candidate is None else _records(candidate, evidence, data)),
         sparsity=evidence.sparsity,
         progressive=evidence.progressive,
         empirical=evidence.risk,
@@ -270,6 +232,34 @@ def seal(
     )
     draft = Certificate.model_construct(**fields)
     return Certificate.sealed(statement=statement_of(draft), **fields)
+
+
+def _records(candidate: Candidate, evidence: Evidence, data: DataRecord) -> dict[str, Any]:
+    """Prior, posterior, and what rescaling did."""
+    assert evidence.complexity is not None and evidence.risk_upper is not None
+    shaped, facts, bound = data.prior, candidate.rescaling, evidence.bound
+    return {
+        "prior": DistributionRecord(
+            description=candidate.prior_description,
+            digest=candidate.prior.digest(),
+            saw=None if candidate.saw is None or shaped is None else shaped.index_digest,
+        ),
+        "posterior": DistributionRecord(
+            description=candidate.posterior_description, digest=candidate.posterior.digest()
+        ),
+        "rescaling": None
+        if facts is None
+        else RescalingRecord(
+            kl_before=facts.kl_before,
+            kl_after=facts.kl_after,
+            log_scales_digest=array_digest(facts.log_scales),
+            noise_digest=evidence.noise_digest,
+            columns=column_records(
+                facts, evidence.complexity, bound, evidence.budget, risk_upper=evidence.risk_upper
+            ),
+            paper=paper_accounting(facts.paper, evidence.risk, bound),
+        ),
+    }
 
 
 def software(device: torch.device) -> dict[str, str]:
@@ -301,23 +291,13 @@ def _processor() -> str:
 
 def refuse_beforehand(job: Job, model: nn.Module) -> None:
     """Raise what the audit would say at the end anyway; whatever needs results is left to it."""
-    split = job.split
+    prior = job.split.prior
     evidence = StoredEvidence(
         software(job.device)["nonvacuous"],
-        mode=job.mode,
-        predictor=job.predictor,
+        **_known_beforehand(job),
         module=frozen_copy(model, job.device),
-        examples=job.examples,
-        split=split,
-        loss=job.loss,
-        seed=job.seed,
-        evaluation_transform=job.examples.steps,
-        preprocessing_saw=split.prior if job.standardized else None,
-        prior_saw=split.prior if len(split.prior) else None,
-        test=job.test,
-        attempts_paid=job.attempts,
+        prior_saw=prior if len(prior) else None,
         groups_declared=None,
-        pretrained=job.pretrained,
         unseen=getattr(job.method, "unseen", False),
         start=job.method.starting_network(model, job.device),
     )

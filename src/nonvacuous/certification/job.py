@@ -28,6 +28,7 @@ from nonvacuous.training import EventLog, Records
 _BLIND = ("prior", "held-out twin", "first part")
 
 
+@dataclass(eq=False)
 class Charging:
     """One attempt, entered when the first number on bound examples can be seen, and at its end.
 
@@ -35,11 +36,10 @@ class Charging:
     first epoch on the bound examples, and the same attempt gone on with, or begun again, is one.
     """
 
-    def __init__(
-        self, ledger: Path, attempt: Attempt, model: nn.Module, bound_part: Examples
-    ) -> None:
-        self._ledger, self._attempt = ledger, attempt
-        self._model, self._bound_part = model, bound_part
+    ledger: Path
+    attempt: Attempt
+    model: nn.Module
+    bound_part: Examples
 
     def watching(self, progress: Progress | None) -> Progress:
         """The same progress, entered in the ledger before anything of it is shown."""
@@ -54,17 +54,17 @@ class Charging:
 
     def end(self, outcome: str) -> Standing:
         """Enter what came out; what the ledger says about the attempts before it."""
-        return record_attempt(self._ledger, replace(self._begun(), outcome=outcome))
+        return record_attempt(self.ledger, replace(self._begun(), outcome=outcome))
 
     def _begin(self) -> None:
-        if not self._attempt.begun:
-            record_attempt(self._ledger, self._begun())
+        if not self.attempt.begun:
+            record_attempt(self.ledger, self._begun())
 
     def _begun(self) -> Attempt:
-        if not self._attempt.begun:
-            begun = beginning_digest(frozen_copy(self._model), self._bound_part)
-            self._attempt = replace(self._attempt, begun=begun)
-        return self._attempt
+        if not self.attempt.begun:
+            begun = beginning_digest(frozen_copy(self.model), self.bound_part)
+            self.attempt = replace(self.attempt, begun=begun)
+        return self.attempt
 
 
 def charging(

@@ -64,9 +64,10 @@ class Measured:
     budget: BudgetRecord
     risk: RiskRecord
     bound: BoundRecord
-    complexity: ComplexityRecord | None
-    draws: tuple[tuple[str, int], ...]
     measured_predictor: str
+    complexity: ComplexityRecord | None = None
+    #: (purpose, seed) of every random stream used on the way.
+    draws: tuple[tuple[str, int], ...] = ()
     drawn: dict[str, torch.Tensor] | None = None
     #: Facts for the audit that only certificates of one kind have.
     facts: dict[str, Any] = field(default_factory=dict)
@@ -100,7 +101,7 @@ def measure(job: Job, candidate: Candidate, complexity: ComplexityRecord) -> Mea
         risk = _sampled_risk(job, candidate, seed, share(line(budget, SAMPLING_LINE)))
         bound = _pac_bayes(job, candidate, risk, complexity, failure)
     sampled = (("sampling", seed),)
-    return Measured(budget, risk, bound, complexity, sampled, job.predictor, weights)
+    return Measured(budget, risk, bound, job.predictor, complexity, sampled, weights)
 
 
 def _drawn_risk(job: Job, network: nn.Module, seed: int) -> RiskRecord:

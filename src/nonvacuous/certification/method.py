@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import PlainSerializer
@@ -70,6 +70,8 @@ class Method(Settings):
     """How a certificate is made; to be chosen before looking at results."""
 
     mode: ClassVar[Mode]
+    #: Where ``making`` and ``checking`` lie, which import torch.
+    folder: ClassVar[str]
     #: The built-in network for this method, where any other might be refused.
     usual_network: ClassVar[str | None] = None
     #: Whether a network is ever trained on the way.
@@ -126,14 +128,15 @@ class Method(Settings):
         everything = np.arange(len(examples))
         return Split(everything[:0], everything, everything[:0], content=examples.content_hash())
 
-    @abstractmethod
     def make(self, job: Job, model: nn.Module) -> Certificate:
-        """The certificate, with its evidence in the run folder."""
+        """The certificate, with its evidence in the run folder, by ``making`` of the method."""
+        made: Certificate = import_module(f"{self.folder}.making").make(self, job, model)
+        return made
 
     @classmethod
-    @abstractmethod
     def checking(cls) -> Any:
-        """What verify asks of such certificates: a ``verification.checking.Checking``."""
+        """What verify asks of such certificates, by ``checking`` of the method."""
+        return import_module(f"{cls.folder}.checking").MethodChecking(cls)
 
     def repeat(self, job: Job, start: nn.Module) -> TwinRecord | None:
         """All training of ours once more, from where it started, into the job's folder."""

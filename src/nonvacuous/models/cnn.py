@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from nonvacuous.errors import BadInput
 
 
-def image_shape(name: str, example_shape: Sequence[int]) -> tuple[int, int, int]:
+def image_shape(name: str, example_shape: Sequence[int], *, least: int = 4) -> tuple[int, int, int]:
     """(channels, height, width), refused where two halvings would leave nothing to look at."""
     if len(example_shape) != 3:
         raise BadInput(
@@ -19,7 +19,7 @@ def image_shape(name: str, example_shape: Sequence[int]) -> tuple[int, int, int]
             f"shape {tuple(example_shape)}; use mlp for other inputs"
         )
     channels, height, width = example_shape
-    if min(height, width) < 4:
+    if min(height, width) < least:
         raise BadInput(
             f"model {name}: images of {height} x {width} are too small, it halves them twice; give "
             "images of 4 x 4 or more, or use mlp"
@@ -73,12 +73,7 @@ class Cnn(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if len(example_shape) != 3:
-            raise BadInput(
-                f"a convolutional network needs inputs of shape (channels, height, width), not "
-                f"{tuple(example_shape)}; use mlp for other inputs"
-            )
-        incoming, height, width = example_shape
+        incoming, height, width = image_shape("cnn", example_shape, least=1)
         blocks: list[nn.Module] = []
         for outgoing in channels:
             if min(height, width) < 2:

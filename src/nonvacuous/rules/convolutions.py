@@ -63,11 +63,8 @@ def tensor_scales(record: SparsityRecord) -> dict[str, float]:
     scales: dict[str, float] = {}
     for layer in record.layers:
         for position, name in enumerate(layer.tensors):
-            own = layer.convolution
-            smaller = position == 1 and own is not None
-            scales[name] = (
-                bias_scale(layer.scale, own.positions) if smaller and own else layer.scale
-            )
+            own = layer.convolution if position == 1 else None
+            scales[name] = layer.scale if own is None else bias_scale(layer.scale, own.positions)
     return scales
 
 
@@ -79,19 +76,10 @@ def shapes_of(record: SparsityRecord) -> tuple[Shapes, ...]:
     for layer in record.layers:
         own = _convolution(layer)
         outputs, channels, high, wide = own.kernel
-        middle = (
-            outputs,
-            _side(before[1], high, own.stride[0], own.padding[0], own.dilation[0]),
-            _side(before[2], wide, own.stride[1], own.padding[1], own.dilation[1]),
-        )
+        middle = (outputs, *_sides(before, (high, wide), own, own.dilation))
         after = middle
         if own.pooling is not None:
-            pool = own.pooling
-            after = (
-                outputs,
-                _side(middle[1], pool.kernel[0], pool.stride[0], pool.padding[0]),
-                _side(middle[2], pool.kernel[1], pool.stride[1], pool.padding[1]),
-            )
+            after = (outputs, *_sides(middle, own.pooling.kernel, own.pooling))
         if channels != before[0] or min(middle) < 1 or min(after) < 1:
             raise BadInput(
                 f"layer {layer.name} with a kernel of shape {own.kernel} does not fit what it "
@@ -181,19 +169,9 @@ def chain_from(record: SparsityRecord, tensors: Mapping[str, Tensor]) -> ConvCha
         weight = _kernel(layer.name, given[0], own, shape)
         if len(given) == 2 and tuple(given[1].shape) != own.kernel[:1]:
             raise BadInput(f"the bias of layer {layer.name} has not one number for each output")
-        parts.append(
-            (
-                ConvLayer(
-                    layer.name,
-                    weight,
-                    given[1] if len(given) == 2 else None,
-                    _two(own.stride),
-                    _two(own.padding),
-                    _two(own.dilation),
-                ),
-                _pool(own.pooling),
-            )
-        )
+        bias = given[1] if len(given) == 2 else None
+        ways = _two(own.stride), _two(own.padding), _two(own.dilation)
+        parts.append((ConvLayer(layer.name, weight, bias, *ways), _pool(own.pooling)))
     return ConvChain.of((record.images[0], record.images[1], record.images[2]), parts)
 
 
@@ -222,8 +200,20 @@ def _convolution(layer: NoiseLayer) -> ConvolutionRecord:
     return layer.convolution
 
 
-def _side(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
-    return (size + 2 * padding - (kernel - 1) * dilation - 1) // stride + 1
+def _sides(
+    shape: ImageShape,
+    kernel: tuple[int, ...],
+    steps: ConvolutionRecord | PoolingRecord,
+    dilation: tuple[int, ...] = (1, 1),
+) -> tuple[int, int]:
+    """Height and width of what comes out."""
+    high, wide = (
+        (size + 2 * padding - (side - 1) * apart - 1) // stride + 1
+        for size, side, stride, padding, apart in zip(
+            shape[1:], kernel, steps.stride, steps.padding, dilation, strict=True
+        )
+    )
+    return high, wide
 
 
 def _pooling_record(pool: Pool) -> PoolingRecord | None:
@@ -241,13 +231,8 @@ def _pooling_record(pool: Pool) -> PoolingRecord | None:
 def _pool(record: PoolingRecord | None) -> Pool:
     if record is None:
         return Pool()
-    return Pool(
-        record.kind,
-        _two(record.kernel),
-        _two(record.stride),
-        _two(record.padding),
-        record.counts_padding,
-    )
+    sizes = _two(record.kernel), _two(record.stride), _two(record.padding)
+    return Pool(record.kind, *sizes, record.counts_padding)
 
 
 def _two(pair: tuple[int, ...]) -> tuple[int, int]:

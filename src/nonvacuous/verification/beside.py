@@ -24,7 +24,7 @@ from nonvacuous.rules.drawing import set_aside
 from nonvacuous.verification.findings import Disagreement, equal
 from nonvacuous.verification.inquiry import Inquiry
 from nonvacuous.verification.network import fixed_into, unfolded_module_of
-from nonvacuous.verification.replaying import Trials, compare, sampled
+from nonvacuous.verification.replaying import compare, sampled
 
 _TWIN = "the held-out twin errs as recorded"
 
@@ -48,8 +48,7 @@ def _observed(inquiry: Inquiry, module: nn.Module, seen: Observation, field: str
     posterior, test = contents.posterior, known.test
     if seen.name == RANDOMIZED_ON_TEST and posterior is not None and test is not None:
         seed = observation_seed(certificate.seed, posterior.digest())
-        trials = Trials(test, zero_one, seen.trials, seed, "replay")
-        again = sampled(inquiry, module, trials)
+        again = sampled(inquiry, module, test, zero_one, seen.trials, seed)
         return compare(certificate, again, errors=seen.errors, total=None)
     if seen.name == TILTED and contents.prior is not None:
         aside = known.examples.subset(set_aside(known.split.prior, certificate.seed)[1])

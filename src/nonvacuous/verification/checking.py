@@ -18,6 +18,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.method import Method
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.storage import read_tensors
+from nonvacuous.errors import Unsupported
 from nonvacuous.networks import LayerGraph
 from nonvacuous.records import DistributionRecord
 from nonvacuous.risk import Loss
@@ -25,6 +26,7 @@ from nonvacuous.risk.losses import loss_named
 from nonvacuous.rules.arithmetic import RELATIVE, disagreement, tolerance
 from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.rules.drawing import draw_network, sampling_seed
+from nonvacuous.rules.symmetries import captured, wrong_savings
 from nonvacuous.verification.audited import check_again, stored_evidence
 from nonvacuous.verification.beside import check_beside
 from nonvacuous.verification.findings import Disagreement, equal
@@ -32,7 +34,6 @@ from nonvacuous.verification.inquiry import Inquiry
 from nonvacuous.verification.network import MODEL, check_own, not_at_hand, rebuilt
 from nonvacuous.verification.replaying import FRESH, check_samples
 from nonvacuous.verification.starting import check_start
-from nonvacuous.verification.symmetries import check_symmetries, skip_symmetries
 
 PRIOR = "prior.safetensors"
 POSTERIOR = "posterior.safetensors"
@@ -41,6 +42,8 @@ NETWORK = "network.safetensors"
 LOG_SCALES = "log_scales.npz"
 COUNT = "the errors are those recorded"
 _KL = "the KL follows from the stored tensors"
+_SAVINGS = "symmetries save what is recorded"
+COLUMNS = "the rescaling columns follow from the stored tensors"
 
 #: A question from the file alone: its name, its field, and what answers it.
 Question = tuple[str, str, Callable[[Certificate], str]]
@@ -86,25 +89,19 @@ class Checking:
         loss = self.loss(inquiry, question)
         if loss is None:
             return
-        why = "the posterior is not at hand."
+        module = None
         if certificate.posterior is not None and contents.posterior is None:
-            inquiry.skip(question, "empirical", why)
-            skip_symmetries(inquiry, why)
-            return
-        why = not_at_hand(inquiry) or ""
-        if why:
+            why = "the posterior is not at hand."
+        elif (why := not_at_hand(inquiry) or "") != "":
             inquiry.skip(MODEL, "model", why)
-            inquiry.skip(question, "empirical", why)
-            skip_symmetries(inquiry, "the network is not at hand.")
-            return
-        module = rebuilt(inquiry)
+        else:
+            module, why = rebuilt(inquiry), "the network could not be rebuilt."
         if module is None:
-            why = "the network could not be rebuilt."
             inquiry.skip(question, "empirical", why)
             skip_symmetries(inquiry, why)
             return
         check_own(inquiry, module)
-        check_symmetries(inquiry, module, self.columns)
+        _check_symmetries(inquiry, module, self.columns)
         if certificate.predictor == "stochastic":
             check_samples(inquiry, module, loss)
         else:
@@ -168,15 +165,11 @@ class PriorChecking(Checking):
         if contents.prior is not None and contents.posterior is not None:
             inquiry.expect(_KL, "complexity.terms", lambda: _complexity(inquiry))
         else:
-            why = "prior and posterior are not both at hand."
-            inquiry.skip(_KL, "complexity.terms", why)
+            inquiry.skip(_KL, "complexity.terms", "prior and posterior are not both at hand.")
         self.read_more(inquiry)
         if certificate.predictor == "drawn":
-            question, field = (
-                "the drawn network is the recorded one",
-                "complexity.log_density_ratio",
-            )
-            inquiry.ask(DRAWN, question, field, lambda path: _drawn(inquiry, path))
+            question, field = "the drawn network is the recorded one", "log_density_ratio"
+            inquiry.ask(DRAWN, question, f"complexity.{field}", partial(_drawn, inquiry))
         if certificate.model.fixed_digest == tensors_digest({}):
             contents.fixed = {}
         else:
@@ -267,3 +260,44 @@ def _check_count(inquiry: Inquiry, module: torch.nn.Module, loss: Loss) -> None:
         return f"counted again: {again.total:g} of {again.trials}."
 
     inquiry.expect(COUNT, "empirical.errors", work)
+
+
+def skip_symmetries(inquiry: Inquiry, why: str) -> None:
+    """Note that these questions were not asked, where there was something to ask."""
+    certificate = inquiry.certificate
+    if certificate.complexity is not None and certificate.complexity.symmetries:
+        inquiry.skip(_SAVINGS, "complexity.symmetries", why)
+    if certificate.rescaling is not None and certificate.rescaling.columns:
+        # Comparisons: the promise does not use them.
+        inquiry.skip(COLUMNS, "rescaling.columns", why, needed=False)
+
+
+def _check_symmetries(
+    inquiry: Inquiry, module: torch.nn.Module, columns: Callable[[Inquiry, LayerGraph], None]
+) -> None:
+    """Recompute from prior, posterior and network. Nothing is asked where none was used."""
+    certificate, contents = inquiry.certificate, inquiry.contents
+    complexity, rescaling = certificate.complexity, certificate.rescaling
+    posterior, prior = contents.posterior, contents.prior
+    if complexity is None or posterior is None or prior is None:
+        skip_symmetries(inquiry, "prior and posterior are not both at hand.")
+        return
+    if not complexity.symmetries and (rescaling is None or not rescaling.columns):
+        return
+    try:
+        graph = captured(module, inquiry.known.bound_part.inputs)
+    except Unsupported as error:
+        # Another version of torch may see the network otherwise than the one that made it.
+        skip_symmetries(inquiry, f"the network cannot be captured here: {error}")
+        return
+
+    def savings() -> str:
+        wrong = wrong_savings(graph, posterior, prior, complexity, loss=certificate.loss.name)
+        if wrong is not None:
+            raise Disagreement(f"{wrong}.")
+        return f"{complexity.symmetry_nats:.6g} nats, recomputed from the stored tensors."
+
+    if complexity.symmetries:
+        inquiry.expect(_SAVINGS, "complexity.symmetries", savings)
+    if rescaling is not None and rescaling.columns:
+        columns(inquiry, graph)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -24,17 +24,6 @@ REPLAY = "the recorded trials give the recorded errors"
 FRESH = "the risk holds in fresh trials"
 
 
-@dataclass(frozen=True)
-class Trials:
-    """Independent pairs of a draw and an example: on which examples, how many, from which seed."""
-
-    examples: Examples
-    loss: Loss
-    count: int
-    seed: int
-    phase: str
-
-
 def check_samples(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
     """Both samples, on the CPU."""
     certificate, bound_part = inquiry.certificate, inquiry.known.bound_part
@@ -44,8 +33,7 @@ def check_samples(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
     def replay() -> str:
         if claimed.scheme != "pairs":
             raise Disagreement(f"{claimed.scheme!r} is no scheme of a run.", "empirical.scheme")
-        recorded = Trials(bound_part, loss, claimed.trials, claimed.seed, "replay")
-        again = sampled(inquiry, module, recorded)
+        again = sampled(inquiry, module, bound_part, loss, claimed.trials, claimed.seed)
         return compare(certificate, again, errors=claimed.errors, total=claimed.total)
 
     inquiry.expect(REPLAY, field, replay)
@@ -53,8 +41,8 @@ def check_samples(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
     seed = secrets.randbits(63) if inquiry.seed is None else inquiry.seed
 
     def fresh() -> str:
-        trials = Trials(bound_part, loss, inquiry.trials, seed, "fresh trials")
-        again = sampled(inquiry, module, trials)
+        phase = "fresh trials"
+        again = sampled(inquiry, module, bound_part, loss, inquiry.trials, seed, phase)
         _compare_fresh(certificate, again)
         return (
             f"{again.total:g} in {again.trials} fresh trials (seed {seed}) agree; with them in "
@@ -64,9 +52,17 @@ def check_samples(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
     inquiry.expect(FRESH, "empirical.risk_upper", fresh)
 
 
-def sampled(inquiry: Inquiry, module: nn.Module, trials: Trials) -> Recount:
+def sampled(
+    inquiry: Inquiry,
+    module: nn.Module,
+    examples: Examples,
+    loss: Loss,
+    trials: int,
+    seed: int,
+    phase: str = "replay",
+) -> Recount:
     """Independent trials of the posterior, and how many of them hang on rounding."""
-    posterior, progress, loss = inquiry.contents.posterior, inquiry.progress, trials.loss
+    posterior, progress = inquiry.contents.posterior, inquiry.progress
     assert posterior is not None
     close = 0
 
@@ -80,13 +76,13 @@ def sampled(inquiry: Inquiry, module: nn.Module, trials: Trials) -> Recount:
     estimate = estimate_risk(
         module,
         posterior,
-        trials.examples,
+        examples,
         loss=replace(loss, function=watched),
-        trials=trials.count,
-        generator=torch.Generator().manual_seed(trials.seed),
+        trials=trials,
+        generator=torch.Generator().manual_seed(seed),
         progress=None
         if progress is None
-        else lambda done, total: progress(trials.phase, done, total, "independent trials"),
+        else lambda done, total: progress(phase, done, total, "independent trials"),
     )
     return Recount(estimate.errors, estimate.total, estimate.trials, close)
 

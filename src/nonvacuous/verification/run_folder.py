@@ -11,8 +11,6 @@ import tomllib
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.twin import FILE_NAME as TWIN
 from nonvacuous.data import Split
@@ -20,7 +18,6 @@ from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import InvalidCertificate
 from nonvacuous.files import inside
 from nonvacuous.foreign import read_bytes, run_settings
-from nonvacuous.records import ExampleSet
 from nonvacuous.rules.digests import file_digest, index_digest
 from nonvacuous.verification.checking import Checking
 from nonvacuous.verification.findings import Disagreement, equal
@@ -127,18 +124,14 @@ def _split(inquiry: Inquiry, path: Path) -> str:
         ("prior", split.prior, data.prior),
         ("held_out", split.heldout, data.held_out),
     ):
-        _same_examples(f"data.{role}", indices, record)
+        where = f"data.{role}"
+        if record is None and len(indices):
+            raise Disagreement(f"the split has {len(indices)} such examples, none recorded.", where)
+        if record is not None:
+            equal(record.examples, len(indices), f"{where}.examples")
+            equal(record.index_digest, index_digest(indices), f"{where}.index_digest")
     if certificate.prior is not None:
         saw = index_digest(split.prior) if len(split.prior) else None
         equal(certificate.prior.saw, saw, "prior.saw")
     inquiry.contents.split = split
     return f"n = {len(split.bound)}, and every index is the recorded one."
-
-
-def _same_examples(where: str, indices: np.ndarray, record: ExampleSet | None) -> None:
-    if record is None:
-        if len(indices):
-            raise Disagreement(f"the split has {len(indices)} such examples, none recorded.", where)
-        return
-    equal(record.examples, len(indices), f"{where}.examples")
-    equal(record.index_digest, index_digest(indices), f"{where}.index_digest")

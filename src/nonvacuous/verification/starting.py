@@ -78,7 +78,7 @@ def check_start(inquiry: Inquiry) -> None:
         if better:
             raise Disagreement(
                 "its means know the bound examples better than in random order "
-                f"({'; '.join(map(str, better))}), and the certificate says that they saw none."
+                f"({'; '.join(better)}), and the certificate says that they saw none."
             )
         if named is not None and as_built is False:
             raise Disagreement(

@@ -9,10 +9,6 @@ from nonvacuous.kinds import Mode
 from nonvacuous.settings import Flag, Switch
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from nonvacuous.certificate import Certificate
-    from nonvacuous.certification.job import Job
     from nonvacuous.verification.checking import Checking
 
 
@@ -20,6 +16,7 @@ class HeldOut(Method):
     """Count the errors of a network on examples that it never saw."""
 
     mode: ClassVar[Mode] = "holdout"
+    folder: ClassVar[str] = __name__
     trains: ClassVar[bool] = False
 
     unseen: Annotated[
@@ -31,11 +28,6 @@ class HeldOut(Method):
             switch=True,
         ),
     ] = False
-
-    def make(self, job: Job, model: nn.Module) -> Certificate:
-        from nonvacuous.methods.held_out.making import make
-
-        return make(self, job, model)
 
     @classmethod
     def checking(cls) -> Checking:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import nn
 
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
 from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import count_errors
+from nonvacuous.certification.measurement import Measured, count_errors
+from nonvacuous.methods.held_out import HeldOut
 from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, line, risk_record, share
 from nonvacuous.rules.digests import fixed_tensors
-
-if TYPE_CHECKING:
-    from nonvacuous.methods.held_out import HeldOut
 
 
 def make(method: HeldOut, job: Job, model: nn.Module) -> Certificate:
@@ -24,21 +20,14 @@ def make(method: HeldOut, job: Job, model: nn.Module) -> Certificate:
     budget, bound_part = job.budget(sampled=False), job.bound_part
     failure = share(line(budget, BOUND_LINE))
     errors = count_errors(module, bound_part)
-    evidence = evidence_of(
-        job,
-        module,
-        measured_predictor="deterministic",
-        bound=bound_record("holdout", errors=errors, examples=len(bound_part), failure=failure),
-        budget=budget,
-        risk=risk_record(
-            None,
-            errors=errors,
-            trials=len(bound_part),
-            scheme="every example once",
-            identical=True,
-            seed=job.seed,
-        ),
-        unseen=method.unseen,
-        draws=(("freeze", 0),),
+    risk = risk_record(
+        None,
+        errors=errors,
+        trials=len(bound_part),
+        scheme="every example once",
+        identical=True,
+        seed=job.seed,
     )
-    return seal(job, evidence)
+    bound = bound_record("holdout", errors=errors, examples=len(bound_part), failure=failure)
+    measured = Measured(budget, risk, bound, "deterministic")
+    return seal(job, evidence_of(job, module, measured, unseen=method.unseen))

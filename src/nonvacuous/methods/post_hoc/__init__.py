@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from nonvacuous.certificate import Certificate
     from nonvacuous.certification.job import Job
     from nonvacuous.distributions.priors import Prior
     from nonvacuous.records import TwinRecord
-    from nonvacuous.verification.checking import Checking
 
 
 class PostHoc(Method):
@@ -47,6 +45,7 @@ class PostHoc(Method):
     """
 
     mode: ClassVar[Mode] = "post-hoc"
+    folder: ClassVar[str] = __name__
 
     prior: Annotated[
         Any,
@@ -148,17 +147,6 @@ class PostHoc(Method):
 
         # One with batch normalization is folded first.
         return None if has_batch_norm(model) else start_at(frozen_copy(model, device), self.family)
-
-    def make(self, job: Job, model: nn.Module) -> Certificate:
-        from nonvacuous.methods.post_hoc.making import make
-
-        return make(self, job, model)
-
-    @classmethod
-    def checking(cls) -> Checking:
-        from nonvacuous.methods.post_hoc.checking import PostHocChecking
-
-        return PostHocChecking(cls)
 
     def repeat(self, job: Job, start: nn.Module) -> TwinRecord:
         """The twin: the network itself was trained elsewhere."""

@@ -28,16 +28,15 @@ from nonvacuous.networks import LayerGraph
 from nonvacuous.records import RescalingRecord
 from nonvacuous.rules.arithmetic import BOUND_LINE, line, total_nats
 from nonvacuous.rules.digests import array_digest
-from nonvacuous.verification.checking import LOG_SCALES, PriorChecking
+from nonvacuous.verification.checking import COLUMNS, LOG_SCALES, PriorChecking
 from nonvacuous.verification.findings import Disagreement, equal
 from nonvacuous.verification.inquiry import Inquiry
-from nonvacuous.verification.symmetries import COLUMNS
 
 #: Descents on two machines may end this far apart, relative to the KL.
 _RELATIVE = 1e-6
 
 
-class PostHocChecking(PriorChecking):
+class MethodChecking(PriorChecking):
     """A posterior that is noise around given weights, moved to where it is cheapest."""
 
     def posteriors(self, certificate: Certificate, method: dict[str, Any]) -> Collection[str]:

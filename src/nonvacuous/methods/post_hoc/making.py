@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -36,11 +35,9 @@ from nonvacuous.certification.noise_search import NoiseSearch
 from nonvacuous.certification.twin import candidate_twin
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior
+from nonvacuous.methods.post_hoc import PostHoc
 from nonvacuous.rules.arithmetic import BOUND_LINE, SAMPLING_LINE
 from nonvacuous.seeds import derived_seed
-
-if TYPE_CHECKING:
-    from nonvacuous.methods.post_hoc import PostHoc
 
 #: Standard deviations tried for the posterior.
 POSTERIOR_SCALES = ScaleGrid.geometric(0.001, 0.3, 24)

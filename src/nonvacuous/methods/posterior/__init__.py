@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -23,13 +23,6 @@ from nonvacuous.kinds import Mode
 from nonvacuous.methods.posterior.recipes import RECIPES, Recipe, filled
 from nonvacuous.settings import Flag, PositiveCount, Scales, Switch, checked
 from nonvacuous.training_settings import PlainTraining, PosteriorTraining
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from nonvacuous.certificate import Certificate
-    from nonvacuous.certification.job import Job
-    from nonvacuous.verification.checking import Checking
 
 #: Standard deviation of a prior trained on data, and of one at the initial weights.
 LEARNED_SCALE, INITIAL_SCALE = 0.01, 0.1
@@ -54,6 +47,7 @@ class Posterior(Method):
     """
 
     mode: ClassVar[Mode] = "posterior"
+    folder: ClassVar[str] = __name__
 
     predictor: Annotated[Literal["stochastic", "drawn"], PREDICTOR] = "stochastic"
     pretrained: Annotated[Pretrained, PRETRAINED] = None
@@ -152,14 +146,3 @@ class Posterior(Method):
     @property
     def shaping(self) -> float | None:
         return self.prior_fraction
-
-    def make(self, job: Job, model: nn.Module) -> Certificate:
-        from nonvacuous.methods.posterior.making import make
-
-        return make(self, job, model)
-
-    @classmethod
-    def checking(cls) -> Checking:
-        from nonvacuous.methods.posterior.checking import PosteriorChecking
-
-        return PosteriorChecking(cls)

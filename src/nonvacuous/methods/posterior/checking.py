@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from nonvacuous.certificate import Certificate
+from nonvacuous.methods.posterior import Posterior
 from nonvacuous.methods.posterior.making import trained_description
 from nonvacuous.verification.checking import PriorChecking
 
-if TYPE_CHECKING:
-    from nonvacuous.methods.posterior import Posterior
 
-
-class PosteriorChecking(PriorChecking):
+class MethodChecking(PriorChecking):
     """A prior at the start, learned on a part of the examples, or given; and Q, trained on all."""
 
     def prior_asked(self, method: dict[str, Any], *, learned: bool) -> dict[str, Any]:

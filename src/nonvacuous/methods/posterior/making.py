@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from torch import nn
@@ -26,15 +24,13 @@ from nonvacuous.distributions.fixing import last_layer, with_fixed
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization, learned
 from nonvacuous.errors import BadInput
+from nonvacuous.methods.posterior import Posterior
 from nonvacuous.records import Observation
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import OBSERVED, set_aside
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import PosteriorSettings, train, train_posterior
 from nonvacuous.training_settings import PlainTraining
-
-if TYPE_CHECKING:
-    from nonvacuous.methods.posterior import Posterior
 
 
 def make(method: Posterior, job: Job, model: nn.Module) -> Certificate:

@@ -16,11 +16,8 @@ from nonvacuous.training_settings import PlainTraining
 if TYPE_CHECKING:
     from torch import nn
 
-    from nonvacuous.certificate import Certificate
-    from nonvacuous.certification.job import Job
     from nonvacuous.data import Examples, Split
     from nonvacuous.risk import Loss
-    from nonvacuous.verification.checking import Checking
 
 
 def _inside(name: str, value: Any) -> float | None:
@@ -41,6 +38,7 @@ class Progressive(Method):
     """
 
     mode: ClassVar[Mode] = "progressive"
+    folder: ClassVar[str] = __name__
     predictor: ClassVar[Predictor] = "mixture"
 
     start: Annotated[
@@ -109,14 +107,3 @@ class Progressive(Method):
         split = super().split_of(examples, seed)
         batches_of(examples, split, self.batches, seed)  # raises before any work
         return split
-
-    def make(self, job: Job, model: nn.Module) -> Certificate:
-        from nonvacuous.methods.progressive.making import make
-
-        return make(self, job, model)
-
-    @classmethod
-    def checking(cls) -> Checking:
-        from nonvacuous.methods.progressive.checking import ProgressiveChecking
-
-        return ProgressiveChecking(cls)

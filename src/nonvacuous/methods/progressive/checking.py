@@ -118,7 +118,7 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
     inquiry.expect("the held-out twin is one of the checkpoints", "held_out_twin", twin)
 
 
-class ProgressiveChecking(Checking):
+class MethodChecking(Checking):
     """Checkpoints along one training, each tested before it learned from its test."""
 
     numbers = (("the batches add up, and the tilt follows", "progressive", _check_counts),)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,12 +18,13 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
 from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import count_errors, summed_loss
+from nonvacuous.certification.measurement import Measured, count_errors, summed_loss
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints, copied_network
 from nonvacuous.distributions.storage import load_tensors
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.files import inside
+from nonvacuous.methods.progressive import Progressive
 from nonvacuous.records import (
     BatchRecord,
     BoundRecord,
@@ -48,9 +48,6 @@ from nonvacuous.rules.progressive import (
 from nonvacuous.seeds import derived_seed
 from nonvacuous.training import train
 from nonvacuous.training.user_training import call
-
-if TYPE_CHECKING:
-    from nonvacuous.methods.progressive import Progressive
 
 
 def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
@@ -78,15 +75,11 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
         identical=False,
         seed=job.seed,
     )
+    bound = _bound(method, risk, aside, share(line(budget, BOUND_LINE)))
     evidence = evidence_of(
         job,
         Checkpoints(networks).eval(),
-        measured_predictor="mixture",
-        bound=_bound(method, risk, aside, share(line(budget, BOUND_LINE))),
-        budget=budget,
-        risk=risk,
-        draws=(("freeze", 0),),
-        pretrained=job.pretrained,
+        Measured(budget, risk, bound, "mixture"),
         start=frozen_copy(model, job.device),
         tilt=aside,
         trained_on=trained,

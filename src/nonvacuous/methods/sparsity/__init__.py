@@ -25,13 +25,11 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from nonvacuous.certificate import Certificate
     from nonvacuous.certification.job import Job
     from nonvacuous.data import Examples
     from nonvacuous.distributions.priors import Prior
     from nonvacuous.records import TwinRecord
     from nonvacuous.risk import Loss
-    from nonvacuous.verification.checking import Checking
 
 _GROUP = "With --mode sparsity"
 _STEPS = Flag("Of training the prior, and of training the network toward it.", _GROUP, "steps")
@@ -47,6 +45,7 @@ class Sparsity(Method):
     """
 
     mode: ClassVar[Mode] = "sparsity"
+    folder: ClassVar[str] = __name__
     usual_network: ClassVar[str | None] = "mlp:100/no-bias"
     kept_by: ClassVar[str] = "stage"
 
@@ -123,14 +122,19 @@ class Sparsity(Method):
         return None if isinstance(self.prior, str) else self.prior
 
     def check(self, model: nn.Module, loss: Loss) -> None:
-        from nonvacuous.methods.sparsity.candidate import check_theorem
+        from nonvacuous.sparsity.conv_reading import is_convolutional
+        from nonvacuous.sparsity.conv_search import CONV_THEOREM
 
         if loss.name != "zero-one":
             raise BadInput(
                 f"a sparsity certificate bounds how often the network errs, not the loss "
                 f"{loss.name!r}; leave loss out"
             )
-        check_theorem(model, self.theorem)
+        if is_convolutional(model) and self.theorem != CONV_THEOREM:
+            raise BadInput(
+                f"theorem {self.theorem} covers linear layers only; a convolutional network is "
+                f"certified by theorem {CONV_THEOREM}. Leave the theorem out"
+            )
 
     def prepare(self, examples: Examples) -> Examples:
         """Inputs of norm 1 where that was asked for, or where the network is trained here."""
@@ -153,17 +157,6 @@ class Sparsity(Method):
         if self.given is not None:
             return start_at(module, self.given)
         return None if self.prior == "zero" else module
-
-    def make(self, job: Job, model: nn.Module) -> Certificate:
-        from nonvacuous.methods.sparsity.making import make
-
-        return make(self, job, model)
-
-    @classmethod
-    def checking(cls) -> Checking:
-        from nonvacuous.methods.sparsity.checking import SparsityChecking
-
-        return SparsityChecking(cls)
 
     def repeat(self, job: Job, start: nn.Module) -> TwinRecord | None:
         """Everything, or the twin of a network that was trained elsewhere."""

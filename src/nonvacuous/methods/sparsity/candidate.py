@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -27,19 +26,15 @@ from nonvacuous.certification.twin import (
 )
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions.priors import Prior
-from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import prior_kind
-from nonvacuous.methods.sparsity.training import Trainer, kept, origin
+from nonvacuous.methods.sparsity import Sparsity
+from nonvacuous.methods.sparsity.training import Trainer, kept
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import is_convolutional, read_network
-from nonvacuous.sparsity.conv_search import CONV_THEOREM
 from nonvacuous.sparsity.recount import Network
-
-if TYPE_CHECKING:
-    from nonvacuous.methods.sparsity import Sparsity
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +43,8 @@ class SparseCandidate:
 
     center        the prior's weights, by the names of the network's parameters
     kind          zero, initialization or learned
-    saw           indices of the examples that shaped the prior
-    start         the network before any training here, if it is at hand
-    fixed_before  everything in the network that is not a weight, before the bound examples
-    draws         (purpose, seed) of every random stream used so far
+
+    The others are those of :class:`~nonvacuous.certification.candidate.Candidate`.
     """
 
     module: nn.Module
@@ -90,23 +83,26 @@ def trained_candidate(method: Sparsity, job: Job, model: nn.Module) -> SparseCan
     elif kind == "learned":
         prior_seed = derived_seed(seed, "prior training")
         draws.append(("prior training", prior_seed))
-        shaping = examples.subset(split.prior)
         center = kept(
+            trainer,
+            "prior",
             folder.file("sparsity-prior.checkpoint"),
-            lambda: trainer.prior(shaping, seed=prior_seed),
-            lambda: origin(trainer, "prior", shaping, seed=prior_seed),
+            lambda shaping, seed: trainer.prior(shaping, seed=seed),
+            examples.subset(split.prior),
+            prior_seed,
         )
     network_seed = derived_seed(seed, "network training")
     draws.append(("network training", network_seed))
     begin = center if kind == "learned" else initial
     weights = kept(
+        trainer,
+        "network",
         folder.file("sparsity-network.checkpoint"),
-        lambda: trainer.network(begin, examples, kind=kind, toward=center, seed=network_seed),
-        lambda: {
-            **origin(trainer, "network", examples, seed=network_seed),
-            "begin": tensors_digest(begin),
-            "toward": tensors_digest(center),
-        },
+        lambda given, seed: trainer.network(begin, given, kind=kind, toward=center, seed=seed),
+        examples,
+        network_seed,
+        begin=begin,
+        toward=center,
     )
     return SparseCandidate(
         module=with_weights(start, weights),
@@ -164,11 +160,13 @@ def sparse_twin(
         return trained_twin(job, start, method.plain_training)
     split, seed = twin_split(job.examples, job.seed), twin_seed(job.seed)
     trainer = _trainer(method, job, model)
-    shown = job.examples.subset(split.prior)
     weights = kept(
+        trainer,
+        "held-out twin",
         job.folder.file("sparsity-twin.checkpoint"),
-        lambda: trainer.twin(shown, seed=seed),
-        lambda: origin(trainer, "held-out twin", shown, seed=seed),
+        lambda shown, seed: trainer.twin(shown, seed=seed),
+        job.examples.subset(split.prior),
+        seed,
     )
     return separate_twin(job, with_weights(trainer.start, weights), split)
 
@@ -215,15 +213,6 @@ def chain_names(module: nn.Module, examples: Examples) -> tuple[str, ...]:
             "train it yourself and give a prior"
         )
     return tuple(names[0] for names in layer_tensors(module, layers))
-
-
-def check_theorem(model: nn.Module, theorem: str) -> None:
-    """Convolutional networks have one theorem; better said before they are trained."""
-    if is_convolutional(model) and theorem != CONV_THEOREM:
-        raise BadInput(
-            f"theorem {theorem} covers linear layers only; a convolutional network is "
-            f"certified by theorem {CONV_THEOREM}. Leave the theorem out"
-        )
 
 
 def _numbers(layers: Network) -> list[tuple[str, Tensor, Tensor | None]]:

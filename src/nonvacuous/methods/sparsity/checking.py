@@ -238,7 +238,7 @@ def _both(
     return layers, layers_from(record, prior.means)
 
 
-class SparsityChecking(PriorChecking):
+class MethodChecking(PriorChecking):
     """One fixed network, by the losses of noise around it."""
 
     numbers = (("the terms of the theorem follow from one another", "sparsity", _check_terms),)

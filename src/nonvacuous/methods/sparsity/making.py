@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -17,6 +16,7 @@ from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import Measured, complexity_of
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
+from nonvacuous.methods.sparsity import Sparsity
 from nonvacuous.methods.sparsity.candidate import (
     SparseCandidate,
     given_candidate,
@@ -41,9 +41,6 @@ from nonvacuous.sparsity.noise import FEWEST
 from nonvacuous.sparsity.recount import final_seed
 from nonvacuous.sparsity.setting import SparseSettings
 from nonvacuous.sparsity_records import NoiseLayer, SparsityRecord
-
-if TYPE_CHECKING:
-    from nonvacuous.methods.sparsity import Sparsity
 
 #: Theorem A draws no noise, so nothing is spent on sampling.
 _NOISELESS = "A"

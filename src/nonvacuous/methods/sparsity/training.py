@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +18,11 @@ from torch import Tensor, nn
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.methods.sparsity import Sparsity
 from nonvacuous.progress import Progress
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.training import ChainTraining, train_chain
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
-
-if TYPE_CHECKING:
-    from nonvacuous.methods.sparsity import Sparsity
 
 Weights = dict[str, Tensor]
 #: Step sizes that suit chains with inputs of norm 1.
@@ -40,12 +38,7 @@ _BLIND_PULL = 0.003
 
 @dataclass(frozen=True, eq=False)
 class Trainer:
-    """How networks of one architecture are trained.
-
-    start          the network before any training
-    names          its weights, first layer first
-    convolutional  whether it has convolutions
-    """
+    """How networks of one architecture are trained; ``names`` are its weights, in their order."""
 
     start: nn.Module
     names: tuple[str, ...]
@@ -152,7 +145,13 @@ class Trainer:
 
 
 def kept(
-    path: Path | None, work: Callable[[], Weights], depends_on: Callable[[], dict[str, Any]]
+    trainer: Trainer,
+    stage: str,
+    path: Path | None,
+    work: Callable[[Examples, int], Weights],
+    examples: Examples,
+    seed: int,
+    **more: Weights,
 ) -> Weights:
     """The weights that this stage of a run made before it was stopped, or made now and kept.
 
@@ -160,27 +159,23 @@ def kept(
     prior that was learned for another split has seen bound examples of this one.
     """
     if path is None:
-        return _on_cpu(work())
-    configuration = depends_on()
-    if path.exists():
-        stored = load_checkpoint(path, configuration=configuration)
-        return {name: stored.tensors[name] for name in stored.facts["order"]}
-    made = _on_cpu(work())
-    # The format keeps no order of its own, and layers have one.
-    save_checkpoint(path, tensors=made, facts={"order": list(made)}, configuration=configuration)
-    return made
-
-
-def origin(trainer: Trainer, stage: str, examples: Examples, *, seed: int) -> dict[str, Any]:
-    """What the weights of one stage depend on, as plain values and digests."""
-    return {
+        return _on_cpu(work(examples, seed))
+    configuration = {
         "kind": f"sparsity {stage}",
         "architecture": str(trainer.start),
         "initial_weights": tensors_digest(dict(trainer.start.state_dict())),
         "examples": examples.content_hash(),
         "seed": seed,
         "settings": trainer.settings.record(),
+        **{name: tensors_digest(weights) for name, weights in more.items()},
     }
+    if path.exists():
+        stored = load_checkpoint(path, configuration=configuration)
+        return {name: stored.tensors[name] for name in stored.facts["order"]}
+    made = _on_cpu(work(examples, seed))
+    # The format keeps no order of its own, and layers have one.
+    save_checkpoint(path, tensors=made, facts={"order": list(made)}, configuration=configuration)
+    return made
 
 
 def _on_cpu(weights: Weights) -> Weights:
