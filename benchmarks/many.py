@@ -26,8 +26,8 @@ from provenance import RESULTS, write_result
 
 from nonvacuous import models
 from nonvacuous.errors import NonvacuousError
+from nonvacuous.training.graphs import fast_arithmetic
 from nonvacuous.training.loop import shuffled
-from nonvacuous.training.many import fast_arithmetic
 from nonvacuous.training.many_jobs import Job, ManyExamples, ManySettings
 from nonvacuous.training.many_material import Material
 from nonvacuous.training.many_trainer import build_trainer

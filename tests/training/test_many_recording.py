@@ -35,7 +35,7 @@ JOBS = (
 
 
 class StandIn:
-    """See `nonvacuous.training.many_recording.Recordings`."""
+    """See `nonvacuous.training.graphs.Recordings`."""
 
     def __init__(self, device: torch.device) -> None:
         self.works: dict[tuple[str, int], Callable[[int], None]] = {}

@@ -10,8 +10,10 @@ import torch
 
 from nonvacuous.training.optimizers import (
     build_optimizer,
+    make_recordable,
     optimizer_tensors,
     restore_optimizer,
+    set_rate,
 )
 
 FIRST_USE = """
@@ -65,3 +67,27 @@ def test_its_steps_are_torchs(name: str) -> None:
             rule.step()
         assert torch.equal(ours, theirs)
         assert ours.requires_grad and ours.is_leaf
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_recordable_steps_are_the_same_and_read_tensors_alone(name: str) -> None:
+    results = []
+    for recordable in (False, True):
+        weights = torch.ones(4, requires_grad=True)
+        optimizer = build_optimizer(name, [([weights], 0.1)], momentum=0.9, fused=True)
+        if recordable:
+            make_recordable(optimizer)
+            assert optimizer_tensors(optimizer)  # before any step: a recording puts them back
+        for step in range(6):
+            if step == 3:
+                kept = optimizer_tensors(optimizer)
+                optimizer = build_optimizer(name, [([weights], 0.1)], momentum=0.9, fused=True)
+                if recordable:
+                    make_recordable(optimizer)
+                restore_optimizer(optimizer, kept)
+            set_rate(optimizer, "cosine", step / 6)
+            assert isinstance(optimizer.param_groups[0]["lr"], torch.Tensor) == recordable
+            weights.grad = torch.arange(4.0) * (step + 1)
+            optimizer.step()
+        results.append(weights.detach())
+    assert torch.allclose(*results, rtol=1e-6)

@@ -19,9 +19,10 @@ from nonvacuous.training import (
     TrainedPosterior,
     bounded_cross_entropy,
     read_events,
+    stochastic,
 )
 from nonvacuous.training.posterior import PosteriorSettings, _Learner
-from nonvacuous.training.stochastic import noisy_call
+from nonvacuous.training.stochastic import draw_noise, noisy_call
 from tests.training.calls import train, train_posterior
 
 from .worlds import blobs, everything_mlp, same_tensors, same_weights, small_cnn, small_mlp, stripes
@@ -54,8 +55,12 @@ def same_posterior(first: TrainedPosterior, second: TrainedPosterior) -> bool:
     )
 
 
-@pytest.mark.parametrize("world", ["vectors", "images"])
-def test_the_slopes_written_out_are_those_of_the_objective(world: str) -> None:
+@pytest.mark.parametrize("world", ["vectors", "images", "images in parts"])
+def test_the_slopes_written_out_are_those_of_the_objective(
+    world: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if world == "images in parts":
+        monkeypatch.setattr(stochastic, "_WORTH_SHARING", 0)
     vectors = world == "vectors"
     model, examples = (small_mlp(), blobs(60)) if vectors else (small_cnn(), stripes(60))
     prior = DiagonalGaussian.around(model, scale=0.2)
@@ -67,17 +72,20 @@ def test_the_slopes_written_out_are_those_of_the_objective(world: str) -> None:
         learner._means.add_(0.05 * torch.randn_like(learner._means))
     batch = torch.arange(32)
     learner._generator.manual_seed(3)
-    slopes = learner._gradients(batch)
+    learner._find_slopes(batch)
+    slopes = [learner._pulls, learner._growth]
+    assert learner._means.grad is slopes[0] and learner._log_ratios.grad is slopes[1]
 
     # The same by torch alone: from the definition of the KL, through exp and square.
     learner._generator.manual_seed(3)
     scales = learner._prior_scales * learner._log_ratios.exp()
+    noise = draw_noise(learner._layout, learner._named(scales.square()), learner._generator)
     outputs = noisy_call(
         learner._module,
         examples.inputs[batch],
         layout=learner._layout,
         means=learner._named(learner._means),
-        variances=learner._named(scales.square()),
+        noise=noise,
         generator=learner._generator,
     )
     losses = bounded_cross_entropy(outputs, examples.labels[batch])

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from nonvacuous.training.stochastic import Layout, find_layout, noisy_call
+from nonvacuous.training import stochastic
+from nonvacuous.training.stochastic import Layout, draw_noise, find_layout, noisy_call
 
 from .worlds import small_cnn, small_mlp
 
@@ -61,6 +62,24 @@ def gaussian(module: nn.Module, scale: float) -> tuple[dict[str, Tensor], dict[s
     return means, scales
 
 
+def share_draws(monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
+    monkeypatch.setattr(stochastic, "_SHARING", examples)
+    monkeypatch.setattr(stochastic, "_WORTH_SHARING", 0)
+
+
+def call(
+    module: nn.Module,
+    inputs: Tensor,
+    layout: Layout,
+    means: dict[str, Tensor],
+    scales: dict[str, Tensor],
+    generator: torch.Generator,
+) -> Tensor:
+    variances = {name: scale.square() for name, scale in scales.items()}
+    noise = draw_noise(layout, variances, generator)
+    return noisy_call(module, inputs, layout=layout, means=means, noise=noise, generator=generator)
+
+
 def outputs_of(
     module: nn.Module, inputs: Tensor, layout: Layout, scale: float, draws: int
 ) -> Tensor:
@@ -68,17 +87,7 @@ def outputs_of(
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         return torch.stack(
-            [
-                noisy_call(
-                    module,
-                    inputs,
-                    layout=layout,
-                    means=means,
-                    variances={name: scale.square() for name, scale in scales.items()},
-                    generator=generator,
-                )
-                for _ in range(draws)
-            ]
+            [call(module, inputs, layout, means, scales, generator) for _ in range(draws)]
         )
 
 
@@ -117,14 +126,7 @@ def test_a_path_not_seen_before_still_gets_noise() -> None:
     means, scales = gaussian(module, 0.0)
     scales["plain.weight"] = torch.ones(3, 4)
     results = [
-        noisy_call(
-            module,
-            torch.ones(2, 4),
-            layout=layout,
-            means=means,
-            variances={name: scale.square() for name, scale in scales.items()},
-            generator=torch.Generator().manual_seed(seed),
-        )
+        call(module, torch.ones(2, 4), layout, means, scales, torch.Generator().manual_seed(seed))
         for seed in (0, 1)
     ]
     assert not torch.equal(results[0], results[1])
@@ -140,9 +142,14 @@ def test_without_scale_the_outputs_are_those_of_the_means() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sharing", [False, True])
 @pytest.mark.parametrize("kind", ["linear", "convolution", "grouped"])
-def test_the_distribution_for_each_example_is_that_of_drawn_weights(kind: str) -> None:
+def test_the_distribution_for_each_example_is_that_of_drawn_weights(
+    kind: str, sharing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Mean, variance and covariance over outputs agree with honest draws of all weights."""
+    if sharing:
+        share_draws(monkeypatch, 1)
     generator = torch.Generator().manual_seed(1)
     if kind == "linear":
         module: nn.Module = nn.Linear(4, 3)
@@ -162,7 +169,12 @@ def test_the_distribution_for_each_example_is_that_of_drawn_weights(kind: str) -
 
 
 @pytest.mark.slow
-def test_examples_of_a_batch_are_uncorrelated() -> None:
+@pytest.mark.parametrize("sharing", [False, True])
+def test_examples_of_a_batch_are_uncorrelated(
+    sharing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sharing:
+        share_draws(monkeypatch, 1)
     inputs = torch.ones(2, 1, 6, 6)
     module = small_cnn()
     shared = outputs_of(module, inputs, find_layout(module, inputs, per_example=False), 0.3, 300)
@@ -173,6 +185,17 @@ def test_examples_of_a_batch_are_uncorrelated() -> None:
     assert abs(correlation) < 0.1
 
 
+def test_large_networks_share_a_draw_among_a_few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, inputs = nn.Conv1d(1, 3, 2), torch.ones(7, 1, 4)
+    assert find_layout(module, inputs).products == 9 * 2
+    assert find_layout(module, inputs).parts(inputs) == 1
+    share_draws(monkeypatch, 3)
+    outputs = outputs_of(module, inputs, find_layout(module, inputs), 1.0, 1)[0]
+    parts = [torch.unique(part, dim=0) for part in outputs.tensor_split(2)]
+    assert len(parts[0]) == len(parts[1]) == 1 and not torch.equal(parts[0], parts[1])
+    assert find_layout(nn.Linear(4, 3), torch.ones(7, 4)).parts(torch.ones(7, 4)) == 1
+
+
 def test_gradients_reach_means_and_scales_and_survive_zero_inputs() -> None:
     module = small_cnn()
     means, scales = gaussian(module, 0.1)
@@ -180,13 +203,13 @@ def test_gradients_reach_means_and_scales_and_survive_zero_inputs() -> None:
         name: (means[name].clone().requires_grad_(), scales[name].clone().requires_grad_())
         for name in means
     }
-    outputs = noisy_call(
+    outputs = call(
         module,
         torch.zeros(3, 1, 6, 6),
-        layout=find_layout(module, torch.zeros(3, 1, 6, 6)),
-        means={name: pair[0] for name, pair in leaves.items()},
-        variances={name: pair[1].square() for name, pair in leaves.items()},
-        generator=torch.Generator().manual_seed(0),
+        find_layout(module, torch.zeros(3, 1, 6, 6)),
+        {name: pair[0] for name, pair in leaves.items()},
+        {name: pair[1] for name, pair in leaves.items()},
+        torch.Generator().manual_seed(0),
     )
     outputs.square().sum().backward()
     for mean, scale in leaves.values():
@@ -205,14 +228,8 @@ def test_noise_per_example_makes_gradients_steadier() -> None:
         for seed in range(200):
             means, scales = gaussian(module, 0.3)
             means = {name: mean.clone().requires_grad_() for name, mean in means.items()}
-            noisy_call(
-                module,
-                inputs,
-                layout=layout,
-                means=means,
-                variances={name: scale.square() for name, scale in scales.items()},
-                generator=torch.Generator().manual_seed(seed),
-            ).square().mean().backward()
+            generator = torch.Generator().manual_seed(seed)
+            call(module, inputs, layout, means, scales, generator).square().mean().backward()
             gradients.append(means["2.bias"].grad)
         spreads.append(torch.stack(gradients).var(dim=0).sum())  # type: ignore[arg-type]
     assert spreads[0] < spreads[1] / 10

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import Unsupported
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.training.checks import real_number
+from nonvacuous.training.graphs import fast_arithmetic
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import (
     EpochRecord,
@@ -172,23 +172,6 @@ class _Ticker:
         done = self._total if not self._run.active else self._done
         title = f"{self._title}{self._run.summary()}"
         self._reporter.report(done, self._total, title, always=True)
-
-
-@contextmanager
-def fast_arithmetic(device: torch.device) -> Iterator[None]:
-    """TF32 products and tuned convolutions while networks train; the caller's choice afterwards."""
-    if device.type != "cuda":
-        yield
-        return
-    before = torch.get_float32_matmul_precision()
-    tuned = torch.backends.cudnn.benchmark
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = True
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-        torch.backends.cudnn.benchmark = tuned
 
 
 def _configuration(

@@ -14,17 +14,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from nonvacuous.training.graphs import Recordings, full_precision
 from nonvacuous.training.loop import batch_edges
 from nonvacuous.training.many_dropout import Chance, seed_dropout, with_faster_layers
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material, shown
-from nonvacuous.training.many_recording import (
+from nonvacuous.training.many_measuring import (
     MEASURED_AT_ONCE,
     Measured,
-    Recordings,
     Tally,
     following,
-    full_precision,
     read,
     window,
 )

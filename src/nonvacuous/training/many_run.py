@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.many_jobs import EpochRecord, Job, JobResult, ManySettings
-from nonvacuous.training.many_recording import Measured
+from nonvacuous.training.many_measuring import Measured
 from nonvacuous.training.many_trainer import Trainer
 
 #: Where leaving is dear, networks that have ended stay in the tensors until so many are left.

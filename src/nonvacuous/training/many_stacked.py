@@ -10,17 +10,16 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
+from nonvacuous.training.graphs import Recordings, full_precision
 from nonvacuous.training.loop import batch_edges
 from nonvacuous.training.many_dropout import Chance
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material, draw_seed
-from nonvacuous.training.many_recording import (
+from nonvacuous.training.many_measuring import (
     STACKED_MEASURED_AT_ONCE,
     Measured,
-    Recordings,
     Tally,
     following,
-    full_precision,
     read,
     window,
 )

@@ -14,8 +14,8 @@ from nonvacuous.models.cnn import Cnn, Mlp
 from nonvacuous.training.many_dropout import Chance, dropped, seed_dropout, with_faster_layers
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material
+from nonvacuous.training.many_measuring import Measured
 from nonvacuous.training.many_modules import ModulesTrainer, precision
-from nonvacuous.training.many_recording import Measured
 from nonvacuous.training.many_stacked import StackedTrainer
 
 # Plain networks as batched matrices: one product per layer serves all networks.

@@ -44,6 +44,20 @@ def build_optimizer(
     )
 
 
+def make_recordable(optimizer: Optimizer) -> None:
+    """Keep all that its steps read in tensors on the GPU, and have them before the first step."""
+    for group in optimizer.param_groups:
+        group["lr"] = torch.tensor(group["lr"], device=group["params"][0].device)
+        adam = "betas" in group
+        names = ("exp_avg", "exp_avg_sq") if adam else ("momentum_buffer",)
+        for tensor in group["params"]:
+            optimizer.state[tensor] = {name: torch.zeros_like(tensor) for name in names}
+            if adam:
+                optimizer.state[tensor]["step"] = torch.zeros((), device=tensor.device)
+        if adam:
+            group["capturable"] = True
+
+
 @cache
 def _plain(kind: type[Optimizer]) -> Callable[..., Optimizer]:
     """The optimizer as it is written, without the wrappers that tell torch's compiler to keep out.
@@ -64,7 +78,11 @@ def set_rate(optimizer: Optimizer, schedule: str, done: float) -> None:
     elif schedule == "one-cycle":
         factor = max(0.0, min(0.02 + done / _RISE, (1.0 - done) / (1.0 - _RISE)))
     for group in optimizer.param_groups:
-        group["lr"] = group["base_rate"] * factor
+        rate = group["base_rate"] * factor
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:

@@ -24,19 +24,23 @@ from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Count, Inside, NonNegative, Positive, PositiveCount, Share
 from nonvacuous.training import checks
-from nonvacuous.training.graphs import RecordedStep
+from nonvacuous.training.graphs import Inputs, Recordings, fast_arithmetic, full_precision
 from nonvacuous.training.loop import Records, Schedule, run_epochs
 from nonvacuous.training.objectives import OBJECTIVES, bounded_cross_entropy, power_loss
 from nonvacuous.training.optimizers import (
     build_optimizer,
+    make_recordable,
     optimizer_tensors,
     restore_optimizer,
     set_rate,
 )
-from nonvacuous.training.stochastic import find_layout, noisy_call
+from nonvacuous.training.stochastic import draw_noise, find_layout, noisy_call
 from nonvacuous.training_settings import PosteriorTraining, RateSchedule
 
 _SCALE_RATE = 20.0
+_STEP = "training step"
+# Products of a batch from which on a GPU computes them in bfloat16: less is lost in casting.
+_WORTH_HALVING = 500_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +67,8 @@ class PosteriorSettings(PosteriorTraining):
     bound_examples   how many examples the certificate will count; by default all
     free_parameter   trade-off of 'thiemann' or temperature of 'catoni', held fixed; by default it
                      follows its best value after every epoch
-    noise            'example': fresh noise per example where the layer allows it (less noisy
-                     gradients); 'batch': one draw of all weights per batch
+    noise            'example': fresh noise per example where the layer allows it (large
+                     convolutions on a processor: 16); 'batch': one draw of all weights per batch
     """
 
     kl_penalty: NonNegative = 1.0
@@ -140,16 +144,18 @@ def train_posterior(
             "start": begin.digest(),
             "examples": examples.content_hash(),
         }
-    run_epochs(
-        learner,
-        Schedule.of(chosen, traces.phase or "posterior", len(examples), seed, where),
-        traces,
-        configuration=configuration,
-        advice=(
-            f"Try a smaller learning_rate (now {chosen.learning_rate:g}) or scale_learning_rate "
-            f"(now {chosen.scale_learning_rate:g}), or a smaller prior scale."
-        ),
-    )
+    with fast_arithmetic(where):
+        run_epochs(
+            learner,
+            Schedule.of(chosen, traces.phase or "posterior", len(examples), seed, where),
+            traces,
+            configuration=configuration,
+            advice=(
+                f"Try a smaller learning_rate (now {chosen.learning_rate:g}) or "
+                f"scale_learning_rate (now {chosen.scale_learning_rate:g}), or a smaller prior "
+                "scale."
+            ),
+        )
     return TrainedPosterior(
         posterior=learner.posterior(),
         history=tuple(learner.facts["history"]),
@@ -176,17 +182,17 @@ class _Learner:
         *,
         record: bool | None,
     ) -> None:
-        self._settings, self._seed = settings, seed
-        self._device = device
+        self._settings, self._seed, self._device = settings, seed, device
         self._bound_examples = settings.bound_examples or max(1, len(examples))
-        module = copied_network(model).to(device).eval().requires_grad_(False)
-        self._inputs, self._labels = checks.resident(examples, module, device)
-        self._inputs = behind_fixed_front(module, self._inputs)
-        self._module, few = module, torch.arange(min(3, len(examples)))
-        self._channels_last = self._put_channels_last(few)
-        self._layout = find_layout(
-            module, self._images(few), per_example=settings.noise == "example"
-        )
+        self._module = module = copied_network(model).to(device).eval().requires_grad_(False)
+        inputs, self._labels = checks.resident(examples, module, device)
+        inputs = behind_fixed_front(module, inputs)
+        self._layout = find_layout(module, inputs[:3], per_example=settings.noise == "example")
+        batch_products = min(settings.batch_size, len(examples)) * self._layout.products
+        single = device.type == "cuda" and inputs.dtype == torch.float32
+        self._halved = single and batch_products >= _WORTH_HALVING
+        channels_last = self._halved or device.type == "cpu"
+        self._inputs = Inputs(inputs, module, channels_last=channels_last)
         self._like = dict(module.named_parameters())
         self._sizes = [parameter.numel() for parameter in self._like.values()]
         self._prior_means = self._flat(prior.means)
@@ -209,9 +215,21 @@ class _Learner:
         self._generator = torch.Generator(device=device)
         self._steps = -(-len(examples) // settings.batch_size)
         self._penalty = torch.tensor(settings.kl_penalty, dtype=torch.float64, device=device)
-        self._record = device.type == "cuda" if record is None else record
         self._must_record = record is True
-        self._recorded: RecordedStep | None = None
+        self._recordings: Recordings | None = None
+        if device.type == "cuda" and record is not False:
+            make_recordable(self._optimizer)
+            self._recordings = Recordings(
+                device,
+                generator=self._generator,
+                instead="Leave record out: training is then slower, with the same result.",
+            )
+        self._batch = torch.zeros(settings.batch_size, dtype=torch.int64, device=device)
+        # Written anew in every step: to ask for memory takes longer than to compute the numbers.
+        self._shifts, self._pulls, self._growth, self._variances, self._terms = (
+            torch.empty_like(self._prior_means) for _ in range(5)
+        )
+        self._means.grad, self._log_ratios.grad = self._pulls, self._growth
         # Sums over the epoch's examples of objective, risk, errors, KL and penalized KL.
         self._sums = torch.zeros(5, dtype=torch.float64, device=device)
         parameter = settings.free_parameter
@@ -241,44 +259,61 @@ class _Learner:
         warm_up = settings.warm_up_epochs * self._steps
         if warm_up:
             self._penalty.fill_(settings.kl_penalty * min(1.0, (position + 1) / warm_up))
-        if self._record:
-            if self._recorded is None:
-                self._recorded = RecordedStep(self._gradients, generator=self._generator)
+        size = len(batch)
+        self._batch[:size] = batch
+        if self._recordings is not None and (_STEP, size) not in self._recordings:
             try:
-                self._recorded.record(batch, changed=self._sums)
+                changing = list(self.tensors().values())
+                self._recordings.record(_STEP, size, self._advance, changing=changing)
             except Unsupported:
                 if self._must_record:
                     raise
-                self._record, self._recorded = False, None
+                self._recordings = None
         self._generator.manual_seed(derived_seed(self._seed, "noise", epoch, step))
-        gradients = self._gradients(batch) if self._recorded is None else self._recorded(batch)
-        self._means.grad, self._log_ratios.grad = gradients
+        if self._recordings is None:
+            self._advance(size)
+            return
+        self._recordings.begin()
+        self._recordings.replay(_STEP, size)
+        self._recordings.end()
+
+    def _advance(self, size: int) -> None:
+        """One step on the examples that are noted in `_batch`."""
+        self._find_slopes(self._batch[:size])
         self._optimizer.step()
 
-    def _gradients(self, batch: Tensor) -> tuple[Tensor, ...]:
-        """Gradients for means and log-scales; adds to the sums. Nothing here waits for the GPU.
+    def _find_slopes(self, batch: Tensor) -> None:
+        """Slopes by means and log-scales; adds to the sums. Nothing here waits for the GPU.
 
         Of the network alone they come from torch. There are as many numbers as weights, and every
         pass over them counts: the rest is written out, with r = ln(scale of Q / scale of P).
         """
         settings, labels = self._settings, self._labels[batch]
+        ratios = self._log_ratios.detach()
         with torch.no_grad():
-            shifts = self._means - self._prior_means
-            pulls = shifts * self._precisions
-            growth = torch.expm1(2.0 * self._log_ratios)  # of the variances, from those of P
-            kl = torch.sub(growth, self._log_ratios, alpha=2.0).addcmul_(shifts, pulls)
-            kl = 0.5 * kl.sum().double()
-            variances = torch.addcmul(self._prior_variances, self._prior_variances, growth)
-        means = self._leaves(self._means)
-        spread = self._leaves(variances)
-        outputs = noisy_call(
-            self._module,
-            self._images(batch),
-            layout=self._layout,
-            means=means,
-            variances=spread,
-            generator=self._generator,
-        )
+            shifts = torch.sub(self._means, self._prior_means, out=self._shifts)
+            pulls = torch.mul(shifts, self._precisions, out=self._pulls)
+            # Of the variances, from those of P.
+            growth = torch.mul(ratios, 2.0, out=self._growth).expm1_()
+            terms = torch.sub(growth, ratios, alpha=2.0, out=self._terms)
+            kl = 0.5 * terms.addcmul_(shifts, pulls).sum().double()
+            own = self._prior_variances
+            variances = self._named(torch.addcmul(own, own, growth, out=self._variances))
+            noise = draw_noise(self._layout, variances, self._generator)
+        means = self._named(self._means.detach())
+        leaves = [tensor.requires_grad_(True) for tensor in (*means.values(), *noise.values())]
+        with torch.autocast(
+            self._device.type, torch.bfloat16, enabled=self._halved, cache_enabled=False
+        ):
+            outputs = noisy_call(
+                self._module,
+                self._inputs[batch],
+                layout=self._layout,
+                means=means,
+                noise=noise,
+                generator=self._generator,
+            )
+        outputs = full_precision(outputs)
         if settings.power is None:
             losses = bounded_cross_entropy(
                 outputs, labels, minimum_probability=settings.minimum_probability
@@ -287,7 +322,6 @@ class _Learner:
             losses = power_loss(outputs, labels, power=settings.power)
         risk = losses.mean(dtype=torch.float64)
         value, penalized, (by_risk, by_kl) = self._bound(risk.detach(), kl)
-        leaves = [*means.values(), *spread.values()]
         try:
             # Given as an argument, the slope would make torch import sympy at the first step.
             slopes = torch.autograd.grad(risk * by_risk, leaves, materialize_grads=True)
@@ -300,16 +334,19 @@ class _Learner:
                 "switch checkpointing off for posterior training."
             ) from failure
         with torch.no_grad():
-            for_means, for_ratios = pulls.mul_(by_kl), growth.mul_(by_kl)
             count = len(self._sizes)
-            for part, slope in zip(for_means.split(self._sizes), slopes[:count], strict=True):
+            parts = pulls.mul_(by_kl).split(self._sizes)
+            for part, slope in zip(parts, slopes[:count], strict=True):
                 part.add_(slope.reshape(-1))
-            parts = (for_ratios.split(self._sizes), variances.split(self._sizes), slopes[count:])
-            for part, variance, slope in zip(*parts, strict=True):
-                part.addcmul_(variance, slope.reshape(-1), value=2.0)
+            parts = growth.mul_(by_kl).split(self._sizes)
+            for part, (name, drawn), slope in zip(
+                parts, noise.items(), slopes[count:], strict=True
+            ):
+                # A draw grows with the scale, a variance with its square.
+                power = 2.0 if drawn is variances[name] else 1.0
+                part.addcmul_(drawn.reshape(-1), slope.reshape(-1), value=power)
             error = (outputs.argmax(dim=1) != labels).double().mean()
             self._sums.add_(torch.stack([value, risk, error, kl, penalized]), alpha=len(batch))
-        return for_means, for_ratios
 
     def _bound(self, risk: Tensor, kl: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """The objective and the penalized KL, and the slopes of the objective by risk and KL."""
@@ -324,30 +361,6 @@ class _Learner:
         )
         slopes = torch.autograd.grad(value, (risk, kl))
         return value.detach(), penalized.detach(), slopes
-
-    def _put_channels_last(self, few: Tensor) -> bool:
-        """Convolutions and pools on a processor are faster with the channels side by side."""
-        if self._device.type != "cpu" or self._inputs.ndim != 4:
-            return False
-        as_given = self._inputs
-        self._inputs, self._channels_last = as_given.permute(0, 2, 3, 1).contiguous(), True
-        try:
-            with torch.no_grad():
-                self._module(self._images(few))
-        except RuntimeError:
-            # `Tensor.view`, in many networks before the first linear layer, refuses them so.
-            self._inputs = as_given
-            return False
-        return True
-
-    def _images(self, batch: Tensor) -> Tensor:
-        inputs = self._inputs[batch]
-        if not self._channels_last:
-            return inputs
-        # Even a single channel is said to be the last axis, or convolutions put it first.
-        rows, height, width, channels = inputs.shape
-        strides = (height * width * channels, 1, width * channels, channels)
-        return inputs.as_strided((rows, channels, height, width), strides)
 
     def end_epoch(self, epoch: int) -> tuple[dict[str, Any], bool]:
         averages = (self._sums / len(self._labels)).tolist()
@@ -364,18 +377,17 @@ class _Learner:
                 examples=self._bound_examples,
                 failure=self._settings.failure,
             )
-            self._recorded = None  # It holds the old value as a constant.
+            if self._recordings is not None:
+                self._recordings.forget()  # They hold the old value as a constant.
         self.facts["history"].append(record)
         return record, False
 
     def posterior(self) -> DiagonalGaussian:
         with torch.no_grad():
             return DiagonalGaussian(
-                means=self._named(self._means), scales=self._named(self._scales())
+                means=self._named(self._means),
+                scales=self._named(self._prior_scales * torch.exp(self._log_ratios)),
             )
-
-    def _scales(self) -> Tensor:
-        return self._prior_scales * torch.exp(self._log_ratios)
 
     def _flat(self, tensors: Mapping[str, Tensor]) -> Tensor:
         return torch.cat([tensors[name].to(self._device).reshape(-1) for name in self._like])
@@ -386,7 +398,3 @@ class _Learner:
             name: part.view(like.shape).to(like.dtype)
             for part, (name, like) in zip(parts, self._like.items(), strict=True)
         }
-
-    def _leaves(self, flat: Tensor) -> dict[str, Tensor]:
-        named = self._named(flat.detach())
-        return {name: tensor.requires_grad_(True) for name, tensor in named.items()}
