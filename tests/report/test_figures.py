@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from nonvacuous.comparison import compare
 from nonvacuous.report import figures, view
-from nonvacuous.report.curves import Curve, Line
+from nonvacuous.report.curves import Curve
+from nonvacuous.report.plots import Series
 from nonvacuous.report.svg import COLORS, plain_settings, text_width
 from nonvacuous.report.view import View
 from tests.report import samples
@@ -114,7 +115,7 @@ def test_readers_who_cannot_see_it_hear_the_same() -> None:
 @pytest.mark.parametrize("name", samples.HOSTILE)
 def test_hostile_names_are_drawn_as_text(name: str) -> None:
     cleaned = view.clean(name)
-    curve = Curve(cleaned, (Line(cleaned, (1.0, 2.0), (0.5, 0.25)),))
+    curve = Curve(cleaned, (Series(cleaned, (1.0, 2.0), (0.5, 0.25)),))
     svg = figures.training(curve, number=0)
     root = ElementTree.fromstring(svg)
     assert {element.tag for element in root.iter()} <= {

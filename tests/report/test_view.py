@@ -268,11 +268,14 @@ def test_columns_stand_under_their_prior_and_one_is_certified() -> None:
         "Prior around zero",
         "Prior around the initial weights",
     ]
-    assert [row.name for row in rows if row.certified] == ["+ shift of the scores"]
-    assert rows[-1].certified
+    assert [row.name for row in rows if row.marked] == ["+ shift of the scores"]
+    assert rows[-1].marked
     # The longest bars are cut: next to them the others would vanish.
-    assert [row.name for row in rows if row.cut] == ["Prior scale 1", "Prior scale 1"]
-    assert all(0 < row.length <= 1 for row in rows)
+    assert [row.name for row in rows if row.detail.endswith("cut")] == [
+        "Prior scale 1",
+        "Prior scale 1",
+    ]
+    assert all(0 < row.end <= 1 for row in rows)
 
 
 def test_the_story_says_who_earns_what() -> None:
@@ -382,8 +385,8 @@ def test_history_becomes_curves_and_odd_events_are_left_out() -> None:
     ]
     curves = view.of(samples.posterior(), history=events).curves
     assert [curve.phase for curve in curves] == ["prior", "posterior"]
-    assert [line.name for line in curves[1].lines] == ["objective", "error"]
-    assert len(curves[1].lines[1].values) == 20
+    assert [line.label for line in curves[1].lines] == ["objective", "error"]
+    assert len(curves[1].lines[1].y) == 20
 
 
 @pytest.mark.parametrize("name", samples.SAMPLES)

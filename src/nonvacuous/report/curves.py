@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from nonvacuous.report.plots import Series
 from nonvacuous.report.wording import clean
 
 #: Metrics worth a curve, the most telling first; a panel shows two of them.
@@ -20,19 +20,11 @@ _CURVES_A_PANEL = 2
 _PANELS = 3
 
 
-@dataclass(frozen=True)
-class Line:
-    name: str
-    epochs: tuple[float, ...]
-    values: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One phase of training: a panel with one or two lines."""
+class Curve(NamedTuple):
+    """One phase of training: a panel with one or two lines, epoch by epoch."""
 
     phase: str
-    lines: tuple[Line, ...]
+    lines: tuple[Series, ...]
 
 
 def curves(history: Sequence[Mapping[str, Any]]) -> tuple[Curve, ...]:
@@ -54,12 +46,9 @@ def curves(history: Sequence[Mapping[str, Any]]) -> tuple[Curve, ...]:
     )
 
 
-def _lines(panel: Mapping[str, list[tuple[float, float]]]) -> tuple[Line, ...]:
+def _lines(panel: Mapping[str, list[tuple[float, float]]]) -> tuple[Series, ...]:
     chosen = [name for name in _SHOWN if len(panel.get(name, ())) > 1][:_CURVES_A_PANEL]
-    return tuple(
-        Line(_SHOWN[name], *(tuple(part) for part in zip(*panel[name], strict=True)))
-        for name in chosen
-    )
+    return tuple(Series(_SHOWN[name], *zip(*panel[name], strict=True)) for name in chosen)
 
 
 def _number(value: Any) -> float | None:

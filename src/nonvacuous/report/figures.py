@@ -1,18 +1,15 @@
-"""The drawings of a report: the scale, the columns of a rescaling, the course of training."""
+"""The drawings of a report: the scale, and the course of training."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 
 from nonvacuous.report.curves import Curve
-from nonvacuous.report.rescaling import Row
+from nonvacuous.report.plots import lines
 from nonvacuous.report.svg import Sheet, plain_settings, text_width
 from nonvacuous.report.view import Mark, View
-from nonvacuous.report.wording import shortened
 
 #: Below this, everything of interest sits in a corner of the scale and is magnified.
 _MAGNIFY_BELOW = 0.2
@@ -236,116 +233,13 @@ def _is_round(step: float) -> bool:
     return len(f"{step:.3g}".replace(".", "").replace("e", "").strip("0-")) <= 2
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """How the columns are laid out: names beside their bars, or above them on a telephone."""
-
-    width: float
-    step: float
-    head: float
-    left: float
-    right: float
-    bar: float
-    above: bool = False
-
-
-_LAYOUTS = {
-    "wide": _Layout(width=1000.0, step=27.0, head=36.0, left=352.0, right=802.0, bar=16.0),
-    "narrow": _Layout(
-        width=360.0, step=44.0, head=34.0, left=0.0, right=286.0, bar=16.0, above=True
-    ),
-    "paper": _Layout(width=620.0, step=17.5, head=25.0, left=262.0, right=484.0, bar=11.0),
-}
-
-
-@plain_settings()
-def columns(rows: Sequence[Row], *, layout: str = "wide") -> str:
-    """The complexity accounted for in every way: one bar each, the certified one marked.
-
-    ``layout`` is "wide", "narrow" for the width of a telephone, or "paper".
-    """
-    form = _LAYOUTS[layout]
-    height = 22.0 + sum(form.step + (form.head if row.heading else 0.0) for row in rows)
-    sheet = Sheet(form.width, height)
-    y = 4.0
-    if not form.above:
-        sheet.text(form.width, y + 8, "Bound (kl-inverse)", color="muted", size=12, anchor="right")
-        sheet.text(form.left, y + 8, "Nats, KL and charge", color="muted", size=12, anchor="left")
-    for row in rows:
-        if row.heading:
-            y += form.head
-            sheet.text(0.0, y - 6, row.heading, size=13.5, bold=True, anchor="left")
-        _column(sheet, row, form, y)
-        y += form.step
-    words = "; ".join(
-        f"{row.name} {row.total} nats" + (" (certified)" if row.certified else "") for row in rows
-    )
-    return sheet.finish(
-        name=f"columns-{layout}",
-        title="The complexity accounted for in every way",
-        description=f"{words}.",
-    )
-
-
-def _column(sheet: Sheet, row: Row, form: _Layout, y: float) -> None:
-    left, end = form.left, form.left + (form.right - form.left) * row.length
-    top = y + (22.0 if form.above else (form.step - form.bar) / 2)
-    bottom = top + form.bar
-    base = bottom - (form.bar - 9.0) / 2
-    color = "certificate" if row.certified else "ink"
-    sheet.box(left, top, max(end, left + 2), bottom, "certificate" if row.certified else "possible")
-    if row.cut:
-        # Two strokes across the bar: it would be longer.
-        for at in (end - 20, end - 13):
-            sheet.line([(at - 4, bottom + 2), (at + 4, top - 2)], "paper", width=3.0)
-    name = shortened(row.name, 44)
-    write = partial(sheet.text, size=13.5, bold=row.certified)
-    if form.above:
-        write(left, y + 16, name, anchor="left")
-    else:
-        write(left - 14, base, name, anchor="right")
-    if row.certified:
-        sheet.mark("certificate", max(end, left + 2), (top + bottom) / 2, form.bar / 2 - 2)
-    write(end + (15.0 if row.certified else 7.0), base, row.total, color=color, anchor="left")
-    if not form.above:
-        write(sheet.width, base, f"≤ {row.kl_inverse}", color=color, anchor="right")
-
-
-@plain_settings()
 def training(curve: Curve, *, number: int) -> str:
     """The course of one phase of training; ``number`` tells the drawings of a page apart."""
-    left, right, top, bottom = 54.0, 354.0, 38.0, 156.0
-    # Names below one another: two would be wider than a telephone.
-    sheet = Sheet(360.0, bottom + 32 + 19.0 * len(curve.lines))
-    highest = max(max(line.values) for line in curve.lines)
-    lowest = min(0.0, *(min(line.values) for line in curve.lines))
-    span = (highest - lowest) or 1.0
-    epochs = max(max(line.epochs) for line in curve.lines)
-    sheet.text(0.0, 18, shortened(curve.phase, 40), size=14, bold=True, anchor="left")
-    sheet.line([(left, bottom), (right, bottom)], "line")
-    for level, value in ((bottom, lowest), (top, highest)):
-        sheet.text(left - 8, level + 4, f"{value:.3g}", color="muted", size=12, anchor="right")
-    sheet.text(left, bottom + 20, "epoch 1", color="muted", size=12, anchor="left")
-    sheet.text(right, bottom + 20, f"{epochs:g}", color="muted", size=12, anchor="right")
-    legend = bottom + 42
-    styles = (("certificate", False), ("test", True))
-    for line, (color, dash) in zip(curve.lines, styles, strict=False):
-        points = [
-            (
-                left + (right - left) * (epoch - 1) / max(epochs - 1, 1.0),
-                bottom - (bottom - top) * (value - lowest) / span,
-            )
-            for epoch, value in zip(line.epochs, line.values, strict=True)
-        ]
-        sheet.line(points, color, width=2.0, dash=dash)
-        sheet.line([(left, legend - 4), (left + 22, legend - 4)], color, width=2.0, dash=dash)
-        sheet.text(left + 30, legend, shortened(line.name, 40), size=12.5, anchor="left")
-        legend += 19
-    words = "; ".join(
-        f"{line.name} from {line.values[0]:.4g} to {line.values[-1]:.4g}" for line in curve.lines
-    )
-    return sheet.finish(
-        name=f"training-{number}",
-        title=f"Course of training: {curve.phase}",
-        description=f"Over {epochs:g} epochs: {words}.",
+    lowest = min(value for line in curve.lines for value in line.y)
+    return lines(
+        curve.lines,
+        title=f"{number + 1}: {curve.phase}",
+        x_label="epoch",
+        y_label="",
+        lowest=min(0.0, lowest),
     )

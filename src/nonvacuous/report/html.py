@@ -38,11 +38,6 @@ def render(view: View, *, scale: Markup | None = None, more_css: str = "") -> st
         css=Markup(css + more_css),
         scale_wide=Markup(figures.scale(view)) if scale is None else scale,
         scale_narrow=Markup(figures.scale(view, narrow=True)) if drawn else "",
-        columns=[
-            Markup(figures.columns(view.rescaling, layout=layout))
-            for layout in ("wide", "narrow", "paper")
-            if view.rescaling and drawn
-        ],
         training=[
             Markup(figures.training(curve, number=number))
             for number, curve in enumerate(view.curves)

@@ -8,6 +8,7 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.kinds import CENTERS
 from nonvacuous.records import RescalingColumn, RescalingRecord
+from nonvacuous.report.tables import Bar
 from nonvacuous.report.wording import capital, clean, nats, percent_up, round_percent
 
 #: Bars this many times as long as the certificate's are cut: next to them all others would vanish.
@@ -20,24 +21,14 @@ _SYMMETRIES = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
-    """One column of the certificate, as a row: its numbers in words, and its bar.
+@dataclass(frozen=True, kw_only=True)
+class Row(Bar):
+    """One column of the certificate as a row under its prior: its bar, and its numbers in words."""
 
-    ``heading`` is set where a new prior begins; ``length`` is a fraction of the axis, and a bar
-    that is ``cut`` would be longer.
-    """
-
-    heading: str
-    name: str
     nats: str
     charge: str
-    total: str
     mcallester: str
     kl_inverse: str
-    length: float
-    cut: bool
-    certified: bool
 
 
 @dataclass(frozen=True)
@@ -72,19 +63,20 @@ def rows(certificate: Certificate) -> tuple[Row, ...]:
     axis = min(max(map(total_nats, columns)), LONGEST * certified) or 1.0
     shown, center = [], ""
     for column in columns:
-        amount = total_nats(column)
+        amount, bound = total_nats(column), percent_up(column.kl_inverse)
         shown.append(
             Row(
                 heading=f"Prior around {CENTERS[column.center]}" if column.center != center else "",
                 name=_name(column),
+                detail=f"bound ≤ {bound}{'; its bar is cut' if amount > axis else ''}",
+                value=nats(amount),
+                start=0.0,
+                end=min(1.0, amount / axis),
+                marked=column.certified,
                 nats=nats(column.kl_nats),
                 charge=nats(column.charge_nats),
-                total=nats(amount),
                 mcallester=percent_up(column.mcallester),
-                kl_inverse=percent_up(column.kl_inverse),
-                length=min(1.0, amount / axis),
-                cut=amount > axis,
-                certified=column.certified,
+                kl_inverse=bound,
             )
         )
         center = column.center
@@ -117,7 +109,7 @@ def earned(certificate: Certificate) -> Earned | None:
             # One scale for each tensor: what that adds is the prior scales' doing as well.
             prior_scale, last = prior_scale + last - total_nats(each), total_nats(each)
     return Earned(
-        fixed_scale=_name(fixed),
+        fixed_scale=_name(fixed)[:1].lower() + _name(fixed)[1:],
         before=before,
         after=total_nats(certified),
         prior_scale=prior_scale,
@@ -134,10 +126,9 @@ def story(certificate: Certificate) -> tuple[str, ...]:
     if gain is None:
         return ()
     less = gain.before - gain.after
-    name = gain.fixed_scale[:1].lower() + gain.fixed_scale[1:]
     sentences = [
-        f"With {name} fixed in advance and the weights as they were given, the complexity would be "
-        f"{nats(gain.before)} nats. The certificate pays {nats(gain.after)}"
+        f"With {gain.fixed_scale} fixed in advance and the weights as they were given, the "
+        f"complexity would be {nats(gain.before)} nats. The certificate pays {nats(gain.after)}"
         + (
             f": a saving of {nats(less)} nats, {round_percent(less / gain.before)} of that "
             "complexity."
@@ -179,20 +170,19 @@ def in_one_line(certificate: Certificate) -> str:
     gain = earned(certificate)
     if gain is None:
         return ""
-    name = gain.fixed_scale[:1].lower() + gain.fixed_scale[1:]
     parts = [("rescaling", gain.rescaling)]
     if gain.prior_scale is not None:
         parts.insert(0, ("the prior's scale", gain.prior_scale))
     if gain.forgotten:
         parts.append(("further symmetries", gain.symmetries))
-    saved = [f"{who} {_amount(gain, amount)}" for who, amount in parts if amount >= 0]
+    saved = [f"{who} {nats(n)} nats{gain.share(n)}" for who, n in parts if n >= 0]
     spent = [f"{who} costs {nats(-amount)} nats" for who, amount in parts if amount < 0]
     sentences = [f"Saved by {', '.join(saved)}"] if saved else []
     if spent:
         sentences.append("; ".join(spent))
     return (
-        f"Complexity {nats(gain.after)} nats; {nats(gain.before)} with {name} and the weights "
-        f"as given. {'; '.join(sentences)}."
+        f"Complexity {nats(gain.after)} nats; {nats(gain.before)} with {gain.fixed_scale} and the "
+        f"weights as given. {'; '.join(sentences)}."
     )
 
 
@@ -211,10 +201,6 @@ def _earns(gain: Earned, amount: float) -> str:
     if amount < 0:
         return f"costs {nats(-amount)} nats"
     return f"earns {nats(amount)} nats{gain.share(amount)}"
-
-
-def _amount(gain: Earned, amount: float) -> str:
-    return f"{nats(amount)} nats{gain.share(amount)}"
 
 
 def _joined(words: tuple[str, ...]) -> str:

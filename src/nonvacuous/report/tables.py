@@ -32,7 +32,10 @@ TENSORS_SHOWN = 8
 
 @dataclass(frozen=True)
 class Bar:
-    """One row with a bar from ``start`` to ``end``, as fractions of the table's axis."""
+    """One row with a bar from ``start`` to ``end``, as fractions of the table's axis.
+
+    ``heading`` is set where a new group of rows begins.
+    """
 
     name: str
     detail: str
@@ -40,6 +43,7 @@ class Bar:
     start: float
     end: float
     marked: bool = False
+    heading: str = ""
 
 
 @dataclass(frozen=True)
