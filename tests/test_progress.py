@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nonvacuous.progress import Reporter, TimeLeft, describe_seconds
+from nonvacuous.progress import Reporter, describe_seconds
 
 
 class Clock:
@@ -15,20 +15,22 @@ class Clock:
         return self.now
 
 
+def said(*, done: int, first: int = 0, total: int = 10, after: float = 6.0) -> str:
+    clock, messages = Clock(), []
+    reporter = Reporter(lambda *report: messages.append(report[3]), "x", done=first, clock=clock)
+    clock.now += after
+    reporter.report(done, total, "epoch")
+    return messages[0]
+
+
 def test_time_left_is_proportional_to_what_is_left() -> None:
-    clock = Clock()
-    left = TimeLeft(clock=clock)
-    assert left.seconds(0, 10) is None
-    clock.now += 6.0
-    assert left.seconds(2, 10) == 24.0
-    assert left.seconds(10, 10) == 0.0
+    assert said(done=0) == "epoch"
+    assert said(done=2) == "epoch, about 24 s left"
+    assert said(done=10) == "epoch"
 
 
 def test_work_done_before_a_resume_does_not_count_as_speed() -> None:
-    clock = Clock()
-    left = TimeLeft(done=90, clock=clock)
-    clock.now += 5.0
-    assert left.seconds(95, 100) == 5.0
+    assert said(done=95, first=90, total=100, after=5.0) == "epoch, about 5 s left"
 
 
 def test_reporter_skips_quick_steps_but_never_the_ones_it_must_tell() -> None:

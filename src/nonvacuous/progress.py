@@ -31,29 +31,12 @@ def describe_seconds(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-class TimeLeft:
-    """Estimates the time left from the units done since the computation began or resumed.
-
-    Units done before a resume took another process's time, so they do not count as speed.
-    """
-
-    def __init__(self, *, done: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._first_done = done
-        self._start = clock()
-
-    def seconds(self, done: int, total: int) -> float | None:
-        """Seconds left, or None as long as nothing was done to judge by."""
-        here = done - self._first_done
-        if here <= 0:
-            return None
-        return (self._clock() - self._start) / here * max(0, total - done)
-
-
 class Reporter:
     """Calls a `Progress` with the time left appended, at most every `every` seconds.
 
     A step may take less than a millisecond; reporting each of them would cost more than the step.
+    The time left is estimated from the units done since the computation began or resumed: those
+    `done` before a resume took another process's time.
     """
 
     def __init__(
@@ -65,22 +48,16 @@ class Reporter:
         every: float = 0.1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._progress = progress
-        self._phase = phase
-        self._every = every
-        self._clock = clock
-        self._time_left = TimeLeft(done=done, clock=clock)
-        self._last = -float("inf")
+        self._progress, self._phase, self._every, self._clock = progress, phase, every, clock
+        self._first, self._start, self._last = done, clock(), -float("inf")
 
     def report(self, done: int, total: int, message: str, *, always: bool = False) -> None:
         """Report now if enough time has passed since the last report, or if told `always`."""
-        if self._progress is None:
-            return
         now = self._clock()
-        if not always and now - self._last < self._every:
+        if self._progress is None or (not always and now - self._last < self._every):
             return
         self._last = now
-        left = self._time_left.seconds(done, total)
-        if left is not None and done < total:
+        if self._first < done < total:
+            left = (now - self._start) / (done - self._first) * (total - done)
             message = f"{message}, about {describe_seconds(left)} left"
         self._progress(self._phase, done, total, message)

@@ -65,18 +65,15 @@ class Settings(BaseModel):
         return self.model_dump(mode="python")
 
 
-def flags_of(
-    kind: type[Settings], *, nested: bool = True
-) -> Iterator[tuple[str, Flag, tuple[str, FieldInfo]]]:
-    """Every flag of a settings class: its name, its words, and (owner's field or "", field)."""
+def flags_of(kind: type[Settings], *, nested: bool = True) -> Iterator[tuple[str, Flag, FieldInfo]]:
+    """Every flag of a settings class: its name, its words, and the field that it fills."""
     for name, field in kind.model_fields.items():
         inner = field.annotation
         if nested and isinstance(inner, type) and issubclass(inner, Settings):
-            for flag_name, flag, (_, own) in flags_of(inner):
-                yield flag_name, flag, (name, own)
+            yield from flags_of(inner)
         for flag in field.metadata:
             if isinstance(flag, Flag):
-                yield flag.name or name, flag, ("", field)
+                yield flag.name or name, flag, field
 
 
 def from_flags(kind: type[Settings], given: dict[str, Any]) -> dict[str, Any]:

@@ -45,34 +45,47 @@ def _table(record: dict[str, Any]) -> str:
 
 def _notes(record: dict[str, Any]) -> list[str]:
     if record["predictor"] == "held-out":
-        return _held_out_notes(record)
-    notes = [_certificate_note(record)]
+        low, high = record["interval"]
+        return [
+            f"At least {percent_down(record['risk_lower'])}, as a claim on its own at the same "
+            f"confidence; both ends together: {percent_down(low)} to {percent_up(high)}.",
+            "* exact, so the other rows are never smaller: they show what Chernoff's bound and the "
+            "moment of PAC-Bayes-kl cost before any complexity is paid.",
+            "Upper ends are rounded up, lower ends down.",
+        ]
+    # A certificate calls the theorem by the name of the function alone.
+    name = "seeger" if record["predictor"] == "randomized" else "disintegrated"
+    notes = [
+        f"{name}_exact is the theorem that certificates quote as {name}: in Python "
+        f"nv.bounds.{name}(..., exact_moment=True). Without that keyword it is the row {name}."
+    ]
     if record["predictor"] == "randomized":
-        notes.append(_paid_note(record) if record["compared"] else _choice_note(record))
-        notes.append(_reference_note(record))
-    sampling = [e for e in record["budget"]["entries"] if e["name"] == "sampling"]
-    if sampling:
-        inputs = record["inputs"]
-        notes.append(
-            f"Sampling: {inputs['errors']} errors in {inputs['trials']} trials put the empirical "
-            f"risk at most at {percent_up(inputs['empirical_risk'])}, for "
-            f"{sampling[0]['failure']:g} of the failure probability."
-        )
+        reference = record["held_out_reference"]
+        notes += [
+            _choice_note(record),
+            f"For scale: {reference['errors']} errors on {reference['examples']} held-out examples "
+            f"would promise at most {percent_up(reference['risk_upper'])}.",
+        ]
+    inputs = record["inputs"]
+    notes += [
+        f"Sampling: {inputs['errors']} errors in {inputs['trials']} trials put the empirical risk "
+        f"at most at {percent_up(inputs['empirical_risk'])}, for {entry['failure']:g} of the "
+        "failure probability."
+        for entry in record["budget"]["entries"]
+        if entry["name"] == "sampling"
+    ]
     return [*notes, "Percentages are rounded up."]
 
 
-def _certificate_note(record: dict[str, Any]) -> str:
-    """Which row a certificate quotes: it calls the theorem by the name of the function alone."""
-    name = "seeger" if record["predictor"] == "randomized" else "disintegrated"
-    return (
-        f"{name}_exact is the theorem that certificates quote as {name}: in Python "
-        f"nv.bounds.{name}(..., exact_moment=True). Without that keyword it is the row {name}."
-    )
-
-
 def _choice_note(record: dict[str, Any]) -> str:
-    others = [row["name"] for row in record["bounds"] if row["relation"] == OWN_EVENT]
     events = record["events"]
+    if record["compared"]:
+        return (
+            f"* the smallest. Every row was given failure {record['failure_each']:g}, one share "
+            f"for each of {events} events, so all rows hold together and picking the smallest is "
+            "paid for, provided that this comparison was decided on before looking."
+        )
+    others = [row["name"] for row in record["bounds"] if row["relation"] == OWN_EVENT]
     total = 1.0 - events * record["budget"]["failure"]
     smaller = record["smaller_but_not_chosen"]
     remark = f" ({', '.join(smaller)} came out smaller here.)" if smaller else ""
@@ -84,30 +97,3 @@ def _choice_note(record: dict[str, Any]) -> str:
         f"smallest of all, picked afterwards, would be guaranteed {promise}; --compare-paid "
         f"gives each of the {events} events its share and reports the smallest.{remark}"
     )
-
-
-def _paid_note(record: dict[str, Any]) -> str:
-    return (
-        f"* the smallest. Every row was given failure {record['failure_each']:g}, one share for "
-        f"each of {record['events']} events, so all rows hold together and picking the smallest is "
-        "paid for, provided that this comparison was decided on before looking."
-    )
-
-
-def _reference_note(record: dict[str, Any]) -> str:
-    reference = record["held_out_reference"]
-    return (
-        f"For scale: {reference['errors']} errors on {reference['examples']} held-out examples "
-        f"would promise at most {percent_up(reference['risk_upper'])}."
-    )
-
-
-def _held_out_notes(record: dict[str, Any]) -> list[str]:
-    low, high = record["interval"]
-    return [
-        f"At least {percent_down(record['risk_lower'])}, as a claim on its own at the same "
-        f"confidence; both ends together: {percent_down(low)} to {percent_up(high)}.",
-        "* exact, so the other rows are never smaller: they show what Chernoff's bound and the "
-        "moment of PAC-Bayes-kl cost before any complexity is paid.",
-        "Upper ends are rounded up, lower ends down.",
-    ]

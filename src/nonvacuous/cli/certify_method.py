@@ -30,7 +30,7 @@ def method_flags(groups: Mapping[str, Group]) -> type[BaseModel]:
     """A model with every flag of every method, all of them left open: None says not given."""
     known: dict[str, list[tuple[Flag, FieldInfo]]] = {}
     for kind in METHODS.values():
-        for name, flag, (_, field) in flags_of(kind):
+        for name, flag, field in flags_of(kind):
             known.setdefault(name, []).append((flag, field))
     fields: dict[str, Any] = {}
     for name, uses in known.items():
@@ -57,21 +57,17 @@ def _shown(default: Any) -> Callable[[Any], Any] | bool:
 def method_of(mode: str, given: Mapping[str, Any]) -> Method:
     """The settings of a method out of the flags that were given, each checked under its name."""
     kind = METHODS[mode]
-    own = list(flags_of(kind))
+    own = {name: field for name, _, field in flags_of(kind)}
     for name, value in given.items():
-        if name not in {known for known, _, _ in own}:
-            owners = [
-                m for m, other in METHODS.items() if name in {n for n, _, _ in flags_of(other)}
-            ]
+        if name not in own:
+            owners = [m for m, other in METHODS.items() if name in {n for n, *_ in flags_of(other)}]
             raise UsageError(
                 f"{said(name, value)} would change nothing in --mode {mode}: it belongs to --mode "
                 f"{' or '.join(owners)}. Leave it out."
             )
-        field = next(field for known, _, (_, field) in own if known == name)
-        checked: Any = Annotated[(field.annotation, *field.metadata)]
-        reader: TypeAdapter[Any] = TypeAdapter(checked)
+        checked: Any = Annotated[(own[name].annotation, *own[name].metadata)]
         try:
-            reader.validate_python(value, context={"name": dashed(name)})
+            TypeAdapter(checked).validate_python(value, context={"name": dashed(name)})
         except ValidationError as error:
             raise UsageError(str(in_words(error, kind))) from error
     with as_usage():

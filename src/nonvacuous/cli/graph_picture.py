@@ -8,8 +8,9 @@ they pass on, gray where these keep the scale 1. Numbers and dashes say everythi
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import networkx
 from nonvacuous.files import write_atomically
 from nonvacuous.networks import LayerGraph, Node, ScaleGroups
 from nonvacuous.report.figures import spread
+from nonvacuous.report.wording import plural
 
 #: Dark enough for white text and lines on white, told apart by most color-blind readers.
 COLORS = ("#0b66a8", "#b4500a", "#1b7f4d", "#8a3b8f", "#7a6400", "#a8324a", "#3f5f73", "#5a4bb0")
@@ -76,11 +78,13 @@ def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:
     top = _MARGIN + 34
     height = top + layout.height * _ROW + len(legend) * _LEGEND_LINE + _MARGIN + 12
     by_name = {box.name: box for box in boxes}
+    channels = "; ".join(f"{group.name}, {group.size} channels" for group in groups.groups)
+    described = f"Layers from top to bottom. Channels that can be rescaled: {channels or 'none'}."
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:.0f} {height:.0f}' "
         f"width='{width:.0f}' height='{height:.0f}' role='img' {_FONT}>",
         f"<title>{escape(title)}</title>",
-        f"<desc>{escape(_description(groups))}</desc>",
+        f"<desc>{escape(described)}</desc>",
         f"<rect width='{width:.0f}' height='{height:.0f}' fill='#ffffff'/>",
         _text(_MARGIN, _MARGIN + 14, title, size=17, weight="600"),
     ]
@@ -179,25 +183,24 @@ def _columns(
 
 
 def _boxes(graph: LayerGraph, groups: ScaleGroups) -> list[Box]:
-    touched: dict[str, dict[bool, set[int]]] = {}
-    for number, group in enumerate(groups.groups):
-        for name, _, power in group.tensors:
-            touched.setdefault(name, {True: set(), False: set()})[power > 0].add(number)
+    touched = {
+        (name, power > 0, number)
+        for number, group in enumerate(groups.groups)
+        for name, _, power in group.tensors
+    }
     blocked = {(entry.layer, entry.op) for entry in graph.support}
     stream: dict[str, tuple[int, ...]] = {}
     boxes: list[Box] = []
-    readers: dict[str, int] = {}
-    for node in graph.nodes:
-        for source in node.inputs:
-            readers[source] = readers.get(source, 0) + 1
+    readers = Counter(source for node in graph.nodes for source in node.inputs)
     for name, shape in graph.inputs.items():
         stream[name] = ()
         entry = Node(name, "", "", {}, (shape,), (True,))
         boxes.append(Box(name, (entry,), (), (), (), blocked=False))
     for node in graph.nodes:
-        mine = [touched[name] for name in node.parameters if name in touched]
-        multiplied = tuple(sorted({g for sets in mine for g in sets[True]}))
-        divided = tuple(sorted({g for sets in mine for g in sets[False]}))
+        multiplied, divided = (
+            tuple(sorted({g for name, up, g in touched if name in node.parameters and up is side}))
+            for side in (True, False)
+        )
         stops = (node.layer, node.op) in blocked
         if node.parameters:
             passed = multiplied
@@ -207,18 +210,16 @@ def _boxes(graph: LayerGraph, groups: ScaleGroups) -> list[Box]:
             passed = tuple(dict.fromkeys(g for s in node.inputs for g in stream.get(s, ())))
         stream[node.name] = passed
         last = boxes[-1]
-        plain = not node.parameters and not stops and not last.blocked
         if (
-            plain
+            not (node.parameters or stops or last.blocked or last.nodes[0].parameters)
             and node.inputs == (last.nodes[-1].name,)
             and readers[last.nodes[-1].name] == 1
             and last.nodes[-1].op
-            and not last.nodes[0].parameters
             and last.nodes[0].layer == node.layer
         ):
-            boxes[-1] = Box(last.name, (*last.nodes, node), (), (), passed, blocked=False)
-            continue
-        boxes.append(Box(node.name, (node,), multiplied, divided, passed, blocked=stops))
+            boxes[-1] = replace(last, nodes=(*last.nodes, node), stream=passed)
+        else:
+            boxes.append(Box(node.name, (node,), multiplied, divided, passed, blocked=stops))
     return boxes
 
 
@@ -242,7 +243,8 @@ def _line(points: list[tuple[float, float]], start: Box, end: Box) -> str:
             steps.append(f"L{x:.1f},{y:.1f}")
     color = color_of(start.stream[0]) if start.stream else _GRAY
     dash = "" if start.stream else " stroke-dasharray='5 4'"
-    what = f"{_groups_text(start.stream)} from {start.name} to {end.name}"
+    carried = ", ".join(f"λ{group + 1}" for group in start.stream) or "scale 1"
+    what = f"{carried} from {start.name} to {end.name}"
     return (
         f"<g><title>{escape(what)}</title>"
         f"<path d='{' '.join(steps)}' fill='none' stroke='{color}' stroke-width='2.5'{dash}/>"
@@ -260,10 +262,8 @@ def _drawn(box: Box, layout: Layout, left: float, top: float) -> str:
         f"fill='#ffffff' stroke='{border}' stroke-width='2'{dash}/>"
     ]
     chips = [(f"λ{g + 1}", g) for g in box.multiplied] + [(f"1/λ{g + 1}", g) for g in box.divided]
-    shown, right = chips[:3], x + _BOX - 6.0
-    if len(chips) > 3:
-        shown = chips[:2]
-    for label, group in reversed(shown):
+    right = x + _BOX - 6.0
+    for label, group in reversed(chips if len(chips) <= 3 else chips[:2]):
         size = 12 + 7.2 * len(label)
         right -= size
         parts.append(_chip(label, right, y + 5, size, color_of(group)))
@@ -276,8 +276,9 @@ def _drawn(box: Box, layout: Layout, left: float, top: float) -> str:
     if heading:
         parts.append(_text(x + 10, y + 20, _cut(heading, room), size=13.5, weight="600"))
     detail = f"no scale passes: {box.detail}" if box.blocked else box.detail
+    detail = detail if len(detail) <= 34 else f"{detail[:31]}..."
     baseline = y + 40 if heading else y + 30
-    parts.append(_text(x + 10, baseline, _cut_end(detail, 34), size=12, fill="#444444"))
+    parts.append(_text(x + 10, baseline, detail, size=12, fill="#444444"))
     weights = ", ".join(name for node in box.nodes for name in node.parameters) or "no weights"
     parts.append(f"<title>{escape(f'{heading} {box.detail}: {weights}')}</title></g>")
     return "\n".join(parts)
@@ -285,13 +286,8 @@ def _drawn(box: Box, layout: Layout, left: float, top: float) -> str:
 
 def _legend(graph: LayerGraph, groups: ScaleGroups) -> list[tuple[str, int | None, str]]:
     lines: list[tuple[str, int | None, str]] = [
-        (
-            f"λ{number + 1}",
-            number,
-            f"{group.name}: {group.size:,} {'channel' if group.size == 1 else 'channels'}, "
-            "each with its own scale",
-        )
-        for number, group in enumerate(groups.groups)
+        (f"λ{k + 1}", k, f"{group.name}: {plural(group.size, 'channel')}, each with its own scale")
+        for k, group in enumerate(groups.groups)
     ]
     lines.append(("", None, "dashed gray: channels that keep the scale 1"))
     if graph.support:
@@ -343,21 +339,7 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else "..." + text[-max(1, length - 3) :]
 
 
-def _cut_end(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 3] + "..."
-
-
 def _short(op: str) -> str:
     """aten.conv2d.default -> conv2d"""
     parts = op.split(".")
     return parts[1] if len(parts) > 1 else op
-
-
-def _groups_text(stream: tuple[int, ...]) -> str:
-    return ", ".join(f"λ{group + 1}" for group in stream) or "scale 1"
-
-
-def _description(groups: ScaleGroups) -> str:
-    listed: Mapping[str, int] = {group.name: group.size for group in groups.groups}
-    channels = "; ".join(f"{name}, {size} channels" for name, size in listed.items())
-    return f"Layers from top to bottom. Channels that can be rescaled: {channels or 'none'}."

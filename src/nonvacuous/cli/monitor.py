@@ -82,24 +82,13 @@ def monitor(
         before = now
         time.sleep(every)
     if json:
-        write_json(_record(observer))
+        names = ("alarm", "alarms", "seen", "errors", "late", "missing", "unwatched")
+        record: dict[str, Any] = {name: getattr(observer, name) for name in names}
+        record |= {"mean_risk": observer.interval(), "missing_rows": observer.missing_rows}
+        write_json(record)
     else:
         write_lines(str(observer))
     return TOO_RISKY if observer.alarm else DONE
-
-
-def _record(observer: Any) -> dict[str, Any]:
-    return {
-        "alarm": observer.alarm,
-        "alarms": observer.alarms,
-        "seen": observer.seen,
-        "errors": observer.errors,
-        "mean_risk": list(observer.interval()),
-        "late": observer.late,
-        "missing": observer.missing,
-        "missing_rows": [list(ends) for ends in observer.missing_rows],
-        "unwatched": observer.unwatched,
-    }
 
 
 def _promise_of(text: str) -> Any:

@@ -36,10 +36,7 @@ def randomize(*, run: Path | None = None, **flags: Any) -> int:
         return _study(**flags)
     from nonvacuous.cli.randomize_certified import randomize_run
 
-    names = ("data", "model", "data_dir", "device", "threads", "force", "ledger")
-    given: dict[str, Any] = {name: flags.get(name) for name in names}
-    given |= {"device": given["device"] or "auto", "force": bool(given["force"])}
-    return randomize_run(run, **given, as_json=bool(flags.get("json")))
+    return randomize_run(run, flags)
 
 
 _flags = list(inspect.signature(_study).parameters.values())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import nn
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certify import certify
+from nonvacuous.claims import write_record
 from nonvacuous.cli.exits import (
     DONE,
     FAILED,
@@ -32,7 +33,7 @@ from nonvacuous.data import NAMES, Examples, Split
 from nonvacuous.data.files import sha256_of_file
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput
-from nonvacuous.files import inside, write_atomically
+from nonvacuous.files import inside
 from nonvacuous.foreign import run_settings
 from nonvacuous.methods import Posterior
 from nonvacuous.models import rebuild
@@ -45,37 +46,25 @@ from nonvacuous.studies.networks import build_network, is_built_in
 from nonvacuous.study.study import named_data
 
 
-def randomize_run(
-    folder: Path,
-    *,
-    data: str | None,
-    model: str | None,
-    data_dir: Path | None,
-    device: str,
-    threads: int | None,
-    force: bool,
-    ledger: Path | None,
-    as_json: bool,
-) -> int:
+def randomize_run(folder: Path, flags: Mapping[str, Any]) -> int:
     """Train and certify once more with labels drawn at random; nothing else is changed.
 
     The folder may be a stranger's. What it names is used only if it is built in; a file or a
     function (which would be imported) must be named again by whoever types the command.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
+    if flags.get("threads") is not None:
+        torch.set_num_threads(flags["threads"])
     certificate, settings, method = _finished(folder)
-    source = _named("--data", data, settings.source, built_in=settings.source in NAMES)
-    spec = _named(
-        "--model", model, settings.architecture, built_in=is_built_in(settings.architecture)
-    )
+    model, stored = flags.get("model"), settings.architecture
+    source = _named("--data", flags.get("data"), settings.source, settings.source in NAMES)
+    spec = _named("--model", model, stored, is_built_in(stored))
     path = inside(folder, LABELS)
-    if path.exists() and not force:
+    if path.exists() and not flags.get("force"):
         raise UsageError(
             f"{path} exists already. Add --force to compute it again.",
             next_command=again("--force"),
         )
-    dataset = named_data(source, data_dir)
+    dataset = named_data(source, flags.get("data_dir"))
     if dataset.train.content_hash() != settings.examples:
         raise CommandError(
             f"--run: {folder} was computed on other examples than --data {source} has, so nothing "
@@ -91,9 +80,8 @@ def randomize_run(
             next_command=f"nonvacuous randomize --data {shlex.quote(source)}",
         )
     split = Split.load(inside(folder, "split.npz"))
-    randomized = corrupt(
-        dataset, "random-labels", seed=derived_seed(settings.seed, "random labels")
-    )
+    label_seed = derived_seed(settings.seed, "random labels")
+    randomized = corrupt(dataset, "random-labels", seed=label_seed)
     try:
         with stoppable(), Narration() as narration:
             narration.say(
@@ -101,7 +89,7 @@ def randomize_run(
                 f"recipe of {folder}"
             )
             made = certify(
-                network.to(device_of(device)),
+                network.to(device_of(flags.get("device") or "auto")),
                 randomized.train,
                 method=method.changed(
                     prior_fraction=len(split.prior) / len(dataset.train), twin=False
@@ -111,7 +99,7 @@ def randomize_run(
                 attempts=settings.attempts,
                 folder=Run(
                     architecture=spec,
-                    ledger=ledger_of(ledger, folder),
+                    ledger=ledger_of(flags.get("ledger"), folder),
                     different_data="the labels were drawn at random",
                 ),
                 progress=narration,
@@ -120,9 +108,8 @@ def randomize_run(
         write_error("stopped; nothing was written.", next_command=again())
         return exit_code_of(stop)
     record = _record(certificate, made, randomized.seed)
-    text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()))
-    return _tell(record, path, folder, as_json=as_json)
+    write_record(path, record)
+    return _tell(record, path, folder, as_json=bool(flags.get("json")))
 
 
 class _Settings(BaseModel, frozen=True, strict=True, extra="ignore"):
@@ -177,7 +164,7 @@ def _finished(folder: Path) -> tuple[Certificate, _Settings, Posterior]:
         ) from error
 
 
-def _named(flag: str, given: str | None, stored: str, *, built_in: bool) -> str:
+def _named(flag: str, given: str | None, stored: str, built_in: bool) -> str:
     if given is not None or built_in:
         return given or stored
     raise UsageError(
@@ -224,7 +211,6 @@ def _tell(record: dict[str, Any], path: Path, folder: Path, *, as_json: bool) ->
             note = " (vacuous: a constant answer may do as well)" if part["is_vacuous"] else ""
             write_lines(f"{name + ':':15}error <= {shown_up(part['risk_upper'])}{note}")
         write_lines(f"Written: {path}")
-    report = shlex.join(["nonvacuous", "report", str(folder)])
     if not record["random_labels"]["is_vacuous"]:
         write_error(
             "the recipe promises something on labels that nobody can predict: the bound failed "
@@ -232,5 +218,5 @@ def _tell(record: dict[str, Any], path: Path, folder: Path, *, as_json: bool) ->
             next_command=shlex.join(["nonvacuous", "verify", str(folder)]),
         )
         return FAILED
-    write_next(report)
+    write_next(shlex.join(["nonvacuous", "report", str(folder)]))
     return DONE

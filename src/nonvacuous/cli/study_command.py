@@ -33,8 +33,8 @@ from nonvacuous.cli.flags import (
     Ledger,
     OptionalWholeNumber,
     device_of,
+    read_as,
     typed,
-    whole_number,
 )
 from nonvacuous.cli.folders import in_use, instead_of
 from nonvacuous.cli.narration import Narration
@@ -73,16 +73,15 @@ def command_of(study: Study[Any, Any]) -> Callable[..., int]:
     """A function whose parameters are the study's settings and what every study takes besides."""
 
     known = _flags(study)
-    defaults = {name: default for name, (_, default) in known.items()}
 
     def command(**given: Any) -> int:
+        defaults = {name: default for name, (_, default) in known.items()}
         return _run(study, {"device": study.devices[0], **defaults, **given})
 
-    kind = inspect.Parameter.KEYWORD_ONLY
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
-            inspect.Parameter(name, kind, annotation=what, default=default)
-            for name, (what, default) in known.items()
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=value)
+            for name, (kind, value) in known.items()
         ]
     )
     command.__doc__ = study.__doc__
@@ -157,12 +156,9 @@ def _parameter(kind: Any, field: FieldInfo, groups: _Groups) -> Parameter:
         options["negative"] = None
     if isinstance(field.json_schema_extra, dict):
         options["group"] = groups[str(field.json_schema_extra["group"])]
-    if get_origin(get_args(kind)[0]) is tuple:
-        options["consume_multiple"] = True
-    if kind == int | None:
-        options["converter"] = whole_number
     has_default = shown is not None and shown is not False and shown != ""
-    return Parameter(show_default=(lambda _value: str(shown)) if has_default else False, **options)
+    options["show_default"] = (lambda _value: str(shown)) if has_default else False
+    return Parameter.combine(read_as(typed(kind)), Parameter(**options))
 
 
 def _settings(kind: type[StudySettings], flags: dict[str, Any]) -> tuple[StudySettings, str]:

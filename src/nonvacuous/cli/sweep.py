@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import DONE, FAILED, CommandError, UsageError, again, as_usage
+from nonvacuous.cli.exits import (
+    DONE,
+    FAILED,
+    CommandError,
+    UsageError,
+    again,
+    as_usage,
+    exit_code_of,
+    stoppable,
+)
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, OptionalWholeNumber, WholeNumber
 from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
 from nonvacuous.errors import NonvacuousError
@@ -57,15 +66,16 @@ class Where:
 
     def made(self) -> Engine:
         """The engine that the flags ask for."""
-        share = {"jobs": self.jobs, "threads": self.threads, "gpus_per_task": self.gpus_per_task}
+        share: dict[str, Any] = asdict(self)
+        engine, address = share.pop("engine"), share.pop("address")
         try:
-            if self.engine == "ray":
+            if engine == "ray":
                 from nonvacuous.study.cluster import RayEngine
 
-                return RayEngine(address=self.address, **share)  # type: ignore[arg-type]
+                return RayEngine(address=address, **share)
             from nonvacuous.study.local import LocalEngine
 
-            return LocalEngine(**share)  # type: ignore[arg-type]
+            return LocalEngine(**share)
         except NonvacuousError as error:
             raise CommandError(str(error), next_command="nonvacuous sweep --help") from error
 
@@ -103,7 +113,6 @@ def sweep(
     plan = _complete(plan)
     if dry_run:
         return _list(plan, folder, as_json=json)
-    from nonvacuous.cli.exits import exit_code_of, stoppable
     from nonvacuous.cli.narration import Narration
     from nonvacuous.study.engine import run_sweep
 
@@ -181,17 +190,10 @@ def _complete(plan: Sweep) -> Sweep:
 def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
     from nonvacuous.study.folder import SweepFolder
 
-    store = SweepFolder(folder)
-    states = store.states(plan.cells)
+    states = SweepFolder(folder).states(plan.cells)
     if as_json:
-        write_json(
-            {
-                "name": plan.name,
-                "run": plan.run,
-                "folder": str(folder),
-                "cells": [{**c.to_dict(), "state": states[c.digest]} for c in plan.cells],
-            }
-        )
+        cells = [{**cell.to_dict(), "state": states[cell.digest]} for cell in plan.cells]
+        write_json({"name": plan.name, "run": plan.run, "folder": str(folder), "cells": cells})
         return DONE
     write_lines(*(f"{states[cell.digest]:10} {cell.name}" for cell in plan.cells))
     write_next(again(without=["--dry-run"]))
@@ -213,12 +215,9 @@ def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
     if as_json:
         write_json(summary.to_dict())
     else:
-        before = summary.cells - summary.computed
         parts = [f"{summary.done:,} of {summary.cells:,} cells done"]
-        if summary.failed:
-            parts.append(f"{summary.failed:,} failed")
-        if before:
-            parts.append(f"{before:,} had ended before")
+        counts = ("failed", summary.failed), ("had ended before", summary.cells - summary.computed)
+        parts += [f"{number:,} {what}" for what, number in counts if number]
         write_lines(f"{', '.join(parts)}: {folder}")
     if summary.failed:
         write_error(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from nonvacuous.cli.exits import (
     UsageError,
     again,
     as_usage,
+    stoppable,
 )
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.folders import holds_run
@@ -29,6 +31,7 @@ from nonvacuous.cli.output import (
     write_lines,
     write_next,
 )
+from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.foreign import run_settings
 from nonvacuous.report.wording import printable
 
@@ -76,9 +79,6 @@ def verify(
 ) -> int:
     """Recompute a certificate from its files, and the risk afresh where network and data are there.
 
-    Exit code 0: verified. 4: something is wrong. 5: nothing is wrong, but data, network or files
-    are missing, and a certificate that agrees with itself can still be false.
-
     Args:
         certificate: certificate.json, or the run folder that contains it.
         run_folder: The folder of the run, if the certificate lies elsewhere.
@@ -107,13 +107,16 @@ def verify(
 
     import torch
 
-    from nonvacuous.cli.exits import stoppable
+    from nonvacuous.certificate import Certificate
     from nonvacuous.cli.narration import Narration
     from nonvacuous.verify import verify as verify_certificate
 
     if threads is not None:
         torch.set_num_threads(threads)
-    record = _peek(path)
+    # For its names alone: the verdict is verify's.
+    record = None
+    with contextlib.suppress(InvalidCertificate):
+        record = Certificate.load(path)
     examples = _examples(record, folder, material)
     network = None
     if material.model is not None:
@@ -170,23 +173,11 @@ def _paths(certificate: Path, run_folder: Path | None) -> tuple[Path, Path | Non
     return path, folder
 
 
-def _peek(path: Path) -> Certificate | None:
-    """The certificate, if it is one, for its names; the verdict is verify's alone."""
-    from nonvacuous.certificate import Certificate
-    from nonvacuous.errors import InvalidCertificate
-
-    try:
-        return Certificate.load(path)
-    except InvalidCertificate:
-        return None
-
-
 def _examples(
     certificate: Certificate | None, folder: Path | None, given: Material
 ) -> Dataset | str | None:
     """The data named by --data, or a built-in set that the certificate names and that is here."""
     from nonvacuous.data import Dataset
-    from nonvacuous.errors import BadInput
     from nonvacuous.study.study import named_data
 
     if certificate is not None and certificate.evaluation is not None:
