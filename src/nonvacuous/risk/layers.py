@@ -7,9 +7,9 @@ for each example of the batch:
   with means ``W x + b`` and variances ``S^2 x^2 + s^2`` (S, s: the scales of weights and biases),
   so two matrix products replace the drawing of a whole matrix for each example.
 * A layer that sees several positions of one example (a convolution, a linear layer on a sequence)
-  reuses its weights across them: what they add at the positions is jointly Gaussian. Where there
-  are fewer positions than weights in a row, it is drawn at the positions, see
-  :mod:`nonvacuous.risk.positions`; elsewhere the weights are drawn, one set for each example.
+  reuses its weights across them: what they add at the positions is jointly Gaussian. Where
+  positions are few, it is drawn at the positions, see :mod:`nonvacuous.risk.positions`; elsewhere
+  the weights are drawn, one set for each example.
 
 To add a rule, write a function with the arguments of the torch function after ``batch`` and enter
 it in ``RULES``; the law tests in tests/risk run over every entry.
@@ -25,15 +25,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nonvacuous.risk.positions import at_positions
+from nonvacuous.risk.positions import Positions, Vectors, Windows, root_at
 
 
 class NoRule(Exception):
     """The network uses a parameter in a way that no rule here covers."""
 
 
-#: Weights that are drawn at a time on a processor.
-_CACHED = 1 << 18
+#: Weights that are drawn at a time on a processor, with the entries of the patches they meet.
+_CACHED = 1 << 19
 #: Rows of scales that agree up to so many roundings are multiples of one another.
 _ROUNDING = 8
 
@@ -74,16 +74,16 @@ class Weights:
             return Weights(name, mean, scale, variance, None)
         return Weights(name, mean, scale, variance, first.square().flatten(), profile[0].square())
 
-    def channels_last(self) -> Weights:
-        """Of a convolution: rows of height x width x channels of the kernel."""
+    def flattened(self, *, channels_last: bool) -> Weights:
+        """Flat rows; with channels last, those of a kernel of height x width x channels."""
 
-        def turned(tensor: Tensor) -> Tensor:
-            return tensor.movedim(1, -1).flatten(1)
+        def flat(tensor: Tensor) -> Tensor:
+            return (tensor.movedim(1, -1) if channels_last else tensor).flatten(1)
 
         profile = self.entry_variance
         if profile is not None:
-            profile = turned(profile.reshape(1, *self.mean.shape[1:]))[0]
-        mean, scale, variance = (turned(t) for t in (self.mean, self.scale, self.variance))
+            profile = flat(profile.reshape(1, *self.mean.shape[1:]))[0]
+        mean, scale, variance = (flat(t) for t in (self.mean, self.scale, self.variance))
         return Weights(self.name, mean, scale, variance, self.row_variance, profile)
 
 
@@ -119,26 +119,31 @@ def linear(batch: Batch, input: Tensor, weight: Tensor, bias: Tensor | None = No
     if vectors.shape[1] == 1:
         output = _local_noise(batch, vectors[:, 0], weights, biases)
     else:
-        output = _positions(batch, vectors, weights, biases)
+        output = _at_positions(batch, vectors, Vectors(vectors.shape[1]), weights, biases)
     return output.reshape(len(output), *input.shape[1:-1], len(weights.mean))
 
 
-def _positions(batch: Batch, patches: Tensor, weights: Weights, biases: Weights | None) -> Tensor:
-    """From patches (examples, positions, entries) to outputs (trials, positions, rows)."""
-    kind = at_positions(patches.shape[1], weights)
-    batch.count(patches)
-    if kind is not None:
-        batch.count(patches, patches)  # once more with twice the digits
-        mean, *roots = batch.spread(F.linear(patches, weights.mean), *kind(patches, weights))
-        output = kind.added(mean, batch.noise(mean, *mean.shape), *roots)
+def _at_positions(
+    batch: Batch, inputs: Tensor, where: Positions, weights: Weights, biases: Weights | None
+) -> Tensor:
+    """Outputs (trials, positions, rows)."""
+    root = root_at(where, weights)
+    if root is not None:
+        roots = root(where, inputs, weights)
+        batch.count(*roots)
+        mean, *roots = batch.spread(where.means(inputs, weights), *roots)
+        output = root.added(mean, batch.noise(mean, *mean.shape), *roots)
     else:
-        (patches,) = batch.spread(patches)
-        output = patches.new_empty(*patches.shape[:2], len(weights.mean))
-        # Few trials at a time on a processor, so that their weights stay in its cache.
-        cached = max(1, _CACHED // weights.mean.numel())
-        block = cached if patches.device.type == "cpu" else len(patches)
-        for part, result in zip(patches.split(block), output.split(block), strict=True):
-            torch.bmm(part, batch.draw(weights, trials=len(part)).mT, out=result)
+        (inputs,) = batch.spread(inputs)
+        weights = where.ordered(weights)
+        output = inputs.new_empty(len(inputs), where.count, len(weights.mean))
+        batch.count(output)  # twice: pages of pieces that are too large are fetched anew each time
+        # Few trials at a time on a processor: their weights and patches stay in its cache.
+        cached = max(1, _CACHED // (weights.mean.numel() + where.count * weights.mean.shape[1]))
+        block = cached if inputs.device.type == "cpu" else len(inputs)
+        for part, result in zip(inputs.split(block), output.split(block), strict=True):
+            drawn = batch.draw(weights, trials=len(part))
+            torch.bmm(where.patches(part), drawn.mT, out=result)
     return output if biases is None else output.add_(batch.draw(biases).unsqueeze(1))
 
 
@@ -146,24 +151,6 @@ def _pair(value: int | str | Sequence[int]) -> tuple[int, int]:
     assert not isinstance(value, str)
     first, last = (value, value) if isinstance(value, int) else (value[0], value[-1])
     return first, last
-
-
-def _patches(
-    images: Tensor, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any
-) -> tuple[Tensor, tuple[int, int]]:
-    """(examples, positions, height x width x channels of the kernel), and how positions lie."""
-    (tall, wide), (down, right), (y, x) = _pair(kernel), _pair(stride), _pair(dilation)
-    above, left = _pair(padding)
-    padded = F.pad(images.permute(0, 2, 3, 1), (0, 0, left, left, above, above)).contiguous()
-    count, height, width, channels = padded.shape
-    rows = (height - y * (tall - 1) - 1) // down + 1
-    columns = (width - x * (wide - 1) - 1) // right + 1
-    line = width * channels
-    windows = padded.as_strided(
-        (count, rows, columns, tall, wide, channels),
-        (height * line, down * line, right * channels, y * line, x * channels, 1),
-    )
-    return windows.reshape(count, rows * columns, -1), (rows, columns)
 
 
 def _local_noise(batch: Batch, vectors: Tensor, weights: Weights, biases: Weights | None) -> Tensor:
@@ -202,10 +189,11 @@ def _convolution(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         batch.check_rows(input)
         kernel = weights.mean.shape[2:]
         if function is torch.conv2d and groups == 1 and not isinstance(padding, str):
-            patches, grid = _patches(input, kernel, stride, padding, dilation)
-            output = _positions(batch, patches, weights.channels_last(), biases)
+            image = input.shape[1], input.shape[2], input.shape[3]
+            where = Windows(image, *(_pair(each) for each in (kernel, stride, padding, dilation)))
+            output = _at_positions(batch, input, where, weights, biases)
             # The channels stay side by side: activations and pools are fastest so.
-            return output.reshape(len(output), *grid, -1).permute(0, 3, 1, 2)
+            return output.reshape(len(output), *where.grid, -1).permute(0, 3, 1, 2)
         trials, channels = input.shape[:2]
         drawn = batch.draw(weights).flatten(0, 1)
         wide = input.reshape(1, trials * channels, *input.shape[2:])

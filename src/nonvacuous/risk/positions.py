@@ -7,9 +7,12 @@ times as many normal numbers as there are positions has the same law as the nois
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -20,24 +23,189 @@ if TYPE_CHECKING:
 _FEW = 4
 #: A pivot below this part of its variance is rounding, in double precision.
 _ROUNDING = 1e-12
+#: Times in that of a normal number: of a product in single and in double precision, and of a
+#: decomposition for each cube of its size.
+_PRODUCT, _EXACT_PRODUCT, _DECOMPOSITION = 0.007, 0.015, 0.05
+
+
+class Positions(Protocol):
+    """Where a layer looks at an example: at a patch of entries at each of several positions."""
+
+    @property
+    def count(self) -> int:
+        """The positions of one example."""
+
+    def ordered(self, weights: Weights) -> Weights:
+        """Flat rows of weights, their entries in the order of the patches'."""
+
+    def patches(self, inputs: Tensor) -> Tensor:
+        """(examples, positions, entries)"""
+
+    def means(self, inputs: Tensor, weights: Weights) -> Tensor:
+        """What the mean weights make of the patches: (examples, positions, rows)."""
+
+    def gram(self, inputs: Tensor, weights: Weights) -> Tensor:
+        """X diag(v) X^T for the row v that all are multiples of: (examples, positions, positions),
+        in double precision."""
+
+    def inside(self, like: Tensor) -> Tensor | None:
+        """(positions, entries): which entries are not zero in every example; None: all."""
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The vectors of a sequence, as a linear layer sees them."""
+
+    count: int
+
+    def ordered(self, weights: Weights) -> Weights:
+        return weights
+
+    def patches(self, inputs: Tensor) -> Tensor:
+        return inputs
+
+    def means(self, inputs: Tensor, weights: Weights) -> Tensor:
+        return F.linear(inputs, weights.mean)
+
+    def gram(self, inputs: Tensor, weights: Weights) -> Tensor:
+        return _products(inputs, weights.entry_variance)
+
+    def inside(self, like: Tensor) -> Tensor | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of a two-dimensional convolution over images of channels, height and width."""
+
+    image: tuple[int, int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    @cached_property
+    def grid(self) -> tuple[int, int]:
+        """How the positions lie."""
+        down, across = (
+            (length + 2 * pad - dilation * (size - 1) - 1) // stride + 1
+            for length, size, stride, pad, dilation in self._directions()
+        )
+        return down, across
+
+    @property
+    def count(self) -> int:
+        return self.grid[0] * self.grid[1]
+
+    @property
+    def _channels_together(self) -> bool:
+        """Whether a row of a window is copied at once, or else a row of positions."""
+        return self.image[0] * self.kernel[1] >= self.grid[1]
+
+    def ordered(self, weights: Weights) -> Weights:
+        return weights.flattened(channels_last=self._channels_together)
+
+    def patches(self, inputs: Tensor) -> Tensor:
+        (rows, columns), (down, right), (y, x) = self.grid, self.stride, self.dilation
+        above, left = self.padding
+        if self._channels_together:
+            images = F.pad(inputs.permute(0, 2, 3, 1), (0, 0, left, left, above, above))
+            images = images.contiguous()
+            far, line, pixel, _ = images.stride()
+            sizes = (len(inputs), rows, columns, *self.kernel, self.image[0])
+            steps = (far, down * line, right * pixel, y * line, x * pixel, 1)
+            return images.as_strided(sizes, steps).reshape(len(inputs), self.count, -1)
+        images = F.pad(inputs, (left, left, above, above)).contiguous()
+        far, plane, line, _ = images.stride()
+        sizes = (len(inputs), self.image[0], *self.kernel, rows, columns)
+        steps = (far, plane, y * line, x, down * line, right)
+        return images.as_strided(sizes, steps).reshape(len(inputs), -1, self.count).mT
+
+    def means(self, inputs: Tensor, weights: Weights) -> Tensor:
+        images = inputs.contiguous(memory_format=torch.channels_last)
+        outputs = F.conv2d(images, weights.mean, None, self.stride, self.padding, self.dilation)
+        return outputs.permute(0, 2, 3, 1).reshape(len(inputs), self.count, -1)
+
+    def gram(self, inputs: Tensor, weights: Weights) -> Tensor:
+        channels, height, width = self.image
+        taps = self.kernel[0] * self.kernel[1]
+        profile = weights.entry_variance
+        if profile is not None:
+            profile = profile.reshape(channels, taps)
+            if not bool((profile == profile[:, :1]).all()):
+                return _products(self.patches(inputs), self.ordered(weights).entry_variance)
+            profile = profile[:, 0]
+        if (height * width) ** 2 > self.count**2 * taps:
+            return _products(self.patches(inputs), self.ordered(weights).entry_variance)
+        # A tap of the kernel pairs two pixels, whose products serve all pairs of windows.
+        pixels = inputs.permute(0, 2, 3, 1).reshape(len(inputs), -1, channels)
+        sums = _products(pixels, profile).reshape(-1, height, width, height, width)
+        for axis, (direction, outputs) in enumerate(
+            zip(self._directions(), self.grid, strict=True)
+        ):
+            sums = _along_diagonals(sums, 1 + axis, outputs, direction)
+        return sums.reshape(len(inputs), self.count, self.count)
+
+    def inside(self, like: Tensor) -> Tensor | None:
+        if self.padding == (0, 0):
+            return None
+        return self.patches(like.new_ones(1, *self.image))[0] > 0
+
+    def _directions(self) -> list[tuple[int, ...]]:
+        pairs = self.image[1:], self.kernel, self.stride, self.padding, self.dilation
+        return list(zip(*pairs, strict=True))
+
+
+def _products(patches: Tensor, profile: Tensor | None) -> Tensor:
+    exact = patches.double()
+    if profile is not None:
+        exact = exact * profile.double().sqrt()
+    return torch.bmm(exact, exact.mT)
+
+
+def _along_diagonals(
+    products: Tensor, axis: int, outputs: int, direction: tuple[int, ...]
+) -> Tensor:
+    """Sum over the taps of one direction: what positions i and j of the outputs have in common.
+
+    Both pixels of a pair, at ``axis`` and two axes further, are those under the same tap.
+    """
+    length, size, stride, padding, dilation = direction
+    shape = list(products.shape)
+    shape[axis] = shape[axis + 2] = outputs
+    sums = products.new_zeros(shape)
+    for tap in range(size):
+        offset = tap * dilation - padding
+        first = max(0, -(offset // stride))
+        last = min(outputs - 1, (length - 1 - offset) // stride)
+        if first > last:
+            continue
+        into, source = [slice(None)] * 5, [slice(None)] * 5
+        into[axis] = into[axis + 2] = slice(first, last + 1)
+        pixels = slice(first * stride + offset, last * stride + offset + 1, stride)
+        source[axis] = source[axis + 2] = pixels
+        sums[tuple(into)] += products[tuple(source)]
+    return sums
 
 
 class Root(Protocol):
     """Square roots of covariances, and how normal numbers become noise by them."""
 
-    def __call__(self, patches: Tensor, weights: Weights) -> tuple[Tensor, ...]:
-        """From patches (examples, positions, entries): tensors with a row for each example."""
+    def __call__(self, where: Positions, inputs: Tensor, weights: Weights) -> tuple[Tensor, ...]:
+        """Tensors with a row for each example."""
 
     def added(self, mean: Tensor, normal: Tensor, *roots: Tensor) -> Tensor:
         """Means (trials, positions, outputs) and the noise that normal numbers of the same shape
         make; both are used up."""
 
 
-def at_positions(positions: int, weights: Weights) -> Root | None:
+def root_at(where: Positions, weights: Weights) -> Root | None:
     """How to draw at the positions; None where drawing the weights costs less."""
-    entries = weights.mean[0].numel()
+    positions, rows, entries = where.count, len(weights.mean), weights.mean[0].numel()
     if weights.row_variance is not None:
-        return _OneRoot() if positions < entries else None
+        decomposed = positions * (rows * _PRODUCT + entries * _EXACT_PRODUCT)
+        decomposed += positions**2 * _DECOMPOSITION
+        return _OneRoot() if positions * (rows + decomposed) < rows * entries else None
     few = positions <= _FEW and positions * (positions + 1) <= entries
     return _RootForEachRow() if few else None
 
@@ -45,12 +213,9 @@ def at_positions(positions: int, weights: Weights) -> Root | None:
 class _OneRoot:
     """Rows of variances v_o that are multiples of one v: all share the root of X diag(v) X^T."""
 
-    def __call__(self, patches: Tensor, weights: Weights) -> tuple[Tensor, ...]:
+    def __call__(self, where: Positions, inputs: Tensor, weights: Weights) -> tuple[Tensor, ...]:
         assert weights.row_variance is not None
-        exact = patches.double()
-        if weights.entry_variance is not None:
-            exact = exact * weights.entry_variance.double().sqrt()
-        gram = torch.bmm(exact, exact.mT)
+        gram = where.gram(inputs, weights)
         largest = gram.diagonal(dim1=1, dim2=2).amax(dim=1)
         # A hair on the diagonal: equal or empty patches leave the matrix singular.
         gram.diagonal(dim1=1, dim2=2).add_((_ROUNDING * largest + 1e-300)[:, None])
@@ -59,7 +224,7 @@ class _OneRoot:
             values, vectors = torch.linalg.eigh(gram[failed > 0])
             root[failed > 0] = vectors * values.clamp_min(0).sqrt().unsqueeze(1)
         deviation = weights.row_variance.sqrt()
-        return root.to(patches.dtype), deviation.expand(len(patches), 1, -1)
+        return root.to(inputs.dtype), deviation.expand(len(inputs), 1, -1)
 
     def added(self, mean: Tensor, normal: Tensor, *roots: Tensor) -> Tensor:
         root, deviation = roots
@@ -69,17 +234,20 @@ class _OneRoot:
 class _RootForEachRow:
     """A variance for each weight: the Cholesky factor of X diag(v_o) X^T for every row o."""
 
-    def __call__(self, patches: Tensor, weights: Weights) -> tuple[Tensor, ...]:
-        examples, positions, entries = patches.shape
-        exact = patches.double().permute(2, 1, 0)  # so that all products are one matrix
-        later, earlier = torch.tril_indices(positions, positions, device=patches.device)
-        products = exact[:, later] * exact[:, earlier]
-        variance = weights.variance.reshape(-1, entries).double()
-        covariance = (variance @ products.flatten(1)).reshape(-1, len(later), examples)
+    def __call__(self, where: Positions, inputs: Tensor, weights: Weights) -> tuple[Tensor, ...]:
+        exact = where.patches(inputs).double().permute(1, 2, 0).contiguous()
+        variance = where.ordered(weights).variance.double()
+        inside = where.inside(exact)
         columns: list[Tensor] = []
-        for first in range(positions):
+        for first in range(where.count):
             # With the positions from the first on, less what earlier ones explain.
-            column = covariance[:, (earlier == first).nonzero().flatten()]
+            column = torch.stack(
+                [
+                    _covariance(variance, exact, inside, first, other)
+                    for other in range(first, where.count)
+                ],
+                dim=1,
+            )
             size = column[:, :1]
             for before, known in enumerate(columns):
                 rest = known[:, first - before :]
@@ -87,9 +255,19 @@ class _RootForEachRow:
             pivot = column[:, :1]
             scale = pivot.clamp_min(1e-300).rsqrt() * (pivot > _ROUNDING * size)
             columns.append(column * scale)
-        return tuple(column.permute(2, 1, 0).to(patches.dtype) for column in columns)
+        return tuple(column.permute(2, 1, 0).to(inputs.dtype) for column in columns)
 
     def added(self, mean: Tensor, normal: Tensor, *roots: Tensor) -> Tensor:
         for first, column in enumerate(roots):
             mean[:, first:].addcmul_(column, normal[:, first : first + 1])
         return mean
+
+
+def _covariance(
+    variance: Tensor, exact: Tensor, inside: Tensor | None, one: int, other: int
+) -> Tensor:
+    """Of two positions, for all rows and examples; entries outside the image add nothing."""
+    if inside is None:
+        return variance @ (exact[one] * exact[other])
+    both = (inside[one] & inside[other]).nonzero().flatten()
+    return variance[:, both] @ (exact[one, both] * exact[other, both])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 
 from nonvacuous.risk.layers import RULES, NoRule, Weights
 
@@ -27,8 +27,52 @@ _HARMLESS = frozenset(
         Tensor.__len__,
     ]
 )
+
+
+def _halved(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Maxima of two by two neighbors; images with their channels side by side in half the time."""
+    pair = (2, [2, 2], (2, 2))
+    plain = kernel_size in pair and stride in (None, [], *pair)
+    plain = plain and padding in (0, [0, 0], (0, 0)) and dilation in (1, [1, 1], (1, 1))
+    if not plain or ceil_mode or return_indices or input.ndim != 4 or input.requires_grad:
+        return F.max_pool2d(
+            input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
+        )
+    images = input.permute(0, 2, 3, 1)
+    _, height, width, _ = images.shape
+    if not images.is_contiguous() or input.device.type != "cpu":
+        return F.max_pool2d(input, 2)
+    lines = images[:, : height // 2 * 2].unflatten(1, (-1, 2))
+    lines = torch.maximum(lines[:, :, 0], lines[:, :, 1])
+    pixels = lines[:, :, : width // 2 * 2].unflatten(2, (-1, 2))
+    return torch.maximum(pixels[..., 0, :], pixels[..., 1, :]).permute(0, 3, 1, 2)
+
+
 #: Rules lay out their outputs as is fastest, while a view insists on one layout; values are equal.
-_IN_ANY_LAYOUT = {Tensor.view: Tensor.reshape, Tensor.view_as: Tensor.reshape_as}
+_SAME_VALUES = {
+    Tensor.view: Tensor.reshape,
+    Tensor.view_as: Tensor.reshape_as,
+    F.max_pool2d: _halved,
+    torch.max_pool2d: _halved,
+}
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple | list):
+        for part in value:
+            yield from _leaves(part)
+    elif isinstance(value, dict):
+        yield from _leaves(tuple(value.values()))
+    else:
+        yield value
 
 
 class WatchedPass(TorchFunctionMode):
@@ -61,10 +105,10 @@ class WatchedPass(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        used = [id(x) for x in tree_leaves((args, kwargs)) if id(x) in self.parameters]
+        used = [id(x) for x in _leaves((args, kwargs)) if id(x) in self.parameters]
         if not used or func in _HARMLESS:
-            if not kwargs and not any(isinstance(x, torch.dtype) for x in args):
-                func = _IN_ANY_LAYOUT.get(func, func)
+            if not any(isinstance(x, torch.dtype) for x in (*args, *kwargs.values())):
+                func = _SAME_VALUES.get(func, func)
             result = func(*args, **kwargs)
         else:
             rule = RULES.get(func)
