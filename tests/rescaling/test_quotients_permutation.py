@@ -46,8 +46,12 @@ def test_the_overlap_of_two_gaussians_is_the_integral(power: float) -> None:
         lambda x: second.pdf(x) ** power * first.pdf(x) ** (1 - power), -15, 15, epsabs=1e-13
     )
     blocks = Blocks.of(
-        torch.tensor([[0.7], [-0.2]], dtype=torch.float64),
-        torch.tensor([[0.4**2], [1.3**2]], dtype=torch.float64),
+        [
+            (
+                torch.tensor([[0.7], [-0.2]], dtype=torch.float64),
+                torch.tensor([[0.4**2], [1.3**2]], dtype=torch.float64),
+            )
+        ],
         None,
     )
     found = log_one_plus_overlaps(
@@ -70,14 +74,35 @@ def test_the_overlap_of_columns_is_that_of_their_projections(power: float) -> No
     expected = (power * volumes[0] + (1 - power) * volumes[1] - volumes[2]) / 2
     expected -= power * (1 - power) / 2 * difference @ np.linalg.inv(mixed) @ difference
     blocks = Blocks.of(
-        torch.zeros(2, 1, dtype=torch.float64),
-        torch.ones(2, 1, dtype=torch.float64),
+        [(torch.zeros(2, 1, dtype=torch.float64), torch.ones(2, 1, dtype=torch.float64))],
         (torch.from_numpy(means), torch.from_numpy(scales**2)),
     )
     found = log_one_plus_overlaps(
         blocks, torch.tensor([0]), torch.tensor([power], dtype=torch.float64)
     )
     assert float(found) == pytest.approx(math.log1p(math.exp(expected)), rel=1e-9)
+
+
+@pytest.mark.parametrize("power", [0.06, 0.5, 0.93])
+@pytest.mark.parametrize("rounding", [torch.float32, torch.float64])
+def test_sums_for_all_powers_are_those_of_each_coordinate(power: float, rounding) -> None:
+    """Variances that are multiples of one another up to rounding, in several tensors."""
+    generator = torch.Generator().manual_seed(2)
+    tensors = []
+    for width in (40, 1, 9):
+        means = 5 + 0.1 * torch.randn(12, width, generator=generator, dtype=torch.float64)
+        scales = 0.2 * (0.5 + torch.rand(12, 1, generator=generator, dtype=torch.float64))
+        scales = scales * (0.5 + torch.rand(1, width, generator=generator, dtype=torch.float64))
+        tensors.append((means, scales.to(rounding).double().square()))
+    blocks = Blocks.of(tensors, None)
+    assert blocks.alike is not None
+    rows, powers = torch.arange(12), torch.full((12,), power, dtype=torch.float64)
+    once = log_one_plus_overlaps(blocks, rows, powers)
+    each = log_one_plus_overlaps(dataclasses.replace(blocks, alike=None), rows, powers)
+    assert bool((once >= each).all())
+    assert once.tolist() == pytest.approx(each.tolist(), rel=1e-10, abs=1e-12)
+    tensors[0][1][3, 7] *= 1.01
+    assert Blocks.of(tensors, None).alike is None
 
 
 def test_leaving_coordinates_out_only_weakens_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from nonvacuous.risk.estimate import default_chunk, is_out_of_memory
 from nonvacuous.risk.pairs import Schedule
+from nonvacuous.risk.watched import WatchedPass
 from tests.examples import some
 
 
@@ -52,3 +53,19 @@ def test_default_chunks_shrink_with_the_network() -> None:
     cpu = torch.device("cpu")
     assert default_chunk(1 << 40, cpu) == 1
     assert default_chunk(1, cpu) >= default_chunk(10_000, cpu) > default_chunk(1_000_000, cpu)
+
+
+@pytest.mark.parametrize("size", [(6, 8), (5, 7), (1, 4)])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_maxima_of_neighbors_are_those_of_torch(size: tuple[int, int], layout) -> None:
+    images = torch.rand(2, 3, *size, generator=torch.Generator().manual_seed(0))
+    images = images.to(memory_format=layout)
+    images[0, 1, 0, 0] = float("nan")
+    pool = torch.nn.MaxPool2d(2)
+    if min(size) < 2:
+        with pytest.raises(RuntimeError), WatchedPass({}, distinct=2, rows=None, generator=None):
+            pool(images)
+        return
+    with WatchedPass({}, distinct=2, rows=None, generator=None):
+        halved = pool(images)
+    assert torch.equal(halved.nan_to_num(nan=9.0), pool(images).nan_to_num(nan=9.0))

@@ -6,12 +6,15 @@ For Gaussians with means m and variances v the overlap of unit j with unit k at 
     w = (1-a) v_j + a v_k,   d = m_j - m_k.
 
 Every factor is at most 1, so leaving coordinates out gives an upper bound: sums stop as soon as
-all pairs are told apart, and very wide layers use their most telling coordinates only.
+all pairs are told apart, and very wide layers use their most telling coordinates only. Where the
+variances of a unit are multiples of those of the others, as equal noise is before and after
+rescaling, the sums over coordinates are the same for all powers and computed once.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -95,6 +98,60 @@ _EPSILON = torch.finfo(torch.float64).eps
 _CHUNK = 1 << 18  # pairs times coordinates at a time: a few arrays of this size stay in a cache
 _BUDGET = 1 << 28  # pairs times coordinates in one evaluation; coordinates beyond it are left out
 _STEP = 32
+_ALIKE = 1e-6  # variances that differ by less are one number and its rounding
+
+
+@dataclass(frozen=True, eq=False)
+class _Alike:
+    """Coordinates in which unit j has variances r_j (1 + e_ji), all e being small.
+
+    With R = (1-a) r_j + a r_k and p = (1-a) r_j / R, to the first order in e
+
+        sum d^2 / w  =  (sum d^2 - p sum d^2 e_j - (1-p) sum d^2 e_k) / R    and
+        sum ln w     =  n ln R + p sum e_j + (1-p) sum e_k,
+
+    the former rounded down by convexity, the latter too large by at most n e^2.
+    """
+
+    size: Tensor  # r_j
+    logs: Tensor  # sum of ln v_j
+    excess: Tensor  # sum of e_j
+    squares: Tensor  # sum of d^2 for units j, k
+    tilted: Tensor  # sum of d^2 e_j
+    entries: int
+    allowance: float
+
+    @classmethod
+    def of(cls, means: Tensor, variances: Tensor) -> _Alike | None:
+        logs = variances.log()
+        size = logs.mean(1).exp()
+        relative = variances / size[:, None] - 1
+        largest = float(relative.abs().amax()) if relative.numel() else 0.0
+        if not largest <= _ALIKE:
+            return None
+        entries = means.shape[1]
+        centered = means - means.mean(0)
+        own = centered.square().sum(1)
+        squares = own[:, None] + own - 2 * centered @ centered.mT
+        # The products cancel: what they may be off by is left out, an overlap grows by that.
+        squares = squares - 8 * (entries + 8) * _EPSILON * (own[:, None] + own)
+        lever = relative * centered
+        tilted = (lever * centered).sum(1, keepdim=True) - 2 * lever @ centered.mT
+        tilted = tilted + relative @ centered.square().mT
+        excess, allowance = relative.sum(1), entries * largest**2
+        return cls(size, logs.sum(1), excess, squares, tilted, entries, allowance)
+
+    def log_overlaps(self, rows: Tensor, a: Tensor) -> Tensor:
+        """[rows, units]; ``a`` is a column."""
+        first, second = (1 - a) * self.size, a * self.size[rows, None]
+        mixed = first + second
+        share = first / mixed
+        other = 1 - share
+        apart = self.squares[rows] - share * self.tilted.mT[rows] - other * self.tilted[rows]
+        logs = share * self.excess + other * self.excess[rows, None] + self.entries * mixed.log()
+        volumes = (1 - a) * self.logs + a * self.logs[rows, None]
+        exponent = a * (1 - a) * apart.clamp_min_(0.0) / mixed
+        return (volumes - logs - exponent + self.allowance) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +161,8 @@ class Blocks:
     ``columns`` (means and variances, [units, columns, classes]) are compared after forgetting a
     common shift of the classes. ``logs`` and ``lever`` are the largest sums, over the coordinates
     of a unit, of the logarithms' sizes and of squared means in units of the variances: what the
-    rounding errors are proportional to.
+    rounding errors are proportional to. ``alike`` holds the sums over coordinates where they are
+    the same for all powers, tensor by tensor; else None.
     """
 
     means: Tensor
@@ -112,11 +170,18 @@ class Blocks:
     columns: tuple[Tensor, Tensor] | None
     logs: float
     lever: float
+    alike: tuple[_Alike, ...] | None
 
     @classmethod
-    def of(cls, means: Tensor, variances: Tensor, columns: tuple[Tensor, Tensor] | None) -> Blocks:
-        """Normalize every coordinate by its typical scale and sort by how telling it is."""
-        means, variances = means.cpu(), variances.cpu()
+    def of(
+        cls, tensors: Sequence[tuple[Tensor, Tensor]], columns: tuple[Tensor, Tensor] | None
+    ) -> Blocks:
+        """Normalize every coordinate by its typical scale and sort by how telling it is.
+
+        ``tensors`` are means and variances, a row for each unit.
+        """
+        means, variances = (torch.cat(each, 1).cpu() for each in zip(*tensors, strict=True))
+        owners = torch.cat([torch.full((t.shape[1],), n) for n, (t, _) in enumerate(tensors)])
         unit = variances.log().mean(0).exp()
         variances = variances / unit
         means = means / unit.sqrt()
@@ -130,12 +195,16 @@ class Blocks:
         if columns is not None:
             columns = (columns[0].cpu(), columns[1].cpu())
             parts.append((columns[0].flatten(1), columns[1].flatten(1)))
+        owners = owners[order]
+        mine = [owners == number for number in range(len(tensors))]
+        alike = [_Alike.of(means[:, own], variances[:, own]) for own in mine]
         return cls(
             means=means,
             variances=variances,
             columns=columns,
             logs=sum(float(v.log().abs().sum(1).max()) for _, v in parts),
             lever=sum(float((m.square() / v).sum(1).max()) for m, v in parts),
+            alike=tuple(each for each in alike if each) if all(alike) else None,
         )
 
     @property
@@ -157,7 +226,7 @@ class Blocks:
 def log_one_plus_overlaps(blocks: Blocks, rows: Tensor, powers: Tensor) -> Tensor:
     """ln sum_j E_{q_k} (q_j / q_k)^a over all units j, for the units k in ``rows``, rounded up."""
     result = torch.empty(len(rows), dtype=torch.float64)
-    step = max(1, _CHUNK // (blocks.units * _STEP))
+    step = max(1, _CHUNK // (blocks.units * (_STEP if blocks.alike is None else 1)))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         logs = _log_overlaps(blocks, rows[part], powers[part])
@@ -176,7 +245,9 @@ def _log_overlaps(blocks: Blocks, rows: Tensor, powers: Tensor) -> Tensor:
     total = torch.zeros(len(rows), blocks.units, dtype=torch.float64)
     # A unit overlaps with itself completely, at every power: the 1 of "one plus", not computed.
     total[torch.arange(len(rows)), rows] = -math.inf
-    for start in range(0, blocks.means.shape[1], _STEP):
+    for alike in blocks.alike or ():
+        total += alike.log_overlaps(rows, a[..., 0])
+    for start in range(0, blocks.means.shape[1] if blocks.alike is None else 0, _STEP):
         part = slice(start, start + _STEP)
         means, variances = blocks.means[:, part], blocks.variances[:, part]
         logs = variances.log().sum(1)

@@ -124,7 +124,7 @@ def _rows(tensor: Tensor, axis: int, entries: int) -> Tensor:
 
 
 def _blocks(Q: DiagonalGaussian, layer: UnitLayer, translation: OutputLayer | None) -> Blocks:
-    means, variances = [], []
+    tensors: list[tuple[Tensor, Tensor]] = []
     columns: tuple[Tensor, Tensor] | None = None
     for name, axis, entries in layer.tensors:
         mean = _rows(Q.means[name], axis, entries).double()
@@ -139,9 +139,8 @@ def _blocks(Q: DiagonalGaussian, layer: UnitLayer, translation: OutputLayer | No
                 "than as the columns of the last layer; leave this layer out"
             )
         else:
-            means.append(mean)
-            variances.append(variance)
-    return Blocks.of(torch.cat(means, 1), torch.cat(variances, 1), columns)
+            tensors.append((mean, variance))
+    return Blocks.of(tensors, columns)
 
 
 def _corrections(blocks: Blocks) -> Tensor:

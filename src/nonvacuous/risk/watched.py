@@ -48,7 +48,7 @@ def _halved(
         )
     images = input.permute(0, 2, 3, 1)
     _, height, width, _ = images.shape
-    if not images.is_contiguous() or input.device.type != "cpu":
+    if not images.is_contiguous() or input.device.type != "cpu" or min(height, width) < 2:
         return F.max_pool2d(input, 2)
     lines = images[:, : height // 2 * 2].unflatten(1, (-1, 2))
     lines = torch.maximum(lines[:, :, 0], lines[:, :, 1])
