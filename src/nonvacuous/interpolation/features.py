@@ -63,15 +63,8 @@ def _patches(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
     return FeatureMap(made, f"{made.description}, standardized", standardized=True)
 
 
-#: Features by name.
+#: Features by name; others may be entered.
 FEATURES: dict[str, Factory] = {"raw": _raw, "gabor": _gabor, "patches": _patches}
-
-
-def register_features(name: str, factory: Factory) -> None:
-    """Make features known by name; a name that is taken is refused."""
-    if name in FEATURES:
-        raise BadInput(f"there are features {name!r} already; choose another name")
-    FEATURES[name] = factory
 
 
 def parse_features(spec: str) -> tuple[str, int | None]:

@@ -93,15 +93,10 @@ def minimum_norm(problem: LinearProblem) -> np.ndarray:
     return _correction(problem.inputs, problem.targets)
 
 
-def compare_fits(
-    problem: LinearProblem, *, seed: int = 0, epochs: int = 4000, shift: float = 1.0
-) -> tuple[Fit, ...]:
-    """The minimum-norm fit beside those that each optimizer reaches from its starting point.
-
-    shift   the size of a coordinate of the starting point that is not zero
-    """
+def compare_fits(problem: LinearProblem, *, seed: int = 0, epochs: int = 4000) -> tuple[Fit, ...]:
+    """The minimum-norm fit beside those that each optimizer reaches from its starting point."""
     generator = np.random.default_rng(derived_seed(seed, "starting point"))
-    elsewhere = shift * generator.standard_normal((problem.inputs.shape[1],))
+    elsewhere = generator.standard_normal((problem.inputs.shape[1],))
     zero = np.zeros_like(elsewhere)
     smallest = minimum_norm(problem)
     x, y = problem.inputs, problem.targets

@@ -189,7 +189,6 @@ def interpolate_distances(
     kernel: Kernel,
     precision: Precision = "auto",
     memory: int | None = None,
-    tolerance: float = 1e-6,
     progress: Progress | None = None,
 ) -> Interpolant:
     """The same where only squared distances between points are at hand, on their device.
@@ -209,7 +208,7 @@ def interpolate_distances(
             raise BadInput("distances: some are not finite numbers; mend the features")
     work = _Work(
         DistanceGram(kernel, distances), checks.as_targets(values, count), np.arange(count),
-        "cholesky", precision, memory, None, Limits(tolerance, 0), progress,
+        "cholesky", precision, memory, None, Limits(iterations=0), progress,
     )  # fmt: skip
     return work.interpolant((), identity=lambda: "")
 

@@ -91,7 +91,6 @@ def _split(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_finite(rows: np.ndarray) -> None:
-    """Refuse NaN and infinity, by position."""
     if rows.dtype.kind == "f":
         for part, block in chunks(rows):
             _check_finite(block, part.start)

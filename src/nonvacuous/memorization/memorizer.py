@@ -164,13 +164,12 @@ class Memorizer:
         points: Any,
         values: Any = None,
         *,
-        module: nn.Module | None = None,
         device: torch.device | str = "cpu",
         progress: Progress | None = None,
     ) -> Residual:
         """How far :meth:`forward` is from the values (by default the labels of the examples)."""
         started = time.perf_counter()
-        outputs = self.forward(points, module=module, device=device, progress=progress)
+        outputs = self.forward(points, device=device, progress=progress)
         wanted = read_values(values, points, count=len(outputs)).floats()
         return self._residual(outputs, wanted, started)
 

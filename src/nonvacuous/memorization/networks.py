@@ -112,7 +112,6 @@ class MemorizingNetwork(nn.Module):
 
     @property
     def depth(self) -> int:
-        """Layers of weights."""
         return len(self.blocks) + 1
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -105,29 +105,3 @@ def sign_vectors(count: int, examples: int, *, seed: int) -> Tensor:
         for row in range(rows)
     )
     return torch.from_numpy(np.stack([g.integers(0, 2, length) for g in generators]))
-
-
-def least_squares_errors(inputs: Tensor, signs: Tensor) -> tuple[int, ...]:
-    """Wrong signs of the linear classifier that least squares finds, for each row of signs.
-
-    A check of the estimate where theory gives the answer: for Gaussian inputs, d of them among n
-    examples and h = d / n, the mean of 2 * accuracy - 1 is about 2 Phi(sqrt(h / (1 - h))) - 1, and
-    1 from d = n on. The best linear classifier fits everything from about d = n / 2 on (Cover,
-    1965): what a training rule reaches is a lower bound, and here one sees by how much.
-
-    inputs   (examples, d)
-    signs    (sign vectors, examples) of 0 and 1, as from :func:`sign_vectors`
-    """
-    if inputs.ndim != 2 or signs.ndim != 2 or signs.shape[1] != len(inputs):
-        raise BadInput(
-            f"least_squares_errors: inputs of shape {tuple(inputs.shape)} and signs of shape "
-            f"{tuple(signs.shape)}; give (examples, d) and (sign vectors, examples)"
-        )
-    points = inputs.double()
-    wanted = (2 * signs - 1).double().T
-    # The projection on the columns is the same whichever solution lstsq would choose.
-    basis, values, _ = torch.linalg.svd(points, full_matrices=False)
-    tolerance = max(points.shape) * torch.finfo(torch.float64).eps
-    basis = basis[:, values > tolerance * values.max().clamp(min=tolerance)]
-    fitted = basis @ (basis.T @ wanted)
-    return tuple((fitted.sign() != wanted).sum(dim=0).tolist())

@@ -52,13 +52,8 @@ class UniformStability:
 
     @property
     def difference(self) -> int:
-        """A lower bound on the uniform stability: how far this one swap moved one loss."""
+        """How far this one swap moved one loss: where it is 1, the uniform stability is, too."""
         return abs(self.loss_after - self.loss_before)
-
-    @property
-    def is_worst(self) -> bool:
-        """Whether the swap proves the stability of this rule to be exactly 1, the worst value."""
-        return self.difference == 1
 
 
 @dataclass(frozen=True)

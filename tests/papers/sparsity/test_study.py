@@ -15,12 +15,7 @@ from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.sparsity import study as sparsity_mnist
 from nonvacuous.papers.sparsity.page import depth_table, page, tables
-from nonvacuous.papers.sparsity.recipes import (
-    RECIPES,
-    SHAPES,
-    candidate_priors,
-    is_candidate,
-)
+from nonvacuous.papers.sparsity.recipes import _BLOCK, PRIOR_GRID, RECIPES, SHAPES, Recipe
 from nonvacuous.papers.sparsity.results import (
     GOALS,
     PROTOTYPE,
@@ -32,10 +27,37 @@ from nonvacuous.papers.sparsity.results import (
 )
 from nonvacuous.papers.sparsity.settings import Case, SparsityCell, SparsitySettings
 from nonvacuous.papers.sparsity.study import STUDY
-from nonvacuous.sparsity.training import initial_chain
+from nonvacuous.sparsity.training import ChainTraining, initial_chain
 from nonvacuous.study.running import Surroundings, run_study, write_pages
 
 DEFAULTS = "experiments/sparsity-mnist.toml"
+
+
+def candidate_priors() -> int:
+    """How many candidate priors PRIOR_GRID and SHAPES hold, those without examples included."""
+    recipes, shapes = (math.prod(map(len, grid.values())) for grid in (PRIOR_GRID, SHAPES))
+    return recipes * shapes + 2 * len(PRIOR_GRID["start"]) * shapes
+
+
+def is_candidate(recipe: Recipe) -> bool:
+    """Whether the prior of a recipe is in PRIOR_GRID."""
+    prior = recipe.prior
+    named = ("steps", "learning_rate", "noise", "decay")
+    off = {"activity": 0.0, "stability": 0.0, "spectral_limit": None, "orthogonal": 0.0}
+    habits = {name: value for name in off if (value := getattr(prior, name)) != off[name]}
+    habit = next(iter(habits.items()), None)
+    block = prior.activity_block if "activity" in habits else 1
+    shared = {name: getattr(prior, name) for name in named} | habits
+    return (
+        prior == ChainTraining(**shared, activity_block=block)
+        and all(getattr(prior, name) in PRIOR_GRID[name] for name in named)
+        and len(habits) <= 1
+        and (habit if block == 1 or habit is None else ("blocks", habit[1])) in PRIOR_GRID["habit"]
+        and block in (1, _BLOCK)
+        and all(
+            getattr(recipe, name) in PRIOR_GRID[name] for name in ("start", "shifts", "mirrored")
+        )
+    )
 
 
 def small() -> SparsitySettings:

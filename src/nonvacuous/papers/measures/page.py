@@ -32,7 +32,6 @@ VERDICTS = {
 
 
 def all_tables(result: StudyResult) -> tuple[Table, ...]:
-    """What stands in table.md."""
     return (
         ranking_table(result),
         granulated_table(result),
@@ -284,7 +283,6 @@ def times_table(result: StudyResult) -> Table:
 
 
 def interval(entry: Estimate, *, sign: str = "+") -> str:
-    """Its two ends."""
     return f"{entry.low:{sign}.2f} to {entry.high:{sign}.2f}"
 
 

@@ -176,7 +176,6 @@ class MeasuresSettings(StudySettings):
                 real_number(name, value, least=0.0, below=1.0)
 
     def networks(self) -> tuple[Cell, ...]:
-        """Every network of the grid."""
         values = (getattr(self, name) for name in AXES)
         grid = product(*values, range(self.repetitions), [self.network])
         return tuple(Cell(*combination) for combination in grid)
@@ -196,7 +195,6 @@ class MeasuresSettings(StudySettings):
 
     @classmethod
     def quick(cls) -> Self:
-        """A few networks and the cheap measures, in seconds."""
         return cls(
             width=(8, 32), depth=(1, 2), learning_rate=(0.1,), batch_size=(32,),
             weight_decay=(0.0,), dropout=(0.0,), label_noise=(0.0, 0.1), examples=(100, 300),
@@ -205,7 +203,6 @@ class MeasuresSettings(StudySettings):
 
     @classmethod
     def large(cls) -> Self:
-        """Thousands of networks for one GPU: MNIST at 14 by 14 pixels."""
         return cls(
             data="mnist", pool=2, width=(48, 80, 128), depth=(1, 2, 3),
             learning_rate=(0.02, 0.04, 0.08), batch_size=(32, 96), weight_decay=(0.0, 0.0005),
@@ -216,7 +213,7 @@ class MeasuresSettings(StudySettings):
 
     @classmethod
     def cnn(cls) -> Self:
-        """Convolutional networks for one GPU: the axes of Jiang et al. without the optimizer."""
+        """The axes of Jiang et al. without the optimizer."""
         return cls(
             network="cnn", data="cifar10", pool=2, centered=True, width=(24, 32, 48),
             depth=(1, 2, 3), learning_rate=(0.005, 0.01, 0.02), batch_size=(32, 64, 128),
@@ -251,7 +248,6 @@ class MeasuresCell(Frozen):
     def of(
         cls, networks: Sequence[Cell], settings: MeasuresSettings, *, alone: bool = False
     ) -> MeasuresCell:
-        """Such networks as the settings train and measure them."""
         own = {"networks", "alone", "most", "levels", "epochs"}
         return cls(
             networks=tuple(networks),

@@ -124,7 +124,6 @@ class StudyResult:
         return len(self.records) - len(self.reached)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers; the networks themselves are in networks.jsonl."""
         gaps = [entry.gap for entry in self.reached]
         return {
             "settings": self.settings.record(),

@@ -52,7 +52,6 @@ class StudyMaterial:
 
     @classmethod
     def of(cls, settings: MeasuresCell, at: Context) -> StudyMaterial:
-        """Load the data, make it as small as the settings say, and draw what is random."""
         dataset = at.dataset(settings.data)
         if dataset.test is None:
             raise BadInput(f"{dataset.name} has no test set; without one there is no gap")

@@ -98,7 +98,6 @@ class ImageSettings(Frozen):
         )
 
     def small(self) -> ImageSettings:
-        """The same steps on the embedded digits."""
         sizes = {_CNN: "cnn:8,16", "resnet:20": "resnet:8", "vit:128,4": "vit:16,1"}
         return self.model_copy(
             update={
@@ -262,7 +261,6 @@ class _Work:
 
 
 def run_images(settings: ImageSettings, at: Context) -> ImageResult:
-    """Train once, then account for it."""
     return _Work(settings, at).compute()
 
 

@@ -18,7 +18,6 @@ _MISSING = "–"
 
 
 def short_table(result: FigureResult) -> Table:
-    """What a terminal shows."""
     rows = []
     for entry in result.networks:
         shown = entry.published
@@ -118,7 +117,6 @@ def _training(result: FigureResult) -> str:
 
 
 def verdict(result: FigureResult) -> str:
-    """How many networks reach what."""
     counts = result.summary
     better = f"{counts['better_than_guessing']} of {counts['networks']}"
     end = f"Certificates better than guessing: {better}."

@@ -172,7 +172,6 @@ class RescalingSettings(StudySettings):
 
     @classmethod
     def quick(cls) -> RescalingSettings:
-        """The same steps on the small embedded digits, in seconds: to see that everything works."""
         return cls(
             data="digits",
             examples=None,

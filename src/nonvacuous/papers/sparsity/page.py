@@ -129,13 +129,11 @@ _HEADINGS = {
 
 
 def tables(result: SparsityResult) -> tuple[Table, ...]:
-    """What the terminal shows."""
     goals = (goal_table(result),) if result.goals() else ()
     return (short_table(result.cases, does_sparsity_help(result)), *goals)
 
 
 def page(result: SparsityResult, *, command: str) -> StudyPage:
-    """The same as a page, with pictures."""
     settings = result.settings
     confidence = 1.0 - settings.failure - settings.sampling_failure
     every = Section("Every network, every theorem", tables=(certificate_table(result),))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -131,33 +130,6 @@ SHAPES: Mapping[str, Sequence[Any]] = {
     "fraction": (0.05, 0.1, 0.2, 0.5),
     "centered": (False, True),
 }
-
-
-def candidate_priors() -> int:
-    """How many candidate priors PRIOR_GRID and SHAPES hold, those without examples included."""
-    recipes, shapes = (math.prod(map(len, grid.values())) for grid in (PRIOR_GRID, SHAPES))
-    return recipes * shapes + 2 * len(PRIOR_GRID["start"]) * shapes
-
-
-def is_candidate(recipe: Recipe) -> bool:
-    """Whether the prior of a recipe is in PRIOR_GRID."""
-    prior = recipe.prior
-    named = ("steps", "learning_rate", "noise", "decay")
-    off = {"activity": 0.0, "stability": 0.0, "spectral_limit": None, "orthogonal": 0.0}
-    habits = {name: value for name in off if (value := getattr(prior, name)) != off[name]}
-    habit = next(iter(habits.items()), None)
-    block = prior.activity_block if "activity" in habits else 1
-    shared: dict[str, Any] = {name: getattr(prior, name) for name in named} | habits
-    return (
-        prior == ChainTraining(**shared, activity_block=block)
-        and all(getattr(prior, name) in PRIOR_GRID[name] for name in named)
-        and len(habits) <= 1
-        and (habit if block == 1 or habit is None else ("blocks", habit[1])) in PRIOR_GRID["habit"]
-        and block in (1, _BLOCK)
-        and all(
-            getattr(recipe, name) in PRIOR_GRID[name] for name in ("start", "shifts", "mirrored")
-        )
-    )
 
 
 def _grid(*lists: Sequence[Any], shares: Sequence[float] = (1.0,)) -> dict[str, tuple[Any, ...]]:

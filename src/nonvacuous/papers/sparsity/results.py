@@ -82,7 +82,6 @@ class Goal:
         return f"{self.hidden} hidden, width {self.width}, {prior_title(self.prior)}{pull}"
 
     def fits(self, case: Case) -> bool:
-        """Whether the goal is about this network."""
         same = all(
             getattr(case, name) == getattr(self, name)
             for name in ("hidden", "width", "prior", "recipe")
@@ -220,7 +219,6 @@ class SparsityResult:
     cases: tuple[CaseResult, ...]
 
     def part(self, name: str) -> tuple[CaseResult, ...]:
-        """The finished networks of one question."""
         wanted = {case.key for case in self.settings.cases(name)}
         return tuple(entry for entry in self.cases if entry.case.key in wanted)
 
@@ -241,10 +239,10 @@ class SparsityResult:
                 met.append(_met(best, str(goal), goal.goal, None if known is None else known.best))
         return tuple(met)
 
-    def gains(self, part: str = "sparsity") -> tuple[SparsityGain, ...]:
+    def gains(self) -> tuple[SparsityGain, ...]:
         """Dense beside sparse for every theorem, on the networks that ask whether it helps."""
         gains = []
-        for entry in self.part(part):
+        for entry in self.part("sparsity"):
             for theorem in self.settings.theorems:
                 dense, sparse = (entry.risk(f"{theorem} {variant}") for variant in VARIANTS)
                 if dense is not None and sparse is not None:

@@ -175,7 +175,6 @@ class SparsitySettings(StudySettings):
 
     @classmethod
     def quick(cls) -> SparsitySettings:
-        """The same steps on the embedded digits, in seconds."""
         brief = {name: recipe.shortened(steps=150) for name, recipe in RECIPES.items()}
         return cls(data="digits", parts=QUICK_PARTS, recipes=brief, activity_examples=200)
 
@@ -226,7 +225,6 @@ class SparsityCell(Frozen):
 
     @classmethod
     def of(cls, cases: Sequence[Case], settings: SparsitySettings) -> SparsityCell:
-        """Such networks as the settings train and certify them."""
         shared = cls.model_fields.keys() - {"cases", "recipe"}
         return cls(
             cases=tuple(cases),
@@ -240,5 +238,4 @@ class SparsityCell(Frozen):
 
     @property
     def key(self) -> str:
-        """The name of the prior."""
         return self.cases[0].prior_key

@@ -54,7 +54,6 @@ QUICK_BAD: Mapping[str, Any] = {
 
 
 def bad_interpolants(bad: Bad, at: Context, seed: int) -> tuple[Judged, ...]:
-    """The functions, judged."""
     dataset, _ = distinct_examples(at.dataset(bad.data))
     if dataset.test is None:
         raise BadInput(f"{dataset.train.name} has no test set, which this comparison needs")
@@ -124,7 +123,6 @@ FLOOR = 1e-18
 def drawn_bars(
     what: str, bars: Mapping[str, float], caption: str, title: str, x_label: str, log: bool = False
 ) -> Figure:
-    """One bar for each name."""
     from nonvacuous.report import plots
 
     values = [max(value, FLOOR) if log else value for value in bars.values()]

@@ -100,7 +100,6 @@ class FigureResult:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What the figure shows, network by network."""
         return {
             network: {
                 "rises": self.rises(network),
@@ -125,7 +124,6 @@ class FigureResult:
 
 
 def figure_cells(settings: FigureSettings) -> tuple[Cell, ...]:
-    """Every network of the figure, once."""
     levels = [corruption_at(level) for level in settings.levels]
     sweep = [Cell(network, corruption) for network in settings.networks for corruption in levels]
     curves = [Cell(settings.curves_of, corruption) for corruption in CURVES]
@@ -270,7 +268,6 @@ def verdict(result: FigureResult) -> str:
 
 
 def page(result: FigureResult) -> StudyPage:
-    """The page of the figure."""
     c, b, a = _panels(result)
     return StudyPage(
         title="From true labels to random ones",

@@ -108,7 +108,6 @@ class KernelsSettings(BadSettings):
 
     @classmethod
     def quick(cls) -> KernelsSettings:
-        """The same steps on the embedded digits, in seconds."""
         return cls(cases=_QUICK, **QUICK_BAD)
 
 
@@ -123,7 +122,6 @@ class KernelsCell(Frozen):
 
     @property
     def key(self) -> str:
-        """Its name."""
         return "bad" if self.case is None else self.case.name
 
 
@@ -234,7 +232,6 @@ def _line(case: Case, study: InterpolationStudy) -> str:
 
 
 def cases_table(result: KernelsResult) -> Table:
-    """Errors and norms of all cases in one table."""
     rows = []
     for case, study in result.studies:
         shown = "-" if case.published is None else f"{case.published:g} %"
@@ -287,7 +284,6 @@ def verdict(result: KernelsResult) -> str:
 
 
 def page(result: KernelsResult, *, command: str) -> StudyPage:
-    """The whole page."""
     from nonvacuous.report import plots
 
     known = [(case, s) for case, s in result.studies if s.labelings[0].test_errors is not None]

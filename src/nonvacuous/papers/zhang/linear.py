@@ -48,7 +48,6 @@ class LinearSettings(BadSettings):
 
     @classmethod
     def quick(cls) -> LinearSettings:
-        """A smaller problem, and the embedded digits."""
         return cls(examples=20, weights=60, **QUICK_BAD)
 
 
@@ -163,7 +162,6 @@ def _fitted(cell: LinearCell, at: Context) -> Mapping[str, Any]:
 
 
 def fits_table(result: LinearResult) -> Table:
-    """What each method found."""
     return Table(
         ("found by", "residual", "norm", "outside the span", "from where theory says",
          "from the minimum norm", "test error"),
@@ -186,7 +184,6 @@ def fits_table(result: LinearResult) -> Table:
 
 
 def lead(result: LinearResult) -> str:
-    """The answer in one sentence."""
     away = {fit.name: fit.to_minimum for fit in result.fits}
     return (
         f"SGD from zero finds the perfect fit of smallest norm (relative distance "
@@ -196,7 +193,6 @@ def lead(result: LinearResult) -> str:
 
 
 def page(result: LinearResult, *, command: str) -> StudyPage:
-    """The whole page."""
     from nonvacuous.report import plots
 
     sizes = [float(fit.name) for fit in result.family]

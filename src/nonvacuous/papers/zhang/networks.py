@@ -34,14 +34,6 @@ TITLES = {
     "mlp-3x512": "MLP 3×512",
     "mlp-1x512": "MLP 1×512",
 }
-#: Table 1's numbers of parameters, for images of 3 x 28 x 28 and ten classes.
-PARAMETERS = {
-    "inception": 1_649_402,
-    "inception-no-bn": 1_649_402,
-    "alexnet": 1_387_786,
-    "mlp-3x512": 1_735_178,
-    "mlp-1x512": 1_209_866,
-}
 #: Random labels fitted in spite of regularizers (the paper's appendix): the training accuracy by
 #: network and regularizer; None: the paper says that training did not converge.
 RANDOM_WITH_REGULARIZERS: Mapping[tuple[str, str], float | None] = {
@@ -176,7 +168,6 @@ class PublishedRow:
 
     @property
     def cell(self) -> Cell:
-        """The network as it is trained here."""
         return Cell(self.network, self.labels, "crop" if self.crop else "none", self.decay)
 
 
@@ -258,7 +249,6 @@ class CellResult(Frozen):
 
     @property
     def test_accuracy(self) -> float:
-        """Percent."""
         return _percent(self.history[-1].test_errors, self.test_examples)
 
     @property
@@ -316,7 +306,6 @@ class GroupTiming(Frozen):
 
     @property
     def seconds_per_epoch(self) -> float:
-        """Per epoch and network."""
         return self.seconds / self.networks / self.epochs
 
     @property

@@ -11,13 +11,11 @@ from nonvacuous.report.study import Section, Table
 MISSING = "-"
 
 
-def percent(value: float | None, *, digits: int = 2) -> str:
-    """A number of percent, or a dash where there is none."""
-    return MISSING if value is None else f"{value:.{digits}f}"
+def percent(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.2f}"
 
 
 def points(value: float | None) -> str:
-    """A difference with its sign."""
     return MISSING if value is None else f"{value:+.2f}"
 
 

@@ -64,7 +64,6 @@ class Switch:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is switched on."""
         return not self.kind.switched_on
 
     @property
@@ -103,12 +102,10 @@ class RegularizationResult:
     timings: tuple[GroupTiming, ...]
 
     def of(self, network: str) -> tuple[Switch, ...]:
-        """The switches of one kind of network."""
         return tuple(switch for switch in self.switches if switch.network == network)
 
     @property
     def trained(self) -> int:
-        """How many networks there are."""
         return sum((s.true is not None) + (s.random is not None) for s in self.switches)
 
     def gain(self, network: str) -> float | None:
@@ -260,7 +257,6 @@ def early_stopping_table(result: RegularizationResult) -> Table:
 
 
 def page(result: RegularizationResult) -> StudyPage:
-    """The page of the matrix."""
     return StudyPage(
         title="Regularizers on and off",
         question="Is it regularization that makes networks generalize?",

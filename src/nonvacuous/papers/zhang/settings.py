@@ -173,11 +173,9 @@ class ZhangSettings(StudySettings):
 
     @classmethod
     def quick(cls) -> Self:
-        """The same steps on the embedded digits with small perceptrons, in seconds."""
         return cls(data="digits", crop=None, batch_size=32, networks=_SMALL, solo_epochs=3)
 
     def recipe(self, cell: Cell) -> Recipe:
-        """How this network is trained."""
         recipe = self.networks[cell.network]
         return recipe.under(cell.switched_on) if cell.corruption == "random-labels" else recipe
 
@@ -212,7 +210,6 @@ class ReusingSettings(ZhangSettings):
 
     @classmethod
     def quick(cls) -> Self:
-        """The same steps on the embedded digits, in seconds."""
         return super().quick().changed(solo_epochs=0)
 
 
@@ -292,7 +289,6 @@ class FigureSettings(ReusingSettings):
 
     @classmethod
     def quick(cls) -> Self:
-        """The same steps on the embedded digits, in seconds."""
         return super().quick().changed(levels=(0.0, 0.5, 1.0))
 
 

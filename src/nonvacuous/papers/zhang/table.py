@@ -102,7 +102,6 @@ class TableResult:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """How many rows reach what."""
         counts = {}
         for name in ("fits", "test_agrees", "at_chance"):
             known = [value for row in self.rows if (value := getattr(row, name)) is not None]
@@ -217,7 +216,6 @@ def verdict(result: TableResult) -> str:
 
 
 def page(result: TableResult) -> StudyPage:
-    """The page of the table."""
     random = [row for row in result.rows if row.result.cell.corruption == "random-labels"]
     true = [row for row in result.rows if row.result.cell.corruption == "true"]
     return StudyPage(

@@ -50,7 +50,6 @@ class TheoremSettings(StudySettings):
 
     @classmethod
     def quick(cls) -> TheoremSettings:
-        """The same steps on the embedded digits, in seconds."""
         return cls(data="digits", sizes=(140, 470, 1_437), depths=(2, 3, 11))
 
 
@@ -69,7 +68,6 @@ class TheoremCell(Frozen):
 
     @property
     def key(self) -> str:
-        """Its name."""
         size = "all" if self.size is None else self.size
         return f"n{size}-depth{self.depth}" if self.depth else f"n{size}-labels"
 

@@ -37,7 +37,6 @@ def table_text(result: TheoremResult) -> str:
 
 
 def page(result: TheoremResult, *, command: str) -> StudyPage:
-    """The same as a page, with two pictures."""
     claims = result.claims()
     held = sum(claim.holds for claim in claims)
     largest = max(result.depths, key=lambda entry: entry.points)

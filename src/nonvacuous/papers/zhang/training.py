@@ -101,7 +101,6 @@ class Group(Frozen):
 
     @classmethod
     def of(cls, networks: Sequence[Cell], settings: ZhangSettings) -> Group:
-        """Such networks as the settings train them."""
         shared = cls.model_fields.keys() - {"networks", "recipe"}
         return cls(
             networks=tuple(networks),
@@ -111,7 +110,6 @@ class Group(Frozen):
 
     @property
     def key(self) -> str:
-        """A name that says which networks these are."""
         digest = derived_seed(0, *(cell.key for cell in self.networks)) % 16**8
         return f"{self.networks[0].network}-{len(self.networks)}-{digest:08x}"
 
@@ -191,7 +189,6 @@ class _Training:
         self.material = Material(group.networks, self.dataset, crop=group.crop, seed=group.seed)
 
     def run(self) -> dict[str, Any]:
-        """The results of all networks, and the time that they took."""
         jobs = [self._job(cell) for cell in self.group.networks]
         result = self._many(
             jobs,
