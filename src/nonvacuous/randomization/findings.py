@@ -12,44 +12,34 @@ from nonvacuous.randomization.results import (
     LeakCheck,
     Permutations,
     Rademacher,
+    Study,
 )
 
 #: Agreement with labels that training never saw must be this unlikely before it is called a fact.
 _CERTAINLY = 1e-6
 
 
-def findings_of(
-    *,
-    conditions: Sequence[ConditionResult],
-    classes: int,
-    configuration: str | None,
-    permutations: Permutations | None,
-    leak: LeakCheck,
-    rademacher: Rademacher | None,
-    certificates: Sequence[ConditionCertificate],
-    failure: float,
-) -> tuple[Finding, ...]:
+def findings_of(study: Study) -> tuple[Finding, ...]:
     """Everything worth a sentence, the most serious first."""
-    true = next(entry for entry in conditions if entry.name == "true")
-    random = next(entry for entry in conditions if entry.name == "random-labels")
-    ignored = _labels_used(true, random, classes)
-    found = [
-        _configuration(configuration, conditions),
+    random, failure = study.condition("random-labels"), study.settings.failure
+    ignored = _labels_used(study.condition("true"), random, study.classes)
+    said = [
+        _configuration(study.configuration, study.conditions),
         ignored,
-        _leak(leak, failure),
-        *_certificates(certificates),
+        _leak(study.leak, failure),
+        *_certificates(study.certificates),
     ]
     if ignored is None:
         # Otherwise the networks were trained on something else, and these would be about nothing.
-        found += [
-            _memorizing(random, classes),
-            _learning(permutations, failure),
-            _rademacher(rademacher),
-            *_unfit(conditions),
+        said += [
+            _memorizing(random, study.classes),
+            _learning(study.permutations, failure),
+            _rademacher(study.rademacher),
+            *_unfit(study.conditions),
         ]
-    order = {"problem": 0, "good": 1, "note": 2}
-    kept = [finding for finding in found if finding is not None]
-    return tuple(sorted(kept, key=lambda finding: order[finding.level]))
+    order = ("problem", "good", "note")
+    kept = [finding for finding in said if finding is not None]
+    return tuple(sorted(kept, key=lambda finding: order.index(finding.level)))
 
 
 def _configuration(digest: str | None, conditions: Sequence[ConditionResult]) -> Finding:
@@ -163,84 +153,68 @@ def _learning(permutations: Permutations | None, failure: float) -> Finding | No
     if permutations is None:
         return None
     p_value, count = permutations.p_value, len(permutations.permuted)
+    many = f"{count} permutation{'' if count == 1 else 's'}"
     lowest = permutations.is_smallest
     smallest = " (the smallest value that so many networks can give)" if lowest else ""
     if p_value <= failure:
         return Finding(
             "it learns",
             "good",
-            f"The test error with true labels is lower than with {_permutations(count)} of them: "
+            f"The test error with true labels is lower than with {many} of them: "
             f"p = {p_value:.3g}{smallest}.",
         )
     return Finding(
         "learning is not shown",
         "note",
-        f"Against {_permutations(count)} of the labels the test error with true labels has "
+        f"Against {many} of the labels the test error with true labels has "
         f"p = {p_value:.3g}{smallest}: "
         + ("train more of them." if lowest else "no better than labels dealt at random."),
     )
 
 
-def _permutations(count: int) -> str:
-    return f"{count} permutation{'' if count == 1 else 's'}"
-
-
-def _rademacher(found: Rademacher | None) -> Finding | None:
-    if found is None:
+def _rademacher(measured: Rademacher | None) -> Finding | None:
+    if measured is None:
         return None
-    what = "nothing" if found.is_vacuous else "something"
-    return Finding(f"Rademacher complexity says {what}", "note", found.verdict)
+    what = "nothing" if measured.is_vacuous else "something"
+    return Finding(f"Rademacher complexity says {what}", "note", measured.verdict)
 
 
 def _certificates(certificates: Sequence[ConditionCertificate]) -> list[Finding]:
-    found = []
+    said = []
     for entry in certificates:
         if entry.risk_upper is not None and entry.risk_upper < entry.floor:
-            found.append(
-                Finding(
-                    f"a false certificate: {entry.condition}",
-                    "problem",
-                    "The certificate promises an error of at most "
-                    f"{shown_up(entry.risk_upper)} on {entry.condition}, where nobody can err "
-                    f"less than {entry.floor:.3f}. One in {1 / (1 - entry.confidence):.0f} may be "
-                    "false by bad luck; repeat it with "
-                    "another seed, and report it if it comes again.",
-                )
+            text = (
+                f"The certificate promises an error of at most {shown_up(entry.risk_upper)} on "
+                f"{entry.condition}, where nobody can err less than {entry.floor:.3f}. One in "
+                f"{1 / (1 - entry.confidence):.0f} may be false by bad luck; repeat it with "
+                "another seed, and report it if it comes again."
             )
+            said.append(Finding(f"a false certificate: {entry.condition}", "problem", text))
     missing = [entry for entry in certificates if entry.risk_upper is None]
     if missing:
-        found.append(
-            Finding(
-                "no certificate",
-                "note",
-                f"{len(missing)} of {len(certificates)} conditions have none. "
-                f"{missing[0].condition}: {missing[0].reason}",
-            )
+        text = (
+            f"{len(missing)} of {len(certificates)} conditions have none. "
+            f"{missing[0].condition}: {missing[0].reason}"
         )
+        said.append(Finding("no certificate", "note", text))
     by_name = {entry.condition: entry for entry in certificates}
     true, random = by_name.get("true"), by_name.get("random-labels")
     if true is None or random is None or true.risk_upper is None or random.risk_upper is None:
-        return found
+        return said
     if random.risk_upper >= random.guessing > true.risk_upper:
-        found.append(
-            Finding(
-                "the certificate tells them apart",
-                "good",
-                f"The same bound promises an error of at most {shown_up(true.risk_upper)} on "
-                f"true labels and nothing on random ones ({shown_up(random.risk_upper)}, "
-                f"guessing errs {random.guessing:.3f}).",
-            )
+        text = (
+            f"The same bound promises an error of at most {shown_up(true.risk_upper)} on "
+            f"true labels and nothing on random ones ({shown_up(random.risk_upper)}, "
+            f"guessing errs {random.guessing:.3f})."
         )
+        said.append(Finding("the certificate tells them apart", "good", text))
     elif true.risk_upper >= true.guessing:
-        found.append(
-            Finding(
-                "no certificate",
-                "note",
-                "On true labels, too, the quick certificate of this study is no better than "
-                "guessing; nonvacuous certify takes more time and usually does better.",
-            )
+        text = (
+            "On true labels, too, the quick certificate of this study is no better than "
+            "guessing; nonvacuous certify takes more time and usually does better."
         )
-    return found
+        said.append(Finding("no certificate", "note", text))
+    return said
 
 
 def _unfit(conditions: Sequence[ConditionResult]) -> list[Finding]:
@@ -254,19 +228,12 @@ def _unfit(conditions: Sequence[ConditionResult]) -> list[Finding]:
     for entry in conditions:
         if entry.fitting != "fit":
             by_reason.setdefault(entry.fitting, []).append(entry)
-    return [
-        Finding(
-            f"not fitted ({reason})",
-            "note",
-            f"Not all training labels were fitted in {_listed(entries)}: "
-            f"{words.get(reason, reason)}.",
+    said = []
+    for reason, entries in by_reason.items():
+        listed = ", ".join(
+            f"{entry.name} ({len(entry.outcomes) - entry.fitted} of {len(entry.outcomes)} networks)"
+            for entry in entries
         )
-        for reason, entries in by_reason.items()
-    ]
-
-
-def _listed(entries: Sequence[ConditionResult]) -> str:
-    counts = (f"{len(e.outcomes) - e.fitted} of {len(e.outcomes)}" for e in entries)
-    return ", ".join(
-        f"{entry.name} ({count} networks)" for entry, count in zip(entries, counts, strict=True)
-    )
+        text = f"Not all training labels were fitted in {listed}: {words.get(reason, reason)}."
+        said.append(Finding(f"not fitted ({reason})", "note", text))
+    return said

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Protocol
 
 from torch import nn
 
 from nonvacuous.data import Dataset, find_duplicates
 from nonvacuous.randomization.conditions import (
+    Condition,
     ConditionCertificate,
     certify_condition,
     corrupted_condition,
@@ -38,115 +40,122 @@ from nonvacuous.seeds import derived_seed
 LEAK_LEVEL = 0.001
 
 
-def paired_part(
-    dataset: Dataset, workshop: Workshop, settings: StudySettings
-) -> list[ConditionResult]:
-    """Every condition with every seed: the same seeds, and nothing but the data changed."""
-    outcomes: dict[str, list[Outcome]] = {name: [] for name in settings.conditions}
-    for number in range(settings.seeds):
-        seed = settings.seed + number
+class Relabel(Protocol):
+    """So many conditions with the same inputs and other labels."""
 
-        def tasks(seed: int = seed) -> list[Task]:
-            return [
-                Task(corrupted_condition(dataset, name, seed=seed), seed)
-                for name in settings.conditions
-            ]
-
-        for outcome in workshop.train(f"seed-{seed}", tasks, count=len(settings.conditions)):
-            outcomes[outcome.condition].append(outcome)
-    return [
-        condition_result(name, own, outcomes["true"], confidence=settings.confidence)
-        for name, own in outcomes.items()
-    ]
+    def __call__(self, dataset: Dataset, count: int, *, seed: int) -> list[Condition]: ...
 
 
-def permutations_part(
-    dataset: Dataset, workshop: Workshop, settings: StudySettings, true: ConditionResult
-) -> Permutations | None:
-    if not settings.permutations:
-        return None
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What all parts of a study are made of; ``build`` gives a fresh network for a seed."""
 
-    def tasks() -> list[Task]:
-        permuted = permuted_conditions(dataset, settings.permutations, seed=settings.seed)
-        return [Task(condition, settings.seed) for condition in permuted]
+    dataset: Dataset
+    build: Build
+    workshop: Workshop
+    settings: StudySettings
 
-    permuted = workshop.train("permutations", tasks, count=settings.permutations)
-    # The network on true labels that has the seed of all the permuted ones.
-    observed = true.outcomes[0].test_error
-    return Permutations(observed, tuple(outcome.test_error for outcome in permuted))
+    def _task(self, name: str, seed: int, **options: Any) -> Task:
+        return Task(corrupted_condition(self.dataset, name, seed=seed), seed, **options)
 
+    def paired(self) -> list[ConditionResult]:
+        """Every condition with every seed: the same seeds, and nothing but the data changed."""
+        names, first = self.settings.conditions, self.settings.seed
+        outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
+        for seed in range(first, first + self.settings.seeds):
+            for outcome in self.workshop.train(
+                f"seed-{seed}",
+                lambda seed=seed: [self._task(name, seed) for name in names],  # type: ignore[misc]
+                count=len(names),
+            ):
+                outcomes[outcome.condition].append(outcome)
+        return [
+            condition_result(name, own, outcomes["true"], confidence=self.settings.confidence)
+            for name, own in outcomes.items()
+        ]
 
-def certificates_part(
-    dataset: Dataset, build: Build, workshop: Workshop, settings: StudySettings
-) -> tuple[ConditionCertificate, ...]:
-    if not settings.certificates:
-        return ()
-
-    def make(name: str) -> dict[str, Any]:
-        condition = corrupted_condition(dataset, name, seed=settings.seed)
-        network, device = build(settings.seed), workshop.device
-        return asdict(certify_condition(network, condition, settings, settings.seed, device))
-
-    return tuple(
-        ConditionCertificate(
-            **workshop.part(
-                f"certificate-{name.replace(':', '-')}",
-                lambda name=name: make(name),  # type: ignore[misc]
-                title="certificates",
-                message=f"{name} ({number + 1} of {len(settings.conditions)})",
-            )
+    def relabeled(self, name: str, relabel: Relabel, count: int) -> list[Outcome]:
+        """Networks with one seed, each on labels of its own."""
+        seed = self.settings.seed
+        return self.workshop.train(
+            name,
+            lambda: [
+                Task(condition, seed) for condition in relabel(self.dataset, count, seed=seed)
+            ],
+            count=count,
         )
-        for number, name in enumerate(settings.conditions)
-    )
 
+    def permutations(self, true: ConditionResult) -> Permutations | None:
+        count = self.settings.permutations
+        if not count:
+            return None
+        permuted = self.relabeled("permutations", permuted_conditions, count)
+        # The network on true labels that has the seed of all the permuted ones.
+        observed = true.outcomes[0].test_error
+        return Permutations(observed, tuple(outcome.test_error for outcome in permuted))
 
-def leak_part(dataset: Dataset, random: ConditionResult, settings: StudySettings) -> LeakCheck:
-    assert dataset.test is not None
-    return LeakCheck(
-        duplicates=len(find_duplicates(dataset.train, dataset.test, ignore_labels=True)),
-        test_examples=len(dataset.test),
-        chance=chance_test(
+    def certificates(self, given: Dataset) -> tuple[ConditionCertificate, ...]:
+        """On the data as given: where inputs were scaled, the examples counted had a say in it."""
+        settings, seed = self.settings, self.settings.seed
+        if not settings.certificates:
+            return ()
+
+        def make(name: str) -> dict[str, Any]:
+            condition = corrupted_condition(given, name, seed=seed)
+            network, device = self.build(seed), self.workshop.device
+            return asdict(certify_condition(network, condition, settings, seed, device))
+
+        return tuple(
+            ConditionCertificate(
+                **self.workshop.part(
+                    f"certificate-{name.replace(':', '-')}",
+                    partial(make, name),
+                    title="certificates",
+                    message=f"{name} ({number} of {len(settings.conditions)})",
+                )
+            )
+            for number, name in enumerate(settings.conditions, start=1)
+        )
+
+    def leak(self, random: ConditionResult) -> LeakCheck:
+        train, test = self.dataset.train, self.dataset.test
+        assert test is not None
+        chance = chance_test(
             [outcome.confusion for outcome in random.outcomes],
             level=LEAK_LEVEL,
-            seed=derived_seed(settings.seed, "renamings"),
-        ),
-        level=LEAK_LEVEL,
-    )
+            seed=derived_seed(self.settings.seed, "renamings"),
+        )
+        duplicates = len(find_duplicates(train, test, ignore_labels=True))
+        return LeakCheck(duplicates, len(test), chance, LEAK_LEVEL)
 
+    def regularization(
+        self, example: nn.Module, true: ConditionResult, random: ConditionResult
+    ) -> tuple[RegularizationRow, ...]:
+        settings, count = self.settings, self.settings.seeds
+        if not settings.regularization:
+            return ()
 
-def regularization_part(
-    dataset: Dataset,
-    build: Build,
-    example: nn.Module,
-    workshop: Workshop,
-    settings: StudySettings,
-    true: ConditionResult,
-    random: ConditionResult,
-) -> tuple[RegularizationRow, ...]:
-    if not settings.regularization:
-        return ()
+        def switched(seed: int) -> nn.Module:
+            module, _ = switch_batch_norm(self.build(seed))
+            assert module is not None
+            return module
 
-    def switched(seed: int) -> nn.Module:
-        module, _ = switch_batch_norm(build(seed))
-        assert module is not None
-        return module
-
-    rows = [
-        row_of("none", true.outcomes, random.outcomes),
-        early_stopping(true.outcomes, random.outcomes),
-    ]
-    possible, impossible = regularizers(example, dataset.train.example_shape)
-    for entry in possible:
-
-        def tasks(options: dict[str, Any] = entry.options) -> list[Task]:
+        def tasks(options: dict[str, Any]) -> list[Task]:
             return [
-                Task(corrupted_condition(dataset, name, seed=seed), seed, **options)
+                self._task(name, seed, **options)
                 for name in ("true", "random-labels")
-                for seed in range(settings.seed, settings.seed + settings.seeds)
+                for seed in range(settings.seed, settings.seed + count)
             ]
 
-        own = BuiltInLearner(switched, settings, workshop.device) if entry.switched else None
-        name = entry.name.replace(" ", "-")
-        outcomes = workshop.train(name, tasks, count=2 * settings.seeds, learner=own)
-        rows.append(row_of(entry.name, outcomes[: settings.seeds], outcomes[settings.seeds :]))
-    return (*rows, *impossible)
+        rows = [
+            row_of("none", true.outcomes, random.outcomes),
+            early_stopping(true.outcomes, random.outcomes),
+        ]
+        possible, impossible = regularizers(example, self.dataset.train.example_shape)
+        for entry in possible:
+            device = self.workshop.device
+            own = BuiltInLearner(switched, settings, device) if entry.switched else None
+            name, asked = entry.name.replace(" ", "-"), partial(tasks, entry.options)
+            outcomes = self.workshop.train(name, asked, count=2 * count, learner=own)
+            rows.append(row_of(entry.name, outcomes[:count], outcomes[count:]))
+        return (*rows, *impossible)

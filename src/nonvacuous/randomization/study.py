@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,12 @@ from nonvacuous.randomization.findings import findings_of
 from nonvacuous.randomization.learners import (
     BuiltInLearner,
     Learner,
-    Task,
     UserLearner,
     builder_of,
     check_fits,
 )
-from nonvacuous.randomization.parts import (
-    certificates_part,
-    leak_part,
-    paired_part,
-    permutations_part,
-    regularization_part,
-)
-from nonvacuous.randomization.results import ConditionResult, Study, shared_configuration
+from nonvacuous.randomization.parts import Parts
+from nonvacuous.randomization.results import Study, shared_configuration
 from nonvacuous.randomization.settings import StudySettings
 from nonvacuous.randomization.workshop import Stages, Workshop
 
@@ -71,7 +65,7 @@ def study(
     dataset = standardized(given) if settings.standardize and train is None else given
     build, own_name = builder_of(model, dataset.train)
     architecture, trained_by = names or (own_name, None)
-    place = torch.device("cpu" if device is None else device)
+    device = torch.device("cpu" if device is None else device)
     example = build(settings.seed)
     check_fits(example, dataset.train)
     if train is not None and settings.regularization:
@@ -80,9 +74,9 @@ def study(
             "own training; a training function of your own has them inside. Leave one of them out"
         )
     learner: Learner = (
-        BuiltInLearner(build, settings, place)
+        BuiltInLearner(build, settings, device)
         if train is None
-        else UserLearner(build, train, place, name=trained_by)
+        else UserLearner(build, train, device, name=trained_by)
     )
     stages = Stages(folder)
     stages.open(
@@ -98,24 +92,16 @@ def study(
         force=force,
     )
     began = time.monotonic()
-    workshop = Workshop(learner, settings, stages, place, progress)
-    conditions = paired_part(dataset, workshop, settings)
-    true, random = (_named(conditions, key) for key in ("true", "random-labels"))
-    permutations = permutations_part(dataset, workshop, settings, true)
-    signs = workshop.train(
-        "signs",
-        lambda: [
-            Task(condition, settings.seed)
-            for condition in sign_conditions(dataset, settings.sign_vectors, seed=settings.seed)
-        ],
-        count=settings.sign_vectors,
-    )
-    # Certificates rest on the data as given: the mean was taken from the examples they count.
-    certificates = certificates_part(given, build, workshop, settings)
-    matrix = regularization_part(dataset, build, example, workshop, settings, true, random)
-    configuration = shared_configuration(conditions)
-    leak = leak_part(dataset, random, settings)
-    rademacher = rademacher_of(signs, settings=settings)
+    workshop = Workshop(learner, settings, stages, device, progress)
+    parts = Parts(dataset, build, workshop, settings)
+    conditions = parts.paired()
+    by_name = {entry.name: entry for entry in conditions}
+    true, random = by_name["true"], by_name["random-labels"]
+    permutations = parts.permutations(true)
+    signs = parts.relabeled("signs", sign_conditions, settings.sign_vectors)
+    certificates = parts.certificates(given)
+    matrix = parts.regularization(example, true, random)
+    leak = parts.leak(random)
     result = Study(
         architecture=architecture,
         parameters=sum(parameter.numel() for parameter in example.parameters()),
@@ -126,34 +112,21 @@ def study(
         classes=dataset.train.classes,
         trained_by=learner.name,
         settings=settings,
-        configuration=configuration,
+        configuration=shared_configuration(conditions),
         conditions=tuple(conditions),
         permutations=permutations,
         leak=leak,
-        rademacher=rademacher,
+        rademacher=rademacher_of(signs, settings=settings),
         capacity=capacity_of(example, dataset.train),
         certificates=certificates,
         regularization=matrix,
-        findings=findings_of(
-            conditions=conditions,
-            classes=dataset.train.classes,
-            configuration=configuration,
-            permutations=permutations,
-            leak=leak,
-            rademacher=rademacher,
-            certificates=certificates,
-            failure=settings.failure,
-        ),
+        findings=(),
         networks=workshop.networks,
         seconds=time.monotonic() - began,
     )
     stages.drop_checkpoints()
-    return result
+    return replace(result, findings=findings_of(result))
 
 
 def _dataset(data: Any) -> Dataset:
     return load(data) if isinstance(data, str | Path) else as_dataset(data, where="data")
-
-
-def _named(conditions: Sequence[ConditionResult], name: str) -> ConditionResult:
-    return next(entry for entry in conditions if entry.name == name)
