@@ -35,7 +35,7 @@ def test_four_lines_on_stdout_and_the_rest_on_stderr(place, invoke, quick):
     assert "report.html" not in done.err
 
 
-SHORTER = ("--epochs", "5", "--prior-epochs", "15", "--trials", "5000")
+SHORTER = ("--epochs", "2", "--prior-epochs", "10", "--trials", "2000")
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from nonvacuous.cli.app import main
 from nonvacuous.locks import Claim
 from nonvacuous.study.cluster import deposit, run_anywhere
 from nonvacuous.study.engine import run_sweep
@@ -133,27 +134,27 @@ def cluster(standing: Cluster) -> Cluster:
 
 @needs_ray
 @pytest.mark.slow
-def test_a_reproduction_on_a_cluster_is_the_same_as_here(cluster: Cluster, tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text('data = "digits"\nsizes = [40, 90]\ndepths = [2, 4]\n')
-    words = [sys.executable, "-m", "nonvacuous.cli.app", "reproduce", "zhang-theorem-1"]
-    words += ["--config", "s.toml", "--out"]
-    places = {"here": [], "there": ["--engine", "ray", "--address", cluster.address]}
-    found = {}
-    for place, flags in places.items():
-        done = subprocess.run(
-            [*words, place, *flags],
-            cwd=tmp_path,
-            env={**os.environ, **cluster.variables},
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert done.returncode == 0, done.stderr
-        found[place] = json.loads((tmp_path / place / "results.json").read_text())
-        for entry in found[place]["depths"]:
-            for name in ("seconds", "certificate_seconds", "forward_seconds"):
-                del entry[name]
-    assert found["here"] == found["there"]
+def test_a_reproduction_on_a_cluster_is_the_same_as_here(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.toml").write_text('data = "digits"\nsizes = [40, 90]\ndepths = [2, 4]\n')
+    words = ["reproduce", "zhang-theorem-1", "--config", "s.toml", "--out"]
+    assert main([*words, "here"]) == 0
+    words += ["there", "--engine", "ray", "--address", cluster.address]
+    done = subprocess.run(
+        [sys.executable, "-m", "nonvacuous.cli.app", *words],
+        env={**os.environ, **cluster.variables},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    here, there = (json.loads(Path(out, "results.json").read_text()) for out in ("here", "there"))
+    for entry in (*here["depths"], *there["depths"]):
+        for name in ("seconds", "certificate_seconds", "forward_seconds"):
+            del entry[name]
+    assert here == there
     ended = [path.parent.name for path in (tmp_path / "there").glob("cells/*/result.json")]
     assert len(ended) == 6
 

@@ -102,7 +102,7 @@ def assert_at_most(failures: int, worlds: int, failure: float) -> None:
 
 
 @pytest.mark.slow
-@long_too(100, 2000)
+@long_too(50, 2000)
 def test_trained_posteriors_keep_their_promise(memory: Path, worlds: int) -> None:
     def claim(world: int) -> tuple[float, float]:
         folder = memory / f"w{world}" / "run"
@@ -123,7 +123,7 @@ def test_trained_posteriors_keep_their_promise(memory: Path, worlds: int) -> Non
 
 
 @pytest.mark.slow
-@long_too(50, 400)
+@long_too(30, 400)
 def test_tilted_posteriors_keep_their_promise(memory: Path, worlds: int) -> None:
     def claim(world: int) -> tuple[float, float]:
         folder = memory / f"w{world}" / "run"
@@ -145,7 +145,7 @@ def test_tilted_posteriors_keep_their_promise(memory: Path, worlds: int) -> None
 
 
 @pytest.mark.slow
-@long_too(60, 500)
+@long_too(40, 500)
 def test_one_drawn_network_keeps_its_promise(memory: Path, worlds: int) -> None:
     def claim(world: int) -> tuple[float, float]:
         folder = memory / f"w{world}" / "run"
@@ -166,7 +166,7 @@ def test_one_drawn_network_keeps_its_promise(memory: Path, worlds: int) -> None:
 
 
 @pytest.mark.slow
-@long_too(30, 300)
+@long_too(15, 300)
 def test_post_hoc_certificates_keep_their_promise(memory: Path, worlds: int) -> None:
     grid = nv.priors.ScaleGrid((0.3, 1.0))
     noise = nv.priors.ScaleGrid((0.1, 0.5))
@@ -218,7 +218,7 @@ def sampled_risk(folder: Path, world: int, draws: int = 200, points: int = 4000)
 
 
 @pytest.mark.slow
-@long_too(15, 60)
+@long_too(10, 60)
 def test_certificates_that_forget_symmetries_keep_their_promise(memory: Path, worlds: int) -> None:
     grid = nv.priors.ScaleGrid((0.3, 1.0))
     used = set()
@@ -272,7 +272,7 @@ def errors_of(network: torch.nn.Module, examples: Examples) -> int:
 
 
 @pytest.mark.slow
-@long_too(200, 2000)
+@long_too(100, 2000)
 def test_held_out_certificates_keep_their_promise(worlds: int) -> None:
     assert_at_most(count_false(lambda w: held_out(w, peek=False), worlds), worlds, 0.2)
 
