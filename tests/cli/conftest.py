@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from nonvacuous.cli.app import main
+from nonvacuous.papers.measures import pictures
+from nonvacuous.report import plots
 
 MODEL_FILE = """
 from torch import nn
@@ -109,6 +112,29 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("my_model", None)
     yield tmp_path
     sys.modules.pop("my_model", None)
+
+
+#: Pictures by their words: title, description, names in the legend.
+_DRAWN: dict[Any, str] = {}
+
+
+@pytest.fixture(autouse=True)
+def pictures_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture with the same words is drawn once, whatever its numbers.
+
+    Commands are tested here, and most tests run one that draws as a hundred others do.
+    """
+    draw = plots.finish
+
+    def finish(figure: Any, axes: Any, title: str, words: str, **options: Any) -> str:
+        names = axes.get_legend_handles_labels()[1]
+        key = (title, words, *names, *options.items())
+        if key not in _DRAWN:
+            _DRAWN[key] = draw(figure, axes, title, words, **options)
+        return _DRAWN[key]
+
+    for module in (plots, pictures):
+        monkeypatch.setattr(module, "finish", finish)
 
 
 @pytest.fixture

@@ -312,9 +312,11 @@ def finish(
             columnspacing=1.2,
         )
     # Title, labels and legend take what they need: surely less than this, and then so much.
+    layout = figure.get_layout_engine()
+    assert layout is not None
     whole = height + 400.0 + 3 * _LINE * len(names)
     figure.set_size_inches(_WIDTH / 72, whole / 72)
-    figure.draw_without_rendering()
+    layout.execute(figure)
     whole += height - axes.get_window_extent().height
     figure.set_size_inches(_WIDTH / 72, whole / 72)
     name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "picture"

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 import matplotlib
 from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Circle, Patch, Polygon, Rectangle
@@ -173,9 +174,12 @@ def wrapped(words: str, *, size: float, width: float) -> list[str]:
 
 def element(figure: Figure, *, name: str, title: str, description: str) -> str:
     """A matplotlib figure as an ``<svg>`` element of a page; ``name`` keeps its ids its own."""
+    for ground in (figure.patch, *(axes.patch for axes in figure.axes)):
+        ground.set(facecolor="none", edgecolor="none")
     target = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": f"nonvacuous {name}"}):
-        figure.savefig(target, format="svg", dpi=72, transparent=True)
+        # Not by savefig, which draws everything twice.
+        FigureCanvasSVG(figure).print_svg(target)
     return _for_a_page(target.getvalue(), name, title, description)
 
 
