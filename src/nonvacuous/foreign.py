@@ -1,14 +1,18 @@
-"""Records in a folder that may be a stranger's: data, of bounded size, and never a traceback."""
+"""What others wrote: records in a folder that may be a stranger's, and functions that a user names.
+
+Records are data, of bounded size, and never a traceback; only what the user names is ever run.
+"""
 
 from __future__ import annotations
 
+import importlib
 import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nonvacuous.errors import BadInput
+from nonvacuous.errors import BadInput, Unrecognized
 from nonvacuous.files import inside
 
 #: Bytes of a record that are read; ours are a thousand times shorter.
@@ -43,6 +47,40 @@ def run_settings(folder: Path) -> dict[str, Any]:
         return read_toml(inside(folder, "config.toml"))
     except BadInput:
         return {}
+
+
+#: Keys that the record of a run has and hardly another config.toml.
+_MARKS = {"mode", "split", "examples", "weights"}
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether the folder's config.toml is the record of a run, finished or not."""
+    return run_settings(folder).keys() >= _MARKS
+
+
+def imported(spec: str) -> Any:
+    """The callable behind "package.module:function", from wherever modules are searched."""
+    module_name, _, attribute = spec.partition(":")
+    if not module_name or not attribute:
+        raise Unrecognized(f"{spec!r} is not of the form package.module:function")
+    try:
+        target: Any = importlib.import_module(module_name)
+    except Exception as error:  # the module's own code may raise anything
+        # A module that is not there was not meant; one that breaks down has a fault of its own.
+        absent = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(
+            f"{error.name}."
+        )
+        raise (Unrecognized if absent else BadInput)(
+            f"{spec}: the module {module_name} cannot be imported "
+            f"({type(error).__name__}: {error}); install it, or run from the folder it is in"
+        ) from error
+    for name in attribute.split("."):
+        if not hasattr(target, name):
+            raise Unrecognized(f"{spec}: {module_name} has nothing called {attribute}")
+        target = getattr(target, name)
+    if not callable(target):
+        raise Unrecognized(f"{spec} is a {type(target).__name__}, not a function")
+    return target
 
 
 def _parsed(path: Path, parse: Callable[[bytes], Any], kind: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from nonvacuous.cli.exits import INTERRUPTED, TERMINATED, CommandError, UsageError, started_with
 from nonvacuous.cli.flags import PREFIX
-from nonvacuous.cli.folders import holds_run
+from nonvacuous.foreign import holds_run
 
 #: What the sweep decides, or what makes no sense for many runs at once.
 _NOT_HERE = ("out", "resume", "force", "config", "json", "tensorboard", "ledger")

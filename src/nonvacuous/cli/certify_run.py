@@ -27,7 +27,7 @@ from nonvacuous.cli.exits import (
     trouble_of,
 )
 from nonvacuous.cli.flags import device_of
-from nonvacuous.cli.folders import check_writable, holds_run, instead_of
+from nonvacuous.cli.folders import check_writable, instead_of
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import say, write_certificate, write_error, write_next
 from nonvacuous.cli.report import write_page
@@ -35,6 +35,7 @@ from nonvacuous.data import NAMES, Dataset, Examples
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.distributions.priors import at_initialization, zero_mean
 from nonvacuous.errors import FolderTaken, Refused, Unsupported
+from nonvacuous.foreign import holds_run
 from nonvacuous.methods import HeldOut, PostHoc, Sparsity
 from nonvacuous.report import rescaling
 from nonvacuous.risk.estimate import is_out_of_memory

@@ -8,15 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.cli.exits import UsageError, again
-from nonvacuous.foreign import run_settings
-
-#: Keys that the record of a run has and hardly another config.toml.
-_MARKS = {"mode", "split", "examples", "weights"}
-
-
-def holds_run(folder: Path) -> bool:
-    """Whether the folder's config.toml is the record of a run, finished or not."""
-    return run_settings(folder).keys() >= _MARKS
+from nonvacuous.foreign import holds_run, run_settings
 
 
 def check_writable(

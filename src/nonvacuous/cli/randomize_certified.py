@@ -25,7 +25,6 @@ from nonvacuous.cli.exits import (
     stoppable,
 )
 from nonvacuous.cli.flags import device_of
-from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
 from nonvacuous.cli.report import LABELS
@@ -34,7 +33,7 @@ from nonvacuous.data.files import sha256_of_file
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.files import inside
-from nonvacuous.foreign import run_settings
+from nonvacuous.foreign import holds_run, run_settings
 from nonvacuous.methods import Posterior
 from nonvacuous.models import rebuild
 from nonvacuous.randomization.corruptions import corrupt

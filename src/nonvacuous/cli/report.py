@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from nonvacuous.cli.exits import DONE, CommandError, UsageError
 from nonvacuous.cli.flags import Json
-from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.output import say, write_json, write_lines
 from nonvacuous.errors import BadInput
 from nonvacuous.files import inside
-from nonvacuous.foreign import read_json
+from nonvacuous.foreign import holds_run, read_json
 
 if TYPE_CHECKING:
     from nonvacuous.certificate import Certificate

@@ -22,7 +22,6 @@ from nonvacuous.cli.exits import (
     stoppable,
 )
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
-from nonvacuous.cli.folders import holds_run
 from nonvacuous.cli.output import (
     result_console,
     say,
@@ -32,7 +31,7 @@ from nonvacuous.cli.output import (
     write_next,
 )
 from nonvacuous.errors import BadInput, InvalidCertificate
-from nonvacuous.foreign import run_settings
+from nonvacuous.foreign import holds_run, run_settings
 from nonvacuous.report.wording import printable
 
 if TYPE_CHECKING:

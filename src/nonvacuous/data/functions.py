@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +11,8 @@ from typing import Any
 import torch
 
 from nonvacuous.data.examples import Dataset, Examples
-from nonvacuous.errors import BadInput, Unrecognized
+from nonvacuous.errors import BadInput
+from nonvacuous.foreign import imported
 
 
 def dataset_from_function(spec: str, class_names: Sequence[str] | None = None) -> Dataset:
@@ -30,28 +30,8 @@ def dataset_from_function(spec: str, class_names: Sequence[str] | None = None) -
 
 def import_function(spec: str) -> Any:
     """The callable behind "package.module:function"; the current folder is searched too."""
-    module_name, _, attribute = spec.partition(":")
-    if not module_name or not attribute:
-        raise Unrecognized(f"{spec!r} is not of the form package.module:function")
     with _current_folder_last():
-        try:
-            target: Any = importlib.import_module(module_name)
-        except Exception as error:  # the module's own code may raise anything
-            # A module that is not there was not meant; one that breaks down has a fault of its own.
-            absent = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(
-                f"{error.name}."
-            )
-            raise (Unrecognized if absent else BadInput)(
-                f"{spec}: the module {module_name} cannot be imported "
-                f"({type(error).__name__}: {error}); install it, or run from the folder it is in"
-            ) from error
-    for name in attribute.split("."):
-        if not hasattr(target, name):
-            raise Unrecognized(f"{spec}: {module_name} has nothing called {attribute}")
-        target = getattr(target, name)
-    if not callable(target):
-        raise Unrecognized(f"{spec} is a {type(target).__name__}, not a function")
-    return target
+        return imported(spec)
 
 
 def as_dataset(result: Any, *, where: str, class_names: Sequence[str] | None = None) -> Dataset:

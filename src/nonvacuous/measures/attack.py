@@ -56,13 +56,11 @@ class GaugeStore:
             self._gauges = self._read(path)
 
     def get(self, number: int) -> Gauge | None:
-        """The results in one gauge, where they are known."""
         if number >= len(self._gauges):
             return None
         return {name: _decoded(plain) for name, plain in self._gauges[number].items()}
 
     def add(self, results: Gauge) -> None:
-        """The results in the next gauge."""
         if self._path is None:
             return
         self._gauges.append({name: _encoded(result) for name, result in results.items()})
@@ -125,7 +123,6 @@ class Spread:
     verdict: Verdict
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         own = {field: value for field, value in vars(self).items() if field != "measure"}
         return {
             "name": self.measure.name,
@@ -149,7 +146,6 @@ class Attack:
         return next(entry for entry in self.spreads if entry.measure.name == name)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         own = {field: value for field, value in vars(self).items() if field != "spreads"}
         return {**own, "measures": [entry.to_dict() for entry in self.spreads]}
 

@@ -45,7 +45,6 @@ class Estimate:
         return cls(float(value), float(low), float(high))
 
     def to_dict(self) -> dict[str, float]:
-        """Plain numbers for a file."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
@@ -282,7 +281,6 @@ class Environments:
 
 
 def environments(trials: Trials, *, beyond: float = 1.0) -> Environments:
-    """Environments in which some pair's gaps differ by more than ``beyond`` standard errors."""
     cells = trials.cells
     firsts: list[Codes] = []
     seconds: list[Codes] = []
@@ -341,7 +339,6 @@ def pair_errors(measure: Numbers, gaps: Numbers, among: Environments) -> Numbers
 
 
 def environment_errors(errors: Numbers, among: Environments) -> Numbers:
-    """The mean error in each environment."""
     means: Numbers = np.bincount(among.environment, weights=errors) / np.bincount(among.environment)
     return means
 

@@ -86,14 +86,12 @@ class Standing:
         return "in part" if right else "nothing"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for a file."""
         record = asdict(self)
         named = {name: record.pop(name) for name in ("name", "networks")}
         return {**named, "verdict": self.verdict, "inverted_for": self.inverted_for, **record}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """What :meth:`to_dict` gave."""
         return TypeAdapter(cls).validate_python(dict(record))
 
 
@@ -113,7 +111,6 @@ class Court:
 
     @cached_property
     def weights(self) -> Numbers:
-        """Random weights of the networks."""
         return bootstrap_weights(self.trials.cells, draws=self.draws, seed=self.seed)
 
     @cached_property
@@ -177,7 +174,6 @@ class Court:
         )
 
     def _granulated_draws(self, measure: Numbers) -> tuple[dict[str, float], dict[str, Numbers]]:
-        """The rank correlation by hyper-parameter, and its draws."""
         gaps = self.trials.gaps
         values, drawn = {}, {}
         for axis, pairs in self.coupled.items():

@@ -52,7 +52,6 @@ def _by_torch(function: Callable[Arguments, Returned]) -> Callable[Arguments, Re
 
 
 def batches(subject: Subject) -> Iterator[tuple[Tensor, Tensor]]:
-    """The examples, a few at a time."""
     inputs, labels = subject.examples
     size = _CHUNK if subject.device.type == "cpu" else _CHUNK_ON_ACCELERATOR
     yield from zip(inputs.split(size), labels.split(size), strict=True)
@@ -94,7 +93,6 @@ def bend_along_weights(subject: Subject) -> float:
 
 @_by_torch
 def weight_gradient(subject: Subject) -> dict[str, Tensor]:
-    """The derivative of the mean cross-entropy by every weight."""
     total = {name: torch.zeros_like(weight) for name, weight in subject.ready.items()}
     for inputs, labels in batches(subject):
 

@@ -32,7 +32,6 @@ class Conditions:
         return cls(tuple(sets), tuple(_joint(axes, chosen) for chosen in sets))
 
     def only(self, numbers: Sequence[int]) -> Conditions:
-        """Some of the sets."""
         return Conditions(
             tuple(self.sets[number] for number in numbers),
             tuple(self.codes[number] for number in numbers),

@@ -132,7 +132,6 @@ def _balanced(subject: Subject) -> Sequence[Tensor]:
 
 
 def differences(subject: Subject) -> list[Tensor]:
-    """Trained minus initial matrix, for every layer."""
     assert subject.initial is not None
     before = layers_of(subject.graph, subject.initial)
     return [matrix - start for matrix, start in zip(subject.layers, before, strict=True)]

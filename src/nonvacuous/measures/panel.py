@@ -27,7 +27,6 @@ class Entry:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {**self.measure.to_dict(), **self.result.to_dict()}
 
 
@@ -62,7 +61,6 @@ class Panel:
         return "\n".join([table(headings, rows), *reasons])
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "examples": self.examples,
             "training_errors": self.training_errors,

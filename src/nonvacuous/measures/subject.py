@@ -113,7 +113,6 @@ class Subject:
         return kept
 
     def has(self, need: str) -> bool:
-        """Whether what a measure needs is there."""
         return (self.initial if need == "initial" else self.inputs) is not None
 
     def moved(self, weights: Weights, *, initial: Weights | None = None) -> Subject:
@@ -143,12 +142,10 @@ class Subject:
         return self.example.device
 
     def at_examples(self, weights: Weights) -> dict[str, Tensor]:
-        """The weights where the examples are."""
         return {name: weight.to(self.device) for name, weight in weights.items()}
 
     @cached_property
     def ready(self) -> dict[str, Tensor]:
-        """The network's own weights there."""
         return self.at_examples(self.weights)
 
     def all_outputs(self, weights: Weights | None = None) -> Tensor:
@@ -160,7 +157,6 @@ class Subject:
 
     @cached_property
     def scores(self) -> Tensor:
-        """The class scores of the network on all examples."""
         scores = self.all_outputs()
         if not bool(scores.isfinite().all()):
             raise Unsupported("the network's scores leave the range of float64 on some example")

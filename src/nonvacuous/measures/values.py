@@ -24,7 +24,6 @@ class Value:
 
     @classmethod
     def of(cls, number: float) -> Value:
-        """A plain number."""
         if math.isnan(number) or math.isinf(number):
             raise ValueError(f"a measure must not be {number!r}; return Undefined with a reason")
         log = None if number < 0 else (math.log(number) if number > 0 else -math.inf)
@@ -76,7 +75,6 @@ class Undefined:
         return "undefined"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {"undefined": self.reason}
 
 

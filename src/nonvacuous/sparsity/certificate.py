@@ -74,12 +74,10 @@ class SparsityCertificate:
         return 1.0 - self.failure - self.sampling_failure
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and text, ready for JSON."""
         return {**_plain(asdict(self)), "confidence": self.confidence}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> SparsityCertificate:
-        """Read what :meth:`to_dict` wrote."""
         try:
             return TypeAdapter(cls).validate_python(dict(record))
         except ValidationError as error:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.errors import BadInput, InvalidCertificate
-from nonvacuous.sparsity.norms import row_norms, spectral_norm, unit_norms
+from nonvacuous.sparsity.norms import descending_sums, row_norms, spectral_norm, unit_norms
 from nonvacuous.sparsity.weights import Layers
 
 Entries = Literal["each", "all"]
@@ -32,8 +32,6 @@ _LARGEST_TABLE = 20_000_000
 _PAIR_FINENESS = 8
 _UP = 1.0 + 1e-12
 
-
-# Grids: a number as a reference times a power of two, never below the truth, and its charge.
 
 #: Steps of the grid for constants per factor of two.
 FINENESS = 64
@@ -90,11 +88,9 @@ def _index(ratio: float, fineness: int) -> int:
 
 
 def far(name: str, distance: float, known: float, *, fineness: int) -> tuple[float, Charge]:
-    """A distance from the prior on the grid of its size; never endlessly small.
-
-    A network that did not move would need an endless step down: 2^-20 of the prior is enough.
-    """
+    """A distance from the prior, on a grid that begins at a sixteenth of the prior's size."""
     start = known / 16.0
+    # A network that did not move would need an endless step down: 2^-20 of the prior is enough.
     return scalar(name, max(distance, start * 2.0**-16), start, fineness=fineness)
 
 
@@ -136,13 +132,26 @@ class Constants:
     units: tuple[Tensor | None, ...] = ()
     moved: tuple[float | None, ...] = ()
 
+    def norms(self, labels: Tensor, units: Tensor | None = None) -> Tensor:
+        """For every example's label, every class and the example's number of units, or all."""
+        return self._of_pairs(self.pair_norms, labels, units)
+
+    def sums(self, labels: Tensor, units: Tensor | None = None) -> Tensor:
+        assert self.pair_sums is not None
+        return self._of_pairs(self.pair_sums, labels, units)
+
+    @staticmethod
+    def _of_pairs(table: Tensor, labels: Tensor, units: Tensor | None) -> Tensor:
+        if units is None:
+            return table[..., -1][labels] if len(table) > 1 else table[..., -1]
+        return table[labels, :, units] if len(table) > 1 else table[0, 0][units][:, None]
+
     @cached_property
     def longest(self) -> tuple[float, ...]:
         """The row norms of whole rows as plain numbers; 0 for the first layer."""
         return tuple(0.0 if table is None else float(table[-1]) for table in self.rows)
 
     def to(self, device: torch.device | str) -> Constants:
-        """The same tables on another device."""
         return replace(
             self,
             pair_norms=self.pair_norms.to(device),
@@ -160,7 +169,8 @@ def measured(layers: Layers) -> Measured:
     norms, sums = [], []
     for row in output:
         difference = row[None] - output
-        norm, total = _descending(difference.square()).sqrt(), _descending(difference.clamp(min=0))
+        norm = descending_sums(difference.square(), -1).sqrt()
+        total = descending_sums(difference.clamp(min=0), -1)
         norms.append(norm.amax(0, keepdim=True) if collapse else norm)
         sums.append(total.amax(0, keepdim=True) if collapse else total)
     if collapse:
@@ -187,10 +197,7 @@ def reference(prior: Layers) -> Layers:
 
 
 def usable(weights: Sequence[Tensor], *, alone: bool = False) -> list[Tensor]:
-    """Weights whose outputs differ: fixed Gaussian ones where all outputs are the same.
-
-    alone   a single output, which equals itself, is useless only where it is zero
-    """
+    """Weights whose outputs differ, else fixed Gaussian ones; ``alone``: a single one need not."""
     generator = torch.Generator().manual_seed(2307)
     chosen = []
     for weight in weights:
@@ -338,7 +345,10 @@ def _pair_table(
     # A pair that the prior hardly tells apart must not force a huge multiplier on all others.
     floor = known.amax((0, 1), keepdim=True) / 8.0
     apart, lines_apart = _table(name, truth, torch.maximum(known, floor), each)
-    better_apart = float(_pairs(apart)[..., -1].mean()) < float(one[..., -1].mean())
+    ends = apart[..., -1]
+    if len(ends) > 1:  # a class has no margin over itself
+        ends = ends[~torch.eye(len(ends), dtype=torch.bool, device=ends.device)]
+    better_apart = float(ends.mean()) < float(one[..., -1].mean())
     chosen, lines = (apart, lines_apart) if better_apart else (one, lines_one)
     word = "each pair of classes as in the prior" if better_apart else "one for all pairs"
     return chosen, [*lines, Charge(f"{name}: form", word, choice_nats(3))]
@@ -361,13 +371,6 @@ def _factors(name: str, truth: Tensor, one: Tensor) -> tuple[Tensor, Charge]:
         counted |= counted.T.clone()
     nats = float(((steps + 1.0) * (steps + 2.0)).log()[counted].sum()) * _UP
     return table, Charge(f"{name}: pairs", f"{int(counted.sum())} factors 2^(-i/8)", nats)
-
-
-def _pairs(table: Tensor) -> Tensor:
-    """The tables of all pairs of different classes, one after the other."""
-    classes = table.shape[0]
-    apart = ~torch.eye(classes, dtype=torch.bool, device=table.device)
-    return table[apart] if classes > 1 else table[0]
 
 
 def _table(name: str, truth: Tensor, known: Tensor, each: bool) -> tuple[Tensor, list[Charge]]:
@@ -394,8 +397,3 @@ def _table(name: str, truth: Tensor, known: Tensor, each: bool) -> tuple[Tensor,
             best = (score, padded, lines)
     assert best is not None
     return best[1], best[2]
-
-
-def _descending(values: Tensor) -> Tensor:
-    sums = values.sort(dim=-1, descending=True).values.cumsum(-1)
-    return torch.cat([torch.zeros_like(sums[..., :1]), sums], dim=-1)

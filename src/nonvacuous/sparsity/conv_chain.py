@@ -193,7 +193,6 @@ class ConvChain:
         return self.stages[-1].layer(images).flatten(1)
 
     def to(self, device: torch.device | str) -> ConvChain:
-        """The same chain on another device."""
         return self._each(lambda tensor: tensor.to(device))
 
     def zero(self) -> ConvChain:

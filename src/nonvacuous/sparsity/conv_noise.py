@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage
-from nonvacuous.sparsity.noise import pair_margins, sound_size
+from nonvacuous.sparsity.noise import Columns, pair_margins, sound_size
 
 #: Numbers in the largest tensor of one piece of the examples.
 _BUDGET = 2**23
@@ -24,7 +24,7 @@ _SQUARINGS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class ConvInputs:
+class ConvInputs(Columns):
     """The examples as images, their labels, and the sizes that the prior expects.
 
     known    spectral norms of the reference network's patches, (examples, layers); the first layer
@@ -39,19 +39,6 @@ class ConvInputs:
     known: Tensor
     rivals: Tensor
     slopes: Tensor
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def part(self, chosen: slice | Tensor) -> ConvInputs:
-        """Some of the examples."""
-        return ConvInputs(
-            self.images[chosen],
-            self.labels[chosen],
-            self.known[chosen],
-            self.rivals[chosen],
-            self.slopes[chosen],
-        )
 
 
 @dataclass(frozen=True, eq=False)

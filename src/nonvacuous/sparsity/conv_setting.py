@@ -34,7 +34,6 @@ class ConvSetting(Tailed):
 
     @property
     def tail_rule(self) -> ConvTail:
-        """The tail in numbers."""
         return ConvTail(self.tail, self.tail_factor, BLENDS[self.blend])
 
     def charges(self, *, sparse: bool) -> tuple[Charge, ...]:

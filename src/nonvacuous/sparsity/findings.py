@@ -161,7 +161,6 @@ class SparsityStudy:
 
     @property
     def answer(self) -> str:
-        """The study in one sentence."""
         first = self.epsilons[0]
         middle = self.epsilons[len(self.epsilons) // 2]
         shares = " and ".join(f"{entry.mean / entry.units:.0%}" for entry in self.activity)

@@ -72,7 +72,6 @@ class Priced(ABC, Generic[SettingT]):
         """
 
     def details(self, setting: SettingT) -> dict[str, Any]:
-        """More numbers of the theorem, by name."""
         return {}
 
     def scales(self, setting: SettingT) -> tuple[float, ...]:

@@ -62,7 +62,6 @@ class Measured:
 
     @property
     def errors(self) -> int:
-        """Examples that are not classified right; a tie is an error."""
         return int((self.margins <= 0).sum())
 
 
@@ -115,7 +114,6 @@ def measure(
 def measure_radii(
     chain: PlainChain, inputs: Tensor, scales: LocalScales, *, progress: Progress | None = None
 ) -> tuple[Tensor, ...]:
-    """The radii of every example at the sparsity that ``scales`` was made for."""
     parts: list[tuple[Tensor, ...]] = []
     for _, values in _chunks(chain, inputs, "radii", progress):
         hidden, _ = forward(chain.weights, values)
@@ -193,7 +191,6 @@ class StageNorms:
 
 
 def has_bias(stage: Stage) -> bool:
-    """Whether the layer has a bias that is not zero."""
     return stage.layer.bias is not None and bool((stage.layer.bias != 0).any())
 
 
@@ -303,7 +300,6 @@ def _forward(chain: ConvChain, images: Tensor) -> tuple[list[Tensor], list[Tenso
 
 
 def activity(names: Sequence[str], measured: Measured) -> tuple[LayerActivity, ...]:
-    """How many units of each hidden layer are active."""
     examples = len(measured.norms)
     return tuple(
         LayerActivity(
@@ -319,7 +315,6 @@ def activity(names: Sequence[str], measured: Measured) -> tuple[LayerActivity, .
 
 
 def at_epsilon(names: Sequence[str], choice: Choice) -> AtEpsilon:
-    """What surely stays as it is when all weights may move by one epsilon."""
     layers = []
     for name, sparsity, stability in zip(names, choice.sparsity, choice.stability, strict=True):
         active, inactive, unstable = stability.shares()

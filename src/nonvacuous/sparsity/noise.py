@@ -10,7 +10,8 @@ the random numbers of one seed differ between kinds of devices, and are as good 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -28,8 +29,23 @@ _NUMBERS = 2**24
 _SMALLEST_SIZE = 1e-120
 
 
+class Columns:
+    """A dataclass of tensors that have one row for each example, the labels among them."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def part(self, chosen: slice | Tensor) -> Self:
+        """Some of the examples."""
+        names = [entry.name for entry in fields(self)]
+        return replace(self, **{name: getattr(self, name)[chosen] for name in names})
+
+
 @dataclass(frozen=True, eq=False)
-class Inputs:
+class Inputs(Columns):
     """What is needed of the examples, computed once per network.
 
     first    W_1 x + b_1 of the network, (examples, width): the noise of the first layer comes after
@@ -43,15 +59,6 @@ class Inputs:
     norms: Tensor
     known: Tensor
     labels: Tensor
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def part(self, chosen: slice | Tensor) -> Inputs:
-        """Some of the examples."""
-        return Inputs(
-            self.first[chosen], self.norms[chosen], self.known[chosen], self.labels[chosen]
-        )
 
 
 @dataclass(frozen=True, eq=False)

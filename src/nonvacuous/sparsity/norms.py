@@ -57,7 +57,6 @@ def up(value: float, *, terms: int) -> float:
 
 
 def raised(values: Tensor, *, terms: int) -> Tensor:
-    """:func:`up` for every entry of a tensor."""
     return values * (1 + (terms + 8) * EPSILON)
 
 
@@ -93,7 +92,6 @@ def summed(values: Tensor, block: int) -> Tensor:
 
 
 def _counts(matrix: Tensor, blocks: Blocks) -> tuple[int, int]:
-    """How many blocks of rows and of columns there are."""
     tall, wide = (
         divmod(size, checks.count("blocks", block, minimum=1))
         for size, block in zip(matrix.shape, blocks, strict=True)
@@ -107,7 +105,6 @@ def _counts(matrix: Tensor, blocks: Blocks) -> tuple[int, int]:
 
 
 def _cut(matrix: Tensor, blocks: Blocks) -> Tensor:
-    """The blocks: (blocks of rows, blocks of columns, rows, columns)."""
     rows, columns = _counts(matrix, blocks)
     return matrix.reshape(rows, blocks[0], columns, blocks[1]).transpose(1, 2)
 
@@ -119,7 +116,6 @@ def _largest(matrices: Tensor) -> Tensor:
 
 
 def _block_squares(matrix: Tensor, blocks: Blocks) -> Tensor:
-    """The squared spectral norm of every block."""
     return matrix.square() if blocks == (1, 1) else _largest(_cut(matrix, blocks)).square()
 
 
@@ -229,7 +225,6 @@ def row_norms(weight: Tensor) -> Tensor:
 
 
 def unit_norms(matrix: Tensor) -> Tensor:
-    """The norm of each row, rounded up."""
     plain, power = as_matrix(matrix)
     return raised(power * plain.square().sum(1).sqrt(), terms=4 * plain.shape[1])
 

@@ -150,7 +150,6 @@ class NormTables:
 
     @staticmethod
     def of(weights: Weights) -> NormTables:
-        """The tables of a network."""
         return NormTables(
             tuple(row_norms(weight) for weight in weights),
             tuple(sparse_norms(weight) for weight in weights[:-1]),
@@ -250,7 +249,6 @@ class LayerStability:
     examples: int
 
     def shares(self) -> tuple[float, float, float]:
-        """Of all pairs of a unit and an example: surely active, surely inactive, unstable."""
         pairs = self.examples * len(self.active)
         first, second, third = (
             int(counts.sum()) / pairs for counts in (self.active, self.inactive, self.unstable)
@@ -295,7 +293,6 @@ class StabilityCount:
         self._examples += len(preactivations[0])
 
     def result(self) -> tuple[LayerStability, ...]:
-        """One record for each hidden layer."""
         return tuple(
             LayerStability(on, off, self._examples - on - off, self._examples)
             for on, off in zip(self._active, self._inactive, strict=True)

@@ -101,7 +101,6 @@ class Scales:
 
     @property
     def sigmas(self) -> tuple[float, ...]:
-        """The noise scale of each layer."""
         total, scales = self.first, [2.0 ** (self.first / _PER_DOUBLING)]
         for step in self.steps:
             total += step
@@ -113,7 +112,6 @@ class Scales:
         return ESCAPES[self.escape]
 
     def scale_charges(self, noise: str = "noise scale") -> tuple[Charge, ...]:
-        """What naming these three costs."""
         first = f"2^({self.first}/4)"
         lines = [Charge(f"{noise} of layer 1", first, choice_nats(len(FIRST_SCALE)))]
         for layer, step in enumerate(self.steps, start=2):
@@ -139,12 +137,10 @@ class Tailed(Scales):
 
     @property
     def tail_factor(self) -> float:
-        """The tail's factor as a number."""
         assert self.tail is not None
         return float(2.0 ** (self.factor / _TAIL_FINENESS[self.tail]))
 
     def own_charges(self) -> list[Charge]:
-        """What naming all of these costs."""
         lines = list(self.scale_charges())
         if self.tail is not None:
             name = "room above the reference's activations"
@@ -169,7 +165,6 @@ class Setting(Tailed):
 
     @property
     def tail_rule(self) -> Tail:
-        """The tail of Theorem E in numbers."""
         assert self.tail is not None
         return Tail(self.tail, self.tail_factor)
 
@@ -193,5 +188,4 @@ def kl_nats(squared_distances: tuple[float, ...], sigmas: tuple[float, ...]) -> 
 
 
 def total_nats(charges: tuple[Charge, ...]) -> float:
-    """The sum of a ledger, rounded up."""
     return math.fsum(line.nats for line in charges) * (1.0 + 1e-12)

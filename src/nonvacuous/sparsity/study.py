@@ -241,7 +241,6 @@ def _network(model: nn.Module | Network, examples: Examples) -> Network:
 
 
 def _alike(network: Network, other: Network) -> Network:
-    """The prior, if it is the same kind of network."""
     if isinstance(other, type(network)):
         return other
     raise BadInput(
@@ -273,7 +272,6 @@ def _check(network: Network, examples: Examples) -> None:
 
 
 def _longest(norms: Tensor, constant: bool, given: float | None) -> float:
-    """How long an input, the constant included, can be."""
     seen = float(norms.max())
     if seen == 0.0:
         raise BadInput("every input is zero; nothing can be said about activations.")
@@ -294,7 +292,6 @@ def _longest(norms: Tensor, constant: bool, given: float | None) -> float:
 def _asked(
     chain: PlainChain, measured: Measured, longest: float
 ) -> tuple[LocalScales, tuple[str, ...], tuple[int, ...]]:
-    """The sparsity that 95 % of the examples have, its constants, and which norm bounds won."""
     weights = chain.weights
     extra = int(chain.constant)
     active = [
@@ -315,7 +312,6 @@ def _asked(
 def _held_out(
     network: Network, base: Network | None, sample: Examples, held_out: Any, failure: float
 ) -> tuple[HeldOut, ...]:
-    """The plain tests that a certificate must stand beside."""
     tests = []
     if held_out is not None:
         tests.append(("the network on held-out examples", network, Examples.of(held_out)))

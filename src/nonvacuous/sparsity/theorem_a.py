@@ -229,7 +229,6 @@ def _check_block(layers: Layers, block: int) -> None:
 
 
 def _augmented(layers: Layers) -> list[Tensor]:
-    """The matrices with the bias as one more column, for the constant input."""
     return [
         matrix if bias is None else torch.cat([matrix, bias[:, None]], dim=1)
         for matrix, bias in zip(layers.weights, layers.biases, strict=True)

@@ -38,7 +38,6 @@ class Quantiles:
     output: float
 
     def to(self, device: torch.device | str) -> Quantiles:
-        """The same tables on another device."""
         return replace(self, chi=tuple(table.to(device) for table in self.chi))
 
 
@@ -92,26 +91,16 @@ def _output(
     sparse: bool,
 ) -> Tensor:
     last, noise = noisy.before[-1], noisy.scales[-2][:, None]
-    width = last.shape[1]
-    assert constants.pair_sums is not None
-    norms = _of_pairs(constants.pair_norms, labels, units)
-    whole = _of_pairs(constants.pair_sums, labels, torch.full_like(units, width))
+    norms, whole = constants.norms(labels, units), constants.sums(labels)
     if sparse:
         level = quantiles.coordinates[-1]
         near = (last.abs() < 2.0 * level * _safe(noise)).sum(1)
         rest = kink(level)
-        means = (_C - rest) * _of_pairs(constants.pair_sums, labels, near) + rest * whole
+        means = (_C - rest) * constants.sums(labels, near) + rest * whole
     else:
         means = _C * whole
     spread = (noise.square() * norms.square() + 2.0 * noisy.scales[-1][:, None].square()).sqrt()
     return norms * carried[:, None] + noise * (means + _C * norms) + quantiles.output * spread
-
-
-def _of_pairs(table: Tensor, labels: Tensor, units: Tensor) -> Tensor:
-    """Entries for every example's label, every class and the example's number of units."""
-    if table.shape[0] == 1:
-        return table[0, 0][units][:, None]
-    return table[labels, :, units]
 
 
 def _chi_table(width: int, share: float, sparse: bool) -> Tensor:

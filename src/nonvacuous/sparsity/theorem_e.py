@@ -85,8 +85,7 @@ def thresholds(
         means = MeanShifts(shifts.last).output(inputs.labels, constants, anchor)
     else:
         carried, means = _dense(noisy, inputs.labels, constants)
-    norms = constants.pair_norms[..., -1]
-    norms = norms[inputs.labels] if norms.shape[0] > 1 else norms
+    norms = constants.norms(inputs.labels)
     total = means + norms * carried[:, None]
     growth = [_product(constants.spectral[k + 1 :]) for k in range(hidden)]
     spread = sum((noisy.scales[k] * growth[k]).square() for k in range(hidden))
@@ -122,12 +121,9 @@ def _dense(noisy: NoisyPass, labels: Tensor, constants: Constants) -> tuple[Tens
         for k in range(j + 1):
             own = noisy.scales[k] * (_C * root * _reach(constants, k, j))
             shifts[k] = grown[k] + own if k < j else own
-    assert constants.pair_sums is not None
-    sums = constants.pair_sums[..., -1]
-    sums = sums[labels] if sums.shape[0] > 1 else sums
     noise = sum(noisy.scales[k] * _reach(constants, k, hidden - 1) for k in range(hidden))
     assert isinstance(noise, Tensor)
-    return carried, _C * noise[:, None] * sums
+    return carried, _C * noise[:, None] * constants.sums(labels)
 
 
 class _Shifts:
@@ -178,14 +174,11 @@ class MeanShifts:
             gaps = torch.stack([gaps for gaps, _, _ in self.parts]).sum(0)
             means = _by_label(gaps, labels, anchor)
             return means * (1.0 + 1e-9) + constants.drift * gaps.square().sum(1).sqrt()[:, None]
-        assert constants.pair_sums is not None
-        table = constants.pair_sums
-        rest = kink(_STABLE)
+        whole, rest = constants.sums(labels), kink(_STABLE)
         total = torch.zeros_like(self.parts[0][1])[:, None]
         for _, reach, excess in self.parts:
             near = (excess < _STABLE * reach[:, None]).sum(1)
-            some = table[labels, :, near] if table.shape[0] > 1 else table[0, 0][near][:, None]
-            whole = table[..., -1][labels] if table.shape[0] > 1 else table[..., -1]
+            some = constants.sums(labels, near)
             total = total + reach[:, None] * ((_C - rest) * some + rest * whole)
         return total
 

@@ -83,17 +83,12 @@ def thresholds(
         else:
             excess, gaps = torch.zeros_like(before), _C * spread
         grown = caps[j].square() + _stretch(constants, j, sigmas, before.shape[1]) * grown
-    norms = constants.pair_norms[..., -1]
-    norms = norms[inputs.labels] if norms.shape[0] > 1 else norms
+    norms = constants.norms(inputs.labels)
     if sparse:
         near = MeanShifts(((gaps, spread.amax(1), excess),))
         means = near.output(inputs.labels, constants, anchor)
     else:
-        assert constants.pair_sums is not None
-        sums = constants.pair_sums[..., -1]
-        means = (
-            _C * spread.amax(1, keepdim=True) * (sums[inputs.labels] if sums.shape[0] > 1 else sums)
-        )
+        means = _C * spread.amax(1, keepdim=True) * constants.sums(inputs.labels)
     variance = norms.square() * grown[:, None] + 2.0 * caps[-1][:, None].square()
     total = means + norms * carried[:, None] + expected_shortfall(split.output) * variance.sqrt()
     return torch.where(kept[:, None], total, torch.inf)

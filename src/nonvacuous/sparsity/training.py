@@ -115,7 +115,6 @@ def chain_errors(weights: Sequence[Tensor], examples: Examples) -> int:
 
 
 def squared_distances(weights: Sequence[Tensor], other: Sequence[Tensor]) -> tuple[float, ...]:
-    """The squared Frobenius distance of each layer, in float64."""
     return tuple(
         float((mine.double() - theirs.double()).square().sum())
         for mine, theirs in zip(weights, other, strict=True)
@@ -194,7 +193,6 @@ class ChainTraining:
         return cls(**record)
 
     def noise_of(self, layers: int) -> tuple[float, ...]:
-        """The noise of each of so many layers."""
         if not isinstance(self.noise, tuple):
             return (float(self.noise),) * layers
         if len(self.noise) != layers:

@@ -77,12 +77,10 @@ class Layers:
 
     @property
     def hidden(self) -> int:
-        """The number of hidden layers, K."""
         return len(self.weights) - 1
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The number of units of each hidden layer."""
         return tuple(int(matrix.shape[0]) for matrix in self.weights[:-1])
 
     @property
@@ -94,7 +92,6 @@ class Layers:
         return int(self.weights[-1].shape[0])
 
     def to(self, device: torch.device | str) -> Layers:
-        """The same numbers on another device."""
         return self._each(lambda tensor: tensor.to(device))
 
     def zero(self) -> Layers:
@@ -158,7 +155,6 @@ class Layers:
             )
 
     def digest(self) -> str:
-        """sha256 over all numbers."""
         total = hashlib.sha256()
         for tensor in (*self.weights, *self.biases):
             total.update(b"none" if tensor is None else np.ascontiguousarray(tensor).tobytes())

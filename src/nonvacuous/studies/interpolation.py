@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from nonvacuous.data import Dataset
@@ -79,11 +80,7 @@ class InterpolationStudy:
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> InterpolationStudy:
-        changed = dict(record)
-        changed["labelings"] = tuple(Labeling(**entry) for entry in record["labelings"])
-        for name in ("refinements", "warnings"):
-            changed[name] = tuple(record[name])
-        return cls(**changed)
+        return TypeAdapter(cls).validate_python(record)
 
 
 @dataclass(frozen=True)
@@ -208,7 +205,6 @@ def run_study(
 
 
 def labelings(dataset: Dataset, task: Task) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """The labels of the training points under each name, and how many differ from the true."""
     labels, changed = {}, {}
     for name in task.labels:
         made = corrupt(dataset, _corruption_of(name), seed=task.seed)

@@ -19,7 +19,6 @@ def percent(errors: int | None, examples: int) -> str:
 
 
 def labelings_table(study: InterpolationStudy) -> Table:
-    """One row for each labeling."""
     return Table(
         headings=("labels", "labels changed", "norm", "training errors", "test error"),
         rows=tuple(
@@ -37,7 +36,6 @@ def labelings_table(study: InterpolationStudy) -> Table:
 
 
 def lead(study: InterpolationStudy) -> str:
-    """The answer in one sentence."""
     if study.residual > 1e-3:
         return (
             f"No interpolant was reached: the function misses its values by up to "
@@ -60,7 +58,6 @@ def lead(study: InterpolationStudy) -> str:
 
 
 def page_of(study: InterpolationStudy, command: str) -> StudyPage:
-    """The whole page."""
     names = [entry.labels for entry in study.labelings]
     figures = [
         Figure(

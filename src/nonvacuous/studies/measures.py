@@ -87,7 +87,6 @@ class MeasuresSettings(DataSettings):
 
     @property
     def chosen(self) -> tuple[Measure, ...]:
-        """The measures that --only and --without leave."""
         from nonvacuous.measures.registry import chosen
 
         for name, remedy in (("only", "paths,norms"), ("without", "expensive")):

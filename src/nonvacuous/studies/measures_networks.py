@@ -131,7 +131,6 @@ def _networks(
 
 
 def _loaded(settings: MeasuresSettings, part: Examples, weights: Path, flag: str) -> Network:
-    """A network that somebody trained before."""
     module = build_network(settings.model, part, seed=settings.seed)
     check_fits(module, part, spec=settings.model)
     load_weights(module, weights, flag=flag, spec=settings.model)

@@ -127,7 +127,6 @@ def answer(record: Shown) -> str:
 
 
 def undefined_reasons(record: Shown) -> list[tuple[str, str]]:
-    """Names of measures that share a reason, and the reason."""
     reasons: dict[str, list[str]] = {}
     for entry in record["panel"]["measures"]:
         if "undefined" in entry:
@@ -136,7 +135,6 @@ def undefined_reasons(record: Shown) -> list[tuple[str, str]]:
 
 
 def training_text(record: Shown) -> str:
-    """How the networks came about."""
     sides = [("trained here", record["trained"])]
     if record["against"] is not None:
         sides.append((f"the one on {record['against']['spec']}", record["against"]["trained"]))
@@ -210,7 +208,6 @@ _DRAWN = 15
 
 
 def page_of(record: Shown, command: str) -> StudyPage:
-    """The page from the record."""
     sections = []
     if record["attack"] is not None:
         sections.append(_attack(record))

@@ -27,7 +27,6 @@ def default_model(examples: Examples) -> str:
 
 
 def is_built_in(spec: str) -> bool:
-    """Whether the name is one of the library's own architectures."""
     return spec.partition(":")[0] in BUILDERS
 
 

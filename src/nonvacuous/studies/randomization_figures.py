@@ -69,7 +69,6 @@ def time_to_fit(study: Study) -> str | None:
 
 
 def test_errors(study: Study) -> str | None:
-    """Figure 1c: the test error against label noise."""
     levels = _noise_levels(study)
     if len(levels) < 2:
         return None

@@ -42,7 +42,6 @@ def page_of(study: Study, drawn: dict[str, str], *, command: str) -> StudyPage:
 
 
 def lead(study: Study) -> str:
-    """The answer in one sentence."""
     if study.problems:
         return f"Something is wrong: {study.problems[0].name}."
     true, random = study.condition("true"), study.condition("random-labels")

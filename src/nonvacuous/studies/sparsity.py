@@ -89,7 +89,6 @@ class SparsitySettings(DataSettings):
 
     @property
     def sizes(self) -> tuple[float, ...]:
-        """The epsilons as numbers."""
         try:
             return checks.grid_of("epsilons", [float(part) for part in self.epsilons.split(",")])
         except ValueError as error:
@@ -104,17 +103,14 @@ class SparsitySettings(DataSettings):
 
     @property
     def kind(self) -> str:
-        """The name of the architecture, without its sizes."""
         return self.model.partition(":")[0]
 
     @property
     def trains(self) -> bool:
-        """Whether the network is trained here."""
         return self.kind in ("mlp", "cnn") and self.weights is None
 
     @property
     def scales_inputs(self) -> bool:
-        """Whether inputs are brought to norm 1."""
         return self.trains if self.unit_norm is None else self.unit_norm
 
     def pull_toward(self, prior: str) -> float:
@@ -131,7 +127,6 @@ class SparsitySettings(DataSettings):
 
     @property
     def trained_prior(self) -> str:
-        """The prior of a network that is trained here."""
         wanted = self.prior or _LEARNED
         if wanted.endswith(".safetensors"):
             raise BadInput(

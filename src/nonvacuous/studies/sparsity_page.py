@@ -21,7 +21,6 @@ from nonvacuous.studies.sparsity_text import (
 
 
 def page_of(record: dict[str, Any], drawn: dict[str, Any], command: str) -> StudyPage:
-    """The page from the record and the values behind the pictures."""
     shown = Shown(**drawn)
     network = f"{record['model']} on {record['data']}"
     sections = [

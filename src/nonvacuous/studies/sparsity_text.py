@@ -144,7 +144,6 @@ def certificate_verdict(record: dict[str, Any]) -> str:
 
 
 def write_text(record: dict[str, Any], console: Console) -> None:
-    """The result for a person."""
     console.print(record["answer"], soft_wrap=True)
     for table in (activity_table(record), epsilon_table(record), bound_table(record)):
         words = table.numeric is not None

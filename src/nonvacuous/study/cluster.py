@@ -125,11 +125,11 @@ class RayEngine:
             if time.monotonic() > until:
                 break
             time.sleep(0.5)
-        told = "; ".join(f"{n.get('CPU', 0):g} and {n.get('GPU', 0):g}" for n in nodes)
+        listed = "; ".join(f"{n.get('CPU', 0):g} and {n.get('GPU', 0):g}" for n in nodes)
         self.ray.shutdown()
         raise BadInput(
             f"no machine of the cluster has {threads} processor(s) and {gpus:g} GPU(s) for a cell; "
-            f"processors and GPUs of its machines: {told}. Start workers that have them, or ask "
+            f"processors and GPUs of its machines: {listed}. Start workers that have them, or ask "
             "for less."
         )
 
@@ -139,12 +139,12 @@ class _Head:
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        self.place = (host.strip("[]"), int(port))
+        self._at = (host.strip("[]"), int(port))
         self._silent_since: float | None = None
 
     def answers(self) -> bool:
         try:
-            socket.create_connection(self.place, timeout=1.0).close()
+            socket.create_connection(self._at, timeout=1.0).close()
         except OSError:
             return False
         return True
@@ -158,7 +158,7 @@ class _Head:
         self._silent_since = self._silent_since or now
         if now - self._silent_since >= _SILENCE:
             raise BadInput(
-                f"the head of the Ray cluster, {':'.join(map(str, self.place))}, does not answer "
+                f"the head of the Ray cluster, {':'.join(map(str, self._at))}, does not answer "
                 "any more: it has died or cannot be reached. What was finished is kept; start a "
                 "cluster again and repeat the command, and it goes on from there."
             )
@@ -169,19 +169,15 @@ def run_anywhere(task: Task) -> tuple[Outcome, Files | None]:
 
     A cell that was sent begins anew if it is killed: its checkpoints went with the machine.
     """
-    with _being_stopped_is_no_failure():
-        return _run_anywhere(task)
-
-
-def _run_anywhere(task: Task) -> tuple[Outcome, Files | None]:
     folder = Path(task.folder)
-    if (folder.parents[1] / f".session.{task.claim.session}").exists():
-        return run_cell(task), None
-    with tempfile.TemporaryDirectory(prefix="nonvacuous-") as place:
-        own = Path(place) / "sweep" / folder.parent.name / folder.name
-        outcome = run_cell(replace(task, folder=str(own)))
-        paths = [path for path in sorted(own.rglob("*")) if path.is_file()]
-        return outcome, {path.relative_to(own).as_posix(): path.read_bytes() for path in paths}
+    with _being_stopped_is_no_failure():
+        if (folder.parents[1] / f".session.{task.claim.session}").exists():
+            return run_cell(task), None
+        with tempfile.TemporaryDirectory(prefix="nonvacuous-") as here:
+            own = Path(here) / "sweep" / folder.parent.name / folder.name
+            outcome = run_cell(replace(task, folder=str(own)))
+            paths = [path for path in sorted(own.rglob("*")) if path.is_file()]
+            return outcome, {path.relative_to(own).as_posix(): path.read_bytes() for path in paths}
 
 
 class _Stopped(BaseException):
@@ -244,11 +240,9 @@ def _connect(ray: Any, address: str | None) -> None:
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        where = (
-            "Ray cannot be started on this machine"
-            if address is None
-            else f"no Ray cluster answers at {address}"
-        )
+        where = f"no Ray cluster answers at {address}"
+        if address is None:
+            where = "Ray cannot be started on this machine"
         raise BadInput(
             f"{where}: {' '.join(str(error).split())[:300]} Start one with `ray start --head` and "
             "give its address with --address. A cluster that asks for a token, as Ray's do by "

@@ -81,7 +81,6 @@ class Summary:
     failures: tuple[Failure, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and texts."""
         return asdict(self)
 
 
@@ -108,46 +107,48 @@ def run_sweep(
     say            receives a line for each cell that fails
     """
     store = folder if isinstance(folder, SweepFolder) else SweepFolder(folder)
-    told = _Told(progress, cell_progress, ended or _nothing, say or _nothing)
-    return _Driver(sweep, store, engine, given or {}, told).run(
-        function=(functions or {}).get(sweep.run, sweep.run), retry=retry_failed
-    )
+    driver = _Driver(sweep, store, engine, (functions or {}).get(sweep.run, sweep.run), given or {})
+    driver.retry = retry_failed
+    driver.progress, driver.cell_progress = progress, cell_progress
+    driver.ended, driver.say = ended or _nothing, say or _nothing
+    return driver.run()
 
 
-def _nothing(_told: object) -> None:
-    """Say nothing."""
-
-
-@dataclass(frozen=True)
-class _Told:
-    progress: Progress | None
-    cell_progress: Progress | None
-    ended: Callable[[Cell], None]
-    say: Callable[[str], None]
+def _nothing(_said: object) -> None:
+    pass
 
 
 class _Driver:
+    retry = False
+    progress: Progress | None = None
+    cell_progress: Progress | None = None
+    ended: Callable[[Cell], None]
+    say: Callable[[str], None]
+
     def __init__(
         self,
         sweep: Sweep,
         folder: SweepFolder,
         engine: Engine,
+        function: str,
         given: Mapping[str, Any],
-        told: _Told,
     ) -> None:
         self.sweep, self.folder, self.engine = sweep, folder, engine
-        self.given, self.told = given, told
+        self.function, self.given = function, given
         self.session = secrets.token_hex(8)
         self.left: dict[str, Cell] = {}
         self.failed = self.at_first = 0
         self.deaths: Counter[str] = Counter()
         self.begun = time.monotonic()
 
-    def run(self, *, function: str, retry: bool) -> Summary:
-        self._check(function)
+    def run(self) -> Summary:
+        # Known before anything is computed: a cell that cannot be.
+        function = find_function(self.function)
+        for cell in self.sweep.cells:
+            arguments_of(function, cell, self.folder.path)
         self.folder.open(self.sweep)
         ended = self.folder.endings(self.sweep.cells)
-        again = {d for d, record in ended.items() if retry and record["state"] == "failed"}
+        again = {d for d, record in ended.items() if self.retry and record["state"] == "failed"}
         self.failed = sum(r["state"] == "failed" for d, r in ended.items() if d not in again)
         self.left = {
             c.digest: c for c in self.sweep.cells if c.digest not in ended or c.digest in again
@@ -157,29 +158,23 @@ class _Driver:
         clean = False
         try:
             while self.left:
-                self._round(function, retry)
+                self._round()
             clean = True
         finally:
             self.engine.close(kill=not clean)
         return self._summary()
 
-    def _check(self, function: str) -> None:
-        """Tell before anything is computed that no cell can be."""
-        found = find_function(function)
-        for cell in self.sweep.cells:
-            arguments_of(found, cell, self.folder.path)
-
-    def _round(self, function: str, retry: bool) -> None:
+    def _round(self) -> None:
         """Offer all that is left to the engine once."""
         before, busy = len(self.left), 0
         deaths = self.deaths.total()
         try:
-            tasks = [self._task(cell, function, retry) for cell in self.left.values()]
+            tasks = [self._task(cell) for cell in self.left.values()]
             for outcome in self.engine.run(tasks):
                 busy += outcome.state == "busy"
                 self._note(outcome)
         except WorkersLost:
-            self._find_the_culprit(function, retry)
+            self._find_the_culprit()
             return
         if self.left and busy:
             self._report(f"waiting for {busy} that another process computes")
@@ -190,7 +185,7 @@ class _Driver:
                 "start the same command again."
             )
 
-    def _find_the_culprit(self, function: str, retry: bool) -> None:
+    def _find_the_culprit(self) -> None:
         """Compute alone what was under way when processes died: only one can be to blame then."""
         suspects = []
         ended = self.folder.endings(tuple(self.left.values()))
@@ -210,19 +205,19 @@ class _Driver:
         for cell in suspects:
             self.deaths[cell.digest] += 1
             while cell.digest in self.left:
-                self._note(self.engine.run_alone(self._task(cell, function, retry)))
+                self._note(self.engine.run_alone(self._task(cell)))
 
-    def _task(self, cell: Cell, function: str, retry: bool) -> Task:
+    def _task(self, cell: Cell) -> Task:
         task = Task(
             cell=cell,
-            function=function,
+            function=self.function,
             folder=str(self.folder.of(cell).absolute()),
             claim=Claim(self.session, attempt=1 + self.deaths[cell.digest]),
-            retry=retry,
+            retry=self.retry,
             here=os.getcwd(),
             variables={name: os.environ[name] for name in _VARIABLES if name in os.environ},
             given=self.given,
-            progress=self.told.cell_progress,
+            progress=self.cell_progress,
         )
         return self.engine.equip(task, self.folder.path.absolute())
 
@@ -240,8 +235,8 @@ class _Driver:
         del self.left[cell.digest]
         if outcome.state == "failed":
             self.failed += 1
-            self.told.say(f"failed: {self.folder.of(cell).name}: {outcome.message}")
-        self.told.ended(cell)
+            self.say(f"failed: {self.folder.of(cell).name}: {outcome.message}")
+        self.ended(cell)
         self._report()
 
     def _bury(self, cell: Cell) -> Outcome:
@@ -260,7 +255,7 @@ class _Driver:
         return Outcome(cell.digest, "failed", message)
 
     def _report(self, message: str = "") -> None:
-        if self.told.progress is None:
+        if self.progress is None:
             return
         total = len(self.sweep.cells)
         parts = [f"{self.failed} failed"] if self.failed else []
@@ -270,7 +265,7 @@ class _Driver:
         elif computed and self.left:
             seconds = (time.monotonic() - self.begun) / computed * len(self.left)
             parts.append(f"about {_duration(seconds)} left")
-        self.told.progress("sweep", total - len(self.left), total, ", ".join(parts))
+        self.progress("sweep", total - len(self.left), total, ", ".join(parts))
 
     def _summary(self) -> Summary:
         ended = self.folder.endings(self.sweep.cells)

@@ -66,7 +66,6 @@ def _is_cell(record: dict[str, Any]) -> bool:
 
 
 def to_json(record: Mapping[str, Any]) -> bytes:
-    """The bytes of a record."""
     return (json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
 
@@ -82,10 +81,10 @@ class SweepFolder:
         """Begin the sweep here, or find it begun. A grid may grow or shrink between two calls."""
         inside(self.path, CELLS)  # refused before anything is written
         # Looked at before the record: another driver may begin the same sweep in this moment.
-        found = os.listdir(self.path) if self.path.is_dir() else []
+        there = os.listdir(self.path) if self.path.is_dir() else []
         if (self.path / SWEEP).exists():
             self._check_same(sweep)
-        elif not self._claimed and any(not name.startswith(".") for name in found):
+        elif not self._claimed and any(not name.startswith(".") for name in there):
             raise BadInput(
                 f"{self.path} is not empty and holds no sweep; name another folder for this one."
             )
@@ -108,13 +107,11 @@ class SweepFolder:
         return {cell.digest: self._state(self.of(cell)) for cell in cells}
 
     def of(self, cell: Cell) -> Path:
-        """The run folder of a cell."""
         return inside(self.path, CELLS, self._names.get(cell.digest, cell.name))
 
     def endings(self, cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
-        """The records of those cells that have ended, by digest."""
-        found = ((cell.digest, ending(self.of(cell))) for cell in cells)
-        return {digest: record for digest, record in found if record is not None}
+        records = ((cell.digest, ending(self.of(cell))) for cell in cells)
+        return {digest: record for digest, record in records if record is not None}
 
     def _look(self) -> None:
         """A cell is known by its digest: what a person reads in its name may be another now."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import random
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.errors import BadInput
+from nonvacuous.foreign import imported
 from nonvacuous.study.sweep import Cell
 
 #: Given to a function that has parameters of these names; no setting may be called so.
@@ -20,29 +20,11 @@ _OURS = ("seed", "folder")
 
 def find_function(spec: str) -> Callable[..., Any]:
     """The callable "package.module:function"; the current folder is searched too."""
-    module_name, _, attribute = spec.partition(":")
-    if not module_name or not attribute:
-        raise BadInput(
-            f"{spec!r} cannot be run: [command] run is certify or package.module:function."
-        )
     here = os.getcwd()
     if here not in sys.path:
         # Last and for good: the function may import its neighbors when it is called.
         sys.path.append(here)
-    try:
-        found: Any = importlib.import_module(module_name)
-    except Exception as error:  # the module's own code may raise anything
-        raise BadInput(
-            f"{spec}: the module {module_name} cannot be imported ({type(error).__name__}: "
-            f"{error}); install it, or start from the folder it is in."
-        ) from error
-    for name in attribute.split("."):
-        if not hasattr(found, name):
-            raise BadInput(f"{spec}: {module_name} has nothing called {attribute}.")
-        found = getattr(found, name)
-    if not callable(found):
-        raise BadInput(f"{spec} is a {type(found).__name__}, not a function.")
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = imported(spec)
     return function
 
 
@@ -79,28 +61,21 @@ def call(
     """Call the function for one cell and return what it found, as plain numbers and texts."""
     function = find_function(spec)
     arguments = arguments_of(function, cell, folder, given)
-    seed_everything(cell.seed)
-    found = function(**arguments)
-    if found is None:
+    # What it draws depends on its cell, and not on what the process did before.
+    random.seed(cell.seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(cell.seed % 2**32)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(cell.seed)
+    result = function(**arguments)
+    if result is None:
         return {}
-    if not isinstance(found, Mapping):
+    if not isinstance(result, Mapping):
         raise BadInput(
-            f"{spec} returned a {type(found).__name__}; a cell returns a mapping of names to "
+            f"{spec} returned a {type(result).__name__}; a cell returns a mapping of names to "
             "numbers and texts, or nothing."
         )
-    return {str(name): plain(value, name=str(name), spec=spec) for name, value in found.items()}
-
-
-def seed_everything(seed: int) -> None:
-    """Seed the generators that a function may use without saying so.
-
-    What it draws then depends on its cell and not on what the process did before.
-    """
-    random.seed(seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(seed % 2**32)
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(seed)
+    return {str(name): plain(value, name=str(name), spec=spec) for name, value in result.items()}
 
 
 def plain(value: Any, *, name: str, spec: str) -> Any:

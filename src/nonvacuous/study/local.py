@@ -60,7 +60,6 @@ class LocalEngine:
         )
 
     def run(self, tasks: Sequence[Task]) -> Iterator[Outcome]:
-        """Compute all, in any order."""
         jobs = min(self.jobs, len(tasks))
         with parallel_config(backend="loky", inner_max_num_threads=self.threads):
             outcomes = Parallel(n_jobs=jobs, return_as="generator_unordered")(
@@ -75,7 +74,6 @@ class LocalEngine:
             raise WorkersLost(str(error)) from error
 
     def run_alone(self, task: Task) -> Outcome:
-        """Compute one in a process of its own."""
         threads = {name: str(self.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         with ProcessPoolExecutor(max_workers=1, env=threads) as executor:
             try:

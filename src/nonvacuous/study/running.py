@@ -58,19 +58,19 @@ def run_study(
     progress   the phase "cells" counts them and says what each gave; other phases are those of the
                cells themselves, where they are computed in this process
     """
-    place = Path(folder)
+    target = Path(folder)
     study.cells(settings, ())  # what cannot be meant is refused before anything is touched
-    parent_was_there = place.parent.is_dir()
+    parent_was_there = target.parent.is_dir()
     around = surroundings or Surroundings()
     try:
-        run = _Run(study, settings, place, around, progress)
-        with own_folder(place, run.record):
+        run = _Run(study, settings, target, around, progress)
+        with own_folder(target, run.record):
             result: Result = run.result()
             return result
     except NonvacuousError:
         if not parent_was_there:
             with contextlib.suppress(OSError):  # not empty: something was kept
-                place.parent.rmdir()
+                target.parent.rmdir()
         raise
     finally:
         if around.jobs > 1:
@@ -79,31 +79,31 @@ def run_study(
 
 def finished_cells(study: Study[Any, Any], folder: str | Path) -> tuple[Finished, ...]:
     """The cells of a folder that have ended well, in the order in which they were first named."""
-    place = Path(folder)
-    record = read_record(place / SWEEP) or {"cells": []}
-    found = []
+    target = Path(folder)
+    record = read_record(target / SWEEP) or {"cells": []}
+    cells = []
     for entry in record["cells"]:
-        run = place / CELLS / entry["name"]
+        run = target / CELLS / entry["name"]
         ended = read_record(run / RESULT)
         if ended is not None:
             cell = study.cell_of(entry["settings"], entry["seed"])
-            found.append(Finished(cell, ended["result"], run))
-    return tuple(found)
+            cells.append(Finished(cell, ended["result"], run))
+    return tuple(cells)
 
 
 def write_pages(
     study: Study[Any, Result], result: Result, folder: str | Path, *, command: str
 ) -> dict[str, Path]:
     """Write results.json, report.html and what else the study has; their paths by name."""
-    place = Path(folder)
-    write_record(place / RESULTS, study.record(result))
+    target = Path(folder)
+    write_record(target / RESULTS, study.record(result))
     page = study.page(result, command)
-    paths = {RESULTS: place / RESULTS}
+    paths = {RESULTS: target / RESULTS}
     for name, text in study.files(result, page).items():
-        paths[name] = place / name
+        paths[name] = target / name
         _write(paths[name], text)
     if page is not None:
-        paths[PAGE] = write_study(page, place / PAGE)
+        paths[PAGE] = write_study(page, target / PAGE)
     return paths
 
 

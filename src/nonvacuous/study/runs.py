@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput, NonvacuousError
 from nonvacuous.files import inside
-from nonvacuous.foreign import run_settings
+from nonvacuous.foreign import holds_run, run_settings
 from nonvacuous.locks import is_held
 from nonvacuous.report.measured import errors_on_test
 from nonvacuous.study.folder import CELLS, ERROR, RESULT, SWEEP, ending, read_record
@@ -19,8 +20,6 @@ from nonvacuous.study.folder import CELLS, ERROR, RESULT, SWEEP, ending, read_re
 CERTIFICATE = "certificate.json"
 #: Run folders lie at most this many folders below the one that is read.
 _DEPTH = 4
-#: Keys that the record of a certification has and hardly another config.toml.
-_MARKS = {"mode", "split", "examples", "weights"}
 #: Where settings of a certification stand in its own record.
 _FROM_CONFIG = ("mode", "predictor", "seed", "architecture", "confidence")
 
@@ -48,15 +47,12 @@ class Run:
 
     def row(self) -> dict[str, Any]:
         """Everything under one name each; a result that is called like a setting is result_NAME."""
-        found: dict[str, Any] = {"name": self.name, "state": self.state}
-        if self.certificate is not None:
-            # The certificate says the same of itself, in its own words.
-            found |= {**self.settings, **self.figures}
-        else:
-            found |= self.settings
-            for name, value in self.figures.items():
-                found[f"result_{name}" if name in found else name] = value
-        return {**found, "seed": self.seed, "seconds": self.seconds, "error": self.error or None}
+        row: dict[str, Any] = {"name": self.name, "state": self.state, **self.settings}
+        for name, value in self.figures.items():
+            # A certificate says the same of itself as its settings, in its own words.
+            taken = name in row and self.certificate is None
+            row[f"result_{name}" if taken else name] = value
+        return {**row, "seed": self.seed, "seconds": self.seconds, "error": self.error or None}
 
 
 def figures_of(certificate: Certificate) -> dict[str, Any]:
@@ -91,19 +87,19 @@ def read_runs(folder: str | os.PathLike[str]) -> tuple[Run, ...]:
     root = Path(folder)
     if not root.is_dir():
         raise BadInput(f"{root} is not a folder; name one that holds run folders.")
-    found = {path: _run(root, path) for path in _run_folders(root, _DEPTH)}
-    for sweep in _sweeps(root, _DEPTH):
+    runs = {path: _run(root, path) for path in _folders(root, is_run)}
+    for sweep in _folders(root, lambda folder: (folder / SWEEP).is_file()):
         record = read_record(sweep / SWEEP) or {}
         for cell in record.get("cells", ()):
             path = sweep / CELLS / cell["name"]
-            if path not in found:
-                found[path] = _waiting(root, path, cell)
-    return tuple(found[path] for path in sorted(found))
+            if path not in runs:
+                runs[path] = _waiting(root, path, cell)
+    return tuple(runs[path] for path in sorted(runs))
 
 
 def is_run(folder: Path) -> bool:
     """Whether this very folder is a run, finished or not."""
-    return (folder / CERTIFICATE).is_file() or _is_cell(folder) or _is_begun(folder)
+    return (folder / CERTIFICATE).is_file() or _is_cell(folder) or holds_run(folder)
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -116,36 +112,20 @@ def _is_cell(folder: Path) -> bool:
     return any((folder / name).is_file() for name in names) and ending(folder) is not None
 
 
-def _is_begun(folder: Path) -> bool:
-    return run_settings(folder).keys() >= _MARKS
-
-
-def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
-    if is_run(folder):
+def _folders(folder: Path, wanted: Callable[[Path], bool], depth: int = _DEPTH) -> Iterator[Path]:
+    """The outermost folders that are wanted; what may not be read holds nothing of ours."""
+    if wanted(folder):
         yield folder
     elif depth:
-        for inner in _folders(folder):
-            yield from _run_folders(inner, depth - 1)
-
-
-def _sweeps(folder: Path, depth: int) -> Iterator[Path]:
-    if (folder / SWEEP).is_file():
-        yield folder
-    elif depth:
-        for inner in _folders(folder):
-            yield from _sweeps(inner, depth - 1)
-
-
-def _folders(folder: Path) -> list[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(
+        inner: list[Path] = []
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            inner = [
                 Path(e.path)
                 for e in entries
                 if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")
-            )
-    except OSError:
-        return []  # a folder that may not be read holds no runs of ours
+            ]
+        for path in sorted(inner):
+            yield from _folders(path, wanted, depth - 1)
 
 
 def _name(root: Path, folder: Path) -> str:

@@ -127,14 +127,14 @@ def query(rows: Sequence[Mapping[str, Any]], sql: str) -> list[dict[str, Any]]:
         try:
             answer = database.execute(sql)
             described = answer.description
-            found = answer.fetchall() if described else []
+            answers = answer.fetchall() if described else []
         except duckdb.Error as error:
             raise BadInput(
                 f"DuckDB does not understand the question: {' '.join(str(error).split())} The "
                 f"table is called runs; its columns are {', '.join(names)}."
             ) from error
     titles = [column[0] for column in described or ()]
-    return [dict(zip(titles, map(_plain, values), strict=True)) for values in found]
+    return [dict(zip(titles, map(_plain, values), strict=True)) for values in answers]
 
 
 def _quoted(name: str) -> str:

@@ -58,7 +58,6 @@ class StudySettings(Frozen):
         return self.of({**dict(self), **given}) if given else self
 
     def record(self) -> dict[str, Any]:
-        """Plain values, as they stand in a file."""
         return self.model_dump(mode="json")
 
 

@@ -35,8 +35,8 @@ _FURTHER = {
     "confidence": "Confidence",
     "baseline": "Largest class",
 }
-#: Told by the name, by other columns or by the page of the certificate.
-_TOLD = ("name", "state", "error", "tested", "vacuous", "empirical_risk", "architecture")
+#: Said by the name, by other columns or by the page of the certificate.
+_ELSEWHERE = ("name", "state", "error", "tested", "vacuous", "empirical_risk", "architecture")
 #: Without certificates the table shows at most so many results and, with them, settings.
 _RESULTS, _COLUMNS = 4, 6
 #: Settings that differ, with certificates; with more columns the table scrolls in its own box.
@@ -58,7 +58,7 @@ class Column:
 class Columns:
     """``shown`` in the table, ``behind`` it, and ``same``: equal in all runs, so said once.
 
-    ``left_out`` counts those for which a page is no place.
+    ``left_out`` counts those for which a page has no room.
     """
 
     shown: tuple[Column, ...]
@@ -68,10 +68,9 @@ class Columns:
 
 
 def columns(runs: Sequence[Run], rows: Sequence[Mapping[str, Any]]) -> Columns:
-    """The columns for these runs and their rows, of equal length."""
     certified = [row for run, row in zip(runs, rows, strict=True) if run.certificate is not None]
     asked = dict.fromkeys(name for run in runs for name in (*run.settings, "seed"))
-    found = dict.fromkeys(name for row in rows for name in row if name not in asked)
+    given = dict.fromkeys(name for row in rows for name in row if name not in asked)
     shown = [Column("name", "Run", "name")]
     same: list[Column] = []
     taken = {"status"}
@@ -87,12 +86,13 @@ def columns(runs: Sequence[Run], rows: Sequence[Mapping[str, Any]]) -> Columns:
                 shown.append(column)
     else:
         shown.append(Column("status", "Status", "status"))
-    titles = {name: title for name, title in _FURTHER.items() if name in found or name in asked}
-    titles |= {name: clean(name) for name in (*asked, *found) if name not in titles}
+    titles = {name: title for name, title in _FURTHER.items() if name in given or name in asked}
+    titles |= {name: clean(name) for name in (*asked, *given) if name not in titles}
     titles["seconds"] = "Seconds"
     rest: list[Column] = []
     for name, title in titles.items():
-        if name in taken or name in _TOLD or not any(row.get(name) is not None for row in rows):
+        empty = all(row.get(name) is None for row in rows)
+        if name in taken or name in _ELSEWHERE or empty:
             continue
         column = Column(name, title, _kind(name, rows))
         own = certified if name in _FURTHER else rows
@@ -157,7 +157,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """One run. ``told`` says in words what its strip shows."""
+    """One run. ``words`` say what its strip shows."""
 
     name: str
     link: str | None
@@ -165,7 +165,7 @@ class Row:
     icon: str
     promised: float | None
     marks: tuple[Mark, ...]
-    told: str
+    words: str
     entries: Mapping[str, Entry] = field(default_factory=dict)
 
     @classmethod
@@ -177,16 +177,15 @@ class Row:
         link: str | None = None,
         entries: Mapping[str, Entry] | None = None,
     ) -> Row:
-        """The row of a run with these marks on its strip."""
         # The promise is drawn last: where marks touch, it stays on top.
         ordered = tuple(sorted(marks, key=lambda mark: mark.kind == "certificate"))
         promised = next((mark.value for mark in ordered if mark.kind == "certificate"), None)
-        words = "; ".join(f"{mark.name} {mark.text}" for mark in ordered)
-        told = f"On a scale from 0% to 100%: {words}."
+        listed = "; ".join(f"{mark.name} {mark.text}" for mark in ordered)
+        words = f"On a scale from 0% to 100%: {listed}."
         error = shortened(clean(run.error), 300)
         status = run.state if run.certificate is None else run.certificate.status
         icon = _ICONS.get(status, "circle")
-        return cls(clean(run.name), link, error, icon, promised, ordered, told, entries or {})
+        return cls(clean(run.name), link, error, icon, promised, ordered, words, entries or {})
 
 
 @dataclass(frozen=True)
@@ -273,12 +272,12 @@ def _lead(runs: Sequence[Run], certified: Sequence[Run]) -> str:
     if not _promises(certified):
         return f"{plural(len(runs), 'run')}, and none of them promises anything."
     counts = Counter(run.certificate.status for run in certified if run.certificate is not None)
-    told = [
+    parts = [
         f"{whole(counts[status]) if counts[status] else 'none'} {status}"
         for status in ("valid", "conditional", "refused")
         if counts[status] or status != "conditional"
     ]
-    return f"{plural(len(certified), 'certificate')}: {', '.join(told)}."
+    return f"{plural(len(certified), 'certificate')}: {', '.join(parts)}."
 
 
 def _caution(certified: Sequence[Run]) -> str:
@@ -315,24 +314,23 @@ def _same(shared: Sequence[Column], rows: Sequence[Mapping[str, Any]], runs: Seq
         return ""
     certified = [run.certificate is not None for run in runs]
     which = "certificates" if any(certified) and not all(certified) else "runs"
-    told = []
+    parts = []
     for column in shared:
         row = next(row for row in rows if row.get(column.name) is not None)
-        told.append(f"{column.title.lower()} {_entry(column.name, row).text}")
-    return f"The same in all {which}: {'; '.join(told)}."
+        parts.append(f"{column.title.lower()} {_entry(column.name, row).text}")
+    return f"The same in all {which}: {'; '.join(parts)}."
 
 
 def _badges(runs: Sequence[Run], certified: Sequence[Run]) -> tuple[str, ...]:
     states = [run.state for run in runs]
-    told = [plural(len(runs), "run")]
+    badges = [plural(len(runs), "run")]
     if certified:
-        told.append(f"{plural(len(certified), 'certificate')}")
         useful = sum(not run.certificate.is_vacuous for run in certified if run.certificate)
-        told.append(f"{whole(useful)} non-vacuous")
+        badges += [plural(len(certified), "certificate"), f"{whole(useful)} non-vacuous"]
     for state in ("failed", "running", "unfinished", "waiting", "invalid"):
         if state in states:
-            told.append(f"{whole(states.count(state))} {state}")
-    return tuple(told)
+            badges.append(f"{whole(states.count(state))} {state}")
+    return tuple(badges)
 
 
 def _entry(name: str, row: Mapping[str, Any]) -> Entry:

@@ -193,7 +193,6 @@ class Study(ABC, Generic[Settings, Result]):
         return ""
 
     def title(self, settings: Settings) -> str:
-        """What is about to be computed."""
         return f"{len(self.cells(settings, ()))} cells, seed {settings.seed}"
 
     def cell_lines(self, cell: Any, found: Mapping[str, Any]) -> Sequence[str]:
@@ -205,7 +204,6 @@ class Study(ABC, Generic[Settings, Result]):
         return settings.record()
 
     def record(self, result: Result) -> Mapping[str, Any]:
-        """The result as plain values, for results.json."""
         return result.to_dict()  # type: ignore[attr-defined, no-any-return]
 
     def files(self, result: Result, page: StudyPage | None) -> Mapping[str, str]:
@@ -227,13 +225,11 @@ class Study(ABC, Generic[Settings, Result]):
         return f"{type(self).__module__}:STUDY"
 
     def plan(self, cell: Frozen) -> Cell:
-        """The cell as the engine knows it."""
         return Cell.of(
             self.spec, cell.model_dump(mode="json"), seed=0, label=str(getattr(cell, "key", ""))
         )
 
     def cell_of(self, settings: Mapping[str, Any], seed: int) -> Any:
-        """The study's own cell out of the engine's."""
         known = {**settings, "seed": seed}
         return self.cell.model_validate({k: known[k] for k in known if k in self.cell.model_fields})
 
@@ -247,12 +243,11 @@ class Study(ABC, Generic[Settings, Result]):
         ledger: Path | None = None,
         **cell: Any,
     ) -> Mapping[str, Any]:
-        """Compute a cell of the engine's."""
         own = self.cell_of(cell, cell["seed"])
-        found: Any = self.compute(own, Context(folder, data_dir, device, progress, ledger=ledger))
-        if isinstance(found, BaseModel):
-            return found.model_dump(mode="json")
-        return found if isinstance(found, Mapping) else asdict(found)
+        result: Any = self.compute(own, Context(folder, data_dir, device, progress, ledger=ledger))
+        if isinstance(result, BaseModel):
+            return result.model_dump(mode="json")
+        return result if isinstance(result, Mapping) else asdict(result)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Cell:
         shown: Iterable[str] = (),
         label: str = "",
     ) -> Cell:
-        """The cell with these settings; ``seed`` is the sweep's, ``shown`` what its name tells.
+        """The cell with these settings; ``seed`` is the sweep's, ``shown`` what its name shows.
 
         ``label`` is the readable part of its name where it is not made of settings.
 
@@ -71,19 +71,18 @@ class Cell:
             raise BadInput(f"seed is {given!r}: it must be a whole number, 0 or more")
         text = _canonical({"run": run, "settings": plain, "seed": given})
         digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LETTERS]
-        told = {**plain, "seed": given} if own_seed else plain
-        parts = [f"{key}={_readable(told[key])}" for key in map(normal_name, shown) if key in told]
+        named = {**plain, "seed": given} if own_seed else plain
+        keys = [key for key in map(normal_name, shown) if key in named]
+        parts = [f"{key}={_readable(named[key])}" for key in keys]
         readable = _short(label or ",".join(parts))
         name = f"{readable}-{digest}" if readable else digest
         return cls(run, plain, given, digest, name, own_seed)
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The settings as they were given to :meth:`of`."""
         return {**self.settings, "seed": self.seed} if self.own_seed else dict(self.settings)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for a file."""
         return {
             "name": self.name,
             "digest": self.digest,
@@ -93,9 +92,8 @@ class Cell:
         }
 
     def described(self) -> str:
-        """The settings on one line."""
-        told = [f"{key} {_readable(value)}" for key, value in self.settings.items()]
-        return ", ".join([*told, f"seed {self.seed}"])
+        settings = [f"{key} {_readable(value)}" for key, value in self.settings.items()]
+        return ", ".join([*settings, f"seed {self.seed}"])
 
 
 def normal_name(key: str) -> str:
@@ -155,19 +153,19 @@ class Sweep:
     name  of the experiment: the file's name unless it says otherwise
     run   "certify" or "package.module:function"
     seed  the seeds of cells that have none of their own follow from it
-    told  the settings that names of cells tell
+    shown the settings that names of cells show
     """
 
     name: str
     run: str
     seed: int
     cells: tuple[Cell, ...]
-    told: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
 
     def completed(self, **defaults: Any) -> Sweep:
         """The same sweep with settings added to the cells that do not have them."""
         cells = tuple(
-            Cell.of(self.run, {**defaults, **cell.asked}, seed=self.seed, shown=self.told)
+            Cell.of(self.run, {**defaults, **cell.asked}, seed=self.seed, shown=self.shown)
             for cell in self.cells
         )
         return replace(self, cells=cells)
@@ -225,7 +223,7 @@ def sweep_of(record: Mapping[str, Any], *, name: str = "sweep") -> Sweep:
             )
         cells[cell.digest] = cell
     return Sweep(
-        _name(record.get("name", name)), run, seed, tuple(cells.values()), told=tuple(shown)
+        _name(record.get("name", name)), run, seed, tuple(cells.values()), shown=tuple(shown)
     )
 
 
@@ -244,11 +242,11 @@ def _run(record: Mapping[str, Any]) -> str:
 
 
 def _settings(record: Mapping[str, Any], table: str) -> dict[str, Any]:
-    found = record.get(table, {})
-    if not isinstance(found, Mapping):
+    given = record.get(table, {})
+    if not isinstance(given, Mapping):
         raise BadInput(f"{table} must be a table: [{table}].")
-    settings = {normal_name(key): value for key, value in found.items()}
-    if len(settings) != len(found):
+    settings = {normal_name(key): value for key, value in given.items()}
+    if len(settings) != len(given):
         raise BadInput(f"[{table}] names a setting twice, once with - and once with _.")
     if table == "grid":
         for key, values in settings.items():
@@ -261,9 +259,7 @@ def _settings(record: Mapping[str, Any], table: str) -> dict[str, Any]:
 
 
 def _product(grid: Mapping[str, list[Any]]) -> itertools.product[tuple[Any, ...]]:
-    size = 1
-    for values in grid.values():
-        size *= len(values)
+    size = math.prod(len(values) for values in grid.values())
     if size > _MOST_CELLS:
         raise BadInput(f"the grid has {size:,} cells; {_MOST_CELLS:,} is the most.")
     return itertools.product(*grid.values())

@@ -58,19 +58,19 @@ def shares_of(devices: Sequence[str], gpus_per_task: float) -> tuple[str, ...]:
     if whole != gpus_per_task:
         raise BadInput(f"--gpus-per-task {gpus_per_task:g}: give a part of one GPU, or whole ones.")
     starts = range(0, len(devices) - whole + 1, whole)
-    found = tuple(",".join(devices[start : start + whole]) for start in starts)
-    if not found:
+    shares = tuple(",".join(devices[start : start + whole]) for start in starts)
+    if not shares:
         raise BadInput(f"--gpus-per-task {whole}: this machine has {len(devices)} GPU(s).")
-    return found
+    return shares
 
 
 def visible_devices() -> list[str]:
     """The GPUs of this machine, as CUDA_VISIBLE_DEVICES names them."""
     import torch
 
-    told = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if told is not None:
-        return [device.strip() for device in told.split(",") if device.strip()]
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [device.strip() for device in named.split(",") if device.strip()]
     return [str(number) for number in range(torch.cuda.device_count())]
 
 
@@ -143,14 +143,14 @@ def run_cell(task: Task) -> Outcome:
     if task.share is not None:
         take_share(task.share, task.claim)
     folder = Path(task.folder)
-    found = _ended(task, folder)
-    if found is not None and owner(folder) is None:
-        return found
+    ended = _ended(task, folder)
+    if ended is not None and owner(folder) is None:
+        return ended
     lock = Lock.take(folder, task.claim)
-    if found is not None:
+    if ended is not None:
         # Its process was killed with the result written and the lock still there.
         with lock or contextlib.nullcontext():
-            return found
+            return ended
     if lock is None:
         return Outcome(task.cell.digest, "busy")
     with lock:
@@ -200,7 +200,6 @@ def _compute(task: Task, folder: Path, lock: Lock) -> Outcome:
 
 
 def publish_failure(folder: Path, record: Mapping[str, Any], error: Mapping[str, Any]) -> None:
-    """Write error.json."""
     content = to_json({**record, "state": "failed", "error": error})
     write_atomically(folder / ERROR, lambda stream: stream.write(content))
 
@@ -272,6 +271,6 @@ def _leave_with_the_driver(task: Task) -> None:
     """End a process whose driver was killed: what is queued belongs to the next driver."""
     if task.driver is None:
         return
-    place, process = task.driver
-    if place == machine() and process not in (os.getpid(), os.getppid()):
+    where, process = task.driver
+    if where == machine() and process not in (os.getpid(), os.getppid()):
         os._exit(0)
