@@ -35,21 +35,20 @@ def points(seed: int, count: int = 15) -> torch.Tensor:
     return torch.randn(count, 7, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("local", [True, False])
 @pytest.mark.parametrize("epsilon", [1e-4, 1e-2, 5e-2])
-def test_one_comparison_finds_what_a_search_finds(epsilon, local):
+def test_one_comparison_finds_what_a_search_finds(epsilon):
     weights, inputs = network(1), points(2)
     hidden, _ = forward(weights, inputs)
     tables = NormTables.of(weights)
     norms = inputs.norm(dim=1)
-    found = greedy_sparsity(tables, hidden, norms, epsilon=epsilon, local=local)
+    found = greedy_sparsity(tables, hidden, norms, epsilon=epsilon)
     gammas = growth([epsilon] * 2)
     for index in range(len(inputs)):
         reach, active = float(norms[index]), 7
         kept = [7]
         for k in range(2):
             values = hidden[k][index]
-            columns = active if local else weights[k].shape[1]
+            columns = active
             unit = row_norm(weights[k], columns=columns) * reach
             # The search: the largest sparsity whose radius is still three times the growth.
             best = 0
@@ -59,9 +58,8 @@ def test_one_comparison_finds_what_a_search_finds(epsilon, local):
                     best = sparsity
             assert int(found.sparsity[k][index]) == best
             assert float(found.thresholds[k][index]) == pytest.approx(3 * gammas[k] * unit)
-            outgoing = len(values) - best if local else len(values)
-            reach *= float(tables.joints[k][outgoing, columns])
             active = len(values) - best
+            reach *= float(tables.joints[k][active, columns])
             kept.append(active)
         kept.append(4)
         used = sum(a * b for a, b in pairwise(kept))
@@ -69,15 +67,13 @@ def test_one_comparison_finds_what_a_search_finds(epsilon, local):
 
 
 @given(st.integers(0, 1000))
-def test_more_movement_leaves_less_and_local_norms_help(seed):
+def test_more_movement_leaves_less(seed):
     weights, inputs = network(seed), points(seed + 1)
     hidden, _ = forward(weights, inputs)
     tables, norms = NormTables.of(weights), inputs.norm(dim=1)
     before = None
     for epsilon in (1e-4, 1e-3, 1e-2, 1e-1):
         found = greedy_sparsity(tables, hidden, norms, epsilon=epsilon)
-        fixed = greedy_sparsity(tables, hidden, norms, epsilon=epsilon, local=False)
-        assert bool((found.ratio <= fixed.ratio).all())
         for values, sparsity in zip(hidden, found.sparsity, strict=True):
             assert bool((sparsity <= (values < 0).sum(1)).all())
         if before is not None:

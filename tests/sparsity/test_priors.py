@@ -29,7 +29,6 @@ def test_a_learned_prior_has_examples_of_its_own(train, fraction):
     assert not np.intersect1d(prior.split.prior, prior.split.bound).size
     assert len(prior.split.prior) + len(prior.bound) == len(train)
     assert len(prior.split.prior) == pytest.approx(fraction * len(train), abs=30)
-    assert prior.name == f"{100 * fraction:g} %"
     assert prior.errors == chain_errors(prior.weights, prior.bound)
     assert prior.held_out_twin(failure=0.06) == holdout(
         errors=prior.errors, examples=len(prior.bound), failure=0.06

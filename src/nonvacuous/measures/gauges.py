@@ -157,16 +157,14 @@ def largest_change(
     return worst
 
 
-def claim_findings(
-    name: str, subjects: Iterable[Subject], *, gauges: int = 50, spread: float = 1.0
-) -> tuple[str, ...]:
+def claim_findings(name: str, subjects: Iterable[Subject], *, gauges: int = 50) -> tuple[str, ...]:
     """Every claim of a measure that is false on one of these networks; none is good news."""
     if name not in MEASURES:
         raise BadInput(f"there is no measure {name!r}; register it first")
     measure, findings = MEASURES[name], []
     for subject in subjects:
         for kind in sorted(measure.invariant):
-            change = largest_change(measure, subject, kind, gauges=gauges, spread=spread)
+            change = largest_change(measure, subject, kind, gauges=gauges)
             if change is not None and change > TOLERANCE:
                 findings.append(
                     f"{name} claims not to depend on {kind}, but changes by {change:.1e} of itself "

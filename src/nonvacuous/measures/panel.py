@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,6 @@ class Entry:
 
     measure: Measure
     result: Result
-    seconds: float
 
     def to_dict(self) -> dict[str, Any]:
         return {**self.measure.to_dict(), **self.result.to_dict()}
@@ -119,19 +117,16 @@ def measured(
     subject: Subject,
     measures: tuple[Measure, ...],
     *,
-    phase: str = "measuring",
     progress: Progress | None = None,
 ) -> Panel:
     """The panel of a subject that is there already."""
     entries = []
     for number, measure in enumerate(measures):
         if progress is not None:
-            progress(phase, number, len(measures), measure.name)
-        start = time.perf_counter()
-        result = measure(subject)
-        entries.append(Entry(measure, result, time.perf_counter() - start))
+            progress("measuring", number, len(measures), measure.name)
+        entries.append(Entry(measure, measure(subject)))
     if progress is not None:
-        progress(phase, len(measures), len(measures), "")
+        progress("measuring", len(measures), len(measures), "")
     return Panel(
         entries=tuple(entries),
         examples=0 if subject.labels is None else len(subject.labels),

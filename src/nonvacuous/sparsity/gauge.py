@@ -32,14 +32,10 @@ _REACH, _LOOKS, _STEPS = 8.0, 4, 81
 
 @dataclass(frozen=True, eq=False)
 class Gauged:
-    """A network and a prior in the gauge that was asked for.
-
-    log_scales   per hidden layer, what the network's units were multiplied by, as a logarithm
-    """
+    """A network and a prior in the gauge that was asked for."""
 
     layers: Layers
     prior: Layers
-    log_scales: tuple[Tensor, ...]
 
 
 def gauged(layers: Layers, prior: Layers, gauge: Gauge) -> Gauged:
@@ -55,8 +51,7 @@ def gauged(layers: Layers, prior: Layers, gauge: Gauge) -> Gauged:
     layers.check_same_shape(prior)
     still = tuple(torch.zeros(width, dtype=torch.float64, device="cpu") for width in layers.widths)
     if gauge == "given":
-        return Gauged(layers, prior, still)
-    joint = still
+        return Gauged(layers, prior)
     if gauge == "balanced":
         joint = _descend(prior, prior.zero(), still)
         layers, prior = rescaled(layers, joint), rescaled(prior, joint)
@@ -65,8 +60,7 @@ def gauged(layers: Layers, prior: Layers, gauge: Gauge) -> Gauged:
         (_descend(layers, prior, at) for at in (start, still)),
         key=lambda at: sum(rescaled(layers, at).squared_distances(prior)),
     )
-    both = tuple(one + other for one, other in zip(joint, nearest, strict=True))
-    return Gauged(rescaled(layers, nearest), prior, both)
+    return Gauged(rescaled(layers, nearest), prior)
 
 
 def rescaled(layers: Layers, log_scales: tuple[Tensor, ...]) -> Layers:

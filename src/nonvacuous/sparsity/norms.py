@@ -24,7 +24,7 @@ from nonvacuous.errors import BadInput
 EPSILON = 2.0**-52
 
 
-def as_matrix(weight: Any, *, name: str = "weight") -> tuple[Tensor, float]:
+def as_matrix(weight: Any) -> tuple[Tensor, float]:
     """The matrix in float64 divided by a power of two, and that power.
 
     The largest entry then lies between 1/2 and 1, so that no square overflows or vanishes. Powers
@@ -32,11 +32,11 @@ def as_matrix(weight: Any, *, name: str = "weight") -> tuple[Tensor, float]:
     """
     if not isinstance(weight, Tensor) or weight.dim() != 2 or 0 in weight.shape:
         shape = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
-        raise BadInput(f"{name} must be a matrix (outputs, inputs) with entries, got {shape}.")
+        raise BadInput(f"weight must be a matrix (outputs, inputs) with entries, got {shape}.")
     matrix = weight.detach().double()
     largest = float(matrix.abs().max())
     if not math.isfinite(largest):
-        raise BadInput(f"{name} contains NaN or infinity; train the network again.")
+        raise BadInput("weight contains NaN or infinity; train the network again.")
     if largest == 0.0:
         return matrix, 1.0
     power = math.ldexp(1.0, math.frexp(largest)[1])

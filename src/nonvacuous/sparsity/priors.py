@@ -39,7 +39,6 @@ class ChainPrior:
     """The center of a prior, where training starts, and the examples left for the bound.
 
     kind       zero, initialization or learned
-    fraction   the part of the examples that shaped it; 0 unless learned
     weights    its center
     start      where training toward it starts: the center, or, for zero, random weights
     bound      the examples that its bounds may use
@@ -48,17 +47,11 @@ class ChainPrior:
     """
 
     kind: str
-    fraction: float
     weights: Chain
     start: Chain
     bound: Examples
     split: Split
     errors: int | None
-
-    @property
-    def name(self) -> str:
-        """For tables: a learned one is named after its share of the data, such as ``5 %``."""
-        return f"{100 * self.fraction:g} %" if self.kind == "learned" else self.kind
 
     def held_out_twin(self, *, failure: float) -> float | None:
         """What a plain test of the learned prior itself promises: no theorem, no posterior.
@@ -145,10 +138,9 @@ def make_prior(
     initial = tuple(matrix.to(where) for matrix in drawn)
     if kind != "learned":
         everything = np.arange(len(train))
-        none = everything[:0]
         center = initial if kind == "initialization" else tuple(0.0 * matrix for matrix in initial)
-        split = Split(none, everything, none)
-        return ChainPrior(kind, 0.0, center, initial, train.to(where), split, None)
+        split = Split(everything[:0], everything, everything[:0])
+        return ChainPrior(kind, center, initial, train.to(where), split, None)
     # Copies of an input stay on one side, so that the bound is not computed on what was learned.
     split = split_examples(train, prior_fraction=fraction, seed=derived_seed(seed, "split"))
     if learned is None:
@@ -164,7 +156,7 @@ def make_prior(
     learned = tuple(matrix.to(where) for matrix in learned)
     bound = train.subset(split.bound).to(where)
     errors = chain_errors(learned, bound)
-    return ChainPrior(kind, fraction, learned, learned, bound, split, errors)
+    return ChainPrior(kind, learned, learned, bound, split, errors)
 
 
 # Priors for convolutional networks: zero, the initialization, or learned on other examples.

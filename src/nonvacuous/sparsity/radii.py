@@ -178,13 +178,12 @@ def greedy_sparsity(
     *,
     epsilon: float,
     level: float = LEVEL,
-    local: bool = True,
 ) -> Greedy:
     """s*(x, epsilon) of every example, from the pre-activations of its hidden layers.
 
+    The norms of a layer shrink with the units already left out for the example.
+
     epsilon   how far every layer may move, relative to its norms
-    local     let the norms of a layer shrink with the units already left out for this example;
-              otherwise those of the full layers are used
     """
     gammas = growth([epsilon] * len(preactivations))
     reach = input_norms.double()
@@ -192,12 +191,11 @@ def greedy_sparsity(
     sparsity, thresholds, kept = [], [], [active]
     for number, values in enumerate(preactivations):
         width = values.shape[1]
-        row = tables.rows[number][active if local else -1]
+        row = tables.rows[number][active]
         threshold = level * gammas[number] * row * reach
         inactive = (values <= -threshold[:, None]).sum(1)
-        joint = tables.joints[number]
         incoming, active = active, width - inactive
-        reach = reach * (joint[active, incoming] if local else joint[-1, -1])
+        reach = reach * tables.joints[number][active, incoming]
         sparsity.append(inactive)
         thresholds.append(threshold)
         kept.append(active)
@@ -250,10 +248,8 @@ class LayerStability:
 
     def shares(self) -> tuple[float, float, float]:
         pairs = self.examples * len(self.active)
-        first, second, third = (
-            int(counts.sum()) / pairs for counts in (self.active, self.inactive, self.unstable)
-        )
-        return first, second, third
+        active, inactive = (int(counts.sum()) / pairs for counts in (self.active, self.inactive))
+        return active, inactive, int(self.unstable.sum()) / pairs
 
     def kinds(self) -> dict[str, int]:
         """How many units are surely active on every example, and so on."""
