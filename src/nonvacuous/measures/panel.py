@@ -93,8 +93,8 @@ def panel(
 
     >>> import torch
     >>> from nonvacuous.models import build
-    >>> found = panel(build("mlp:4", (3,), 2, seed=0), torch.zeros(2, 3), only=["parameter-count"])
-    >>> print(found["parameter-count"])
+    >>> made = panel(build("mlp:4", (3,), 2, seed=0), torch.zeros(2, 3), only=["parameter-count"])
+    >>> print(made["parameter-count"])
     26
 
     For a study of many networks of one architecture, capture it once; the cheap measures of a
@@ -102,10 +102,10 @@ def panel(
 
     >>> first = Subject.of(build("mlp:4", (3,), 2, seed=0), torch.zeros(2, 3))
     >>> for s in (1, 2):
-    ...     found = panel(
+    ...     made = panel(
     ...         build("mlp:4", (3,), 2, seed=s), torch.zeros(2, 3), like=first, only=["cheap"]
     ...     )
-    >>> round(found["spectral-product"].log, 3) < 1.0
+    >>> round(made["spectral-product"].log, 3) < 1.0
     True
     """
     measures = chosen(only, without)

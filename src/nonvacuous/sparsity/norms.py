@@ -265,8 +265,8 @@ def sparse_norm(
     ``blocks``, rows and columns are counted in blocks of so many.
 
     >>> weight = torch.tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 1.0]])
-    >>> found = sparse_norm(weight, rows=1, columns=1)
-    >>> found.way, round(found.value, 6)
+    >>> norm = sparse_norm(weight, rows=1, columns=1)
+    >>> norm.way, round(norm.value, 6)
     ('exact', 4.0)
     """
     matrix, power = as_matrix(weight)

@@ -137,21 +137,21 @@ def run_study(
     values = {name: one_hot(entry, dataset.train.classes) for name, entry in labels.items()}
     test = dataset.test
     test_inputs = None if test is None else test.inputs
-    found = re.fullmatch(r"patches:(\d+)", task.features)
+    patches = re.fullmatch(r"patches:(\d+)", task.features)
     seed = derived_seed(task.seed, "features")
-    if found is not None and int(found[1]) > MOST_FILTERS:
-        made = _many_patches(dataset, int(found[1]), seed, torch.device(device), progress)
-        kernel = chosen_kernel(task, made.median)
+    if patches is not None and int(patches[1]) > MOST_FILTERS:
+        features, coordinates, median = _many_patches(
+            dataset, int(patches[1]), seed, torch.device(device), progress
+        )
+        kernel = chosen_kernel(task, median)
         function = interpolate_distances(
-            made.among,
+            features.train,
             values,
             kernel=kernel,
             precision=precision,
             memory=memory,
             progress=progress,
         )
-        features = Features(made.among, made.across, made.description, 0)
-        coordinates, median = made.features, made.median
     else:
         features = features_of(
             task.features, dataset.train.inputs, test_inputs, seed=seed, device=device
@@ -219,30 +219,20 @@ def chosen_kernel(task: Task, median: float) -> Kernel:
         return kernel_of("polynomial", degree=task.degree)
     if task.kernel == "linear":
         return kernel_of("linear")
-    found = re.fullmatch(r"median(?::([0-9.eE+-]+))?", task.gamma)
-    if found is None:
+    by_median = re.fullmatch(r"median(?::([0-9.eE+-]+))?", task.gamma)
+    if by_median is None:
         return kernel_of(task.kernel, gamma=_number(task.gamma))
     if median <= 0:
         raise BadInput("half of all pairs of points are equal: the median cannot set gamma")
-    if task.kernel == "gaussian":
-        factor = 2.0 if found[1] is None else _number(found[1])
-        return kernel_of("gaussian", gamma=factor / median)
-    factor = 1.0 if found[1] is None else _number(found[1])
-    return kernel_of(task.kernel, gamma=factor / math.sqrt(median))
-
-
-@dataclass(frozen=True, eq=False)
-class _Distances:
-    among: Tensor
-    across: Tensor | None
-    features: int
-    median: float
-    description: str
+    gaussian = task.kernel == "gaussian"
+    factor = _number(by_median[1] or ("2" if gaussian else "1"))
+    return kernel_of(task.kernel, gamma=factor / (median if gaussian else math.sqrt(median)))
 
 
 def _many_patches(
     dataset: Dataset, filters: int, seed: int, device: torch.device, progress: Progress | None
-) -> _Distances:
+) -> tuple[Features, int, float]:
+    """Distances in the place of features that are too many to be kept; their number and median."""
     made = random_patches(dataset.train.inputs, filters=filters, seed=seed)
     train = len(dataset.train)
     inputs = dataset.train.inputs
@@ -263,7 +253,7 @@ def _many_patches(
     apart = ~torch.eye(len(some), dtype=torch.bool, device=device)
     median = float(few[apart].median())
     description = f"{made.description}, standardized"
-    return _Distances(among, across if len(across) else None, counted, median, description)
+    return Features(among, across if len(across) else None, description, 0), counted, median
 
 
 def _train_errors(

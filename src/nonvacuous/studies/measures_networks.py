@@ -45,8 +45,8 @@ def measured(settings: MeasuresSettings, at: Context, files: Sequence[str]) -> d
     train = given.subset(np.arange(min(settings.examples, len(given))))
     other = None if settings.against is None else _corrupted(train, settings)
     network, rival = _networks(settings, train, other, at)
-    found = _panel(settings, network, at)
-    if any(entry.measure.is_bound for entry in found.entries):
+    own = _panel(settings, network, at)
+    if any(entry.measure.is_bound for entry in own.entries):
         weights = tensors_digest(dict(network.module.state_dict()))
         shown = Shown(at.ledger_file, given, command="measures")
         shown.record({"asked": settings.asked(), "network": weights})
@@ -84,7 +84,7 @@ def measured(settings: MeasuresSettings, at: Context, files: Sequence[str]) -> d
         "examples": len(train),
         "seed": settings.seed,
         "trained": network.trained,
-        "panel": found.to_dict(),
+        "panel": own.to_dict(),
         "attack": attacked,
         "against": against,
     }

@@ -1,7 +1,7 @@
 """Cells on a Ray cluster: as tasks of its own, each with its processors and part of a GPU.
 
 joblib can use Ray too, but as a pool: with the first worker that dies, all cells under way are
-lost, and machines that join later stay idle. Tasks fail one by one, and Ray finds places for them.
+lost, and machines that join later stay idle. Tasks fail one by one, and Ray finds room for them.
 """
 
 from __future__ import annotations

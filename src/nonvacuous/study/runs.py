@@ -31,7 +31,7 @@ class Run:
     name         its path below the folder that was read
     state        done, failed, running, unfinished, waiting (not begun), or invalid: it holds a
                  certificate that contradicts itself, and counts for nothing
-    settings     what was asked, and figures: what was found
+    settings     what was asked, and figures: what came of it
     certificate  where it has one
     """
 

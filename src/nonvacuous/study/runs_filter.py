@@ -119,9 +119,9 @@ def query(rows: Sequence[Mapping[str, Any]], sql: str) -> list[dict[str, Any]]:
         database.execute(f"create table runs ({columns})")
         for start in range(0, len(rows), _AT_ONCE):
             some = rows[start : start + _AT_ONCE]
-            places = ", ".join(["(" + ", ".join("?" * len(names)) + ")"] * len(some))
+            marks = ", ".join(["(" + ", ".join("?" * len(names)) + ")"] * len(some))
             values = [_value(row.get(name), types[name]) for row in some for name in names]
-            database.execute(f"insert into runs values {places}", values)
+            database.execute(f"insert into runs values {marks}", values)
         database.execute("set enable_external_access = false")
         database.execute("set lock_configuration = true")
         try:
