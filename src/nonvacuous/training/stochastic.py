@@ -17,8 +17,7 @@ Which parameters are used in such a way, and only so, is found by watching one f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,23 +114,25 @@ def noisy_call(
     weights = dict(means)
     for name in layout.per_batch:
         weights[name] = means[name] + noise[name]
-    parts, noisy = layout.parts(inputs), layout.per_example
-    turned: dict[str, tuple[Tensor, ...]] = {}
+    if not layout.per_example:
+        outputs: Tensor = torch.func.functional_call(module, weights, (inputs,))
+        return outputs
+    parts = layout.parts(inputs)
+    turned = {}
     if parts > 1:
-        noisy -= layout.convolutions
         for name in sorted(layout.convolutions):
-            turned[name] = _turned(means[name], noise[name], parts, generator)
+            turned[id(means[name])] = _turned(means[name], noise[name], parts, generator)
     layers = _NoisyLayers(
-        {id(means[name]): (means[name], noise[name]) for name in noisy},
+        {id(means[name]): (means[name], noise[name]) for name in layout.per_example},
         {id(means[name]) for name in layout.convolutions},
+        turned,
         generator,
     )
-    outputs = []
-    for number, part in enumerate(inputs.tensor_split(parts)):
-        weights.update({name: draws[number] for name, draws in turned.items()})
-        with layers if noisy else nullcontext():
-            outputs.append(torch.func.functional_call(module, weights, (part,)))
-    return outputs[0] if parts == 1 else torch.cat(outputs)
+    whole = _InParts(module, layers)
+    weights = {f"module.{name}": weight for name, weight in weights.items()}
+    with layers:
+        outputs = torch.func.functional_call(whole, weights, (inputs.tensor_split(parts),))
+    return outputs
 
 
 def _turned(
@@ -262,18 +263,37 @@ class _NoisyLinear(torch.autograd.Function):
         )
 
 
+class _InParts(nn.Module):
+    """A module on the parts of a batch in turn: to give it weights for each takes longer."""
+
+    def __init__(self, module: nn.Module, layers: _NoisyLayers) -> None:
+        super().__init__()
+        self.module, self._layers = module, layers
+
+    def forward(self, parts: Sequence[Tensor]) -> Tensor:
+        outputs = []
+        for self._layers.part, inputs in enumerate(parts):
+            outputs.append(self.module(inputs))
+        return outputs[0] if len(parts) == 1 else torch.cat(outputs)
+
+
 class _NoisyLayers(TorchFunctionMode):
-    """Adds the noise of the layers whose means it is given while their module runs."""
+    """Adds the noise of the layers whose means it is given while their module runs.
+
+    convolutions   which of the means are those of convolutions
+    turned         their draws for each part of the batch, where it is run in parts
+    """
 
     def __init__(
         self,
         noisy: Mapping[int, tuple[Tensor, Tensor]],
         convolutions: Set[int],
+        turned: Mapping[int, Sequence[Tensor]],
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self._noisy = noisy
-        self._convolutions = convolutions
+        self.part = 0
+        self._noisy, self._convolutions, self._turned = noisy, convolutions, turned
         self._generator = generator
         self._drawn: dict[int, Tensor] = {}
 
@@ -312,6 +332,10 @@ class _NoisyLayers(TorchFunctionMode):
         rest: tuple[Any, ...],
         named: dict[str, Any],
     ) -> Tensor:
+        if self._turned:
+            weight = self._turned[id(weight)][self.part]
+            bias = None if bias is None else self._turned[id(bias)][self.part]
+            return function(input, weight, bias, *rest, **named)
         outputs = function(input, weight, bias, *rest, **named)
         bias_noise = None if bias is None else self._noisy[id(bias)][1]
         turned = input * self._signs_like(input)
