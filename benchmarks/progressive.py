@@ -31,12 +31,12 @@ BATCHES = 5
 DATA_SETS = 2_000
 
 
-def gate_allowed(trials: int, threshold: float, failure: float) -> int:
+def gate_allowed(trials: int, threshold: float, failure: float, batches: int | None = None) -> int:
     """Most errors at which the gate passes; -1 where it never does."""
     low, high = -1, int(trials * threshold)
     while high - low > 1:
         middle = (low + high) // 2
-        call = {"errors": middle, "trials": trials, "threshold": threshold}
+        call = {"errors": middle, "trials": trials, "threshold": threshold, "batches": batches}
         low, high = (middle, high) if bounds.gate_failure(**call) <= failure else (low, middle)
     return low
 
@@ -73,15 +73,19 @@ def held_out_power(curve: Curve, total: int, threshold: float) -> tuple[float, f
     return max(powers)
 
 
-def gate_plan(curve: Curve, total: int, start: float) -> tuple[list[int], list[float]]:
+def gate_plan(
+    curve: Curve, total: int, start: float, batches: int = BATCHES
+) -> tuple[list[int], list[float]]:
     trained = round(start * total)
-    ends = np.linspace(trained, total, BATCHES + 1).round().astype(int)
+    ends = np.linspace(trained, total, batches + 1).round().astype(int)
     return [int(s) for s in np.diff(ends)], [curve(int(a)) for a in ends[:-1]]
 
 
-def gate_power(curve: Curve, total: int, threshold: float, start: float) -> float:
-    sizes, risks = gate_plan(curve, total, start)
-    allowed = gate_allowed(sum(sizes), threshold, FAILURES[0])
+def gate_power(
+    curve: Curve, total: int, threshold: float, start: float, batches: int = BATCHES
+) -> float:
+    sizes, risks = gate_plan(curve, total, start, batches)
+    allowed = gate_allowed(sum(sizes), threshold, FAILURES[0], batches)
     return float(mixture_law(sizes, risks)[: allowed + 1].sum())
 
 
@@ -107,6 +111,8 @@ def gate(seed: int) -> dict[str, Any]:
             held_out, share = held_out_power(curve, total, threshold)
             powers = {start: gate_power(curve, total, threshold, start) for start in STARTS}
             best = max(powers, key=lambda start: powers[start])
+            two = {start: gate_power(curve, total, threshold, start, 2) for start in STARTS}
+            best_of_two = max(two, key=lambda start: two[start])
             cases.append(
                 {
                     "examples": total,
@@ -117,6 +123,9 @@ def gate(seed: int) -> dict[str, Any]:
                     "gate": powers[best],
                     "gate_start": best,
                     "gate_at_half": powers[0.5],
+                    "two": two[best_of_two],
+                    "two_start": best_of_two,
+                    "two_at_held_out_share": two[share],
                     "simulated": simulated(curve, total, threshold, best, seed),
                 }
             )

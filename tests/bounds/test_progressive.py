@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from nonvacuous import bounds
+from nonvacuous.errors import BadInput
 
 from .oracles import mp, mpf
 
@@ -153,3 +154,83 @@ def test_the_gate_needs_its_margin_and_never_rises() -> None:
     passed = [bounds.gate(errors=k, **call) for k in range(60)]
     assert passed == sorted(passed) and set(passed) == {0.1, 1.0}
     assert bounds.gate(errors=0, trials=10, threshold=0.0, failure=0.5) == 1.0
+
+
+def two_batches(first: int, second: int, threshold: float, k: int) -> float:
+    """The best chance of a learner with two batches: any first risk, a second for every count."""
+    mass, best = (first + second) * threshold, 0.0
+    counts = np.arange(first + 1)
+    for p in np.linspace(0.0, 1.0, 401):
+        needed = (mass - first * p) / second
+        if needed <= 1.0:
+            # Every risk that reaches the mass, after every count: the smallest is best.
+            risks = np.linspace(max(needed, 0.0), 1.0, 21)
+            after = stats.binom.cdf(k - counts[:, None], second, risks).max(axis=1)
+            best = max(best, float(stats.binom.pmf(counts, first, p) @ after))
+    return best
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "threshold", "k"),
+    [(30, 30, 0.25, 8), (10, 90, 0.2, 12), (90, 10, 0.2, 12), (20, 20, 0.5, 13), (1, 9, 0.35, 2)],
+)
+def test_two_batches_leave_nothing_to_adapt(
+    first: int, second: int, threshold: float, k: int
+) -> None:
+    trials = first + second
+    exact = stats.binom.cdf(k, trials, threshold)
+    call = {"errors": k, "trials": trials, "threshold": threshold}
+    assert bounds.gate_failure(**call, batches=2) == pytest.approx(exact, rel=1e-8)
+    assert exact <= bounds.gate_failure(**call, batches=2) < bounds.gate_failure(**call)
+    assert two_batches(first, second, threshold, k) <= exact * (1 + 1e-12)
+
+
+def test_hoeffdings_step_by_brute_force() -> None:
+    """All chances on a grid that sum to M: at most k successes is likeliest where all are equal."""
+    trials, steps = 5, 10
+    for total in range(steps, trials * steps, 3):
+        equal = total / steps / trials
+        for k in range(math.floor(total / steps - 1) + 1):
+            most = stats.binom.cdf(k, trials, equal)
+            for chances in itertools.combinations_with_replacement(range(steps + 1), trials):
+                if sum(chances) == total:
+                    law = np.ones(1)
+                    for chance in chances:
+                        law = np.convolve(law, (1 - chance / steps, chance / steps))
+                    assert law[: k + 1].sum() <= most + 1e-12
+
+
+def test_three_batches_beat_the_exact_tail_and_not_h() -> None:
+    """Why two and no more: a look after the first, and the second and third risk still open."""
+    first, later, threshold, k = 40, 10, 0.5, 23
+    trials = first + 2 * later
+    counts, best = np.arange(first + 1), 0.0
+    few = np.arange(later + 1)
+    for p in np.linspace(0.4, 0.9, 21):
+        left = trials * threshold - first * p
+        after = np.zeros(first + 1)
+        for second in np.linspace(max(0.0, left / later - 1.0), min(1.0, left / later), 41):
+            last = min(max(left / later - second, 0.0), 1.0)
+            laws = (stats.binom.pmf(few, later, risk) for risk in (second, last))
+            law = np.append(np.convolve(*laws).cumsum(), np.ones(k))
+            after = np.maximum(after, np.where(counts <= k, law[np.maximum(k - counts, 0)], 0.0))
+        best = max(best, float(stats.binom.pmf(counts, first, p) @ after))
+    call = {"errors": k, "trials": trials, "threshold": threshold}
+    assert 1.1 * stats.binom.cdf(k, trials, threshold) < best
+    assert best <= bounds.gate_failure(**call, batches=3) == bounds.gate_failure(**call)
+
+
+def test_near_the_mass_the_tail_of_two_batches_is_not_used() -> None:
+    """Hoeffding's step asks for k <= M - 1; above, the general theorem alone speaks."""
+    call = {"errors": 10, "trials": 100, "threshold": 0.105}
+    assert bounds.gate_failure(**call, batches=2) == bounds.gate_failure(**call)
+    with pytest.raises(BadInput, match="batches"):
+        bounds.gate_failure(**call, batches=0)
+    # The tail itself against many digits, where it is far out and where there are many tests.
+    for errors, trials, threshold in ((3, 200_000, 0.001), (900, 20_000, 0.05), (0, 4_000, 0.5)):
+        value = bounds.gate_failure(errors=errors, trials=trials, threshold=threshold, batches=2)
+        p = mpf(threshold)
+        exact = mp.fsum(
+            mp.binomial(trials, j) * p**j * (1 - p) ** (trials - j) for j in range(errors + 1)
+        )
+        assert exact <= value <= max(exact * (1 + mpf("1e-8")), mpf(5e-324))

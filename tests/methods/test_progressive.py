@@ -304,3 +304,20 @@ def test_what_cannot_be_is_said_before_any_work() -> None:
 
     with pytest.raises(BadInput, match="other tensors"):
         nv.certify(model(), blobs(), method=nv.Progressive(train=other))
+
+
+def test_two_batches_are_held_to_the_exact_tail(tmp_path: Path) -> None:
+    run = tmp_path / "two" / "run"
+    certificate = certified(run, batches=2, threshold=0.2)
+    assert certificate.bound.inputs["batches"] == 2 and certificate.gate == 0.2
+    assert nv.verify(run, data=blobs()).verified
+    # Three batches that call themselves two.
+    run = tmp_path / "three" / "run"
+    assert "batches" not in certified(run, threshold=0.2).bound.inputs
+
+    def fewer(found: Certificate) -> dict:
+        inputs = found.bound.inputs | {"batches": 2}
+        return {"bound": found.bound.model_copy(update={"inputs": inputs})}
+
+    forged(run, fewer)
+    assert "bound.inputs.batches" in {f.field for f in nv.verify(run).failures}

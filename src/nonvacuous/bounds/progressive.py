@@ -52,13 +52,20 @@ def progressive(*, errors: int, trials: int, tilt: float, failure: float) -> flo
     return as_risk(up(-math.expm1(-up(nats / tests)) / -math.expm1(-slope)))
 
 
+_BATCHES = Input("into how many batches the tests were divided beforehand", None, apart=True)
+
+
 @theorem(
-    source="Kendall's first-passage formula: docs/theory/progressive.md, section 3",
+    source="Kendall's first-passage formula, and Hoeffding (1956) for two batches: "
+    "docs/theory/progressive.md, section 3",
     about=("mixture",),
-    fixed_before=("threshold",),
+    fixed_before=("threshold", "batches"),
     threshold=Input("the risk to stay below", 0.02, push=-1, high=1.0),
+    batches=_BATCHES,
 )
-def gate_failure(*, errors: int, trials: int, threshold: float) -> float:
+def gate_failure(
+    *, errors: int, trials: int, threshold: float, batches: int | None = None
+) -> float:
     """The chance that so few errors are seen although the mean risk is at or above a threshold.
 
     For every learner that may adapt to what it has seen, every number of tests T and M = T
@@ -66,12 +73,17 @@ def gate_failure(*, errors: int, trials: int, threshold: float) -> float:
     H(M, k) = sum over j <= k of (M-k) (M-k+j)^(j-1) exp(-(M-k+j)) / j!  (1 where k >= M),
     the chance that q - N(q) reaches M - k before q = M, for a unit Poisson process N; sharp as the
     steps shrink. So k errors certify a mean risk below the threshold with this failure.
-    Assumptions: as for :func:`progressive`; the threshold was fixed before the first test. Never
-    look for the smallest threshold that passes: the mean risk is itself random.
-    Source: Kendall's first-passage formula; proof in docs/theory/progressive.md.
+    With one or two ``batches``, each tested by one checkpoint, a learner has nothing left to adapt:
+    where k <= M - 1 the exact binomial tail P(Bin(T, threshold) <= k) bounds the chance too.
+    Assumptions: as for :func:`progressive`; the threshold and the sizes of the batches were fixed
+    before the first test. Never look for the smallest threshold that passes: the mean risk is
+    itself random.
+    Source: Kendall's first-passage formula; Hoeffding (1956), Theorem 4, for two batches; proofs in
+    docs/theory/progressive.md.
 
-    >>> round(gate_failure(errors=12, trials=200, threshold=0.1), 4)
-    0.0571
+    >>> call = dict(errors=12, trials=200, threshold=0.1)
+    >>> round(gate_failure(**call), 4), round(gate_failure(**call, batches=2), 4)
+    (0.0571, 0.032)
     """
     wrong, tests = checks.errors_among(errors, "trials", trials)
     mass = down(tests * checks.unit_interval("threshold", threshold))
@@ -85,8 +97,11 @@ def gate_failure(*, errors: int, trials: int, threshold: float) -> float:
     parts = (j - 1.0) * np.log(sizes) - sizes - special.gammaln(j + 1.0) + math.log(rest)
     largest = float(np.abs((j + 1.0) * np.log(sizes + 1.0)).max() + sizes.max())
     error = 16.0 * EPSILON * largest + (wrong + 4) * EPSILON
-    # The sum may be too small for a double, but it is not nothing.
-    return as_risk(max(up(float(np.exp(parts).sum()) * math.exp(error)), 5e-324))
+    chance = up(float(np.exp(parts).sum()) * math.exp(error))
+    if batches is not None and checks.count("batches", batches, minimum=1) <= 2 and rest >= 1.0:
+        chance = min(chance, up(float(special.bdtr(wrong, tests, threshold)), ulps=2**20))
+    # It may be too small for a double, but it is not nothing.
+    return as_risk(max(chance, 5e-324))
 
 
 @theorem(
@@ -102,18 +117,21 @@ def gate_failure(*, errors: int, trials: int, threshold: float) -> float:
     "docs/theory/progressive.md, section 3",
     about=("mixture",),
     certifies=True,
-    fixed_before=("threshold",),
+    fixed_before=("threshold", "batches"),
     threshold=Input("the risk to stay below", 0.02, high=1.0),
+    batches=_BATCHES,
 )
-def gate(*, errors: int, trials: int, threshold: float, failure: float) -> float:
+def gate(
+    *, errors: int, trials: int, threshold: float, failure: float, batches: int | None = None
+) -> float:
     """The threshold where the tests certify a mean risk below it, and 1 where they do not.
 
     Passed where :func:`gate_failure` is at most ``failure``. Assumptions and source are its own.
 
     >>> call = dict(trials=2000, threshold=0.05, failure=0.05)
-    >>> gate(errors=80, **call), gate(errors=81, **call)
-    (0.05, 1.0)
+    >>> gate(errors=80, **call), gate(errors=81, **call), gate(errors=83, batches=2, **call)
+    (0.05, 1.0, 0.05)
     """
     allowed = checks.failure_probability(failure)
-    chance = gate_failure(errors=errors, trials=trials, threshold=threshold)
+    chance = gate_failure(errors=errors, trials=trials, threshold=threshold, batches=batches)
     return float(threshold) if chance <= allowed else 1.0

@@ -39,6 +39,8 @@ def _check_counts(certificate: Certificate) -> str:
         )
         equal(inputs["tilt"], expected, "bound.inputs.tilt")
         return f"{len(record.batches)} batches; the tilt follows from the first part."
+    if "batches" in inputs:
+        equal(inputs["batches"], len(record.batches), "bound.inputs.batches")
     return f"{len(record.batches)} batches; the threshold is the declared one."
 
 

@@ -150,7 +150,9 @@ def _bound(
     assert risk.errors is not None
     counts = {"errors": risk.errors, "trials": risk.trials}
     if method.threshold is not None:
-        return bound_record("gate", **counts, threshold=method.threshold, failure=failure)
+        # Of more than two batches the theorem takes no notice.
+        few = {"batches": method.batches} if method.batches <= 2 else {}
+        return bound_record("gate", **counts, threshold=method.threshold, failure=failure, **few)
     tilt = tilt_of(aside, examples=risk.trials, failure=failure)
     return bound_record("progressive", **counts, tilt=tilt, failure=failure)
 
