@@ -322,17 +322,16 @@ class Certificate(Record):
 
     def _caveats(self) -> str:
         beside = f"{self.beside_guessing}; " if self.beside_guessing else ""
-        return beside + self._doubts()
-
-    def _doubts(self) -> str:
-        troubled = [a for a in self.assumptions if a.effect != "none"]
+        words = {"refused": "was found false", "conditional": "is in doubt"}
+        troubled = [
+            f"“{a.name}” {words[a.effect]}: {a.detail}"
+            for a in self.assumptions
+            if a.effect != "none"
+        ]
         if troubled:
-            words = {"refused": "was found false", "conditional": "is in doubt"}
-            return "because " + "; ".join(
-                f"“{a.name}” {words[a.effect]}: {a.detail}" for a in troubled
-            )
+            return f"{beside}because {'; '.join(troubled)}"
         unchecked = [a.name for a in self.assumptions if a.status != "checked"]
-        return "rests on (not checked here): " + (", ".join(unchecked) or "nothing")
+        return f"{beside}rests on (not checked here): {', '.join(unchecked) or 'nothing'}"
 
     def _repr_html_(self) -> str:
         lines = "<br>".join(html.escape(line) for line in self.lines())

@@ -93,16 +93,10 @@ def _terms_of_the_bound(certificate: Certificate) -> tuple[Step, ...]:
 def _sparse_terms(certificate: Certificate, inputs: Mapping[str, float | int]) -> list[Step]:
     """Finite sample, distance, the price of the setting, and the division by what noise sees."""
     off: dict[str, float | int] = {"kl_nats": 0.0, "grid_nats": 0.0, "escape": 0.0}
-    steps: list[Step] = []
-    keys: tuple[tuple[StepKey, str | None], ...] = (
-        ("examples", None),
-        ("complexity", "kl_nats"),
-        ("settings", "grid_nats"),
-        ("escape", "escape"),
-    )
-    for key, name in keys:
-        if name is not None:
-            del off[name]
+    steps = [Step("examples", _value(certificate, {**inputs, **off}))]
+    keys: tuple[StepKey, ...] = ("complexity", "settings", "escape")
+    for key, name in zip(keys, tuple(off), strict=True):
+        del off[name]
         steps.append(Step(key, _value(certificate, {**inputs, **off})))
     return steps
 

@@ -14,7 +14,7 @@ def test_line_two_names_the_command_that_gives_the_tighter_promise():
     assert certificate.dominated
     assert "tighter than this certificate" in certificate.lines()[1]
     assert PLAIN_TEST in certificate.lines()[1]
-    shown = view.of(certificate).verdict
+    shown = view.View(certificate).verdict
     command = PLAIN_TEST.partition(" --weights")[0]  # the page has no room for all of it
     assert "dominated by its twin" in shown and command in shown
 

@@ -50,7 +50,7 @@ def test_a_constant_network_is_not_sold_as_non_vacuous():
     assert certificate.risk_upper < 0.1
     assert certificate.is_vacuous
     assert not certificate.shown_better
-    shown = view.of(certificate)
+    shown = view.View(certificate)
     assert "Non-vacuous" not in [badge.text for badge in shown.badges]
     assert str(shown.promise).startswith("Vacuous")
     assert "not shown to be better than always answering “0”" in shown.verdict

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -68,12 +69,14 @@ def test_no_measure_is_left_out_for_room(visit_file, pages) -> None:
 @pytest.mark.parametrize("narrow", [False, True])
 def test_the_scale_writes_beside_its_marks(visit_file, tmp_path: Path, narrow: bool) -> None:
     """A constant answer may err anywhere, also where the words of the scale would stand."""
-    whole = view.of(samples.SAMPLES["post_hoc"]())
+    whole = view.View(samples.SAMPLES["post_hoc"]())
     drawn = []
     for promised, guessing in product((0.05, 0.2, 0.365), (0.3, 0.5, 0.6, 0.75)):
         moved = {"guessing": guessing, "certificate": promised}
         marks = tuple(replace(m, value=moved.get(m.kind, m.value)) for m in whole.marks)
-        drawn.append(figures.scale(replace(whole, marks=marks), narrow=narrow))
+        other = copy(whole)
+        other.marks = marks
+        drawn.append(figures.scale(other, narrow=narrow))
     assert all("ruled out" in picture for picture in drawn)
     file = tmp_path / "page.html"
     style = "<meta charset=utf-8><style>svg { display: block; font-family: sans-serif }</style>"

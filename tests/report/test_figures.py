@@ -26,7 +26,7 @@ from tests.report import samples
 
 def view_of(name: str) -> View:
     certificate = samples.SAMPLES[name]()
-    return view.of(certificate, comparison=compare(certificate))
+    return view.View(certificate, comparison=compare(certificate))
 
 
 def texts(svg: str) -> list[str]:

@@ -26,7 +26,7 @@ def page_of(name: str) -> str:
 
 def fresh_page_of(name: str) -> str:
     certificate = samples.SAMPLES[name]()
-    shown = view.of(
+    shown = view.View(
         certificate,
         comparison=compare(certificate),
         history=samples.events(),

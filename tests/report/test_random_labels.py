@@ -22,7 +22,7 @@ def test_the_page_shows_both_promises(tmp_path):
 
 def test_a_promise_on_random_labels_is_called_a_failure():
     certificate = samples.posterior()
-    shown = view.of(certificate, labels=record(certificate, 0.2))
+    shown = view.View(certificate, labels=record(certificate, 0.2))
     assert [bar.name for bar in shown.labels] == ["Real labels", "Random labels", "Guessing"]
     assert "do not rely" in shown.labels_story
 

@@ -40,7 +40,7 @@ def test_shared_confidence_is_the_last_term() -> None:
 def test_the_page_shows_noise_and_choices(certificate: Certificate) -> None:
     record = certificate.sparsity
     assert record is not None
-    shown = view.of(certificate, comparison=compare(certificate))
+    shown = view.View(certificate, comparison=compare(certificate))
     assert len(shown.noise) == len(record.layers)
     assert {name.lower() for name, _, _ in shown.choices} == {
         c.name.lower() for c in record.charges
@@ -60,6 +60,6 @@ def test_the_page_shows_noise_and_choices(certificate: Certificate) -> None:
 def test_the_page_of_a_convolutional_network() -> None:
     certificate = sparse_conv_worlds.run(None)
     assert [step.key for step in compare(certificate).steps][-1] == "escape"
-    page = html.render(view.of(certificate, comparison=compare(certificate)))
+    page = html.render(view.View(certificate, comparison=compare(certificate)))
     assert "up to 25;" in page and "the distance of a bias counts" in page
     assert "operator norm" not in page, "one hidden layer has none to name"

@@ -28,7 +28,7 @@ from tests.report import samples
 
 
 def view_of(certificate: Certificate) -> View:
-    return view.of(certificate, comparison=compare(certificate), run_folder="runs/one")
+    return view.View(certificate, comparison=compare(certificate), run_folder="runs/one")
 
 
 def test_a_valid_certificate_is_told_as_a_frequency() -> None:
@@ -247,8 +247,8 @@ def test_a_ledger_line_with_choices_says_how_many_share_it() -> None:
 
 def test_the_command_to_verify_is_exact() -> None:
     certificate = samples.posterior()
-    assert view.of(certificate).verify_command == "nonvacuous verify ."
-    odd = view.of(certificate, run_folder="my  runs/it's; rm -rf").verify_command
+    assert view.View(certificate).verify_command == "nonvacuous verify ."
+    odd = view.View(certificate, run_folder="my  runs/it's; rm -rf").verify_command
     assert odd == "nonvacuous verify 'my  runs/it'\"'\"'s; rm -rf'"
     assert "'runs/one/certificate.json'" in view_of(certificate).verify_python
 
@@ -370,7 +370,7 @@ def test_the_sum_over_tensors_says_what_symmetries_take_off_it() -> None:
 
 
 def test_a_certificate_needs_no_comparison() -> None:
-    shown = view.of(samples.posterior())
+    shown = view.View(samples.posterior())
     assert shown.steps == () and shown.bounds == () and shown.curves == ()
     assert shown.ledger and shown.grounds and shown.layers
 
@@ -383,7 +383,7 @@ def test_history_becomes_curves_and_odd_events_are_left_out() -> None:
         {"phase": "posterior", "event": "epoch", "epoch": 22, "metrics": {"error": "0.1"}},
         {"phase": "once", "event": "epoch", "epoch": 0, "metrics": {"loss": 1.0}},
     ]
-    curves = view.of(samples.posterior(), history=events).curves
+    curves = view.View(samples.posterior(), history=events).curves
     assert [curve.phase for curve in curves] == ["prior", "posterior"]
     assert [line.label for line in curves[1].lines] == ["objective", "error"]
     assert len(curves[1].lines[1].y) == 20

@@ -41,10 +41,10 @@ def inspect(
             f"--svg: {svg} exists already. Name another file, or add --force to overwrite it.",
             next_command=instead_of(svg, "--svg"),
         )
-    from nonvacuous.cli.subject import find_subject
+    from nonvacuous.cli.subject import Subject
     from nonvacuous.networks import preservation_error
 
-    subject, seed = find_subject(network, weights, fold=fold), network.seed
+    subject, seed = Subject(network, weights, fold=fold), network.seed
     error = preservation_error(subject.module, subject.example, groups=subject.groups, seed=seed)
     record = _record(subject, error, seed, _imbalances(subject) if weights else {})
     if svg is not None:

@@ -56,10 +56,10 @@ def rescale(
             next_command=instead_of(out),
         )
     from nonvacuous.cli.rescale_run import run
-    from nonvacuous.cli.subject import find_subject
+    from nonvacuous.cli.subject import Subject
 
     record = run(
-        find_subject(network, weights),
+        Subject(network, weights),
         noise,
         weights=weights,
         out=out,

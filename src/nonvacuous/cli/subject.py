@@ -1,24 +1,22 @@
-"""The network that ``inspect`` and ``rescale`` are about: built, loaded, its free scales found."""
+"""The network that ``inspect`` and ``rescale`` are about: built, loaded, captured."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.flags import NetworkFlags
 from nonvacuous.data import Examples
-from nonvacuous.networks import LayerGraph, ScaleGroups, capture, fold_batch_norm, scale_groups
+from nonvacuous.networks import capture, fold_batch_norm, scale_groups
 from nonvacuous.studies.networks import build_network, check_fits, load_weights
 from nonvacuous.study.study import named_data
 
 _WHOLE = "int:"
 
 
-@dataclass(frozen=True, eq=False)
 class Subject:
     """A network in evaluation mode, what it computes, and along which scales it can move.
 
@@ -26,12 +24,30 @@ class Subject:
     example    a batch of two inputs, by which the network was written down
     """
 
-    spec: str
-    module: nn.Module
-    examples: Examples | None
-    example: Tensor
-    graph: LayerGraph
-    groups: ScaleGroups
+    def __init__(self, flags: NetworkFlags, weights: Path | None, *, fold: bool = False) -> None:
+        """Build the network of --model for the inputs of --data or --example, and capture it."""
+        if (flags.data is None) == (flags.example is None):
+            raise UsageError(
+                "give the shape of an input once: --data NAME, or --example with the sizes of one "
+                "input, such as --example 1,28,28."
+            )
+        self.spec = flags.model
+        self.examples: Examples | None = None
+        if flags.data is None:
+            self.example = _inputs(str(flags.example), flags.seed)
+            examples = _stand_in(self.example, flags.classes)
+        else:
+            self.examples = examples = named_data(flags.data, flags.data_dir).train
+            self.example = examples.inputs[:2]
+        module = build_network(flags.model, examples, seed=flags.seed)
+        if self.examples is not None:
+            check_fits(module, examples, spec=flags.model)
+        if weights is not None:
+            load_weights(module, weights, flag="--weights", spec=flags.model)
+        module = module.eval().requires_grad_(False)
+        self.module = fold_batch_norm(module, self.example) if fold else module
+        self.graph = capture(self.module, self.example)
+        self.groups = scale_groups(self.graph)
 
     @property
     def shape(self) -> str:
@@ -49,28 +65,6 @@ class Subject:
         return sum(parameter.numel() for parameter in self.module.parameters())
 
 
-def find_subject(flags: NetworkFlags, weights: Path | None, *, fold: bool = False) -> Subject:
-    """Build the network of --model for the inputs of --data or --example, and capture it."""
-    model, data, example = flags.model, flags.data, flags.example
-    if (data is None) == (example is None):
-        raise UsageError(
-            "give the shape of an input once: --data NAME, or --example with the sizes of one "
-            "input, such as --example 1,28,28."
-        )
-    examples = None if data is None else named_data(data, flags.data_dir).train
-    inputs = _inputs(example, flags.seed) if examples is None else examples.inputs[:2]
-    module = build_network(model, examples or _stand_in(inputs, flags.classes), seed=flags.seed)
-    if examples is not None:
-        check_fits(module, examples, spec=model)
-    if weights is not None:
-        load_weights(module, weights, flag="--weights", spec=model)
-    module = module.eval().requires_grad_(False)
-    if fold:
-        module = fold_batch_norm(module, inputs)
-    graph = capture(module, inputs)
-    return Subject(model, module, examples, inputs, graph, scale_groups(graph))
-
-
 def random_inputs(subject: Subject, count: int, *, seed: int) -> Tensor:
     """Inputs on which to compare functions: those of --data, else random ones of the same shape."""
     if subject.examples is not None:
@@ -82,9 +76,8 @@ def random_inputs(subject: Subject, count: int, *, seed: int) -> Tensor:
     return torch.randn(shape, generator=generator)
 
 
-def _inputs(text: str | None, seed: int) -> Tensor:
+def _inputs(text: str, seed: int) -> Tensor:
     """A batch of two inputs of the shape that --example gives."""
-    assert text is not None
     whole = text.startswith(_WHOLE)
     sizes = [part.strip() for part in text.removeprefix(_WHOLE).split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in sizes):

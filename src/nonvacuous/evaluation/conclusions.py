@@ -23,12 +23,7 @@ from nonvacuous.bounds import (
 from nonvacuous.bounds.rounding import as_risk, down, up
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.tally import PREDICTED_CLASS, TRUE_CLASS, Sample, Tally
-from nonvacuous.evaluation_records import (
-    ClassScore,
-    EvaluationRecord,
-    Slice,
-    TestedBaseline,
-)
+from nonvacuous.evaluation_records import ClassScore, EvaluationRecord, Slice, TestedBaseline
 
 TAIL = "Clopper and Pearson (1934): the exact binomial tail"
 THEOREMS = {
@@ -142,31 +137,23 @@ def _balanced(tally: Tally, failure: float) -> Promise:
 def _macro(tally: Tally, failure: float) -> Promise:
     """Mean of 1 - F1 (or Jaccard) over the classes; each class has its share."""
     relevant = tally.truths + tally.answers - tally.hits
-    bound = f1_lower if tally.settings.metric == "f1" else jaccard_lower
-    size = len(relevant)
+    pairs = list(zip(tally.hits.tolist(), relevant.tolist(), strict=True))
+    f1, size = tally.settings.metric == "f1", len(pairs)
+    bound = f1_lower if f1 else jaccard_lower
 
     def upper(share: float) -> float:
         each = down(share / size)
-        ends = [
-            1.0 - bound(hits=int(h), relevant=int(r), failure=each)
-            for h, r in zip(tally.hits, relevant, strict=True)
-        ]
+        ends = [1.0 - bound(hits=h, relevant=r, failure=each) for h, r in pairs]
         return as_risk(up(math.fsum(ends) / size))
 
     def lower(share: float) -> float:
         each = down(share / size)
-        ends = []
-        for h, r in zip(tally.hits, relevant, strict=True):
-            end = 0.0
-            if r:
-                end = holdout_lower(errors=int(r - h), examples=int(r), failure=each)
-                end = end / (2.0 - end) if tally.settings.metric == "f1" else end
-            ends.append(end)
+        ends = [holdout_lower(errors=r - h, examples=r, failure=each) for h, r in pairs if r]
+        ends = [end / (2.0 - end) for end in ends] if f1 else ends
         return as_risk(down(math.fsum(ends) / size))
 
-    scores = [h / r if r else 0.0 for h, r in zip(tally.hits, relevant, strict=True)]
-    if tally.settings.metric == "f1":
-        scores = [2 * score / (1 + score) for score in scores]
+    scores = [h / r if r else 0.0 for h, r in pairs]
+    scores = [2 * score / (1 + score) for score in scores] if f1 else scores
     half = down(failure / 2)
     return Promise(
         errors=math.fsum(1.0 - score for score in scores),
@@ -278,14 +265,11 @@ def _class_slices(tally: Tally, failure: float, guess: float) -> dict[str, dict[
 def _scores(tally: Tally, failure: float) -> dict[str, ClassScore]:
     if not len(tally.answers):
         return {}
-    relevant = tally.truths + tally.answers - tally.hits
     scores = {}
-    for value, hit, total in zip(tally.classes.values, tally.hits, relevant, strict=True):
-        call: dict[str, Any] = {"hits": int(hit), "relevant": int(total), "failure": failure}
-        scores[str(value)] = ClassScore(
-            hits=int(hit),
-            relevant=int(total),
-            f1_lower=f1_lower(**call),
-            jaccard_lower=jaccard_lower(**call),
-        )
+    relevant = (tally.truths + tally.answers - tally.hits).tolist()
+    for value, hits, total in zip(tally.classes.values, tally.hits.tolist(), relevant, strict=True):
+        call: dict[str, Any] = {"hits": hits, "relevant": total}
+        ends = {"f1_lower": f1_lower, "jaccard_lower": jaccard_lower}
+        lower = {name: bound(**call, failure=failure) for name, bound in ends.items()}
+        scores[str(value)] = ClassScore(**call, **lower)
     return scores

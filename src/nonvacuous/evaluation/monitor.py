@@ -20,6 +20,7 @@ from nonvacuous.files import write_atomically
 
 _NUMBERS = (float, int, np.number)
 FORMAT = "nonvacuous-monitor/2"
+_COUNTS = ("missing", "late", "unwatched")
 
 
 class Monitor:
@@ -77,14 +78,9 @@ class Monitor:
 
     def interval(self, failure: float = 0.05) -> tuple[float, float]:
         """The mean risk since the start, at every time at once; of the average, never of today."""
-        watch = self._watches[""]
-        if watch.time == 0:
+        if self.seen == 0:
             return 0.0, 1.0
-        call: dict[str, Any] = {
-            "errors": watch.errors,
-            "trials": watch.time,
-            "failure": failure / 2,
-        }
+        call: dict[str, Any] = {"errors": self.errors, "trials": self.seen, "failure": failure / 2}
         return sequence_lower(**call), sequence_upper(**call)
 
     @property
@@ -204,7 +200,7 @@ class Monitor:
             if record["format"] != FORMAT:
                 raise ValueError(record["format"])
             watches = {name: Watch.from_dict(entry) for name, entry in record["watches"].items()}
-            rest = {name: record[name] for name in ("missing", "late", "unwatched", "rows")}
+            rest = {name: record[name] for name in (*_COUNTS, "rows")}
             missing_rows = [(int(first), int(stop)) for first, stop in record["open"]]
         except (ValueError, KeyError, TypeError) as error:
             raise BadInput(f"{self._state} is not the state of a monitor.") from error
@@ -214,16 +210,14 @@ class Monitor:
                 f"{self._state} watches another promise or another false alarm: a new watch needs "
                 "a new file, and costs its own false alarm."
             )
-        self._watches, self._open, self._rows = watches, missing_rows, rest["rows"]
-        self.missing, self.late, self.unwatched = rest["missing"], rest["late"], rest["unwatched"]
+        self._watches, self._open, self._rows = watches, missing_rows, rest.pop("rows")
+        vars(self).update(rest)
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "false_alarm": self.false_alarm,
-            "missing": self.missing,
-            "late": self.late,
-            "unwatched": self.unwatched,
+            **{name: getattr(self, name) for name in _COUNTS},
             "rows": self._rows,
             "open": self._open,
             "watches": {name: watch.to_dict() for name, watch in self._watches.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,8 +126,7 @@ def expected_bound(examples: int, risk: float, failure: float) -> float:
     spread = 6.0 * np.sqrt(examples * risk * (1.0 - risk)) + 6.0
     low = max(0, int(examples * risk - spread))
     counts = np.unique(np.linspace(low, min(examples, examples * risk + spread), 200).astype(int))
-    weights = special.bdtr(counts, examples, risk)
-    weights = np.diff(weights, prepend=0.0)
+    weights = np.diff(special.bdtr(counts, examples, risk), prepend=0.0)
     ends = [holdout(errors=int(k), examples=examples, failure=failure) for k in counts]
     return float(np.dot(weights, ends) / weights.sum())
 
@@ -146,8 +145,7 @@ def detectable(examples: int, discordance: float, chance: float, failure: float)
         m = np.arange(max(0, int(n * share - spread)), min(n, int(n * share + spread)) + 1)
         weights = np.diff(special.bdtr(m, n, share), prepend=special.bdtr(m[0] - 1.0, n, share))
         # The least number of wins with P(Bin(m, 1/2) >= wins) <= failure.
-        wins = np.maximum(0, special.bdtrik(1.0 - failure, m, 0.5)) + 1.0
-        wins = np.ceil(wins)
+        wins = np.ceil(np.maximum(0, special.bdtrik(1.0 - failure, m, 0.5)) + 1.0)
         enough = np.where(wins <= m, special.bdtrc(np.minimum(wins, m) - 1.0, m, lean), 0.0)
         return float(np.nansum(weights * enough))
 
@@ -193,8 +191,9 @@ def divided(labeled: int, curve: tuple[float, float, float], failure: float) -> 
     )
 
 
-def _progressive(labeled: int, start: float, risk_at: object, failure: float) -> float:
-    assert callable(risk_at)
+def _progressive(
+    labeled: int, start: float, risk_at: Callable[[float], float], failure: float
+) -> float:
     grid = np.linspace(start, 1.0, 20)
     mean = float(np.mean([risk_at(labeled * share) for share in grid]))
     trials = max(1, int(labeled * (1.0 - start)))

@@ -57,9 +57,7 @@ def _batches(source: Any, columns: Mapping[str, str]) -> Iterator[Batch]:
     if isinstance(source, str | Path):
         yield from _from_file(Path(source), columns)
         return
-    names = list(source.keys() if hasattr(source, "keys") else source)
-    for name in columns.values():
-        _known(name, names, "the table")
+    _wanted(columns, list(source.keys() if hasattr(source, "keys") else source), "the table")
     yield from in_batches({role: source[name] for role, name in columns.items()})
 
 
@@ -94,14 +92,8 @@ def _rows(array: Any, start: int, stop: int) -> Any:
 
 def _from_file(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
     kind = path.suffix.lower()
-    readers = {
-        ".csv": _csv,
-        ".tsv": _csv,
-        ".parquet": _parquet,
-        ".npz": _npz,
-        ".jsonl": _json_lines,
-        ".ndjson": _json_lines,
-    }
+    readers = {".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".npz": _npz}
+    readers |= dict.fromkeys((".jsonl", ".ndjson"), _json_lines)
     if kind not in readers:
         raise Unrecognized(
             f"{path}: files that end in {', '.join(readers)} are read, not {kind or 'this one'}."
@@ -118,13 +110,10 @@ def _csv(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
     import pyarrow.csv as arrow_csv
 
     separator = "\t" if path.suffix.lower() == ".tsv" else ","
-    wanted = list(dict.fromkeys(columns.values()))
     try:
         with open(path, encoding="utf-8-sig") as stream:
             header = stream.readline().rstrip("\n").split(separator)
-        names = [name.strip().strip('"') for name in header]
-        for name in wanted:
-            _known(name, names, str(path))
+        wanted = _wanted(columns, [name.strip().strip('"') for name in header], path)
         with arrow_csv.open_csv(
             path,
             parse_options=arrow_csv.ParseOptions(delimiter=separator),
@@ -143,11 +132,9 @@ def _parquet(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
     pa = _pyarrow(path)
     import pyarrow.parquet as parquet
 
-    wanted = list(dict.fromkeys(columns.values()))
     try:
         with parquet.ParquetFile(path) as file:
-            for name in wanted:
-                _known(name, file.schema_arrow.names, str(path))
+            wanted = _wanted(columns, file.schema_arrow.names, path)
             for batch in file.iter_batches(batch_size=BATCH, columns=wanted):
                 yield {role: batch.column(name) for role, name in columns.items()}
     except pa.ArrowInvalid as error:
@@ -157,8 +144,7 @@ def _parquet(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
 def _npz(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
     try:
         with np.load(path, allow_pickle=False) as archive:
-            for name in columns.values():
-                _known(name, list(archive.files), str(path))
+            _wanted(columns, archive.files, path)
             arrays = {role: archive[name] for role, name in columns.items()}
     except Unrecognized:
         raise
@@ -207,7 +193,14 @@ def _inside(record: Any, name: str) -> Any:
     return record
 
 
-def _known(name: str, names: list[str], where: str) -> None:
+def _wanted(columns: Mapping[str, str], names: list[str], where: object) -> list[str]:
+    """The names of columns, each once; one that is not there is refused."""
+    for name in columns.values():
+        _known(name, names, where)
+    return list(dict.fromkeys(columns.values()))
+
+
+def _known(name: str, names: list[str], where: object) -> None:
     if name in names:
         return
     close = difflib.get_close_matches(name, [str(n) for n in names], n=1, cutoff=0.5)

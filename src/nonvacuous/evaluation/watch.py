@@ -12,6 +12,9 @@ from nonvacuous.bounds.sequential import BLOCK, STAKES, advance, rounding, stake
 
 #: Points of the capital's history that are kept for its picture.
 _POINTS = 400
+#: What a watch is made of, and what its file has of it.
+_STATE = ("promise", "goal", "time", "errors", "alarm_at", "history")
+_INNER = ("_capital", "_shift", "_every")
 #: Losses taken at a time: their products fit into the cache of a processor.
 _CHUNK = 1 << 14
 
@@ -108,25 +111,13 @@ class Watch:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "promise": self.promise,
-            "goal": self.goal,
-            "time": self.time,
-            "errors": self.errors,
-            "alarm_at": self.alarm_at,
-            "capital": self._capital,
-            "shift": self._shift,
-            "every": self._every,
-            "history": self.history,
-        }
+        return {name.strip("_"): getattr(self, name) for name in (*_STATE, *_INNER)}
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Watch:
         watch = cls(record["promise"], math.exp(-record["goal"]))
-        watch.goal = record["goal"]
-        watch.time, watch.errors = record["time"], record["errors"]
-        watch.alarm_at, watch._capital = record["alarm_at"], list(record["capital"])
-        watch._every = record["every"]
+        for name in (*_STATE, *_INNER):
+            setattr(watch, name, record[name.strip("_")])
         watch.history = [tuple(point) for point in record["history"]]
         watch._at(record["shift"])
         return watch

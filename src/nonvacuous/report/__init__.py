@@ -50,7 +50,7 @@ def write_report(
         return write_study(page_of(certificate, where=str(run_folder or Path(path).parent)), path)
     from nonvacuous.report import html, view
 
-    shown = view.of(
+    shown = view.View(
         certificate, comparison=comparison, history=history, run_folder=run_folder, labels=labels
     )
     if not Path(path).parent.is_dir():

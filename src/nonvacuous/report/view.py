@@ -1,4 +1,4 @@
-"""A certificate in words: everything that the page and the terminal say, said in one place."""
+"""A certificate in words: everything that its page says."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.records import ProgressiveRecord
 from nonvacuous.report import measured, promise, rescaling, sparsity, tables
-from nonvacuous.report.curves import Curve, curves
+from nonvacuous.report.curves import curves
 from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
-from nonvacuous.report.promise import Sentence
 from nonvacuous.report.wording import (
     capital,
     clean,
@@ -43,7 +42,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class Mark:
-    """A place on the scale from 0 to 100%. ``kind`` decides shape and color."""
+    """A mark on the scale from 0 to 100%. ``kind`` decides shape and color."""
 
     kind: str
     name: str
@@ -58,117 +57,83 @@ class Fact:
     detail: str
 
 
-@dataclass(frozen=True)
 class View:
-    """The report in words. Empty tuples are sections that have nothing to show."""
-
-    title: str
-    status: str
-    #: "vacuous", "unshown" (not shown better than a constant answer) or "non-vacuous".
-    weight: str
-    promise: Sentence
-    subject: str
-    reasons: tuple[str, ...]
-    badges: tuple[Badge, ...]
-    confidence: Sentence
-    verdict: str
-    #: The given network itself, where the promise is about noise around it.
-    own: str
-    marks: tuple[Mark, ...]
-    about: tuple[Fact, ...]
-    statement: str
-    measured: tuple[Fact, ...]
-    theorem: Fact
-    steps: tuple[tables.Bar, ...]
-    ledger: tuple[tuple[str, str, str], ...]
-    ledger_total: str
-    grounds: tuple[tables.Grounds, ...]
-    labels: tuple[tables.Bar, ...]
-    labels_story: str
-    rescaling: tuple[rescaling.Row, ...]
-    rescaling_story: tuple[str, ...]
-    noise: tuple[tuple[str, ...], ...]
-    noise_story: tuple[str, ...]
-    choices: tuple[tuple[str, ...], ...]
-    choices_total: str
-    layers: tuple[tables.Bar, ...]
-    layers_total: str
-    bounds: tuple[tables.Bar, ...]
-    curves: tuple[Curve, ...]
-    verify_command: str
-    verify_python: str
-    fingerprints: tuple[Fact, ...]
-    software: str
-    limits: tuple[str, ...]
-
-
-def of(
-    certificate: Certificate,
-    *,
-    comparison: Comparison | None = None,
-    history: Sequence[Mapping[str, Any]] | None = None,
-    run_folder: str | os.PathLike[str] | None = None,
-    labels: Mapping[str, Any] | None = None,
-) -> View:
-    """Everything there is to say about a certificate.
+    """Everything there is to say about a certificate; what is empty has no section on the page.
 
     ``comparison`` comes from :func:`nonvacuous.comparison.compare`; ``history`` holds the events of
     the run (the lines of its ``events.jsonl``); ``run_folder`` is where a checker finds the files;
-    ``labels`` is what ``nonvacuous randomize --run`` found with random labels.
+    ``labels`` is what ``nonvacuous randomize --run`` measured with random labels.
     """
-    against = tables.label_rows(certificate, labels)
-    name, data = clean(certificate.model.architecture), clean(certificate.data.name)
-    command, python = _verification(run_folder)
-    return View(
-        title=f"{shortened(name, 48)} on {shortened(data, 48)}",
-        status=certificate.status,
-        weight=promise.vacuity(certificate),
-        promise=promise.promise(certificate),
-        subject=promise.subject(certificate),
-        reasons=promise.reasons(certificate),
-        badges=_badges(certificate),
-        confidence=promise.confidence(certificate),
-        verdict=promise.verdict(certificate),
-        own=measured.own_story(certificate),
-        marks=marks_of(certificate),
-        about=_about(certificate),
-        statement=_statement(certificate),
-        measured=_measured(certificate),
-        theorem=Fact(tables.theorem_name(certificate.bound.name), clean(certificate.bound.theorem)),
-        steps=tables.step_rows(certificate, comparison.steps) if comparison else (),
-        ledger=tables.ledger_rows(certificate),
-        ledger_total=f"{certificate.budget.failure:g}",
-        grounds=tables.grounds(certificate),
-        labels=against,
-        labels_story=tables.label_story(against),
-        rescaling=rescaling.rows(certificate),
-        rescaling_story=rescaling.story(certificate) or _before_and_after(certificate),
-        noise=sparsity.layers(certificate),
-        noise_story=sparsity.story(certificate),
-        choices=sparsity.choices(certificate),
-        choices_total=sparsity.choices_total(certificate),
-        layers=tables.layer_rows(certificate),
-        layers_total=tables.layers_total(certificate),
-        bounds=tables.bound_rows(certificate, comparison.bounds) if comparison else (),
-        curves=curves(history or ()),
-        verify_command=command,
-        verify_python=python,
-        fingerprints=_fingerprints(certificate),
-        software=", ".join(
-            f"{clean(key)} {clean(value)}" for key, value in sorted(certificate.software.items())
-        ),
-        limits=promise.limits(certificate),
-    )
+
+    def __init__(
+        self,
+        certificate: Certificate,
+        *,
+        comparison: Comparison | None = None,
+        history: Sequence[Mapping[str, Any]] | None = None,
+        run_folder: str | os.PathLike[str] | None = None,
+        labels: Mapping[str, Any] | None = None,
+    ) -> None:
+        name, data = clean(certificate.model.architecture), clean(certificate.data.name)
+        self.title = f"{shortened(name, 48)} on {shortened(data, 48)}"
+        self.status = certificate.status
+        #: "vacuous", "unshown" (not shown better than a constant answer) or "non-vacuous".
+        self.weight = promise.vacuity(certificate)
+        self.promise = promise.promise(certificate)
+        self.subject = promise.subject(certificate)
+        self.reasons = promise.reasons(certificate)
+        self.badges = _badges(certificate)
+        self.confidence = promise.confidence(certificate)
+        self.verdict = promise.verdict(certificate)
+        #: The given network itself, where the promise is about noise around it.
+        self.own = measured.own_story(certificate)
+        self.marks = marks_of(certificate)
+        self.about = _about(certificate)
+        # The certificate's own words, with its number rounded as everywhere else on the page.
+        self.statement = clean(certificate.statement).replace(
+            f"at most {shown_up(certificate.risk_upper)}.",
+            f"at most {promise.shown_risk(certificate)}.",
+        )
+        self.measured = _measured(certificate)
+        theorem = tables.theorem_name(certificate.bound.name)
+        self.theorem = Fact(theorem, clean(certificate.bound.theorem))
+        self.steps = tables.step_rows(certificate, comparison.steps) if comparison else ()
+        self.ledger = tables.ledger_rows(certificate)
+        self.ledger_total = f"{certificate.budget.failure:g}"
+        self.grounds = tables.grounds(certificate)
+        self.labels = tables.label_rows(certificate, labels)
+        self.labels_story = tables.label_story(self.labels)
+        self.rescaling = rescaling.rows(certificate)
+        self.rescaling_story = rescaling.story(certificate) or _before_and_after(certificate)
+        self.noise = sparsity.layers(certificate)
+        self.noise_story = sparsity.story(certificate)
+        self.choices = sparsity.choices(certificate)
+        self.choices_total = sparsity.choices_total(certificate)
+        self.layers = tables.layer_rows(certificate)
+        self.layers_total = tables.layers_total(certificate)
+        self.bounds = tables.bound_rows(certificate, comparison.bounds) if comparison else ()
+        self.curves = curves(history or ())
+        folder = Path("." if run_folder is None else run_folder)
+        here, file = visible(str(folder)), visible(str(folder / "certificate.json"))
+        self.verify_command = f"nonvacuous verify {shlex.quote(here)}"
+        self.verify_python = f"nonvacuous.verify({file!r}, {here!r}).raise_if_failed()"
+        files = sorted(certificate.artifacts.items())
+        self.fingerprints = [Fact("This certificate", certificate.digest)]
+        self.fingerprints += [Fact(clean(name), digest) for name, digest in files]
+        versions = sorted(certificate.software.items())
+        self.software = ", ".join(f"{clean(what)} {clean(version)}" for what, version in versions)
+        self.limits = promise.limits(certificate)
 
 
 def _badges(certificate: Certificate) -> tuple[Badge, ...]:
-    status = {
-        "valid": Badge("Valid", "check"),
-        "conditional": Badge("Conditional", "triangle"),
-        "refused": Badge("Refused", "cross"),
-    }[certificate.status]
-    badges = [status]
-    if certificate.status != "refused":
+    status, loss = certificate.status, certificate.loss.name
+    badges = [
+        Badge(
+            capital(status),
+            {"valid": "check", "conditional": "triangle", "refused": "cross"}[status],
+        )
+    ]
+    if status != "refused":
         badges.append(
             {
                 "vacuous": Badge("Vacuous", "ring"),
@@ -177,14 +142,8 @@ def _badges(certificate: Certificate) -> tuple[Badge, ...]:
             }[promise.vacuity(certificate)]
         )
     predictor = PREDICTOR[certificate.predictor].removeprefix("the ")
-    badges.append(Badge(f"Predictor: {predictor}", "none"))
-    badges.append(Badge(f"Loss: {_loss(certificate)}", "none"))
-    return tuple(badges)
-
-
-def _loss(certificate: Certificate) -> str:
-    plain = certificate.loss.name == "zero-one"
-    return "zero-one (right or wrong)" if plain else clean(certificate.loss.name)
+    shown = "zero-one (right or wrong)" if loss == "zero-one" else clean(loss)
+    return (*badges, Badge(f"Predictor: {predictor}", "none"), Badge(f"Loss: {shown}", "none"))
 
 
 def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
@@ -266,13 +225,6 @@ def _tests(record: ProgressiveRecord) -> str:
     )
 
 
-def _statement(certificate: Certificate) -> str:
-    """The certificate's own words, with its number rounded as everywhere else on the page."""
-    written = f"at most {shown_up(certificate.risk_upper)}."
-    shown = f"at most {promise.shown_risk(certificate)}."
-    return clean(certificate.statement).replace(written, shown)
-
-
 def _before_and_after(certificate: Certificate) -> tuple[str, ...]:
     """All there is to say of a rescaling whose certificate is not a bound in the KL."""
     record = certificate.rescaling
@@ -293,17 +245,3 @@ def _measured(certificate: Certificate) -> tuple[Fact, ...]:
         )
         for observation in certificate.observed
     )
-
-
-def _verification(run_folder: str | os.PathLike[str] | None) -> tuple[str, str]:
-    folder = Path("." if run_folder is None else run_folder)
-    command = f"nonvacuous verify {shlex.quote(visible(str(folder)))}"
-    file = visible(str(folder / "certificate.json"))
-    python = f"nonvacuous.verify({file!r}, {visible(str(folder))!r}).raise_if_failed()"
-    return command, python
-
-
-def _fingerprints(certificate: Certificate) -> tuple[Fact, ...]:
-    facts = [Fact("This certificate", certificate.digest)]
-    facts += [Fact(clean(name), digest) for name, digest in sorted(certificate.artifacts.items())]
-    return tuple(facts)

@@ -95,7 +95,7 @@ def page_name(name: str) -> str:
 
 def _certificate_page(run: Run) -> str:
     assert run.certificate is not None
-    seen = view.of(
+    seen = view.View(
         run.certificate, comparison=compare(run.certificate), history=None, run_folder=run.folder
     )
     row = Row.of(run, marks=seen.marks)
