@@ -24,6 +24,8 @@ CENTERS: dict[str, str] = {
     "pretrained": "weights trained on other data",
 }
 
+#: Other words for the same priors, accepted wherever one is named.
+PRIOR_NAMES = {"zero-mean": "zero", "init": "initialization"}
 #: A prior that is learned here: on a fifth of the examples.
 LEARNED = "learned:0.2"
 
@@ -35,7 +37,7 @@ def prior_kind(text: str) -> tuple[str, float]:
     (('learned', 0.05), ('zero', 0.0))
     """
     kind, _, number = text.partition(":")
-    kind = {"init": "initialization", "zero-mean": "zero"}.get(kind, kind)
+    kind = PRIOR_NAMES.get(kind, kind)
     if kind not in ("zero", "initialization", "learned") or (number and kind != "learned"):
         raise BadInput(
             f"there is no prior {text!r}; write zero, initialization, or {LEARNED} for one that "

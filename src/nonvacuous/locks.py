@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from nonvacuous.files import create_once, lives, open_here
@@ -72,12 +71,7 @@ class Lock:
         _holders[_key(self.folder)] = threading.get_ident()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         _holders.pop(_key(self.folder), None)
         self._over.set()
         self._thread.join()

@@ -20,19 +20,12 @@ from nonvacuous.cli.flags import (
     WholeNumber,
     dashed,
     failure_of,
-    prior_of,
 )
-from nonvacuous.kinds import Mode
+from nonvacuous.kinds import PRIOR_NAMES, Mode
 
 _GROUPS = {
     name: Group.create_ordered(name)
-    for name in (
-        "What is certified",
-        "The promise",
-        "With --mode sparsity",
-        "Training",
-        "The run",
-    )
+    for name in ("What is certified", "The promise", "With --mode sparsity", "Training", "The run")
 }
 _WHAT = Parameter(group=_GROUPS["What is certified"])
 _PROMISE = Parameter(group=_GROUPS["The promise"])
@@ -149,7 +142,7 @@ def certify(
     chosen: dict[str, Any] = dict(options)
     given = {name: value for name, value in chosen.items() if value is not None}
     if "prior" in given:
-        given["prior"] = prior_of(given["prior"])
+        given["prior"] = PRIOR_NAMES.get(given["prior"], given["prior"])
     method = method_asked(call, given)
     # Imported once the flags are known to make sense: torch takes seconds to load.
     from nonvacuous.cli.certify_run import run

@@ -67,19 +67,6 @@ Ledger = Annotated[
 Json = Annotated[bool, SWITCH, Parameter(name="--json", help="Print one JSON object, not text.")]
 
 
-#: Other words for the same priors, accepted wherever one is named.
-_PRIORS = {"zero-mean": "zero", "init": "initialization"}
-
-
-def prior_of(text: str | None) -> str | None:
-    """A prior under its one name.
-
-    >>> prior_of("zero-mean"), prior_of("init"), prior_of("learned:0.2")
-    ('zero', 'initialization', 'learned:0.2')
-    """
-    return None if text is None else _PRIORS.get(text, text)
-
-
 def failure_of(confidence: float) -> float:
     """One minus the confidence, as a decimal: 0.95 leaves 0.05, not 0.050000000000000044.
 

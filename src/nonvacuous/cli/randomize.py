@@ -19,7 +19,7 @@ _RUN = Annotated[
         help="The folder of a finished nonvacuous certify: its recipe is repeated on random "
         "labels, and random_labels.json is written beside its certificate. Data or a model of your "
         "own must be named again (--data, --model): nothing that a folder names is opened or "
-        "imported.",
+        "imported."
     ),
 ]
 

@@ -32,9 +32,7 @@ for _name, _entry in REPRODUCTIONS.items():
 
 
 @reproduce.default
-def _unknown(
-    *words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
-) -> int:
+def _unknown(*words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]) -> int:
     """Say what there is when nothing, or something unknown, was asked for."""
     asked = words[0] if words else None
     close = difflib.get_close_matches(asked or "", REPRODUCTIONS, n=1, cutoff=0.4)

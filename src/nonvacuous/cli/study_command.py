@@ -38,13 +38,7 @@ from nonvacuous.cli.flags import (
 )
 from nonvacuous.cli.folders import in_use, instead_of
 from nonvacuous.cli.narration import Narration
-from nonvacuous.cli.output import (
-    result_console,
-    say,
-    write_error,
-    write_json,
-    write_next,
-)
+from nonvacuous.cli.output import result_console, say, write_error, write_json, write_next
 from nonvacuous.cli.sweep import Where
 from nonvacuous.errors import FolderBusy, FolderTaken
 from nonvacuous.papers import REPRODUCTIONS

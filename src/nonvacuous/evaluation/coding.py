@@ -126,8 +126,7 @@ class Coder:
     def sorted_codes(self) -> list[int]:
         """The codes in the order of their values, which does not depend on batches or formats."""
         return sorted(
-            range(len(self.values)),
-            key=lambda c: (isinstance(self.values[c], str), self.values[c]),
+            range(len(self.values)), key=lambda c: (isinstance(self.values[c], str), self.values[c])
         )
 
     def code(self, value: str | int | None) -> int:

@@ -270,6 +270,8 @@ def _scores(tally: Tally, failure: float) -> dict[str, ClassScore]:
     for value, hits, total in zip(tally.classes.values, tally.hits.tolist(), relevant, strict=True):
         call: dict[str, Any] = {"hits": hits, "relevant": total}
         ends = {"f1_lower": f1_lower, "jaccard_lower": jaccard_lower}
-        lower = {name: bound(**call, failure=failure) for name, bound in ends.items()}
+        lower: dict[str, Any] = {
+            name: bound(**call, failure=failure) for name, bound in ends.items()
+        }
         scores[str(value)] = ClassScore(**call, **lower)
     return scores

@@ -73,9 +73,7 @@ def _points(result: Comparison) -> tuple[str, str]:
     return f"{low:g}", f"{math.ceil(1000 * result.difference_upper) / 10:g}"
 
 
-def _closest_first(
-    parts: Iterable[tuple[str, Comparison]],
-) -> list[tuple[str, Comparison]]:
+def _closest_first(parts: Iterable[tuple[str, Comparison]]) -> list[tuple[str, Comparison]]:
     """Where the second does worst comes first."""
     return sorted(parts, key=lambda item: item[1].difference_lower)
 

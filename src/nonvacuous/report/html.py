@@ -15,12 +15,7 @@ from nonvacuous.report import figures
 from nonvacuous.report.view import View
 from nonvacuous.report.wording import WORDS
 
-_ICONS = {
-    "checked": "check",
-    "asserted": "half",
-    "not checkable": "circle",
-    "violated": "cross",
-}
+_ICONS = {"checked": "check", "asserted": "half", "not checkable": "circle", "violated": "cross"}
 
 
 def render(view: View, *, scale: Markup | None = None, more_css: str = "") -> str:

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -22,7 +23,7 @@ from matplotlib.ticker import LogFormatter
 from nonvacuous.report.svg import COLORS, element, plain_settings, text_width, wrapped
 
 #: Color, dash and mark of the series, in their order: the second round of colors has other dashes.
-_STYLES = tuple(
+_STYLES: tuple[tuple[Any, Any, str], ...] = tuple(
     (COLORS[role], dash, mark)
     for dash, marks in (("-", "ov^sDp"), ((0, (4, 2)), "Pv<hX*"))
     for role, mark in zip(
@@ -70,7 +71,7 @@ def lines(
 ) -> str:
     """Curves. ``level`` is a named horizontal line, such as ("guessing", 0.9)."""
     figure, axes = blank(title, x_label, y_label)
-    for entry, (color, dash, mark) in zip(series, _styles(len(series)), strict=True):
+    for entry, (color, dash, mark) in zip(series, cycle(_STYLES), strict=False):
         few = len(entry.x) <= _FEW
         axes.plot(
             entry.x, entry.y, color=color, ls=dash, lw=1.8, marker=mark if few else "", ms=5,
@@ -104,7 +105,7 @@ def bars(
     # Hatching tells the groups apart where colors cannot.
     hatches = ("", "////", "....", "xxxx", "----", "++++")
     for number, ((name, values), (color, _, _)) in enumerate(
-        zip(groups.items(), _styles(len(groups)), strict=True)
+        zip(groups.items(), cycle(_STYLES), strict=False)
     ):
         middles = [top + _BAR * (number + 0.5) for top in tops]
         style: dict[str, Any] = {"color": color, "alpha": 0.85}
@@ -137,12 +138,7 @@ def bars(
 
 @plain_settings()
 def intervals(
-    labels: Sequence[str],
-    low: Sequence[float],
-    high: Sequence[float],
-    *,
-    title: str,
-    x_label: str,
+    labels: Sequence[str], low: Sequence[float], high: Sequence[float], *, title: str, x_label: str
 ) -> str:
     """Horizontal intervals, one for each label, on either side of zero."""
     figure, axes = blank(title, x_label)
@@ -169,7 +165,6 @@ def histogram(
     x_label: str,
     y_label: str = "how many",
     bins: int = 40,
-    log_y: bool = False,
     level: tuple[str, float] | None = None,
 ) -> str:
     """How often each value occurs; one set is filled, several are outlines over one another."""
@@ -182,23 +177,19 @@ def histogram(
     span = (min(everything), max(everything))
     outline: dict[str, Any] = {"histtype": "step", "lw": 1.8}
     filled: dict[str, Any] = {"histtype": "bar", "rwidth": 0.9, "alpha": 0.75}
-    for (name, entry), (color, dash, _) in zip(finite.items(), _styles(len(finite)), strict=True):
+    for (name, entry), (color, dash, _) in zip(finite.items(), cycle(_STYLES), strict=False):
         style = filled if len(finite) == 1 else outline
         axes.hist(entry, bins=bins, range=span, color=color, ls=dash, label=name, **style)
     axes.yaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # counts
     if level is not None:
         axes.axvline(level[1], color=COLORS["ink"], lw=2.4, label=level[0])
-    _scales(axes, False, log_y)
+    _scales(axes, False, False)
     words = "; ".join(
         f"{name}: {len(entry)} values"
         + (f", mean {math.fsum(entry) / len(entry):.4g}" if entry else "")
         for name, entry in finite.items()
     )
     return finish(figure, axes, title, words)
-
-
-def _styles(count: int) -> list[tuple[Any, Any, str]]:
-    return [_STYLES[number % len(_STYLES)] for number in range(count)]
 
 
 def _plain(words: str) -> str:

@@ -93,9 +93,9 @@ class Sheet:
             zorder=self._next(),
         )
 
-    def mark(self, kind: str, x: float, y: float, radius: float = 6.0) -> None:
+    def mark(self, kind: str, x: float, y: float) -> None:
         """A shape of its own for each kind, so that the color is never alone."""
-        r, color = radius, COLORS[kind]
+        r, color = 6.0, COLORS[kind]
         filled: dict[str, Any] = {"facecolor": color, "edgecolor": COLORS["paper"], "lw": 1.5}
         hollow: dict[str, Any] = {"facecolor": COLORS["paper"], "edgecolor": color, "lw": 2.5}
         if kind == "test":
@@ -198,9 +198,12 @@ def _for_a_page(svg: bytes, name: str, title: str, description: str) -> str:
     root = ElementTree.fromstring(svg)
     for parent in list(root.iter()):
         for child in list(parent):
-            if child.tag.removeprefix(_SVG) in ("metadata", "style") or not _is_svg(child):
+            tag = str(child.tag)
+            if not tag.startswith(_SVG) or tag.removeprefix(_SVG) in ("metadata", "style"):
                 parent.remove(child)
-    used = {match for element in root.iter() for match in _references(element)}
+    used = {element.attrib.get(_LINK, "#")[1:] for element in root.iter()}
+    for element in root.iter():
+        used.update(re.findall(r"url\(#([^)]+)\)", " ".join(element.attrib.values())))
     for element in root.iter():
         element.tag = element.tag.removeprefix(_SVG)
         element.attrib = {
@@ -221,15 +224,6 @@ def _for_a_page(svg: bytes, name: str, title: str, description: str) -> str:
     details.text = description
     root[:0] = [heading, details]
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def _is_svg(element: ElementTree.Element) -> bool:
-    return isinstance(element.tag, str) and element.tag.startswith(_SVG)
-
-
-def _references(element: ElementTree.Element) -> list[str]:
-    urls = re.findall(r"url\(#([^)]+)\)", " ".join(element.attrib.values()))
-    return [*urls, element.attrib.get(_LINK, "#")[1:]]
 
 
 def _attribute(key: str, value: str, name: str) -> str:

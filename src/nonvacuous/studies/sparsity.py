@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
-from nonvacuous.kinds import prior_kind
+from nonvacuous.kinds import LEARNED, PRIOR_NAMES, prior_kind
 from nonvacuous.report.study import StudyPage
 from nonvacuous.study.settings import EXAMPLES, DataSettings, first_examples
 from nonvacuous.study.study import Context, Single, SingleStudy
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 #: What these names alone stand for.
 _USUAL = {"mlp": "mlp:600,600", "cnn": "cnn:32,64"}
-_LEARNED = "learned:0.2"
-#: Other words for the same priors.
-_PRIORS = {"zero-mean": "zero", "init": "initialization"}
 
 
 class SparsitySettings(DataSettings):
@@ -85,7 +82,7 @@ class SparsitySettings(DataSettings):
     @field_validator("prior")
     @classmethod
     def _one_name(cls, prior: str | None) -> str | None:
-        return None if prior is None else _PRIORS.get(prior, prior)
+        return None if prior is None else PRIOR_NAMES.get(prior, prior)
 
     @property
     def sizes(self) -> tuple[float, ...]:
@@ -127,12 +124,12 @@ class SparsitySettings(DataSettings):
 
     @property
     def trained_prior(self) -> str:
-        wanted = self.prior or _LEARNED
+        wanted = self.prior or LEARNED
         if wanted.endswith(".safetensors"):
             raise BadInput(
                 f"prior {wanted}: a file goes with --weights. A network that is trained here "
                 "gets its prior here: zero, initialization or learned:0.2",
-                instead={"--prior": _LEARNED},
+                instead={"--prior": LEARNED},
             )
         return wanted
 
@@ -150,7 +147,7 @@ class SparsitySettings(DataSettings):
             try:
                 prior_kind(self.trained_prior)
             except BadInput as error:
-                raise BadInput(f"prior: {error}", instead={"--prior": _LEARNED}) from error
+                raise BadInput(f"prior: {error}", instead={"--prior": LEARNED}) from error
 
     def check_size(self, examples: Examples) -> None:
         """Refuse too few examples before the network is trained for nothing."""
