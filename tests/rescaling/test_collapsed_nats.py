@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.rescaling import kl_along_orbit, rescale
 from nonvacuous.rescaling.collapse import collapse, collapsed_nats
-from nonvacuous.rescaling.reading import Reading
-from nonvacuous.rescaling.row_sums import RowSummer
+from nonvacuous.rescaling.reading import Reading, RowSummer
 from nonvacuous.rescaling.solver import total_nats
 from tests.rescaling.hand_groups import ARCHITECTURES, mlp
 from tests.rescaling.problems import posterior, prior

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -14,11 +12,8 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
 from nonvacuous.rescaling.assemble import Builder, Layout
-from nonvacuous.rescaling.reading import Reading
-from nonvacuous.rescaling.row_sums import Number, RowSummer
+from nonvacuous.rescaling.reading import Number, Reading, RowSummer
 from nonvacuous.rescaling.terms import Matrix, Side, Term, Terms
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 def collapse(Q: DiagonalGaussian, P: DiagonalGaussian, groups: ScaleGroups) -> Terms:
@@ -45,12 +40,13 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
         builder.add(read.sums, axes, scales)
         terms += builder.terms
         asked[name, "low"], asked[name, "high"] = torch.aminmax(read.sums.squares)
-        asked[name, "pinned"] = builder.constant
-        asked[name, "pinned size"] = builder.constant_size
+        asked[name, "pinned"], asked[name, "pinned size"] = builder.constant, builder.constant_size
         asked[name, "prior squares"] = read.prior_squares
-        asked[name, "log variances"] = read.log_variances
-        asked[name, "log sizes"] = read.log_sizes
-    fetched = _fetch(asked)
+        asked[name, "log variances"], asked[name, "log sizes"] = read.log_variances, read.log_sizes
+    # All numbers on the processor, with one transfer for those that are elsewhere.
+    waiting = [key for key, value in asked.items() if isinstance(value, Tensor)]
+    answers = torch.stack([torch.as_tensor(asked[key]) for key in waiting]).tolist()
+    fetched: dict[tuple[str, str], float] = {**asked, **dict(zip(waiting, answers, strict=True))}
     for name in reading.tensors:
         low, high = fetched[name, "low"], fetched[name, "high"]
         if not (low > 0 and math.isfinite(high)):
@@ -103,13 +99,6 @@ def _count(
     touched += abs(scale.power) * times
 
 
-def _fetch(asked: Mapping[Key, Number]) -> dict[Key, float]:
-    """All numbers on the processor, with one transfer for those that are elsewhere."""
-    waiting = [key for key, value in asked.items() if isinstance(value, Tensor)]
-    fetched = torch.stack([torch.as_tensor(asked[key]) for key in waiting]).tolist()
-    return {**asked, **dict(zip(waiting, fetched, strict=True))}
-
-
 # The KL of every tensor out of the collapsed sums, never below the true value.
 #
 # The collapsed sums determine the KL at every point of the orbit, so the weights themselves need
@@ -154,11 +143,11 @@ def collapsed_nats(terms: Terms, groups: ScaleGroups, moves: np.ndarray) -> dict
             repeats = weights // chosen.size
             logs += scale.power * float(chosen.sum()) * repeats
             log_size += abs(scale.power) * float(np.abs(chosen).sum()) * repeats
-        met = squares.get(name, 0.0)
+        met = squares[name]
         twice = math.fsum(
             (
                 met,
-                -2 * products.get(name, 0.0),
+                -2 * products[name],
                 terms.remainders[name],
                 -float(weights),
                 -terms.log_variances[name],
@@ -168,7 +157,7 @@ def collapsed_nats(terms: Terms, groups: ScaleGroups, moves: np.ndarray) -> dict
         # Twice the sum of |products * r| is at most the sum of squares * r^2 and of the squared
         # prior means.
         size = 2 * (met + terms.constant_sizes[name] + log_size) + weights
-        error = (256 + 32 * reach + units.get(name, 0)) * _EPSILON * size
+        error = (256 + 32 * reach + units[name]) * _EPSILON * size
         total = twice / 2 + error
         if not math.isfinite(total):
             return None
@@ -201,15 +190,14 @@ def _term_sums(
         if term.products is not None:
             sums.append(_sum(term, term.products, [factor(side, 1.0) for side in term.sides]))
     values = iter(torch.stack(sums).tolist() if sums else ())
-    squares: dict[str, float] = {}
-    products: dict[str, float] = {}
-    units: dict[str, int] = {}
+    squares, products = dict.fromkeys(terms.weights, 0.0), dict.fromkeys(terms.weights, 0.0)
+    units = dict.fromkeys(terms.weights, 0)
     for term in terms.terms:
-        squares[term.tensor] = squares.get(term.tensor, 0.0) + next(values)
+        squares[term.tensor] += next(values)
         if term.products is not None:
-            products[term.tensor] = products.get(term.tensor, 0.0) + next(values)
+            products[term.tensor] += next(values)
         length = sum(term.squares.shape) if isinstance(term, Matrix) else 0
-        units[term.tensor] = max(units.get(term.tensor, 0), length)
+        units[term.tensor] = max(units[term.tensor], length)
     return squares, products, units
 
 

@@ -33,12 +33,8 @@ Way = Literal[
     "shift of the scores",
     "order of the units",
 ]
-#: How the steps of :func:`nonvacuous.rescaling.quotients.quotients` are called here.
-_STEPS: Mapping[str, Way] = {
-    "+ scale of the scores": "scale of the scores",
-    "+ shift of the scores": "shift of the scores",
-    "+ order of the units": "order of the units",
-}
+#: Steps of :func:`nonvacuous.rescaling.quotients.quotients`.
+_STEPS: tuple[Way, ...] = ("scale of the scores", "shift of the scores", "order of the units")
 _CENTERS: Mapping[Center, str] = {
     "zero": "zero",
     "initialization": "initial weights",
@@ -165,7 +161,7 @@ def symmetry_columns(
     refused = {refusal.layer for refusal in quotient.refused}
     ordered = all(layer.name in refused for layer in symmetries.layers)
     return tuple(
-        Accounted(named_step(center, way), center, way, quotient.columns[step], charge_nats)
-        for step, way in _STEPS.items()
-        if step in quotient.columns and not (ordered and way == "order of the units")
+        Accounted(named_step(center, way), center, way, quotient.columns[f"+ {way}"], charge_nats)
+        for way in _STEPS
+        if f"+ {way}" in quotient.columns and not (ordered and way == "order of the units")
     )

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.networks.scale_groups import AxisScale, ScaleGroups
+from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.fibers import Fiber, highest_point, log_integral
 from nonvacuous.rescaling.reading import check_covered
 from nonvacuous.rescaling.solver import kl_along_orbit, push, rescale, total_nats
@@ -180,7 +180,14 @@ def _touches(groups: ScaleGroups) -> dict[str, _Touch]:
                 f"tensor {name!r} lies between two rescaled layers, so the orbits are surfaces and "
                 "the best scales are not found unit by unit; use rescale(Q, P, groups)"
             )
-        touches[name] = _touch(name, moving[0])
+        power, axes = moving[0].power, moving[0].axes
+        if power not in (1, -1):
+            raise NotYetSupported(
+                f"tensor {name!r} scales with the power {power:g} of a unit's scale; lifted_kl "
+                "covers activations of degree one, whose powers are 1 and -1"
+            )
+        index = moving[0].spread(max(axes) + 1).reshape(-1)
+        touches[name] = _Touch(axes, index, int(power))
     if not touches:
         raise BadInput(
             "no tensor is rescaled: there is no hidden unit with a free scale, and the lifted KL "
@@ -197,16 +204,6 @@ def _touches(groups: ScaleGroups) -> dict[str, _Touch]:
             "its orbit has no density; remove the unit from the network"
         )
     return touches
-
-
-def _touch(name: str, scale: AxisScale) -> _Touch:
-    if scale.power not in (1, -1):
-        raise NotYetSupported(
-            f"tensor {name!r} scales with the power {scale.power:g} of a unit's scale; lifted_kl "
-            "covers activations of degree one, whose powers are 1 and -1"
-        )
-    index = scale.spread(max(scale.axes) + 1).reshape(-1)
-    return _Touch(scale.axes, index, int(scale.power))
 
 
 def _fiber(

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported
-from nonvacuous.networks.layer_graph import Argument, LayerGraph, Node, Reference
+from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
 from nonvacuous.networks.scale_groups import AxisScale, Group, ScaleGroups
 
 # Operators after the last layer that keep the order of the scores and do not see a common shift,
@@ -98,10 +98,9 @@ def output_layer(graph: LayerGraph) -> OutputLayer:
             "for a last layer torch.nn.Linear. Leave them out, or end the network with one"
         )
     weight, bias = node.arguments["weight"], node.arguments["bias"]
-    for argument in (weight, bias):
-        if argument is None:
-            continue
-        if not _is_own(argument, uses):
+    for argument in (weight,) if bias is None else (weight, bias):
+        own = isinstance(argument, Reference) and argument.kind == "parameter"
+        if not own or uses[argument.name] != 1:  # type: ignore[union-attr]
             raise NotYetSupported(
                 f"the last layer {node.layer!r} reads a weight that is computed, frozen or used "
                 "elsewhere too, so that scaling or shifting it would change more than the scores; "
@@ -109,13 +108,6 @@ def output_layer(graph: LayerGraph) -> OutputLayer:
             )
     assert isinstance(weight, Reference)
     return OutputLayer(weight.name, bias.name if isinstance(bias, Reference) else None)
-
-
-def _is_own(argument: Argument, uses: Counter[str]) -> bool:
-    """Whether this is a weight of the network that nothing else reads."""
-    if not isinstance(argument, Reference) or argument.kind != "parameter":
-        return False
-    return uses[argument.name] == 1
 
 
 def _last(graph: LayerGraph) -> Node:

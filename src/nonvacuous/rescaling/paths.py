@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from nonvacuous.errors import BadInput
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
-from nonvacuous.rescaling import path_rules, path_steps  # noqa: F401  (they register rules)
 from nonvacuous.rescaling.path_steps import Lift, LinearMap, Step, Visit, refused, step_of
 
 Weights = nn.Module | Mapping[str, Tensor] | Mapping[str, np.ndarray]
@@ -47,9 +46,7 @@ def path_norm(graph: LayerGraph, weights: Weights | None = None, *, order: float
     >>> path_norm(capture(network.eval(), torch.zeros(2, 2)))  # four paths of -2 * 3
     24.0
     """
-    if not (math.isfinite(order) and order > 0):
-        raise BadInput(f"order must be a finite number above 0, got {order!r}")
-    total = _total(graph, _values(graph, weights), lambda w: w.abs() ** order)
+    total = _total(graph, _values(graph, weights), _power(order))
     if not math.isfinite(total):
         raise BadInput(
             f"the path norm of order {order:g} leaves the range of float64; take a lower order, or "
@@ -104,7 +101,7 @@ def path_lifting(
         )
     values = _values(graph, weights)
     bundles: dict[Reference, _Bundle] = {
-        Reference("input", name): _Bundle.at_input(name, math.prod(shape[1:]))
+        Reference("input", name): _Bundle.starting(name, np.ones(math.prod(shape[1:])))
         for name, shape in graph.inputs.items()
     }
     steps = zip(
@@ -121,7 +118,8 @@ def path_lifting(
             )
         ]
         if signed.bias is not None:
-            parts.append(_Bundle.at_bias(signed.bias_name, signed.bias.expand(shape)))
+            bias = signed.bias.expand(shape).reshape(-1).numpy()
+            parts.append(_Bundle.starting(signed.bias_name, bias))
         bundles[Reference("node", node.name)] = _Bundle.joined(parts)
     result = _Bundle.joined([bundles[reference] for reference in graph.outputs])
     signs = {name: np.sign(value.numpy()).astype(np.int8) for name, value in values.items()}
@@ -137,12 +135,8 @@ class _Bundle:
     ends: np.ndarray
 
     @classmethod
-    def at_input(cls, name: str, size: int) -> _Bundle:
-        return cls(np.ones(size), tuple((name, k) for k in range(size)), np.arange(size))
-
-    @classmethod
-    def at_bias(cls, name: str, bias: Tensor) -> _Bundle:
-        values = bias.reshape(-1).numpy()
+    def starting(cls, name: str, values: np.ndarray) -> _Bundle:
+        """At each neuron of an input (with the value 1) or of a bias."""
         starts = tuple((name, k) for k in range(len(values)))
         return cls(values, starts, np.arange(len(values)))
 
@@ -228,18 +222,14 @@ def _steps(
         if own not in needed:
             continue
         if node.references and all(reference in weights for reference in node.references):
-            weights[own] = _reshaped_weight(node, weights[node.references[0]])
+            if node.kind not in _WEIGHT_SHAPES or len(node.references) != 1:
+                raise refused(node, "weights are computed from one another before they are used")
+            weights[own] = weights[node.references[0]].reshape(node.shape)
             continue
         shapes[own] = node.shape
         if not node.shape or {node.shape[0]} != examples:
             raise refused(node, "its result does not list the examples along the first axis")
         yield node, step_of(Visit(node, lift, weights, shapes))
-
-
-def _reshaped_weight(node: Node, weight: Tensor) -> Tensor:
-    if node.op.split(".")[1] not in _WEIGHT_SHAPES or len(node.references) != 1:
-        raise refused(node, "the weights are computed from one another before they are used")
-    return weight.reshape(node.shape)
 
 
 def _needed(graph: LayerGraph) -> set[Reference]:
@@ -269,26 +259,28 @@ def log_path_norm(
     >>> round(math.exp(log_path_norm(capture(network, torch.zeros(2, 2)))), 12)
     4.0
     """
-    if not (math.isfinite(order) and order > 0):
-        raise BadInput(f"order must be a finite number above 0, got {order!r}")
+    lift = _power(order)
     results = {
         Reference("input", name): (torch.ones(1, *shape[1:], dtype=torch.float64), 0.0)
         for name, shape in graph.inputs.items()
     }
-    for node, step in _steps(graph, _values(graph, weights), lambda w: w.abs() ** order):
-        parts = []
-        for source, extend in step.operands:
-            tensor, log = results[source]
-            parts.append((extend(tensor), log))
+    for node, step in _steps(graph, _values(graph, weights), lift):
+        parts = [
+            (extend(results[source][0]), results[source][1]) for source, extend in step.operands
+        ]
         if step.bias is not None:
             parts.append((step.bias, 0.0))
-        shape = (1, *node.shape[1:])
-        results[Reference("node", node.name)] = _sum(parts, shape)
-    total, log = _sum(
-        [(results[reference][0].sum(), results[reference][1]) for reference in graph.outputs], ()
-    )
+        results[Reference("node", node.name)] = _sum(parts, (1, *node.shape[1:]))
+    outputs = [results[reference] for reference in graph.outputs]
+    total, log = _sum([(tensor.sum(), log) for tensor, log in outputs], ())
     largest = float(total)
     return (math.log(largest) + log) / order if largest > 0 else -math.inf
+
+
+def _power(order: float) -> Lift:
+    if not (math.isfinite(order) and order > 0):
+        raise BadInput(f"order must be a finite number above 0, got {order!r}")
+    return lambda w: w.abs() ** order
 
 
 def _sum(parts: list[tuple[Tensor, float]], shape: tuple[int, ...]) -> tuple[Tensor, float]:

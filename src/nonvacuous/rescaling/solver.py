@@ -17,7 +17,6 @@ from nonvacuous.rescaling.collapse import collapse_reading, collapsed_nats
 from nonvacuous.rescaling.descending import Limits, Progress, best_descent
 from nonvacuous.rescaling.reading import Reading, check_covered, workplace
 from nonvacuous.rescaling.sweeps import Descent
-from nonvacuous.rescaling.terms import Terms
 
 # The KL of a posterior moved along its orbit, from the full tensors, never below the true value.
 #
@@ -204,7 +203,11 @@ def rescale(
     merged = terms.merged()
     descent = best_descent(merged, limits)
     log_scales = descent.log_scales.cpu().numpy()
-    before, after = _before_and_after(terms, reading, groups, log_scales)
+    # The collapsed sums tell both, unless so much cancels that the tensors must be read again.
+    before = collapsed_nats(terms, groups, unmoved)
+    after = collapsed_nats(terms, groups, log_scales) if before is not None else None
+    if before is None or after is None:
+        before, after = (orbit_nats(reading, groups, moves) for moves in (unmoved, log_scales))
     if not total_nats(after) < total_nats(before):
         # Already at the best point up to rounding: stay.
         log_scales, after = unmoved, before
@@ -217,18 +220,3 @@ def rescale(
         sweeps=descent.sweeps,
         converged=descent.converged,
     )
-
-
-def _before_and_after(
-    terms: Terms, reading: Reading, groups: ScaleGroups, log_scales: np.ndarray
-) -> tuple[dict[str, float], dict[str, float]]:
-    """The KL of every tensor at the start and at the end, both found in the same way.
-
-    The collapsed sums tell, unless so much cancels in them that the tensors must be read again.
-    """
-    unmoved = np.zeros_like(log_scales)
-    before = collapsed_nats(terms, groups, unmoved)
-    after = collapsed_nats(terms, groups, log_scales) if before is not None else None
-    if before is None or after is None:
-        return orbit_nats(reading, groups, unmoved), orbit_nats(reading, groups, log_scales)
-    return before, after

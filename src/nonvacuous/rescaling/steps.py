@@ -99,7 +99,9 @@ def majorized_step(sums: ChannelSums) -> Tensor:
         if power in sums.squares:
             rising = rising + sums.squares[power]
         if power in sums.products:
-            falling = _negative_part(sums, power)
+            falling = (-sums.products[power]).clamp_min(0.0)
+            if sums.negative is not None:
+                falling = sums.negative[power]
             rising = rising + falling
             counts = counts + power * (sums.products[power] + falling)
         if power > 0:
@@ -108,12 +110,6 @@ def majorized_step(sums: ChannelSums) -> Tensor:
             outgoing = outgoing + (-power / sums.reach) * rising
     root = positive_root(counts / sums.reach, incoming, outgoing)
     return (root.log() / 2).clamp(-_LONGEST, _LONGEST) / sums.reach
-
-
-def _negative_part(sums: ChannelSums, power: float) -> Tensor:
-    if sums.negative is not None:
-        return sums.negative[power]
-    return (-sums.products[power]).clamp_min(0.0)
 
 
 def moved(sums: ChannelSums, step: Tensor) -> ChannelSums:

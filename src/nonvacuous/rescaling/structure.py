@@ -87,7 +87,8 @@ def structure_of(graph: LayerGraph) -> Structure:
             )
         seen.update(node.parameters)
         weights = sum(math.prod(graph.parameters[name]) for name in node.parameters)
-        comparisons = _comparisons(node, pooled)
+        each = 1 if node.kind in _KINKS | _PAIRS else pooled * (pooled - 1) // 2
+        comparisons = each * _numbers(node)
         if weights or comparisons:
             layers.append((weights, comparisons))
     # The scores are neurons themselves: their depth is that of what would read them, less one.
@@ -121,18 +122,13 @@ def _after(node: Node, pooled: int, read: list[_Next]) -> _Next:
     )
     if pooled > 1:
         return _Next.to_finished(maximum)
-    if _short(node) in _KINKS:
+    if node.kind in _KINKS:
         return _Next.to_finished(positive)
     if node.parameters:
         return _Next.to_weighted(weighted)
-    if _short(node) in _VIEWS:
+    if node.kind in _VIEWS:
         return _Next(weighted, positive, maximum)
     return _Next(weighted, positive, positive + 1)
-
-
-def _short(node: Node) -> str:
-    parts = node.op.split(".")
-    return parts[1] if len(parts) > 1 else ""
 
 
 def _numbers(node: Node) -> int:
@@ -140,16 +136,9 @@ def _numbers(node: Node) -> int:
     return math.prod(node.shape[1:])
 
 
-def _comparisons(node: Node, pooled: int) -> int:
-    name = _short(node)
-    if name in _KINKS or name in _PAIRS:
-        return _numbers(node)
-    return _numbers(node) * (pooled * (pooled - 1) // 2)
-
-
 def _pooled(node: Node, graph: LayerGraph) -> int:
     """Over how many numbers a maximum is taken; 1 where none is."""
-    name = _short(node)
+    name = node.kind
     if name in _PAIRS:
         return 2
     if name.startswith("max_pool"):
