@@ -21,7 +21,7 @@ from nonvacuous.networks import (
     registered_operators,
     scale_groups,
 )
-from nonvacuous.networks.operators import lookup
+from nonvacuous.networks.operators.registry import lookup
 from tests.networks.operator_cases import CASES, Case
 
 

@@ -13,7 +13,7 @@ keeps all its digits there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -107,18 +107,14 @@ def _log_size(s: Tensor, prior_s: Tensor, log_ratio: Tensor) -> Tensor:
 def _sum_upward(block: Callable[..., tuple[Tensor, Tensor]], *tensors: Tensor) -> float:
     values: list[float] = []
     sizes: list[float] = []
-    for parts in _float64_blocks(*tensors):
+    # Apple's GPUs have no float64; everywhere else the sums stay where the first tensor is.
+    device = tensors[0].device if tensors[0].device.type != "mps" else torch.device("cpu")
+    flat = [tensor.detach().reshape(-1) for tensor in tensors]
+    for start in range(0, flat[0].numel(), _BLOCK):
+        parts = (part[start : start + _BLOCK].to(device).to(torch.float64) for part in flat)
         value, size = block(*parts)
         values.append(float(value.sum()))
         sizes.append(float(value.abs().sum() + size.sum()))
     if any(not math.isfinite(value) for value in values + sizes):
         return math.inf
     return math.fsum([*values, _ROUNDING * math.fsum(sizes)])
-
-
-def _float64_blocks(*tensors: Tensor) -> Iterator[list[Tensor]]:
-    # Apple's GPUs have no float64; everywhere else the sums stay where the first tensor is.
-    device = tensors[0].device if tensors[0].device.type != "mps" else torch.device("cpu")
-    flat = [tensor.detach().reshape(-1) for tensor in tensors]
-    for start in range(0, flat[0].numel(), _BLOCK):
-        yield [part[start : start + _BLOCK].to(device).to(torch.float64) for part in flat]

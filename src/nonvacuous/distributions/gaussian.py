@@ -75,10 +75,12 @@ class DiagonalGaussian:
         """Centered on the given tensors, with scales spread over them as in :meth:`around`."""
         if isinstance(scale, Mapping):
             _check_same_names("means", means, "scale", scale)
-            chosen = {name: scale[name] for name in means}
-        else:
-            chosen = dict.fromkeys(means, scale)
-        scales = {name: _spread(name, chosen[name], mean) for name, mean in means.items()}
+        scales = {}
+        for name, mean in means.items():
+            own = scale[name] if isinstance(scale, Mapping) else scale
+            whole = isinstance(own, Tensor) and own.ndim > 0
+            # Rounding a tiny number to the tensor's dtype may give zero, which is then refused.
+            scales[name] = own if whole else torch.full_like(mean, float(own))
         return cls(means=means, scales=scales)
 
     @property
@@ -114,10 +116,13 @@ class DiagonalGaussian:
 
     def sample(self, *, generator: torch.Generator) -> dict[str, Tensor]:
         """One draw of all weights; noise comes from the generator's device, then moves."""
-        return {
-            name: torch.addcmul(mean, _noise_like(mean, generator), self.scales[name])
-            for name, mean in self.means.items()
-        }
+        drawn = {}
+        for name, mean in self.means.items():
+            noise = torch.randn(
+                mean.shape, generator=generator, dtype=mean.dtype, device=generator.device
+            )
+            drawn[name] = torch.addcmul(mean, noise.to(mean.device), self.scales[name])
+        return drawn
 
     def to(self, device: torch.device | str) -> DiagonalGaussian:
         """The same distribution with its tensors on another device."""
@@ -205,19 +210,6 @@ class DiagonalGaussian:
                     f"tensor {name!r} has shape {tuple(mean.shape)} in the posterior but "
                     f"{tuple(other.means[name].shape)} in the prior; both must describe one network"
                 )
-
-
-def _noise_like(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    shape, device = tensor.shape, generator.device
-    noise = torch.randn(shape, generator=generator, dtype=tensor.dtype, device=device)
-    return noise.to(tensor.device)
-
-
-def _spread(name: str, scale: float | Tensor, mean: Tensor) -> Tensor:
-    if isinstance(scale, Tensor) and scale.ndim > 0:
-        return scale
-    # Rounding a tiny positive number to the tensor's dtype may give zero, which is then refused.
-    return torch.full_like(mean, float(scale))
 
 
 def _check_same_names(

@@ -101,7 +101,26 @@ class Prior:
     ) -> DiagonalGaussian:
         """The member of the family for one scale of the grid, or one for each tensor."""
         means = self._means_for(module)
-        return DiagonalGaussian.from_means(means, self._scales_for(tuple(means), scale))
+        if scale is None:
+            if len(self.grid) > 1:
+                raise BadInput(
+                    f"the grid holds {len(self.grid)} scales; name one of them, or let "
+                    "Prior.choose pick one for a posterior"
+                )
+            scale = self.grid.scales[0]
+        if isinstance(scale, Mapping) and not self.per_tensor:
+            raise BadInput(
+                "one scale for each tensor is not what this prior charges for; build it with "
+                "per_tensor=True"
+            )
+        used = scale if isinstance(scale, Mapping) else dict.fromkeys(means, float(scale))
+        for name, value in used.items():
+            if value not in self.grid.scales:
+                raise BadInput(
+                    f"scale {value!r} for {name!r} is not in the grid that was fixed before the "
+                    f"data ({self.grid.scales}); choose one of these"
+                )
+        return DiagonalGaussian.from_means(means, used)
 
     def charge_nats(self, module: nn.Module | None = None) -> float:
         """Nats for choosing freely from the grid: ln(its size), per tensor where each chooses."""
@@ -158,33 +177,6 @@ class Prior:
             name: self.means[name].to(device=parameter.device, dtype=parameter.dtype)
             for name, parameter in parameters.items()
         }
-
-    def _scales_for(
-        self, names: tuple[str, ...], scale: float | Mapping[str, float] | None
-    ) -> float | Mapping[str, float]:
-        if scale is None:
-            if len(self.grid) > 1:
-                raise BadInput(
-                    f"the grid holds {len(self.grid)} scales; name one of them, or let "
-                    "Prior.choose pick one for a posterior"
-                )
-            return self.grid.scales[0]
-        if isinstance(scale, Mapping):
-            if not self.per_tensor:
-                raise BadInput(
-                    "one scale for each tensor is not what this prior charges for; build it with "
-                    "per_tensor=True"
-                )
-            used = dict(scale)
-        else:
-            used = dict.fromkeys(names, float(scale))
-        for name, value in used.items():
-            if value not in self.grid.scales:
-                raise BadInput(
-                    f"scale {value!r} for {name!r} is not in the grid that was fixed before the "
-                    f"data ({self.grid.scales}); choose one of these"
-                )
-        return used
 
 
 def described(kind: str, scales: Sequence[float], *, per_tensor: bool) -> str:

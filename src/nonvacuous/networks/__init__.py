@@ -6,7 +6,7 @@ from nonvacuous.networks.capture import capture
 from nonvacuous.networks.folding import fold_batch_norm
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference, Support
 from nonvacuous.networks.log_scale import LogScale
-from nonvacuous.networks.operators import (
+from nonvacuous.networks.operators.registry import (
     Passage,
     register_operator,
     registered_operators,

@@ -16,6 +16,15 @@ from nonvacuous.networks.log_scale import PINNED, LogScale, Power, Term
 Combination = dict[int, Power]
 
 
+def combined(parts: Iterable[tuple[Power, Combination]]) -> Combination:
+    """The sum of combinations, each times a power, without what cancels."""
+    total: Combination = {}
+    for power, combination in parts:
+        for label, factor in combination.items():
+            total[label] = total.get(label, 0) + power * factor
+    return {label: factor for label, factor in total.items() if factor}
+
+
 class Equations:
     """Unknown logarithms of scales and what is known about them."""
 
@@ -75,39 +84,27 @@ class Equations:
         return sum(self._require_row(row, reason) for row in rows)
 
     def _require_row(self, row: Iterable[tuple[int, Power]], reason: str) -> int:
-        combined: Combination = {}
-        cause = ""
-        for label, power in row:
-            if label == PINNED:
-                continue
-            resolved = self.resolve(label)
-            if not resolved:
-                cause = cause or self._reasons.get(label, "")
-            for free, factor in resolved.items():
-                combined[free] = combined.get(free, 0) + power * factor
-        combined = {free: factor for free, factor in combined.items() if factor}
-        if not combined:
+        unknown = [(label, power) for label, power in row if label != PINNED]
+        total = combined((power, self.resolve(label)) for label, power in unknown)
+        if not total:
             return 0
         # The newest unknown is the one to express: what was there first names the group.
-        newest = max(combined)
-        pivot = combined.pop(newest)
-        self._solved[newest] = {free: _ratio(-factor, pivot) for free, factor in combined.items()}
-        if not combined:
-            self._reasons[newest] = cause or reason
+        newest = max(total)
+        pivot = total.pop(newest)
+        if not total:
+            pinned = [label for label, _ in unknown if not self.resolve(label)]
+            causes = (self._reasons.get(label, "") for label in pinned)
+            self._reasons[newest] = next(filter(None, causes), reason)
+        self._solved[newest] = {free: _ratio(-factor, pivot) for free, factor in total.items()}
         return 1
 
     def _substituted(self, label: int, known: Combination) -> Combination:
-        result: Combination = {}
-        for other, power in known.items():
-            step = self._solved.get(other)
-            if step is None:
-                result[other] = result.get(other, 0) + power
-                continue
-            if not step and label not in self._reasons and other in self._reasons:
-                self._reasons[label] = self._reasons[other]
-            for free, factor in step.items():
-                result[free] = result.get(free, 0) + power * factor
-        return {free: factor for free, factor in result.items() if factor}
+        for other in known:
+            if self._solved.get(other) == {} and other in self._reasons:
+                self._reasons.setdefault(label, self._reasons[other])
+        return combined(
+            (power, self._solved.get(other, {other: 1})) for other, power in known.items()
+        )
 
 
 def _ratio(numerator: Power, denominator: Power) -> Power:

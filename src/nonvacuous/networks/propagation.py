@@ -15,8 +15,7 @@ import numpy as np
 from nonvacuous.networks.equations import Constraints, Equations
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference, Shape, Support
 from nonvacuous.networks.log_scale import LogScale, Term
-from nonvacuous.networks.operators import lookup
-from nonvacuous.networks.operators.registry import Layout, Passage, along, per_axis
+from nonvacuous.networks.operators.registry import Layout, Passage, along, lookup, per_axis
 
 UNKNOWN_REMEDY = (
     "The scales beside it stay at 1, so the function is kept; say how a scale passes it with "
@@ -31,7 +30,6 @@ class Birth:
     parameter: str
     axes: tuple[int, ...]
     labels: np.ndarray
-    layer: str
 
 
 class Propagation:
@@ -54,7 +52,7 @@ class Propagation:
         self._frozen = frozenset(frozen)
         self._values: dict[str, tuple[LogScale, ...]] = {}
 
-    def weight(self, name: str, layout: Layout | None = None, *, layer: str = "") -> LogScale:
+    def weight(self, name: str, layout: Layout | None = None) -> LogScale:
         """The scale of a weight; at its first use unknowns are made for it, one term per entry of
         the layout (one per axis by default)."""
         if name not in self.weights:
@@ -62,17 +60,16 @@ class Propagation:
             chosen = per_axis(shape) if layout is None else layout
             if 0 in shape:
                 chosen = ()
-            terms = [self._born(name, axes, numbers, layer) for axes, numbers in chosen]
+            terms = []
+            for axes, numbers in chosen:
+                labels = self.equations.fresh(int(numbers.max(initial=-1)) + 1)
+                self.births.append(Birth(name, axes, labels))
+                terms.append(Term(1, labels[numbers], frozenset(axes)))
             if name in self._frozen:
                 for term in terms:
                     self.equations.require_zero([term], reason=f"{name} is frozen")
             self.weights[name] = LogScale(shape, tuple(terms), name)
         return self.weights[name]
-
-    def _born(self, name: str, axes: tuple[int, ...], numbers: np.ndarray, layer: str) -> Term:
-        labels = self.equations.fresh(int(numbers.max(initial=-1)) + 1)
-        self.births.append(Birth(name, axes, labels, layer))
-        return Term(1, labels[numbers], frozenset(axes))
 
     def unknown_scale(self, shape: Shape, axis: int) -> LogScale:
         """A scale along one axis about which nothing is known."""
@@ -80,10 +77,10 @@ class Propagation:
         labels = self.equations.fresh(shape[axis])[numbers]
         return LogScale(shape, (Term(1, labels, frozenset(axes)),))
 
-    def value(self, reference: Reference, *, layer: str = "") -> tuple[LogScale, ...]:
+    def value(self, reference: Reference) -> tuple[LogScale, ...]:
         """The scales of what a reference stands for."""
         if reference.kind == "parameter":
-            return (self.weight(reference.name, layer=layer),)
+            return (self.weight(reference.name),)
         if reference.kind == "input":
             return (LogScale(self.graph.inputs[reference.name]),)
         if reference.kind == "constant":

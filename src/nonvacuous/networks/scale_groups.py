@@ -241,7 +241,9 @@ def preservation_error(
     arguments = example if isinstance(example, tuple) else (example,)
     if groups is None:
         groups = scale_groups(capture(module, arguments))
-    arguments = tuple(_double(argument) for argument in arguments)
+    arguments = tuple(
+        a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in arguments
+    )
     module = copy.deepcopy(module).double()
     generator = np.random.default_rng(seed)
     with torch.no_grad():
@@ -254,12 +256,6 @@ def preservation_error(
                 largest = float(one.abs().max()) or 1.0
                 worst = max(worst, float((one - other).abs().max()) / largest)
     return worst
-
-
-def _double(argument: object) -> object:
-    if isinstance(argument, Tensor) and argument.is_floating_point():
-        return argument.double()
-    return argument
 
 
 def _outputs(value: object) -> list[Tensor]:

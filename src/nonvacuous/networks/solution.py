@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from nonvacuous.networks.equations import Combination, Equations, connected
+from nonvacuous.networks.equations import Combination, Equations, combined, connected
 from nonvacuous.networks.layer_graph import LayerGraph
 from nonvacuous.networks.log_scale import LogScale, Power, Term
 from nonvacuous.networks.propagation import Birth, Propagation, propagate
@@ -71,35 +71,24 @@ def _effects(scale: LogScale, equations: Equations) -> Iterator[Combination]:
     for part in connected(scale.terms):
         rows = _rows(part)[0]
         powers = [term.power for term in part]
-        forms = (_combined(row, powers, equations) for row in rows.tolist())
+        forms = (_resolved(row, powers, equations) for row in rows.tolist())
         first = next(forms)
-        base = _difference(base, first)
+        base = combined([(1, base), (-1, first)])
         for form in forms:
-            yield _difference(form, first)
+            yield combined([(1, form), (-1, first)])
     yield base
 
 
-def _difference(left: Combination, right: Combination) -> Combination:
-    result = dict(left)
-    for label, power in right.items():
-        result[label] = result.get(label, 0) - power
-    return {label: power for label, power in result.items() if power}
-
-
-def _rows(terms: Sequence[Term]) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-    """The distinct tuples of labels, which of them stands at each position, and the shape."""
+def _rows(terms: Sequence[Term]) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct tuples of labels, and which of them stands at each position."""
     spread = np.broadcast_arrays(*(term.labels for term in terms))
     stacked = np.stack([labels.ravel() for labels in spread], axis=1)
     rows, inverse = np.unique(stacked, axis=0, return_inverse=True)
-    return rows, inverse.ravel(), spread[0].shape
+    return rows, inverse.ravel()
 
 
-def _combined(row: Sequence[int], powers: Sequence[Power], equations: Equations) -> Combination:
-    result: Combination = {}
-    for label, power in zip(row, powers, strict=True):
-        for root, factor in equations.resolve(label).items():
-            result[root] = result.get(root, 0) + power * factor
-    return {root: factor for root, factor in result.items() if factor}
+def _resolved(row: Sequence[int], powers: Sequence[Power], equations: Equations) -> Combination:
+    return combined(zip(powers, map(equations.resolve, row), strict=True))
 
 
 def _axis_scales(
@@ -110,13 +99,13 @@ def _axis_scales(
         wide = sorted(axis for axis in term.axes if scale.shape[axis] > 1)
         by_axes.setdefault(tuple(wide or sorted(term.axes)[:1]), []).append(term)
     for axes, terms in by_axes.items():
-        rows, inverse, _ = _rows(terms)
+        rows, inverse = _rows(terms)
         sizes = [scale.shape[axis] for axis in axes]
         powers = [term.power for term in terms]
         slots: dict[tuple[float, int], np.ndarray] = {}
         for k, row in enumerate(rows.tolist()):
             seen: dict[float, int] = {}
-            for root, factor in sorted(_combined(row, powers, equations).items()):
+            for root, factor in sorted(_resolved(row, powers, equations).items()):
                 power = float(factor)
                 slot = seen.get(power, 0)
                 seen[power] = slot + 1

@@ -75,7 +75,7 @@ class Passage:
         if not isinstance(argument, Reference):
             return LogScale(())
         if argument.kind == "parameter":
-            return self._propagation.weight(argument.name, layout, layer=self.node.layer)
+            return self._propagation.weight(argument.name, layout)
         return self._propagation.value(argument)[0]
 
     def shape_of(self, argument: Argument) -> Shape:
@@ -88,12 +88,8 @@ class Passage:
         """The scales of an argument that is a list of tensors, or a tensor with several parts."""
         value = self.node.arguments.get(name)
         items = value if isinstance(value, tuple) else (value,)
-        return [
-            scale
-            for item in items
-            if isinstance(item, Reference)
-            for scale in self._propagation.value(item, layer=self.node.layer)
-        ]
+        references = [item for item in items if isinstance(item, Reference)]
+        return [scale for item in references for scale in self._propagation.value(item)]
 
     def tie(self, *scales: LogScale) -> LogScale:
         """These tensors are added or compared elementwise: they must scale alike. Returns their
@@ -119,7 +115,7 @@ class Passage:
     def pin_all(self, reason: str, remedy: str) -> None:
         """No scale passes: everything that this node reads is pinned."""
         for reference in self.node.references:
-            for scale in self._propagation.value(reference, layer=self.node.layer):
+            for scale in self._propagation.value(reference):
                 self.pin(scale, reason, remedy)
 
     def constant(self, scale: LogScale, axes: Sequence[int]) -> LogScale:
