@@ -16,7 +16,18 @@ AnyMode = Literal[Mode, "evaluate"]
 Predictor = Literal["stochastic", "drawn", "deterministic", "mixture"]
 #: What a prior can be centered on.
 Center = Literal["zero", "initialization", "learned", "pretrained"]
-#: The same in words.
+#: How a column beside a rescaled certificate accounts for the complexity.
+Way = Literal[
+    "fixed scale",
+    "fixed scale, rescaled",
+    "best scale",
+    "best scale, rescaled",
+    "best scale per tensor, rescaled",
+    "scale of the scores",
+    "shift of the scores",
+    "order of the units",
+]
+#: What a prior is centered on, in words.
 CENTERS: dict[str, str] = {
     "zero": "zero",
     "initialization": "the initial weights",

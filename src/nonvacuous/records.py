@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from nonvacuous.kinds import Center
+from nonvacuous.kinds import Center, Way
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Failure = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -145,16 +145,7 @@ class RescalingColumn(Record):
     name: Text
     #: What the column's prior is centered on.
     center: Center
-    way: Literal[
-        "fixed scale",
-        "fixed scale, rescaled",
-        "best scale",
-        "best scale, rescaled",
-        "best scale per tensor, rescaled",
-        "scale of the scores",
-        "shift of the scores",
-        "order of the units",
-    ]
+    way: Way
     kl_nats: Nats
     #: What choosing the prior's scale costs, on top of the KL; both bounds contain it.
     charge_nats: Nats

@@ -34,7 +34,6 @@ def test_a_linear_layer_is_written_along_axis_0_and_read_along_axis_1() -> None:
     assert group.tensors == (
         ("0.weight", (0,), 1.0), ("0.bias", (0,), 1.0), ("2.weight", (1,), -1.0)
     )  # fmt: skip
-    assert group.independent
 
 
 def test_flatten_repeats_each_channel_at_every_position() -> None:
@@ -76,7 +75,7 @@ def test_queries_and_keys_have_opposite_powers() -> None:
     assert groups.exponents["inner.out_proj.bias"] == ()
 
 
-def test_a_residual_stream_is_not_independent() -> None:
+def test_a_layer_in_a_residual_stream_reads_and_writes_one_group() -> None:
     class Stream(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -87,7 +86,8 @@ def test_a_residual_stream_is_not_independent() -> None:
             return self.c(torch.relu(x + self.b(x)))
 
     (group,) = groups_of(Stream(), 2, 4).groups
-    assert not group.independent
+    inside = {(axes, power) for name, axes, power in group.tensors if name == "b.weight"}
+    assert inside == {((0,), 1.0), ((1,), -1.0)}
 
 
 def test_factors_multiply_out_the_exponents() -> None:

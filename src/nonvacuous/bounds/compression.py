@@ -40,9 +40,7 @@ def compression(*, kept: int, examples: int, failure: float) -> float:
     >>> round(compression(kept=300, examples=30_000, failure=0.05), 5)
     0.01195
     """
-    count, n = checks.count("kept", kept), checks.count("examples", examples, minimum=1)
-    if count > n:
-        raise BadInput(f"kept must not exceed examples, got {kept!r} among {examples!r}.")
+    count, n = checks.errors_among(kept, "examples", examples, name="kept")
     if n > _MOST_EXAMPLES:
         raise BadInput(f"examples must be at most {_MOST_EXAMPLES} here, got {examples!r}.")
     delta = checks.failure_probability(failure)

@@ -15,11 +15,11 @@ from nonvacuous.data.files import write_npz
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.priors import Prior
-from nonvacuous.kinds import Center
+from nonvacuous.kinds import Center, Way
 from nonvacuous.networks import LayerGraph
 from nonvacuous.recipes import remembering
 from nonvacuous.records import ComplexityRecord, Observation
-from nonvacuous.rescaling.columns import Accounted, Way
+from nonvacuous.rescaling.columns import Accounted
 from nonvacuous.rules.digests import fixed_tensors
 
 

@@ -18,7 +18,7 @@ from nonvacuous.certification.candidate import RescalingFacts
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Kind
-from nonvacuous.kinds import Center
+from nonvacuous.kinds import Center, Way
 from nonvacuous.networks import ScaleGroups
 from nonvacuous.records import (
     BoundRecord,
@@ -32,7 +32,6 @@ from nonvacuous.rescaling import push
 from nonvacuous.rescaling.columns import (
     Accounted,
     Accounting,
-    Way,
     best_scale_columns,
     fixed_scale_columns,
     named_step,

@@ -57,8 +57,6 @@ class Group:
     name          the layer, or the weight where a layer has several groups
     tensors       the weights that it touches: (name, axes, power)
     layer         the dotted name of the layer that writes these channels
-    independent   no single weight is touched by two different scales of the group, so that all
-                  of them can be optimized at once
     """
 
     name: str
@@ -66,7 +64,6 @@ class Group:
     size: int
     tensors: tuple[tuple[str, tuple[int, ...], float], ...]
     layer: str
-    independent: bool
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,6 @@ def _groups(
             runs[-1] = (owner, runs[-1][1], position + 1)
         else:
             runs.append((owner, position, position + 1))
-    touched = _touched(runs, exponents)
     layers = [_owner_layer(births[o].parameter) if o >= 0 else "" for o, _, _ in runs]
     names = [
         (layer if layer and layers.count(layer) == 1 else births[owner].parameter)
@@ -142,54 +141,27 @@ def _groups(
         else "common factor"
         for layer, (owner, _, _) in zip(layers, runs, strict=True)
     ]
+    stops = np.array([stop for _, _, stop in runs])
+    tensors: list[list[tuple[str, tuple[int, ...], float]]] = [[] for _ in runs]
+    for weight, entries in exponents.items():
+        for entry in entries:
+            used = np.unique(entry.index)
+            for run in np.unique(np.searchsorted(stops, used[used >= 0], side="right")).tolist():
+                tensors[run].append((weight, entry.axes, entry.power))
     return tuple(
         Group(
-            name=_distinct(name, k, names),
+            name=_distinct(names[k], k, names),
             start=start,
             size=stop - start,
-            tensors=tuple(tensors),
-            layer=layer,
-            independent=independent,
+            tensors=tuple(tensors[k]),
+            layer=layers[k],
         )
-        for k, (name, layer, (_, start, stop), (tensors, independent)) in enumerate(
-            zip(names, layers, runs, touched, strict=True)
-        )
+        for k, (_, start, stop) in enumerate(runs)
     )
 
 
 def _distinct(name: str, k: int, names: Sequence[str]) -> str:
     return name if names.count(name) == 1 else f"{name} ({names[: k + 1].count(name)})"
-
-
-def _touched(
-    runs: Sequence[tuple[int, int, int]], exponents: Mapping[str, tuple[AxisScale, ...]]
-) -> list[tuple[list[tuple[str, tuple[int, ...], float]], bool]]:
-    """For each run the weights that it touches, and whether no two of its scales meet in one."""
-    stops = np.array([stop for _, _, stop in runs])
-    tensors: list[list[tuple[str, tuple[int, ...], float]]] = [[] for _ in runs]
-    independent = [True] * len(runs)
-    for name, entries in exponents.items():
-        for k, entry in enumerate(entries):
-            used = np.unique(entry.index)
-            for run in np.unique(np.searchsorted(stops, used[used >= 0], side="right")).tolist():
-                tensors[run].append((name, entry.axes, entry.power))
-            for earlier in entries[:k]:
-                for run in _meeting(entry, earlier, stops):
-                    independent[run] = False
-    return list(zip(tensors, independent, strict=True))
-
-
-def _meeting(first: AxisScale, second: AxisScale, stops: np.ndarray) -> list[int]:
-    """The runs of which two scales may touch the same element of a weight."""
-    ones, others = (
-        np.where(entry.index >= 0, np.searchsorted(stops, entry.index, side="right"), -1)
-        for entry in (first, second)
-    )
-    if first.axes == second.axes:
-        met = np.unique(ones[(ones == others) & (first.index != second.index)])
-    else:
-        met = np.intersect1d(ones, others)
-    return [run for run in met.tolist() if run >= 0]
 
 
 def _owner_layer(parameter: str) -> str:

@@ -10,29 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from nonvacuous.bounds import mcallester, seeger
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.kinds import Center
+from nonvacuous.kinds import Center, Way
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.prior_scales import PriorGrid, PriorScaling, rescale_with_prior_scales
 from nonvacuous.rescaling.quotients import Symmetries, quotients, rounded_up_sum
 from nonvacuous.rescaling.solver import rescale
 
-Way = Literal[
-    "fixed scale",
-    "fixed scale, rescaled",
-    "best scale",
-    "best scale, rescaled",
-    "best scale per tensor, rescaled",
-    "scale of the scores",
-    "shift of the scores",
-    "order of the units",
-]
 #: Steps of :func:`nonvacuous.rescaling.quotients.quotients`.
 _STEPS: tuple[Way, ...] = ("scale of the scores", "shift of the scores", "order of the units")
 _CENTERS: Mapping[Center, str] = {

@@ -154,8 +154,7 @@ def highest_point(fiber: Fiber) -> np.ndarray:
     shift, balanced = _balance(fiber)
     with np.errstate(over="ignore", invalid="ignore"):
         points = _critical_points(balanced)
-        heights = np.where(np.isnan(points), -np.inf, _spread(balanced).height(points))
-    best = np.argmax(heights, axis=-1)
+        best = np.argmax(_heights(balanced, points), axis=-1)
     return np.asarray(shift + np.take_along_axis(points, best[..., None], axis=-1)[..., 0])
 
 
@@ -174,9 +173,7 @@ def log_integral_by_quadrature(fiber: Fiber) -> np.ndarray:
     shift, balanced = _balance(fiber)
     with np.errstate(over="ignore", invalid="ignore"):
         points = _critical_points(balanced)
-        rows = _spread(balanced)
-        heights = np.where(np.isnan(points), -np.inf, rows.height(points))
-        top = heights.max(axis=-1)
+        top = _heights(balanced, points).max(axis=-1)
         first = points[..., 0]
         # Three critical points are a peak, a valley and a peak; the valley is where to cut.
         twin = ~np.isnan(points[..., 2])
@@ -207,6 +204,11 @@ def _spread(fiber: Fiber) -> Fiber:
     return Fiber(*(np.asarray(getattr(fiber, field.name))[..., None] for field in fields(fiber)))
 
 
+def _heights(fiber: Fiber, points: np.ndarray) -> np.ndarray:
+    """h at several points per entry; minus infinity where a point is missing."""
+    return np.where(np.isnan(points), -np.inf, _spread(fiber).height(points))
+
+
 def _critical_points(fiber: Fiber) -> np.ndarray:
     """Where h is level, in rising order: one point and two NaN, or peak, valley and peak.
 
@@ -232,8 +234,8 @@ def _critical_points(fiber: Fiber) -> np.ndarray:
     peaks = (~np.isnan(points)).sum(axis=-1)
     # Two roots beside one another may be lost or doubled by rounding: then there is one peak,
     # and the highest of the points is it (or is so close that the integral does not see it).
-    heights = np.where(np.isnan(points), -np.inf, _spread(fiber).height(points))
-    best = np.take_along_axis(points, np.argmax(heights, axis=-1)[..., None], axis=-1)
+    highest = np.argmax(_heights(fiber, points), axis=-1)
+    best = np.take_along_axis(points, highest[..., None], axis=-1)
     missing = np.full_like(best, np.nan)
     alone = np.concatenate([best, missing, missing], axis=-1)
     return np.where((peaks == 3)[..., None], points[..., :3], alone)

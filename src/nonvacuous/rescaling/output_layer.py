@@ -159,7 +159,6 @@ def with_output_scale(groups: ScaleGroups, output: OutputLayer) -> ScaleGroups:
         size=1,
         tensors=tuple((name, (0,), 1.0) for name in output.tensors),
         layer=output.weight.rpartition(".")[0],
-        independent=True,
     )
     return dataclasses.replace(
         groups, size=number + 1, groups=(*groups.groups, added), exponents=exponents

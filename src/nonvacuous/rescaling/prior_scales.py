@@ -29,7 +29,7 @@ from nonvacuous.rescaling.descending import (
     zero_mean_start,
 )
 from nonvacuous.rescaling.reading import check_covered
-from nonvacuous.rescaling.solver import kl_along_orbit, total_nats
+from nonvacuous.rescaling.solver import Rescaling, kl_along_orbit, total_nats
 from nonvacuous.rescaling.sweeps import Descent, Totals, minimize_exponentials
 from nonvacuous.rescaling.terms import Terms
 
@@ -121,27 +121,20 @@ _ROUGH = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class PriorScaling:
+class PriorScaling(Rescaling):
     """Channel scales and prior scales chosen together.
 
     What enters a bound is ``kl_after + charge_nats`` (``complexity_nats``). ``scales`` gives the
     chosen prior scale of each tensor and ``prior`` the distribution itself; ``kl_after`` and
     ``kl_terms`` are recomputed from the full tensors and rounded up. ``kl_before`` and
     ``charge_before_nats`` are what the best prior scales alone achieve, without moving the
-    network. The rest is as in ``Rescaling``.
+    network.
     """
 
-    log_scales: np.ndarray
     scales: Mapping[str, float]
     prior: DiagonalGaussian
-    kl_before: float
     charge_before_nats: float
-    kl_after: float
     charge_nats: float
-    kl_terms: Mapping[str, float]
-    balance_residual: float
-    sweeps: int
-    converged: bool
 
     @property
     def complexity_nats(self) -> float:
@@ -170,15 +163,15 @@ def rescale_with_prior_scales(
     ``start``, log-scales known to be good, saves most of the way: the search goes on from there
     alone. For a zero-mean prior it ends where it would have ended anyway.
     """
-    unit = DiagonalGaussian.from_means(_means(Q, prior_means), 1.0)
-    search = _Search.of(Q, unit, groups, grid, per_tensor, Limits(tolerance, max_sweeps, progress))
+    limits = Limits(tolerance, max_sweeps, progress)
+    search = _Search.of(Q, prior_means, groups, grid, per_tensor, limits)
     unmoved = search.choose(search.unmoved)
     choice, end = search.best(start)
 
     def measured(
         chosen: Choice, log_scales: np.ndarray
     ) -> tuple[DiagonalGaussian, dict[str, float]]:
-        prior = DiagonalGaussian.from_means(unit.means, chosen.scales)
+        prior = DiagonalGaussian.from_means(search.means, chosen.scales)
         return prior, kl_along_orbit(Q, prior, groups, log_scales)
 
     log_scales = end.log_scales.cpu().numpy()
@@ -215,17 +208,12 @@ def rough_rescaling(
 
     Good for comparing posteriors, at a fraction of the cost; not rounded and never to be quoted.
     """
-    unit = DiagonalGaussian.from_means(_means(Q, prior_means), 1.0)
-    search = _Search.of(Q, unit, groups, grid, per_tensor, Limits(_ROUGH, 100))
+    search = _Search.of(Q, prior_means, groups, grid, per_tensor, Limits(_ROUGH, 100))
     if start is None or not isinstance(grid, ScaleGrid) or len(grid) == 1 or groups.size == 0:
         _, end = search.best(start)
         return end.nats, end.log_scales.cpu().numpy()
     near, _ = search.relax(torch.from_numpy(start).to(search.terms.device))
     return search.nats(near, search.choose(near)), near.cpu().numpy()
-
-
-def _means(Q: DiagonalGaussian, given: Mapping[str, Tensor] | None) -> Mapping[str, Tensor]:
-    return given or {name: torch.zeros_like(mean) for name, mean in Q.means.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,25 +223,26 @@ class _Search:
     terms: Terms
     grid: PriorGrid
     sharing: tuple[tuple[str, ...], ...]
-    dtype: torch.dtype
+    means: Mapping[str, Tensor]
     limits: Limits
 
     @staticmethod
     def of(
         Q: DiagonalGaussian,
-        unit: DiagonalGaussian,
+        means: Mapping[str, Tensor] | None,
         groups: ScaleGroups,
         grid: PriorGrid,
         per_tensor: bool,
         limits: Limits,
     ) -> _Search:
-        """``unit``: the prior with all scales one."""
+        zeros = {name: torch.zeros_like(mean) for name, mean in Q.means.items()}
+        unit = DiagonalGaussian.from_means(means or zeros, 1.0)
         check_covered(Q, unit, groups)
         return _Search(
             terms=collapse(Q, unit, groups),
             grid=grid,
             sharing=tuple((name,) for name in Q.names) if per_tensor else (Q.names,),
-            dtype=next(iter(unit.means.values())).dtype,
+            means=unit.means,
             limits=limits,
         )
 
@@ -307,11 +296,9 @@ class _Search:
 
     def precisions(self, choice: Choice) -> dict[str, float]:
         """1 / scale^2 for each tensor, of the scale as the prior's dtype stores it."""
-        stored = {
-            name: float(torch.tensor(scale, dtype=self.dtype))
-            for name, scale in choice.scales.items()
-        }
-        return {name: scale**-2 for name, scale in stored.items()}
+        dtype = next(iter(self.means.values())).dtype
+        scales = choice.scales.items()
+        return {name: float(torch.tensor(scale, dtype=dtype)) ** -2 for name, scale in scales}
 
     def nats(self, log_scales: Tensor, choice: Choice) -> float:
         descent = self.descent(log_scales, choice)

@@ -189,16 +189,9 @@ def rescale(
     unmoved = np.zeros(groups.size)
     reading = Reading.of(Q, P)
     if groups.size == 0:
-        before = orbit_nats(reading, groups, unmoved)
-        return Rescaling(
-            log_scales=unmoved,
-            kl_before=total_nats(before),
-            kl_after=total_nats(before),
-            kl_terms=MappingProxyType(before),
-            balance_residual=0.0,
-            sweeps=0,
-            converged=True,
-        )
+        nats = orbit_nats(reading, groups, unmoved)
+        total = total_nats(nats)
+        return Rescaling(unmoved, total, total, MappingProxyType(nats), 0.0, 0, True)
     terms = collapse_reading(reading, groups)
     merged = terms.merged()
     descent = best_descent(merged, limits)
