@@ -109,7 +109,7 @@ def test_the_graph_names_layers_operators_shapes_and_weights() -> None:
     assert first.parameters == ("first.weight", "first.bias")
     assert first.inputs == tuple(graph.inputs)
     assert relu.inputs == (first.name,)
-    assert second.attributes == {}
+    assert [reference.name for reference in second.references][1:] == list(second.parameters)
     assert graph.node(second.name) is second
     assert [reference.name for reference in graph.outputs] == [second.name]
     assert dict(graph.parameters) == {
@@ -123,8 +123,8 @@ def test_every_argument_has_a_name_and_defaults_are_filled_in() -> None:
     graph = capture(nn.Conv2d(1, 2, 3, groups=1).eval(), torch.randn(2, 1, 5, 5))
     (node,) = graph.nodes
     assert list(node.arguments)[:3] == ["input", "weight", "bias"]
-    assert node.attributes["groups"] == 1
-    assert node.attributes["stride"] == (1, 1)
+    assert node.arguments["groups"] == 1
+    assert node.arguments["stride"] == (1, 1)
 
 
 def test_training_mode_is_refused_and_names_the_part() -> None:

@@ -104,15 +104,15 @@ class Theorem:
     """
 
     function: Callable[..., float]
-    source: str
-    about: tuple[str, ...]
-    certifies: bool
-    complexity: str | None
-    fixed_before: tuple[str, ...]
-    free: tuple[str, ...]
-    lower: bool
     inputs: Mapping[str, Input]
     readings: tuple[Reading, ...]
+    source: str
+    about: tuple[str, ...] = ("stochastic",)
+    certifies: bool = False
+    complexity: str | None = None
+    fixed_before: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+    lower: bool = False
 
     @property
     def name(self) -> str:
@@ -155,26 +155,19 @@ THEOREMS: dict[str, Theorem] = {}
 Function = TypeVar("Function", bound=Callable[..., float])
 
 
-def theorem(
-    *readings: Reading,
-    source: str,
-    about: tuple[str, ...] = ("stochastic",),
-    certifies: bool = False,
-    complexity: str | None = None,
-    fixed_before: tuple[str, ...] = (),
-    free: tuple[str, ...] = (),
-    lower: bool = False,
-    **inputs: Input,
-) -> Callable[[Function], Function]:
-    """Enter a function; inputs that :data:`INPUTS` does not know are described by keyword."""
+def theorem(*readings: Reading, **facts: Any) -> Callable[[Function], Function]:
+    """Enter a function with the other fields of its :class:`Theorem`.
+
+    Inputs that :data:`INPUTS` does not know are described by keyword too.
+    """
+    described = {name: fact for name, fact in facts.items() if isinstance(fact, Input)}
+    known = {**INPUTS, **described}
+    fields = {name: fact for name, fact in facts.items() if name not in described}
 
     def enter(function: Function) -> Function:
         names = inspect.signature(function).parameters
-        known = {name: {**INPUTS, **inputs}[name] for name in names if name in {**INPUTS, **inputs}}
-        THEOREMS[function.__name__] = Theorem(
-            function, source, about, certifies, complexity, fixed_before, free, lower, known,
-            readings,
-        )  # fmt: skip
+        inputs = {name: known[name] for name in names if name in known}
+        THEOREMS[function.__name__] = Theorem(function, inputs, readings, **fields)
         return function
 
     return enter

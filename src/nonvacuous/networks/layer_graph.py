@@ -90,15 +90,6 @@ class Node:
         """The dotted names of the weights that it reads."""
         return tuple(r.name for r in self.references if r.kind == "parameter")
 
-    @property
-    def attributes(self) -> Mapping[str, Argument]:
-        """The arguments that hold no tensor: strides, dimensions, flags."""
-        return {
-            name: value
-            for name, value in self.arguments.items()
-            if not any(True for _ in _references((value,)))
-        }
-
 
 @dataclass(frozen=True)
 class Support:

@@ -299,21 +299,18 @@ def _reduce(visit: Visit) -> Step:
 def _pooling(visit: Visit) -> Step:
     source = visit.operand("self")
     shape = visit.shapes[source]
-    dimensions = int(visit.node.kind.partition("_pool")[2][0])
-    adaptive = visit.node.kind.startswith("adaptive_")
-    mean = "avg_pool" in visit.node.kind
-    matrices = []
-    for k in range(dimensions):
-        axis = len(shape) - dimensions + k
-        before, after = shape[axis], visit.node.shape[axis]
-        windows = (
-            _adaptive_windows(before, after) if adaptive else _windows(visit, k, before, after)
-        )
-        matrix = torch.zeros(after, before, dtype=torch.float64)
-        for output, (positions, divisor) in enumerate(windows):
-            matrix[output, positions] = visit.constant(1 / divisor) if mean else 1.0
-        matrices.append((axis, matrix))
+    kind, _, rest = visit.node.kind.partition("_pool")
     override = visit.attribute("divisor_override")
+    matrices = []
+    for k in range(int(rest[0])):
+        axis = len(shape) - int(rest[0]) + k
+        # What the operator itself makes of single ones along this axis.
+        ones = torch.eye(shape[axis], dtype=torch.float64)
+        seen = getattr(F, f"{kind}_pool1d")(ones, **_window(visit, k, visit.node.shape[axis])).T
+        matrix = (seen > 0).double()
+        for value in seen.unique().tolist() if override is None else ():
+            matrix[seen == value] = visit.constant(value) if value else 0.0
+        matrices.append((axis, matrix))
     factor = visit.constant(1 / override) if isinstance(override, int) else 1.0
 
     def extend(x: Tensor) -> Tensor:
@@ -324,8 +321,8 @@ def _pooling(visit: Visit) -> Step:
     return Step(((source, extend),))
 
 
-def _windows(visit: Visit, k: int, before: int, after: int) -> list[tuple[list[int], int]]:
-    """For each position of the result the positions it sees, and by how much a mean divides."""
+def _window(visit: Visit, k: int, after: int) -> dict[str, Any]:
+    """The arguments of pooling along one axis."""
 
     def number(name: str, default: int) -> int:
         value = visit.attribute(name)
@@ -333,26 +330,15 @@ def _windows(visit: Visit, k: int, before: int, after: int) -> list[tuple[list[i
             value = (value[k] if len(value) > 1 else value[0]) if value else None
         return value if isinstance(value, int) else default
 
+    if visit.node.kind.startswith("adaptive_"):
+        return {"output_size": after}
     size = number("kernel_size", 1)
-    stride, padding = number("stride", size), number("padding", 0)
-    dilation = number("dilation", 1)
-    whole = visit.attribute("count_include_pad", True)
-    overridden = visit.attribute("divisor_override") is not None
-    windows = []
-    for output in range(after):
-        start = output * stride - padding
-        every = [start + dilation * step for step in range(size)]
-        # Beyond the padding there is nothing at all, not even zeros to divide by.
-        counted = [p for p in every if p < before + padding]
-        inside = [p for p in counted if 0 <= p < before]
-        divisor = 1 if overridden else (len(counted) if whole else max(1, len(inside)))
-        windows.append((inside, divisor))
-    return windows
-
-
-def _adaptive_windows(before: int, after: int) -> list[tuple[list[int], int]]:
-    windows = []
-    for output in range(after):
-        start, stop = output * before // after, -((-(output + 1) * before) // after)
-        windows.append((list(range(start, stop)), stop - start))
-    return windows
+    window = {
+        "kernel_size": size,
+        "stride": number("stride", size),
+        "padding": number("padding", 0),
+    }
+    own = {"dilation": number("dilation", 1)}
+    if visit.node.kind.startswith("avg_"):
+        own = {"count_include_pad": bool(visit.attribute("count_include_pad", True))}
+    return {**window, **own, "ceil_mode": bool(visit.attribute("ceil_mode", False))}
