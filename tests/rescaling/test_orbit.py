@@ -210,7 +210,7 @@ def test_an_overflow_is_infinite_and_not_small() -> None:
 def test_wrong_arguments_are_refused_by_name() -> None:
     groups = mlp(3, 2, 2)
     Q, P = posterior(groups, seed=1), prior(groups, seed=1)
-    with pytest.raises(BadInput, match=r"shape \(3,\).*2 free"):
+    with pytest.raises(BadInput, match=r"shape \(3,\).*need \(2,\)"):
         kl_along_orbit(Q, P, groups, np.zeros(3))
     with pytest.raises(BadInput, match=r"log_scales\[1\] is nan"):
         push(Q, groups, np.array([0.0, math.nan]))
