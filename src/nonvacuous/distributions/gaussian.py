@@ -78,9 +78,10 @@ class DiagonalGaussian:
         scales = {}
         for name, mean in means.items():
             own = scale[name] if isinstance(scale, Mapping) else scale
-            whole = isinstance(own, Tensor) and own.ndim > 0
-            # Rounding a tiny number to the tensor's dtype may give zero, which is then refused.
-            scales[name] = own if whole else torch.full_like(mean, float(own))
+            if not isinstance(own, Tensor) or own.ndim == 0:
+                # Rounding a tiny number to the tensor's dtype may give zero, which is refused.
+                own = torch.full_like(mean, float(own))
+            scales[name] = own
         return cls(means=means, scales=scales)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,9 +45,9 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
         asked[name, "prior squares"] = read.prior_squares
         asked[name, "log variances"], asked[name, "log sizes"] = read.log_variances, read.log_sizes
     # All numbers on the processor, with one transfer for those that are elsewhere.
-    waiting = [key for key, value in asked.items() if isinstance(value, Tensor)]
-    answers = torch.stack([torch.as_tensor(asked[key]) for key in waiting]).tolist()
-    fetched: dict[tuple[str, str], float] = {**asked, **dict(zip(waiting, answers, strict=True))}
+    waiting = {key: value for key, value in asked.items() if isinstance(value, Tensor)}
+    answers = torch.stack(list(waiting.values())).tolist()
+    fetched: dict[tuple[str, str], Any] = asked | dict(zip(waiting, answers, strict=True))
     for name in reading.tensors:
         low, high = fetched[name, "low"], fetched[name, "high"]
         if not (low > 0 and math.isfinite(high)):

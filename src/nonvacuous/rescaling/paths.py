@@ -223,7 +223,8 @@ def _steps(
             continue
         if node.references and all(reference in weights for reference in node.references):
             if node.kind not in _WEIGHT_SHAPES or len(node.references) != 1:
-                raise refused(node, "weights are computed from one another before they are used")
+                why = "the weights are computed from one another before they are used"
+                raise refused(node, why)
             weights[own] = weights[node.references[0]].reshape(node.shape)
             continue
         shapes[own] = node.shape
