@@ -97,15 +97,15 @@ def test_the_construction_solves_the_lemmas_equations(places, data):
     for z, y in zip(places, values, strict=True):
         pairs = zip(made.weights, made.knots, strict=True)
         assert sum(w * max(z - b, 0) for w, b in pairs) == y
-    check = check_lemma(made.places, made.knots)
+    check = check_lemma(made.positions, made.knots)
     assert check.holds and check.rank == len(places)
-    gaps = [z - b for z, b in zip(made.places, made.knots, strict=True)]
+    gaps = [z - b for z, b in zip(made.positions, made.knots, strict=True)]
     assert check.smallest_eigenvalue == min(gaps)
 
 
 def test_the_smallest_eigenvalue_is_what_a_library_finds():
     made = construct([3, 5, 6, 10], [1, 2, 3, 4])
-    assert check_lemma(made.places, made.knots).numeric == pytest.approx(1.0, rel=1e-6)
+    assert check_lemma(made.positions, made.knots).numeric == pytest.approx(1.0, rel=1e-6)
     # Knots that do not interleave break the lemma, and the check says so.
     broken = check_lemma([1, 2, 3], [0, 0, 0])
     assert not broken.holds and broken.rank == 1
@@ -127,7 +127,7 @@ def test_feedback_keeps_errors_at_one_rounding(gaps, depth, seed):
     # Half a unit in the last place of each weight, over the gap that it acts on.
     allowed = max(
         abs(float(w)) * (z - b) * 2.0**-52
-        for w, z, b in zip(made.weights, made.places, made.knots, strict=True)
+        for w, z, b in zip(made.weights, made.positions, made.knots, strict=True)
     )
     assert stored.largest_error <= 4 * allowed + 1e-300
 

@@ -48,7 +48,7 @@ def test_conflicting_copies_are_counted():
     points = [[1, 1], [2, 2], [1, 1], [1, 1], [3, 3], [2, 2]]
     with pytest.raises(ConflictingValues, match=r"positions 0 and 3.*at least 2 of 6") as caught:
         memorize(points, [7, 5, 7, 8, 1, 6])
-    assert (caught.value.found.conflicting, caught.value.found.floor) == (2, 2)
+    assert (caught.value.duplicates.conflicting, caught.value.duplicates.floor) == (2, 2)
     found = memorize(points, [7, 5, 7, 8, 1, 6], conflicts="majority")
     assert found.duplicates.floor == found.certificate.unreachable == 2
     assert found.predict([[1, 1], [2, 2], [3, 3]]).tolist() == [7.0, 5.0, 1.0]
@@ -127,10 +127,10 @@ def test_a_wrong_weight_is_found():
 
     from nonvacuous.memorization.exact import certify_exactly
     from nonvacuous.memorization.inputs import read_points
-    from nonvacuous.memorization.projection import place
+    from nonvacuous.memorization.projection import line_up
 
     points = read_points(GOOD)
-    placed = place(points, seed=0)
+    placed = line_up(points, seed=0)
     made = memorize(GOOD, [1, 2, 3]).construction
     assert certify_exactly(made, placed, points.rows).mismatches == 0
     weights = list(made.weights)
@@ -139,6 +139,6 @@ def test_a_wrong_weight_is_found():
         certify_exactly(replace(made, weights=tuple(weights)), placed, points.rows)
     with pytest.raises(InvalidCertificate, match="does not lie between"):
         certify_exactly(replace(made, knots=made.knots[::-1]), placed, points.rows)
-    moved = replace(placed, places=tuple(z + 1 for z in placed.places))
+    moved = replace(placed, positions=tuple(z + 1 for z in placed.positions))
     with pytest.raises(InvalidCertificate, match="positions differ"):
         certify_exactly(made, moved, points.rows)

@@ -157,18 +157,18 @@ def solve(tiles: Tiles, right_sides: np.ndarray) -> np.ndarray:
     """Solve L Lᵀ x = b for (points, columns) right-hand sides, in the precision of the tiles."""
     kind = tiles.flat.dtype
     (trsm,) = get_blas_funcs(("trsm",), dtype=kind)
-    found = np.asarray(right_sides, dtype=kind, order="C").copy()
+    solved = np.asarray(right_sides, dtype=kind, order="C").copy()
     for column in range(tiles.count):
         here = tiles.span(column)
-        found[here] = trsm(1.0, tiles.view(column, column), found[here], lower=1)
+        solved[here] = trsm(1.0, tiles.view(column, column), solved[here], lower=1)
         for row in range(column + 1, tiles.count):
-            found[tiles.span(row)] -= tiles.view(row, column) @ found[here]
+            solved[tiles.span(row)] -= tiles.view(row, column) @ solved[here]
     for column in reversed(range(tiles.count)):
         here = tiles.span(column)
         for row in range(column + 1, tiles.count):
-            found[here] -= tiles.view(row, column).T @ found[tiles.span(row)]
-        found[here] = trsm(1.0, tiles.view(column, column), found[here], lower=1, trans_a=1)
-    return found
+            solved[here] -= tiles.view(row, column).T @ solved[tiles.span(row)]
+        solved[here] = trsm(1.0, tiles.view(column, column), solved[here], lower=1, trans_a=1)
+    return solved
 
 
 def pivots(tiles: Tiles) -> Pivots:
@@ -215,16 +215,16 @@ def solve_in_place(
     factor: torch.Tensor, right_sides: torch.Tensor, *, block: int = 4096
 ) -> torch.Tensor:
     """Solve with a factor from :func:`factorize_in_place`; the right-hand sides are not changed."""
-    found = right_sides.clone()
+    solved = right_sides.clone()
     starts = range(0, len(factor), block)
     for start in starts:
         stop = min(start + block, len(factor))
         corner = factor[start:stop, start:stop]
-        found[start:stop] = torch.linalg.solve_triangular(corner, found[start:stop], upper=False)
-        found[stop:] -= factor[stop:, start:stop] @ found[start:stop]
+        solved[start:stop] = torch.linalg.solve_triangular(corner, solved[start:stop], upper=False)
+        solved[stop:] -= factor[stop:, start:stop] @ solved[start:stop]
     for start in reversed(starts):
         stop = min(start + block, len(factor))
         corner = factor[start:stop, start:stop]
-        found[start:stop] -= factor[stop:, start:stop].T @ found[stop:]
-        found[start:stop] = torch.linalg.solve_triangular(corner.T, found[start:stop], upper=True)
-    return found
+        solved[start:stop] -= factor[stop:, start:stop].T @ solved[stop:]
+        solved[start:stop] = torch.linalg.solve_triangular(corner.T, solved[start:stop], upper=True)
+    return solved

@@ -73,13 +73,13 @@ def parse_features(spec: str) -> tuple[str, int | None]:
     >>> parse_features("patches:1000"), parse_features("raw")
     (('patches', 1000), ('raw', None))
     """
-    found = re.fullmatch(r"([a-z-]+)(?::(\d+))?", spec)
-    if found is None or found[1] not in FEATURES:
+    match = re.fullmatch(r"([a-z-]+)(?::(\d+))?", spec)
+    if match is None or match[1] not in FEATURES:
         raise Unrecognized(
             f"there are no features {spec!r}; there are {', '.join(FEATURES)}, and patches:NUMBER "
             "with so many filters"
         )
-    return found[1], int(found[2]) if found[2] else None
+    return match[1], int(match[2]) if match[2] else None
 
 
 def features_of(

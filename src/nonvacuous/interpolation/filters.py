@@ -54,15 +54,15 @@ class GaborBank:
     def _some(self, images: Tensor) -> Tensor:
         # Every channel is an image of its own.
         planes = images.reshape(-1, 1, *images.shape[2:])
-        found = []
+        parts = []
         for size, sigma, wavelength in self.scales:
             even, odd = gabor_filters(size, sigma, wavelength, self.orientations)
             filters = torch.cat([even, odd])[:, None].to(planes)
             answers = F.conv2d(planes, filters, padding=size // 2)
             first, second = answers.chunk(2, dim=1)
             magnitude = (first.square() + second.square()).sqrt()
-            found.append(F.avg_pool2d(magnitude, self.pool))
-        return torch.cat(found, 1).reshape(len(images), -1)
+            parts.append(F.avg_pool2d(magnitude, self.pool))
+        return torch.cat(parts, 1).reshape(len(images), -1)
 
 
 def gabor_filters(
@@ -151,20 +151,21 @@ class RandomPatches:
         quarters = _quarters(height, width).to(images.device)
         each = height * width * both.shape[1]
         at_once = max(1, _ACTIVATIONS.get(images.device.type, 2**27) // each)
-        found = []
+        summed = []
         with tensor_cores():
             for some in images.split(at_once):
                 patches = _normalized(_patches(some, self.patch))
                 answers = torch.addmm(shift, patches, both).relu_()
                 grouped = answers.view(len(some), height * width, -1)
-                found.append(torch.matmul(quarters, grouped).reshape(len(some), -1))
-        return torch.cat(found)
+                summed.append(torch.matmul(quarters, grouped).reshape(len(some), -1))
+        return torch.cat(summed)
 
 
 def random_patches(
-    images: Tensor, *, filters: int, seed: int = 0, patch: int = PATCH, sampled: int = SAMPLED
+    images: Tensor, *, filters: int, seed: int = 0, sampled: int = SAMPLED
 ) -> RandomPatches:
     """Draw patches from images with values in [0, 1] and make filters of some of them."""
+    patch = PATCH
     if images.ndim != 4 or min(images.shape[2:]) <= patch:
         raise BadInput(
             f"random patches of {patch} x {patch} pixels need images (images, channels, height, "
@@ -198,7 +199,7 @@ def random_patches(
     chosen = (patches[order] - mean) @ whitening
     chosen /= chosen.norm(dim=1, keepdim=True)
     weights = whitening @ chosen.T
-    return RandomPatches(weights.float(), (-(mean @ weights)).float(), patch)
+    return RandomPatches(weights.float(), (-(mean @ weights)).float())
 
 
 def _patches(images: Tensor, patch: int) -> Tensor:
@@ -217,13 +218,13 @@ def _normalized(patches: Tensor) -> Tensor:
 
 def _quarters(height: int, width: int) -> Tensor:
     """(4, positions): which positions each of four overlapping quarters sums over."""
-    found = []
+    masks = []
     for top in _halves(height):
         for left in _halves(width):
             mask = torch.zeros(height, width)
             mask[top, left] = 1
-            found.append(mask.flatten())
-    return torch.stack(found)
+            masks.append(mask.flatten())
+    return torch.stack(masks)
 
 
 def _halves(length: int) -> tuple[slice, slice]:

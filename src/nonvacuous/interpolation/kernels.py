@@ -122,8 +122,7 @@ def median_squared_distance(points: Tensor, *, seed: int = 0, sample: int = 2000
     few = points[chosen].reshape(len(chosen), -1).double()
     if len(few) < 2:
         return 1.0
-    found = torch.pdist(few.cpu()).square().median()
-    return float(found)
+    return float(torch.pdist(few.cpu()).square().median())
 
 
 def _positive(name: str, value: float) -> float:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 
 from nonvacuous.errors import BadInput
@@ -43,20 +42,19 @@ def available_disk(folder: Path) -> int:
 
 def multiplication_rate(dtype: torch.dtype, device: torch.device, *, size: int = 1024) -> float:
     """Floating-point operations per second of a matrix product here and now, measured."""
-    if device.type == "cuda":
-        matrix = torch.ones(4 * size, 4 * size, dtype=dtype, device=device)
+    on_gpu = device.type == "cuda"
+    side = 4 * size if on_gpu else size
+    ones = torch.ones(side, side, dtype=dtype, device=device)
+    matrix = ones if on_gpu else ones.numpy()
+
+    def multiply() -> float:
         matrix @ matrix
-        torch.cuda.synchronize(device)
-        start = time.perf_counter()
-        matrix @ matrix
-        torch.cuda.synchronize(device)
-        return 2 * (4 * size) ** 3 / max(time.perf_counter() - start, 1e-9)
-    kind = np.float32 if dtype is torch.float32 else np.float64
-    left = np.ones((size, size), dtype=kind)
-    left @ left
-    start = time.perf_counter()
-    left @ left
-    return 2 * size**3 / max(time.perf_counter() - start, 1e-9)
+        if on_gpu:
+            torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    started = multiply()
+    return 2 * side**3 / max(multiply() - started, 1e-9)
 
 
 def describe_bytes(count: float) -> str:
@@ -165,8 +163,8 @@ class Plan:
                 f"{self.points:,} points by conjugate gradients, {peak}, {time} for "
                 f"{_ITERATIONS} iterations; how many are needed shows only on the way"
             )
-        places = {"memory": "in memory", "device": "on the GPU", "nowhere": ""}
-        where = places.get(self.place, f"in files of {self.folder}, slower than memory")
+        kept = {"memory": "in memory", "device": "on the GPU", "nowhere": ""}
+        where = kept.get(self.place, f"in files of {self.folder}, slower than memory")
         return (
             f"{self.points:,} points by Cholesky factorization in {self.precision}: factor "
             f"{describe_bytes(self.factor_bytes)} {where}; {peak}, {time}"

@@ -102,12 +102,12 @@ class Interpolant:
         parts = [self.coefficients[name][self._kept] for name in chosen]
         parts = [part.reshape(self._gram.size, -1) for part in parts]
         matrix = torch.from_numpy(np.concatenate(parts, 1)).to(self._gram.device)
-        found, reporter = [], Reporter(progress, "predicting")
+        answers, reporter = [], Reporter(progress, "predicting")
         for start in range(0, len(others), _PREDICTED_AT_ONCE):
             some = others[start : start + _PREDICTED_AT_ONCE]
-            found.append((self._gram.across(some) @ matrix).cpu())
+            answers.append((self._gram.across(some) @ matrix).cpu())
             reporter.report(start + len(some), len(others), "points")
-        together = torch.cat(found).numpy()
+        together = torch.cat(answers).numpy()
         result, column = {}, 0
         for name, part in zip(chosen, parts, strict=True):
             values = together[:, column : column + part.shape[1]]

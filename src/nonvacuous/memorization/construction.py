@@ -30,21 +30,21 @@ from nonvacuous.errors import BadInput
 class Construction:
     """Positions, values and knots as whole numbers in units of their own, weights as fractions.
 
-    places    positions of the distinct points, ascending
-    values    the value at each of them
-    knots     where each hidden unit begins to act; knots[i] < places[i] <= knots[i + 1]
-    weights   what each hidden unit adds to the slope
-    blocks    the first unit of each hidden layer
+    positions   of the distinct points, ascending
+    values      the value at each of them
+    knots       where each hidden unit begins to act; knots[i] < positions[i] <= knots[i + 1]
+    weights     what each hidden unit adds to the slope
+    blocks      the first unit of each hidden layer
     """
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     values: tuple[int, ...]
     knots: tuple[int, ...]
     weights: tuple[Fraction, ...]
     blocks: tuple[int, ...]
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.positions)
 
     @property
     def depth(self) -> int:
@@ -52,14 +52,14 @@ class Construction:
         return len(self.blocks) + 1
 
 
-def construct(places: Sequence[int], values: Sequence[int], *, depth: int = 2) -> Construction:
+def construct(positions: Sequence[int], values: Sequence[int], *, depth: int = 2) -> Construction:
     """The exact construction for ascending positions: linear in their number.
 
-    >>> found = construct([0, 1, 3], [5, 0, 4])
-    >>> [str(weight) for weight in found.weights]
+    >>> made = construct([0, 1, 3], [5, 0, 4])
+    >>> [str(weight) for weight in made.weights]
     ['5', '-10', '7']
     """
-    count = len(places)
+    count = len(positions)
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 2:
         raise BadInput(f"depth must be a whole number from 2 up, not {depth!r}")
     if depth - 1 > count:
@@ -69,25 +69,25 @@ def construct(places: Sequence[int], values: Sequence[int], *, depth: int = 2) -
         )
     blocks = tuple(layer * count // (depth - 1) for layer in range(depth - 1))
     begins = set(blocks)
-    knots = (places[0] - first_gap(places), *places[:-1])
+    knots = (positions[0] - first_gap(positions), *positions[:-1])
     weights: list[Fraction] = []
     slope_before = Fraction(0)
     value_before = 0
     for i in range(count):
-        slope = Fraction(values[i] - value_before, places[i] - knots[i])
+        slope = Fraction(values[i] - value_before, positions[i] - knots[i])
         weights.append(slope if i in begins else slope - slope_before)
         slope_before, value_before = slope, values[i]
-    return Construction(tuple(places), tuple(values), knots, tuple(weights), blocks)
+    return Construction(tuple(positions), tuple(values), knots, tuple(weights), blocks)
 
 
-def first_gap(places: Sequence[int]) -> int:
+def first_gap(positions: Sequence[int]) -> int:
     """How far the first knot lies left of the first point: the median gap between points.
 
     A gap that vanishes beside the position itself would be lost in float64, hence the floor.
     """
-    gaps = [b - a for a, b in itertools.pairwise(places)]
-    median = statistics.median_low(gaps) if gaps else abs(places[0])
-    return max(1, abs(places[0]) >> 40, median)
+    gaps = [b - a for a, b in itertools.pairwise(positions)]
+    median = statistics.median_low(gaps) if gaps else abs(positions[0])
+    return max(1, abs(positions[0]) >> 40, median)
 
 
 def block_slices(blocks: tuple[int, ...], units: int) -> list[slice]:

@@ -63,7 +63,7 @@ def exact_values(construction: Construction) -> Iterator[Fraction]:
         if knot != here:
             value += slope * (knot - here)
         slope = weight if i in begins else slope + weight
-        here = construction.places[i]
+        here = construction.positions[i]
         value += slope * (here - knot)
         yield value
 
@@ -107,9 +107,9 @@ def certify_exactly(
 
 
 def _check_order(construction: Construction) -> None:
-    """knots[0] < places[0] <= knots[1] < places[1] <= ...: the walk relies on it."""
+    """knots[0] < positions[0] <= knots[1] < positions[1] <= ...: the walk relies on it."""
     before: int | None = None
-    for knot, here in zip(construction.knots, construction.places, strict=True):
+    for knot, here in zip(construction.knots, construction.positions, strict=True):
         if (before is not None and knot < before) or not knot < here:
             raise InvalidCertificate(
                 f"the knot {knot} does not lie between the points beside it; construct it again"
@@ -123,11 +123,11 @@ def _check_projections(placed: Placed, rows: np.ndarray) -> int:
     first = placed.order[placed.starts]
     if direction.is_exact:
         again = direction.project_short(rows)[first]
-        wrong = [a != b for a, b in zip(again.tolist(), placed.places, strict=True)]
+        wrong = [a != b for a, b in zip(again.tolist(), placed.positions, strict=True)]
     else:
         chosen = np.unique(np.linspace(0, len(first) - 1, _SAMPLED).astype(np.int64))
         wrong = [
-            _slow_position(rows[first[i]], placed) != Fraction(placed.places[i])
+            _slow_position(rows[first[i]], placed) != Fraction(placed.positions[i])
             for i in chosen.tolist()
         ]
     if any(wrong):
@@ -179,34 +179,29 @@ class LemmaCheck:
         return self.is_triangular and self.rank == self.size and self.smallest_eigenvalue > 0
 
 
-def matrix(places: Sequence[int], knots: Sequence[int]) -> list[list[Fraction]]:
-    """A[i][j] = max(places[i] - knots[j], 0)."""
-    return [[Fraction(max(place - knot, 0)) for knot in knots] for place in places]
-
-
-def smallest_eigenvalue(places: Sequence[int], knots: Sequence[int]) -> int:
+def smallest_eigenvalue(positions: Sequence[int], knots: Sequence[int]) -> int:
     """The smallest distance between a point and its own knot: linear in the number of points."""
-    return min(place - knot for place, knot in zip(places, knots, strict=True))
+    return min(position - knot for position, knot in zip(positions, knots, strict=True))
 
 
-def check_lemma(places: Sequence[int], knots: Sequence[int]) -> LemmaCheck:
+def check_lemma(positions: Sequence[int], knots: Sequence[int]) -> LemmaCheck:
     """Write the matrix out and check every claim, with exact elimination for the rank."""
-    if not 0 < len(places) <= LARGEST or len(places) != len(knots):
+    if not 0 < len(positions) <= LARGEST or len(positions) != len(knots):
         raise BadInput(
             f"the matrix is written out for 1 to {LARGEST} points with as many knots, not for "
-            f"{len(places):,} and {len(knots):,}; give a part of them"
+            f"{len(positions):,} and {len(knots):,}; give a part of them"
         )
-    entries = matrix(places, knots)
+    entries = [[Fraction(max(position - knot, 0)) for knot in knots] for position in positions]
     # Brought to size 1: the library works in float64.
     scale = max(max(row) for row in entries) or Fraction(1)
     floats = np.array([[float(entry / scale) for entry in row] for row in entries])
-    found = np.linalg.eigvals(floats)
+    eigenvalues = np.linalg.eigvals(floats)
     return LemmaCheck(
-        size=len(places),
+        size=len(positions),
         is_triangular=all(not any(row[i + 1 :]) for i, row in enumerate(entries)),
-        smallest_eigenvalue=Fraction(smallest_eigenvalue(places, knots)),
+        smallest_eigenvalue=Fraction(smallest_eigenvalue(positions, knots)),
         rank=_rank(entries),
-        numeric=float(np.abs(found).min()) * float(scale),
+        numeric=float(np.abs(eigenvalues).min()) * float(scale),
     )
 
 

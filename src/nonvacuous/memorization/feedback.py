@@ -62,7 +62,7 @@ def stored_weights(construction: Construction, *, unit: int, fraction_bits: int)
     value = slope = worst = 0
     here = knots.actual[0]
     weights: list[float] = []
-    for i, (knot, place) in enumerate(zip(knots.actual, construction.places, strict=True)):
+    for i, (knot, position) in enumerate(zip(knots.actual, construction.positions, strict=True)):
         if i in knots.stops:
             # The block before moves on until here, and then stands still.
             value += slope * (knots.stops[i] - here)
@@ -70,12 +70,12 @@ def stored_weights(construction: Construction, *, unit: int, fraction_bits: int)
         else:
             value += slope * (knot - here)
         wanted = construction.values[i] << to_sum
-        distance = place - knot
+        distance = position - knot
         weight = _to_float(wanted - value - slope * distance, distance << _FINEST)
         weights.append(weight)
         slope += _to_whole(weight)
         value += slope * distance
-        here = place
+        here = position
         worst = max(worst, abs(value - wanted))
     return StoredWeights(
         knots=np.array([knot / scale for knot in knots.stored], dtype=np.float64),
@@ -109,7 +109,7 @@ def _stored_knots(construction: Construction) -> _Knots:
             else:
                 kept = _round_up(construction.knots[i] - start)
                 position = start + kept
-            if not max(position, start) < construction.places[i]:
+            if not max(position, start) < construction.positions[i]:
                 raise Unsupported(
                     "float64 cannot tell two neighboring points apart: their projections differ by "
                     f"less than one part in 2**{_DIGITS} of their size. The exact certificate "

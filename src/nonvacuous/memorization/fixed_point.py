@@ -124,8 +124,8 @@ def lowest_digit(rows: np.ndarray, exponents: np.ndarray) -> int:
         significands, own = _parts(block)
         used = significands != 0
         if used.any():
-            found = int((own + exponents)[used].min())
-            lowest = found if lowest is None else min(lowest, found)
+            used_lowest = int((own + exponents)[used].min())
+            lowest = used_lowest if lowest is None else min(lowest, used_lowest)
     return 0 if lowest is None else lowest
 
 
@@ -145,11 +145,11 @@ def wide_sums(
         significands, own = _parts(block)
         sign = np.where(np.signbit(block), -1, 1) if block.dtype.kind == "f" else np.sign(block)
         signed = sign.astype(np.int64) * weights
-        places = np.where(significands != 0, own + exponents - lowest, 0)
-        top = int(places.max()) + 64
+        shifts = np.where(significands != 0, own + exponents - lowest, 0)
+        top = int(shifts.max()) + 64
         sums = [0] * len(block)
         for number in range(-(-top // limb)):
-            piece = _limb(significands, places - number * limb, limb, mask)
+            piece = _limb(significands, shifts - number * limb, limb, mask)
             if piece.any():
                 for row, part in enumerate((piece * signed).sum(axis=1).tolist()):
                     sums[row] += part << (number * limb)

@@ -197,17 +197,17 @@ class Duplicates:
 
 
 class ConflictingValues(BadInput):
-    """Copies of a point come with different values; ``found`` says how many cannot be right."""
+    """Copies of a point have different values; ``duplicates`` says how many cannot be right."""
 
-    def __init__(self, message: str, found: Duplicates) -> None:
+    def __init__(self, message: str, duplicates: Duplicates) -> None:
         super().__init__(message)
-        self.found = found
+        self.duplicates = duplicates
 
 
 def settle(
     values: Values, order: np.ndarray, starts: np.ndarray, *, conflicts: str
 ) -> tuple[tuple[int, ...], Duplicates]:
-    """One value for each distinct point, the most frequent one, and what was found on the way.
+    """One value for each distinct point, the most frequent one, and what was seen on the way.
 
     ``conflicts="refuse"`` raises where copies of a point come with different values; "majority"
     goes on, and the report says how many points cannot be right.
@@ -230,15 +230,15 @@ def settle(
             floor += len(members) - votes
             other = next(i for i in members if values.integers[i] != values.integers[members[0]])
             first = min(first or (members[0], other), (members[0], other))
-    found = Duplicates(len(order), len(starts), conflicting, floor, first)
+    duplicates = Duplicates(len(order), len(starts), conflicting, floor, first)
     if conflicting and conflicts == "refuse":
         assert first is not None
-        everything = "all points are identical; " if found.distinct == 1 else ""
+        everything = "all points are identical; " if duplicates.distinct == 1 else ""
         raise ConflictingValues(
-            f"values: {everything}{conflicting:,} of {found.distinct:,} distinct points come with "
-            f"different values (for instance positions {first[0]} and {first[1]}), so every "
-            f"function is wrong on at least {floor:,} of {found.points:,} points. Repair the "
+            f"values: {everything}{conflicting:,} of {duplicates.distinct:,} distinct points come "
+            f"with different values (for instance positions {first[0]} and {first[1]}), so every "
+            f"function is wrong on at least {floor:,} of {duplicates.points:,} points. Repair the "
             'values, or keep the most frequent value of each point with conflicts="majority"',
-            found,
+            duplicates,
         )
-    return tuple(kept), found
+    return tuple(kept), duplicates

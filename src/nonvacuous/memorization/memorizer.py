@@ -36,7 +36,7 @@ from nonvacuous.memorization.networks import (
     refuse_dtype,
     save_network,
 )
-from nonvacuous.memorization.projection import Direction, place
+from nonvacuous.memorization.projection import Direction, line_up
 from nonvacuous.progress import Progress
 
 
@@ -96,8 +96,8 @@ class Memorizer:
     def smallest_eigenvalue(self) -> float:
         """The lemma's: the smallest gap between a point and its knot, over the whole range."""
         made = self.construction
-        span = made.places[-1] - made.knots[0]
-        return exact.smallest_eigenvalue(made.places, made.knots) / span
+        span = made.positions[-1] - made.knots[0]
+        return exact.smallest_eigenvalue(made.positions, made.knots) / span
 
     @cached_property
     def weights(self) -> StoredWeights:
@@ -187,7 +187,7 @@ class Memorizer:
             end=stored.end,
             blocks=stored.blocks,
         )
-        positions = np.array([[place / unit] for place in made.places])
+        positions = np.array([[position / unit] for position in made.positions])
         outputs = dense_values(network, positions, units=self.width)
         values = np.array([value / scale for value in made.values])
         return self._residual(outputs, values, started)
@@ -264,8 +264,8 @@ def memorize(
     numbers, equals the value given, or an error is raised. Nothing about other points follows.
     Source: Zhang, Bengio, Hardt, Recht and Vinyals (ICLR 2017), Theorem 1 and its corollary.
 
-    >>> found = memorize([[0, 0], [0, 1], [1, 0], [1, 1]], [0, 1, 1, 0])
-    >>> found.parameters, found.certificate.mismatches, found.classify([[1, 0]]).tolist()
+    >>> network = memorize([[0, 0], [0, 1], [1, 0], [1, 1]], [0, 1, 1, 0])
+    >>> network.parameters, network.certificate.mismatches, network.classify([[1, 0]]).tolist()
     (10, 0, [1])
     """
     if conflicts not in ("refuse", "majority"):
@@ -275,11 +275,11 @@ def memorize(
     check_memory(len(read), read.dimensions)
     wanted = read_values(values, points, count=len(read))
     _tell(progress, "projecting", 0, 1)
-    placed = place(read, seed=seed)
+    placed = line_up(read, seed=seed)
     _tell(progress, "projecting", 1, 1)
     kept, duplicates = settle(wanted, placed.order, placed.starts, conflicts=conflicts)
     _tell(progress, "constructing", 0, 1)
-    made = construct(placed.places, kept, depth=depth)
+    made = construct(placed.positions, kept, depth=depth)
     _tell(progress, "constructing", 1, 1)
     certificate = certify_exactly(
         made,

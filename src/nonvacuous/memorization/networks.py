@@ -186,14 +186,14 @@ class Interpolant:
         reached = values[inside] + slopes[inside] * (positions - knots[inside])
         return np.where(segment < 0, 0.0, reached)
 
-    def _exactly(self, places: list[int], unit: int) -> np.ndarray:
+    def _exactly(self, positions: list[int], unit: int) -> np.ndarray:
         """Values at exact positions in units of 2**unit, rounded once at the end."""
         own = self.direction.unit
         fine = min(unit, own)
         bends = [bend << (own - fine) for bend in self._bends]
-        reached = np.zeros(len(places), dtype=np.float64)
-        for i, place in enumerate(places):
-            here = place << (unit - fine)
+        reached = np.zeros(len(positions), dtype=np.float64)
+        for i, position in enumerate(positions):
+            here = position << (unit - fine)
             segment = bisect.bisect_right(bends, here) - 1
             if segment >= 0:
                 way = Fraction(here - bends[segment], 1 << (own - fine))
@@ -204,7 +204,7 @@ class Interpolant:
     @cached_property
     def _bends(self) -> list[int]:
         # The last point as a bend too, so that every memorized value stands in the table.
-        return [*self.construction.knots, self.construction.places[-1]]
+        return [*self.construction.knots, self.construction.positions[-1]]
 
     @cached_property
     def _values(self) -> list[int]:
@@ -213,8 +213,8 @@ class Interpolant:
     @cached_property
     def _slopes(self) -> list[Fraction]:
         made = self.construction
-        steps = zip(self._values, made.values, made.knots, made.places, strict=False)
-        slopes = [Fraction(to - start, place - knot) for start, to, knot, place in steps]
+        steps = zip(self._values, made.values, made.knots, made.positions, strict=False)
+        slopes = [Fraction(to - start, position - knot) for start, to, knot, position in steps]
         return [*slopes, slopes[-1]]
 
     @cached_property

@@ -66,45 +66,45 @@ class Direction:
     def project_float(self, rows: np.ndarray) -> np.ndarray:
         """Positions of prepared rows in plain float64, as the network computes them."""
         weights = self.weights()
-        found = np.empty(len(rows), dtype=np.float64)
+        projected = np.empty(len(rows), dtype=np.float64)
         for part, block in fixed_point.chunks(rows):
-            found[part] = block.astype(np.float64) @ weights
-        return found
+            projected[part] = block.astype(np.float64) @ weights
+        return projected
 
     def project_short(self, rows: np.ndarray) -> np.ndarray:
         """64-bit sums, exact for rows as large as those the direction was drawn for."""
         scale = int(self.exponents[0])
-        found = np.empty(len(rows), dtype=np.int64)
+        projected = np.empty(len(rows), dtype=np.int64)
         for part, block in fixed_point.chunks(rows):
             if block.dtype.kind == "f":
                 block = np.ldexp(block.astype(np.float64), scale).astype(np.int64)
-            found[part] = block.astype(np.int64, copy=False) @ self.whole
-        return found
+            projected[part] = block.astype(np.int64, copy=False) @ self.whole
+        return projected
 
 
 @dataclass(frozen=True, eq=False)
 class Placed:
     """Points along a direction, sorted, copies of a point together.
 
-    order     positions in the caller's list, sorted by where they lie
-    starts    where in ``order`` each distinct point begins
-    places    one whole number for each distinct point, ascending
+    order       indices into the caller's list, sorted by where they lie
+    starts      where in ``order`` each distinct point begins
+    positions   one whole number for each distinct point, ascending
     """
 
     direction: Direction
     order: np.ndarray
     starts: np.ndarray
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
 
 
-def place(points: Points, *, seed: int) -> Placed:
+def line_up(points: Points, *, seed: int) -> Placed:
     """Draw directions until one keeps every two different points apart; the first nearly always.
 
     Where float64 is exact, the best of several is taken: its smallest gap decides how well a
     network in float64 does.
     """
-    grid, rows, found = _read(points.rows)
-    bits, exponents, is_exact = _weights(found)
+    grid, rows, scanned = _read(points.rows)
+    bits, exponents, is_exact = _weights(scanned)
     lowest = 0 if is_exact else fixed_point.lowest_digit(rows, exponents)
 
     def direction(draw: int) -> Direction:
@@ -114,10 +114,10 @@ def place(points: Points, *, seed: int) -> Placed:
 
     for draw in range(0, MOST_DRAWS, AT_ONCE if is_exact else 1):
         drawn = [direction(draw + more) for more in range(AT_ONCE if is_exact else 1)]
-        for chosen, places in _widest_first(drawn, rows):
-            order, starts = _sorted(places)
+        for chosen, positions in _widest_first(drawn, rows):
+            order, starts = _sorted(positions)
             if _copies_only(rows, order, starts):
-                kept = tuple(places[order[start]] for start in starts.tolist())
+                kept = tuple(positions[order[start]] for start in starts.tolist())
                 return Placed(chosen, order, starts, kept)
     raise NotYetSupported(
         f"points: {MOST_DRAWS} random directions all put two different points on one place; try "
@@ -133,52 +133,52 @@ def _widest_first(
         yield drawn[0], drawn[0].project(rows)[0]
         return
     matrix = np.stack([direction.weights() for direction in drawn], axis=1)
-    places = np.empty((len(rows), len(drawn)), dtype=np.float64)
+    positions = np.empty((len(rows), len(drawn)), dtype=np.float64)
     for part, block in fixed_point.chunks(rows):
-        places[part] = block.astype(np.float64) @ matrix  # exact, so in any order
-    widths = [_smallest_gap(places[:, number]) for number in range(len(drawn))]
+        positions[part] = block.astype(np.float64) @ matrix  # exact, so in any order
+    widths = [_smallest_gap(positions[:, number]) for number in range(len(drawn))]
     for number in np.argsort(widths)[::-1]:
-        yield drawn[number], places[:, number].astype(np.int64).tolist()
+        yield drawn[number], positions[:, number].astype(np.int64).tolist()
 
 
-def _smallest_gap(places: np.ndarray) -> float:
+def _smallest_gap(positions: np.ndarray) -> float:
     """The smallest distance between different positions, as a part of their range."""
-    ordered = np.unique(places)
+    ordered = np.unique(positions)
     return float(np.diff(ordered).min() / (ordered[-1] - ordered[0])) if len(ordered) > 1 else 0.0
 
 
 def _read(rows: np.ndarray) -> tuple[int | None, np.ndarray, fixed_point.Scan]:
     """The numbers to project; 8-bit pixels are taken back from pixel/255, which wastes 23 bits."""
-    found = fixed_point.scan(rows)
-    bits, _, is_exact = _weights(found)
+    scanned = fixed_point.scan(rows)
+    bits, _, is_exact = _weights(scanned)
     if rows.dtype.kind == "f" and not (is_exact and bits == WEIGHT_BITS):
         grid = fixed_point.pixel_grid(rows)
         if grid is not None:
             pixels = fixed_point.to_pixels(rows, grid)
             return grid, pixels, fixed_point.scan(pixels)
-    return None, rows, found
+    return None, rows, scanned
 
 
-def _weights(found: fixed_point.Scan) -> tuple[int, np.ndarray, bool]:
+def _weights(scanned: fixed_point.Scan) -> tuple[int, np.ndarray, bool]:
     """Digits of the weights, their exponents, and whether float64 sums are exact with them."""
-    size = found.largest_sum
+    size = scanned.largest_sum
     if math.isfinite(size):
         # Upper bound on the digits of the sum of |entries|, in units of the lowest digit in use.
-        digits = math.frexp(size)[1] - found.lowest if size else 0
+        digits = math.frexp(size)[1] - scanned.lowest if size else 0
         bits = min(WEIGHT_BITS, SUM_BITS - digits)
-        if bits >= FEWEST_BITS and abs(found.lowest) < 900:
-            return bits, np.full(len(found.exponents), -found.lowest, dtype=np.int64), True
+        if bits >= FEWEST_BITS and abs(scanned.lowest) < 900:
+            return bits, np.full(len(scanned.exponents), -scanned.lowest, dtype=np.int64), True
     # Every feature is brought to size 1, so that none drowns in another.
-    return WEIGHT_BITS, -found.exponents, False
+    return WEIGHT_BITS, -scanned.exponents, False
 
 
-def _sorted(places: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Positions in order of their places, and where each distinct place begins."""
+def _sorted(positions: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The order along the direction, and where in it each distinct position begins."""
     try:
-        numbers = np.array(places, dtype=np.int64)
+        numbers = np.array(positions, dtype=np.int64)
     except OverflowError:
-        order = np.array(sorted(range(len(places)), key=places.__getitem__), dtype=np.int64)
-        fresh = [places[b] != places[a] for a, b in itertools.pairwise(order)]
+        order = np.array(sorted(range(len(positions)), key=positions.__getitem__), dtype=np.int64)
+        fresh = [positions[b] != positions[a] for a, b in itertools.pairwise(order)]
         changes = np.array([True, *fresh])
     else:
         order = np.argsort(numbers, kind="stable")
@@ -188,7 +188,7 @@ def _sorted(places: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _copies_only(rows: np.ndarray, order: np.ndarray, starts: np.ndarray) -> bool:
-    """Whether points that share a place are copies of one point, feature by feature."""
+    """Whether points that share a position are copies of one point, feature by feature."""
     ends = np.append(starts[1:], len(order))
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         if end - start > 1:

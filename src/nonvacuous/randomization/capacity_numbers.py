@@ -25,7 +25,7 @@ def rademacher_of(signs: Sequence[Outcome], *, settings: StudySettings) -> Radem
     """From networks trained on random signs; a fit of all of them gives 1, guessing gives 0."""
     if not signs:
         return None
-    found = rademacher_estimate(
+    estimate = rademacher_estimate(
         [outcome.train_errors for outcome in signs],
         examples=signs[0].train_examples,
         failure=settings.failure,
@@ -33,10 +33,10 @@ def rademacher_of(signs: Sequence[Outcome], *, settings: StudySettings) -> Radem
     fits = [1.0 - 2.0 * outcome.train_error for outcome in signs]
     return Rademacher(
         complexity=over_networks(fits, confidence=settings.confidence),
-        sign_vectors=found.sign_vectors,
-        examples=found.examples,
-        gap_bound=found.gap,
-        verdict=found.verdict,
+        sign_vectors=estimate.sign_vectors,
+        examples=estimate.examples,
+        gap_bound=estimate.gap,
+        verdict=estimate.verdict,
     )
 
 
@@ -75,11 +75,11 @@ def _by_theorem(
     what = "this network, by theorem"
     try:
         widths = perceptron_widths(capture(module, example))
-        found = memorization_verdict(examples=count, inputs=example[0].numel(), widths=widths)
+        known = memorization_verdict(examples=count, inputs=example[0].numel(), widths=widths)
     except NonvacuousError as error:
         return None, (what, "no theorem here covers it", str(error).splitlines()[0])
-    reason = (found.any_distinct or found.general_position or ("",))[0]
-    return widths, (what, found.verdict, reason)
+    reason = (known.any_distinct or known.general_position or ("",))[0]
+    return widths, (what, known.verdict, reason)
 
 
 def _vc(
@@ -126,7 +126,7 @@ def perceptron_widths(graph: LayerGraph) -> tuple[int, ...]:
         read = tuple(r for r in node.references if r.kind != "parameter")
         if read != (current,):
             raise NotYetSupported(
-                f"not a perceptron: {_place(node)} does not read the layer before"
+                f"not a perceptron: {_named(node)} does not read the layer before"
             )
         kind = _kind(node)
         if kind == "linear" and bent == bool(widths):
@@ -138,7 +138,7 @@ def perceptron_widths(graph: LayerGraph) -> tuple[int, ...]:
             bent = True
         elif kind != "silent" or math.prod(node.shape[1:]) != math.prod(shape[1:]):
             raise NotYetSupported(
-                f"not a perceptron: linear layers and ReLU must take turns, and {_place(node)} "
+                f"not a perceptron: linear layers and ReLU must take turns, and {_named(node)} "
                 "does not fit in"
             )
         current, shape = Reference("node", node.name), node.shape
@@ -161,15 +161,15 @@ def _check_linear(node: Node, shape: tuple[int, ...], seen: set[str]) -> None:
     parts = (node.arguments.get("weight"), node.arguments.get("bias"))
     if not all(isinstance(part, Reference) and part.kind == "parameter" for part in parts):
         raise NotYetSupported(
-            f"not a perceptron with biases: {_place(node)} has none, or weights that are computed"
+            f"not a perceptron with biases: {_named(node)} has none, or weights that are computed"
         )
     if not seen.isdisjoint(node.parameters):
-        raise NotYetSupported(f"not a perceptron: {_place(node)} repeats the weights of another")
+        raise NotYetSupported(f"not a perceptron: {_named(node)} repeats the weights of another")
     if len(shape) != 2:
         raise NotYetSupported(
-            f"not a perceptron: {_place(node)} is applied to parts of an example, one by one"
+            f"not a perceptron: {_named(node)} is applied to parts of an example, one by one"
         )
 
 
-def _place(node: Node) -> str:
+def _named(node: Node) -> str:
     return f"{node.layer or 'the network'} ({node.op})"

@@ -37,8 +37,8 @@ class ChanceTest:
     @property
     def p_value(self) -> float:
         """The largest: every test that could be done must speak against chance."""
-        found = (self.binomial, self.relabeling, self.student)
-        return max(value for value in found if value is not None)
+        tests = (self.binomial, self.relabeling, self.student)
+        return max(value for value in tests if value is not None)
 
     @property
     def accuracy(self) -> float:
@@ -183,8 +183,8 @@ def ratio_over_networks(
 ) -> Interval:
     """The geometric mean of ratios paired by seed, with Student's t on the logarithms."""
     logs = [math.log(top / bottom) for top, bottom in zip(numerators, denominators, strict=True)]
-    found = over_networks(logs, confidence=confidence)
-    return Interval(math.exp(found.value), math.exp(found.low), math.exp(found.high), found.how)
+    mean = over_networks(logs, confidence=confidence)
+    return Interval(math.exp(mean.value), math.exp(mean.low), math.exp(mean.high), mean.how)
 
 
 def permutation_p_value(observed: float, permuted: Sequence[float]) -> float:

@@ -78,8 +78,8 @@ def switch_batch_norm(module: nn.Module) -> tuple[nn.Module | None, str]:
     if any(isinstance(layer, _NORMALIZATIONS) for layer in holder.modules()):
         _replace(holder, _without)
         return holder["network"], "no batch normalization"
-    found = _replace(holder, _with)
-    return (holder["network"] if found else None), "batch normalization"
+    added = _replace(holder, _with)
+    return (holder["network"] if added else None), "batch normalization"
 
 
 def early_stopping(true: Sequence[Outcome], random: Sequence[Outcome]) -> RegularizationRow:

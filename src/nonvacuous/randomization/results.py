@@ -227,7 +227,7 @@ def shared_configuration(conditions: Sequence[ConditionResult]) -> str | None:
     for condition in conditions:
         for outcome in condition.outcomes:
             by_seed.setdefault(outcome.seed, set()).add(outcome.configuration)
-    if any(len(found) > 1 for found in by_seed.values()):
+    if any(len(digests) > 1 for digests in by_seed.values()):
         return None
-    text = "".join(f"{seed}:{min(found)}\n" for seed, found in sorted(by_seed.items()))
+    text = "".join(f"{seed}:{min(digests)}\n" for seed, digests in sorted(by_seed.items()))
     return hashlib.sha256(text.encode()).hexdigest()

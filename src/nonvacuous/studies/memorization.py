@@ -265,9 +265,9 @@ def _drawn(
     made = network.construction
     shown = min(_SHOWN, len(made))
     start = made.knots[0]
-    gap = max(1, made.places[shown - 1] - start)
+    gap = max(1, made.positions[shown - 1] - start)
     scale = 1 << network.fraction_bits
-    x = [0.0, *((position - start) / gap for position in made.places[:shown])]
+    x = [0.0, *((position - start) / gap for position in made.positions[:shown])]
     y = [0.0, *(value / scale for value in made.values[:shown])]
     stretches = None
     if errors is not None:

@@ -170,7 +170,7 @@ def ranking_table(result: StudyResult) -> Table:
     rows = tuple(
         (
             entry.standing.name + (" *" if entry.divided else ""),
-            str(place),
+            str(rank),
             entry.standing.verdict,
             f"{entry.standing.tau.value:+.2f}",
             interval(entry.standing.tau),
@@ -178,7 +178,7 @@ def ranking_table(result: StudyResult) -> Table:
             interval(entry.standing.granulated_mean),
             f"{entry.loss_tau.value:+.2f}",
         )
-        for place, entry in enumerate(result.judged, start=1)
+        for rank, entry in enumerate(result.judged, start=1)
     )
     headings = ("measure", "place", "verdict", "τ", "95 %", "granulated τ", "95 %", "τ, loss")
     caption = "τ, loss: Kendall's τ with the gap of the cross-entropy."

@@ -9,7 +9,7 @@ from typing import Any
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.papers.rescaling.columns import Column, PaperSetting
 from nonvacuous.papers.rescaling.images import ImageResult
-from nonvacuous.papers.rescaling.settings import PublishedMlp, RescalingSettings, published_mlp
+from nonvacuous.papers.rescaling.settings import MLPS, PublishedMlp, RescalingSettings
 from nonvacuous.study.settings import Frozen
 
 #: How near a ratio must come to the published one, and how far below its bound ours should be.
@@ -54,7 +54,8 @@ class NetworkResult(Frozen):
     @property
     def published(self) -> PublishedMlp | None:
         """The paper's numbers, where the network and the data are the paper's."""
-        return published_mlp(self.widths) if self.is_published_data else None
+        printed = MLPS if self.is_published_data else ()
+        return next((entry for entry in printed if entry.widths == self.widths), None)
 
     @property
     def ratio_error(self) -> float | None:

@@ -64,11 +64,6 @@ CNNS = (
 )
 
 
-def published_mlp(widths: tuple[int, ...]) -> PublishedMlp | None:
-    """What the figure shows for these hidden widths, if it shows them."""
-    return next((entry for entry in MLPS if entry.widths == widths), None)
-
-
 class RescalingSettings(StudySettings):
     """One reproduction of the figure.
 

@@ -309,7 +309,7 @@ def _labels(cell: TheoremCell, at: Context) -> SizeResult:
     )
     rows = chance.construction
     some = slice(0, min(_LEMMA_POINTS, len(rows)))
-    lemma = check_lemma(rows.places[some], rows.knots[some])
+    lemma = check_lemma(rows.positions[some], rows.knots[some])
     test = dataset.test
     right = (0, 0) if test is None else [len(test) - _wrong(one, test) for one in (truth, chance)]
     return SizeResult(
