@@ -44,7 +44,7 @@ def short_table(cases: Sequence[CaseResult], caption: str) -> Table:
 
 def _row(entry: CaseResult) -> tuple[str, str, str, str]:
     """The network, its test error, its twin, and the prototype's best."""
-    known = "-" if entry.prototype is None else f"{entry.prototype.best:.3f}"
+    known = "-" if entry.prototype is None else f"{entry.prototype:.3f}"
     return entry.case.short(), _error(entry), promise(entry.twin), known
 
 
