@@ -13,8 +13,7 @@ from nonvacuous.certification.adapting import CONVERSIONS, adapted, folded, has_
 from nonvacuous.data import import_function
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.fixing import with_fixed
-from nonvacuous.errors import BadInput
-from nonvacuous.models import BUILDERS, build, rebuild
+from nonvacuous.models import BUILDERS, build, rebuild, seeded
 from nonvacuous.rules.digests import fixed_tensors, tensors_digest
 from nonvacuous.verification.findings import Disagreement, equal
 from nonvacuous.verification.inquiry import Contents, Inquiry
@@ -122,27 +121,29 @@ def module_of(inquiry: Inquiry) -> nn.Module:
 
 def unfolded_module_of(inquiry: Inquiry) -> nn.Module:
     """The same as it was given: twins are trained with their batch normalization."""
-    certificate, contents = inquiry.certificate, inquiry.contents
+    network, conversions = built(inquiry, 0).eval(), tuple[str, ...]()
+    if inquiry.model is not None:
+        network, conversions = adapted(network, inquiry.known.bound_part)
+    # All but the weights' precision: whoever verifies may hold them in float32 already.
+    for kind in CONVERSIONS:
+        recorded = kind in inquiry.certificate.model.conversions
+        equal(recorded, kind in conversions, "model.conversions")
+    return network
+
+
+def built(inquiry: Inquiry, seed: int) -> nn.Module:
+    """The network as the caller gives it, or at a seed; only what the caller names is ever run."""
     model, examples = inquiry.model, inquiry.known.bound_part
     shape, classes = examples.example_shape, examples.classes
     if model is None:
-        shapes = {name: tuple(tensor.shape) for name, tensor in contents.stored.items()}
-        name = certificate.model.architecture
-        return rebuild(name, shape, classes, seed=0, shapes=shapes).eval()
+        shapes = {name: tuple(tensor.shape) for name, tensor in inquiry.contents.stored.items()}
+        name = inquiry.certificate.model.architecture
+        return rebuild(name, shape, classes, seed=seed, shapes=shapes)
     if isinstance(model, str) and model.partition(":")[0] in BUILDERS:
-        return build(model, shape, classes, seed=0).eval()
+        return build(model, shape, classes, seed=seed)
     if isinstance(model, str):
         model = import_function(model)  # the caller's own words, not the certificate's
-    if not isinstance(model, nn.Module) and callable(model):
-        model = model()
-    if not isinstance(model, nn.Module):
-        raise BadInput(f"model must be a torch module, not a {type(model).__name__}.")
-    network, conversions = adapted(copied_network(model).cpu().eval(), examples)
-    recorded = certificate.model.conversions
-    # Whoever verifies may hold the weights in float32 already.
-    for kind in CONVERSIONS:
-        equal(kind in recorded, kind in conversions, "model.conversions")
-    return network
+    return copied_network(model if isinstance(model, nn.Module) else seeded(model, seed=seed)).cpu()
 
 
 def fixed_into(module: nn.Module, tensors: Mapping[str, Tensor]) -> nn.Module:

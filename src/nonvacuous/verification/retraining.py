@@ -24,16 +24,14 @@ from nonvacuous.certification.candidate import frozen_copy, with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.method import Method
 from nonvacuous.certification.run_folder import RunFolder
-from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Prior, at_initialization
 from nonvacuous.distributions.storage import tensors_digest
-from nonvacuous.models import BUILDERS, build, rebuild
-from nonvacuous.recipes import seeded
 from nonvacuous.records import TwinRecord
 from nonvacuous.risk.losses import loss_named
 from nonvacuous.verification.findings import Disagreement
 from nonvacuous.verification.inquiry import Inquiry
+from nonvacuous.verification.network import built, not_at_hand
 
 REPEATED = "the training repeated gives {}"
 _WHOLE, _FIELD = REPEATED.format("what the run stored"), "training"
@@ -148,24 +146,10 @@ def _start(inquiry: Inquiry, digest: str) -> nn.Module:
 
 
 def _built(inquiry: Inquiry, seed: int) -> nn.Module:
-    """The network at a seed; only what the caller names is ever run."""
-    model, examples = inquiry.model, inquiry.known.examples
-    shape, classes = examples.example_shape, examples.classes
-    name = inquiry.certificate.model.architecture
-    if isinstance(model, nn.Module):
-        return copied_network(model).cpu()
-    if model is not None and not isinstance(model, str):
-        return seeded(model, seed=seed)
-    if isinstance(model, str) and model.partition(":")[0] in BUILDERS:
-        return build(model, shape, classes, seed=seed)
-    if name.partition(":")[0] not in BUILDERS:
-        raise _Unrepeatable(
-            f"{name!r} is not a built-in architecture, and nothing named in a certificate is ever "
-            "imported; give the network before training as model."
-        )
-    stored = inquiry.contents.stored
-    shapes = {tensor: tuple(value.shape) for tensor, value in stored.items()}
-    return rebuild(name, shape, classes, seed=seed, shapes=shapes)
+    absent = not_at_hand(inquiry)
+    if absent is not None:
+        raise _Unrepeatable(absent)
+    return built(inquiry, seed)
 
 
 def _job(inquiry: Inquiry, method: Method, folder: RunFolder) -> Job:
