@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from nonvacuous.audit.evidence import Evidence
@@ -42,29 +43,16 @@ class Outcome:
     effect: Literal["none", "conditional", "refused"] = "none"
 
 
-def holds(detail: str) -> Outcome:
-    """Verified on the facts."""
-    return Outcome("checked", detail)
-
-
-def asserted(detail: str) -> Outcome:
-    """Stated by the user or by the code, and plausible."""
-    return Outcome("asserted", detail)
-
-
-def unknowable(detail: str) -> Outcome:
-    """A fact about the world that no file can show."""
-    return Outcome("not checkable", detail)
-
-
-def doubtful(detail: str) -> Outcome:
-    """Found false in a way that the user may be able to defend."""
-    return Outcome("violated", detail, "conditional")
-
-
-def refuse(detail: str) -> Outcome:
-    """Found false: there is no promise."""
-    return Outcome("violated", detail, "refused")
+#: Verified on the facts.
+holds = partial(Outcome, "checked")
+#: Stated by the user or by the code, and plausible.
+asserted = partial(Outcome, "asserted")
+#: A fact about the world that no file can show.
+unknowable = partial(Outcome, "not checkable")
+#: False in a way that the user may be able to defend.
+doubtful = partial(Outcome, "violated", effect="conditional")
+#: False: there is no promise.
+refuse = partial(Outcome, "violated", effect="refused")
 
 
 @dataclass(frozen=True)

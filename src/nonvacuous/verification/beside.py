@@ -22,7 +22,7 @@ from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import OBSERVED as TILTED
 from nonvacuous.rules.drawing import set_aside
 from nonvacuous.verification.findings import Disagreement, equal
-from nonvacuous.verification.inquiry import Inquiry
+from nonvacuous.verification.inquiry import Inquiry, agree
 from nonvacuous.verification.network import fixed_into, unfolded_module_of
 from nonvacuous.verification.replaying import compare, sampled
 
@@ -64,8 +64,7 @@ def _observed(inquiry: Inquiry, module: nn.Module, seen: Observation, field: str
 
 def _counted(again: Recount, seen: Observation, field: str) -> str:
     equal(seen.trials, again.trials, f"{field}.trials")
-    if not again.agrees_with(errors=seen.errors, total=None):
-        raise Disagreement(f"it says {seen.errors}; counted again it is {again.errors}.")
+    agree(again, errors=seen.errors)
     return f"{again.errors} of {again.trials}."
 
 
@@ -94,8 +93,7 @@ def _check_twin(inquiry: Inquiry, module: nn.Module) -> None:
         equal(claimed.description, again.description, "held_out_twin.description")
         equal(claimed.examples, again.examples, "held_out_twin.examples")
         counted = recount(Network.of(network), known.examples.subset(split.bound), zero_one)
-        if not counted.agrees_with(errors=claimed.errors, total=None):
-            raise Disagreement(f"it says {claimed.errors}; counted again it is {counted.errors}.")
+        agree(counted, errors=claimed.errors)
         return f"{counted.errors} of {counted.trials}, counted again."
 
     inquiry.expect(_TWIN, "held_out_twin.errors", work)

@@ -30,7 +30,7 @@ from nonvacuous.rules.symmetries import captured, wrong_savings
 from nonvacuous.verification.audited import check_again, stored_evidence
 from nonvacuous.verification.beside import check_beside
 from nonvacuous.verification.findings import Disagreement, equal
-from nonvacuous.verification.inquiry import Inquiry
+from nonvacuous.verification.inquiry import Inquiry, agree
 from nonvacuous.verification.network import MODEL, check_own, not_at_hand, rebuilt
 from nonvacuous.verification.replaying import FRESH, check_samples
 from nonvacuous.verification.starting import check_start
@@ -252,11 +252,7 @@ def _check_count(inquiry: Inquiry, module: torch.nn.Module, loss: Loss) -> None:
         again = recount(Network.of(module, drawn), inquiry.known.bound_part, loss)
         claimed = inquiry.certificate.empirical
         equal(claimed.trials, again.trials, "empirical.trials")
-        if not again.agrees_with(errors=claimed.errors, total=claimed.total):
-            raise Disagreement(
-                f"it says {claimed.amount:g}; counted again it is {again.total:g} of "
-                f"{again.trials} ({again.close} hang on rounding)."
-            )
+        agree(again, errors=claimed.errors, total=claimed.total)
         return f"counted again: {again.total:g} of {again.trials}."
 
     inquiry.expect(COUNT, "empirical.errors", work)

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from nonvacuous.audit.probing import Recount
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Examples, Split
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.files import inside
 from nonvacuous.progress import Progress
 from nonvacuous.rules.attempts import Standing
-from nonvacuous.verification.findings import Collector
+from nonvacuous.verification.findings import Collector, Disagreement
 
 #: Pairs of a draw and an example for the fresh estimate.
 TRIALS = 20_000
@@ -107,3 +108,16 @@ class Inquiry:
             self.skip(question, field, f"there is no {name} in the folder.")
         else:
             self.expect(question, field, lambda: work(inside(folder, name)))
+
+
+def agree(
+    again: Recount, errors: int | None, total: float | None = None, *, field: str | None = None
+) -> None:
+    """Raise unless losses that were counted again are those recorded, up to rounding."""
+    if not again.agrees_with(errors=errors, total=total):
+        amount = total if errors is None else errors
+        raise Disagreement(
+            f"it says {amount:g}; counted again it is {again.total:g} of {again.trials} "
+            f"({again.close} hang on rounding).",
+            field,
+        )

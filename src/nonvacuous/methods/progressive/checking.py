@@ -15,7 +15,7 @@ from nonvacuous.rules import progressive as rule
 from nonvacuous.rules.digests import example_set, tensors_digest
 from nonvacuous.verification.checking import COUNT, Checking
 from nonvacuous.verification.findings import Disagreement, equal
-from nonvacuous.verification.inquiry import Inquiry
+from nonvacuous.verification.inquiry import Inquiry, agree
 from nonvacuous.verification.network import MODEL, module_of, not_at_hand, rebuilt
 
 _COUNT = "the errors of every batch are those recorded"
@@ -84,13 +84,9 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         network = rule.with_tensors(module, checkpoints[number - 1])
         return recount(Network.of(network), examples.subset(indices), loss)
 
-    def agree(again: Recount, errors: int, where: str) -> None:
-        if not again.agrees_with(errors=errors, total=None):
-            raise Disagreement(f"it says {errors}; counted again it is {again.total:g}.", where)
-
     def counted() -> str:
         for number, (batch, indices) in enumerate(zip(record.batches, batches, strict=True), 1):
-            agree(on(number, indices), batch.errors, f"{_FIELD}.{number - 1}.errors")
+            agree(on(number, indices), batch.errors, field=f"{_FIELD}.{number - 1}.errors")
         return f"counted again: {certificate.empirical.errors} of {certificate.empirical.trials}."
 
     inquiry.expect(_COUNT, _FIELD, counted)
@@ -101,7 +97,7 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         equal(0 if stated is None else stated.trials, len(indices), "observed")
         if stated is None:
             return "none was set aside."
-        agree(on(1, indices), stated.errors, "observed")
+        agree(on(1, indices), stated.errors, field="observed")
         return f"counted again: {stated.errors} of {stated.trials}."
 
     inquiry.expect("the tilt rests on examples of the first part", "observed", aside)
@@ -114,7 +110,7 @@ def _check_batches(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
         number = rule.twin_number(trained, len(split))
         later = np.concatenate(batches[number - 1 :])
         equal(stated.examples, len(later), "held_out_twin.examples")
-        agree(on(number, later), stated.errors, "held_out_twin.errors")
+        agree(on(number, later), stated.errors, field="held_out_twin.errors")
         return f"checkpoint {number}, counted again: {stated.errors} of {stated.examples}."
 
     inquiry.expect("the held-out twin is one of the checkpoints", "held_out_twin", twin)
