@@ -83,27 +83,11 @@ def trained_candidate(method: Sparsity, job: Job, model: nn.Module) -> SparseCan
     elif kind == "learned":
         prior_seed = derived_seed(seed, "prior training")
         draws.append(("prior training", prior_seed))
-        center = kept(
-            trainer,
-            "prior",
-            folder.file("sparsity-prior.checkpoint"),
-            lambda shaping, seed: trainer.prior(shaping, seed=seed),
-            examples.subset(split.prior),
-            prior_seed,
-        )
+        center = kept(folder, trainer, "prior", examples.subset(split.prior), prior_seed)
     network_seed = derived_seed(seed, "network training")
     draws.append(("network training", network_seed))
     begin = center if kind == "learned" else initial
-    weights = kept(
-        trainer,
-        "network",
-        folder.file("sparsity-network.checkpoint"),
-        lambda given, seed: trainer.network(begin, given, kind=kind, toward=center, seed=seed),
-        examples,
-        network_seed,
-        begin=begin,
-        toward=center,
-    )
+    weights = kept(folder, trainer, "network", examples, network_seed, begin=begin, toward=center)
     return SparseCandidate(
         module=with_weights(start, weights),
         center=dict(center),
@@ -160,14 +144,7 @@ def sparse_twin(
         return trained_twin(job, start, method.plain_training)
     split, seed = twin_split(job.examples, job.seed), twin_seed(job.seed)
     trainer = _trainer(method, job, model)
-    weights = kept(
-        trainer,
-        "held-out twin",
-        job.folder.file("sparsity-twin.checkpoint"),
-        lambda shown, seed: trainer.twin(shown, seed=seed),
-        job.examples.subset(split.prior),
-        seed,
-    )
+    weights = kept(job.folder, trainer, "twin", job.examples.subset(split.prior), seed)
     return separate_twin(job, with_weights(trainer.start, weights), split)
 
 

@@ -44,6 +44,8 @@ from nonvacuous.sparsity_records import NoiseLayer, SparsityRecord
 
 #: Theorem A draws no noise, so nothing is spent on sampling.
 _NOISELESS = "A"
+_NAMED = "named on grids that were fixed before the data, item by item"
+_FREE = "the bound holds for all weights at once"
 
 
 def make(method: Sparsity, job: Job, model: nn.Module) -> Certificate:
@@ -182,7 +184,10 @@ def measure_sparse(
         prior_choices=1,
         saw=candidate.saw,
         fixed_before=candidate.fixed_before,
-        searches=_searches(record),
+        searches=(
+            Search("setting of the loss", len(charges) + 1, charge=GRID, reason=_NAMED),
+            Search("training of the network", 2, charge="free", reason=_FREE),
+        ),
         draws=candidate.draws,
         start=candidate.start,
         saw_digest=candidate.saw_digest,
@@ -190,20 +195,3 @@ def measure_sparse(
         prior_given=candidate.saw_digest is not None,
     )
     return noisy, measured
-
-
-def _searches(record: SparsityRecord) -> tuple[Search, ...]:
-    return (
-        Search(
-            "setting of the loss",
-            len(record.charges) + 1,
-            charge=GRID,
-            reason="named on grids that were fixed before the data, item by item",
-        ),
-        Search(
-            "training of the network",
-            2,
-            charge="free",
-            reason="the bound holds for all weights at once",
-        ),
-    )

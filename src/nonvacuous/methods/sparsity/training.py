@@ -7,17 +7,18 @@ certificate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nonvacuous.certification.candidate import with_weights
+from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data import Examples
 from nonvacuous.distributions.storage import tensors_digest
+from nonvacuous.kinds import prior_kind
 from nonvacuous.methods.sparsity import Sparsity
 from nonvacuous.progress import Progress
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
@@ -66,11 +67,9 @@ class Trainer:
             activity=own.activity,
         )
 
-    def network(
-        self, begin: Weights, examples: Examples, *, kind: str, toward: Weights, seed: int
-    ) -> Weights:
-        """The network itself, drawn toward a prior of this kind."""
-        own, learned = self.settings, kind == "learned"
+    def network(self, examples: Examples, *, seed: int, begin: Weights, toward: Weights) -> Weights:
+        """The network itself, drawn toward its prior."""
+        own, learned = self.settings, prior_kind(self.settings.prior)[0] == "learned"
         near = _CONV_PULL if self.convolutional else _PULL
         pull = (near if learned else _BLIND_PULL) if own.pull is None else own.pull
         rate = _RATE if learned else _BLIND_RATE
@@ -145,21 +144,16 @@ class Trainer:
 
 
 def kept(
-    trainer: Trainer,
-    stage: str,
-    path: Path | None,
-    work: Callable[[Examples, int], Weights],
-    examples: Examples,
-    seed: int,
-    **more: Weights,
+    folder: RunFolder, trainer: Trainer, stage: str, examples: Examples, seed: int, **more: Weights
 ) -> Weights:
     """The weights that this stage of a run made before it was stopped, or made now and kept.
 
     The file carries what the weights depend on. One that depends on anything else is refused: a
     prior that was learned for another split has seen bound examples of this one.
     """
+    path = folder.file(f"sparsity-{stage}.checkpoint")
     if path is None:
-        return _on_cpu(work(examples, seed))
+        return _on_cpu(getattr(trainer, stage)(examples, seed=seed, **more))
     configuration = {
         "kind": f"sparsity {stage}",
         "architecture": str(trainer.start),
@@ -172,7 +166,7 @@ def kept(
     if path.exists():
         stored = load_checkpoint(path, configuration=configuration)
         return {name: stored.tensors[name] for name in stored.facts["order"]}
-    made = _on_cpu(work(examples, seed))
+    made = _on_cpu(getattr(trainer, stage)(examples, seed=seed, **more))
     # The format keeps no order of its own, and layers have one.
     save_checkpoint(path, tensors=made, facts={"order": list(made)}, configuration=configuration)
     return made
