@@ -22,44 +22,38 @@ class Unsealed(Certificate):
         return self
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reading:
     """The certificate as far as it can be read, and the bytes it was read from, if from a file."""
 
     source: str
-    certificate: Certificate | None
-    text: str
-    content: bytes | None
+    certificate: Certificate | None = None
+    text: str = ""
+    content: bytes | None = None
 
 
 def read(certificate: Certificate | str | os.PathLike[str], findings: Collector) -> Reading:
     """Read a certificate or take the one given; what fails becomes a finding."""
-    parts: dict[str, object] = {}
-    source = "the certificate" if isinstance(certificate, Certificate) else str(certificate)
+    given = isinstance(certificate, Certificate)
+    reading = Reading("the certificate" if given else str(certificate))
 
     def work() -> str:
         if isinstance(certificate, Certificate):
-            parts["text"] = certificate.model_dump_json()
+            reading.text = certificate.model_dump_json()
         else:
             path = Path(certificate)
             if not path.is_file():
                 raise Disagreement(f"there is no file {path}; check the path.")
-            content = parts["content"] = read_bytes(path)
+            reading.content = read_bytes(path)
             try:
-                parts["text"] = content.decode("utf-8")
+                reading.text = reading.content.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise Disagreement(f"it is not UTF-8 text (byte {error.start}).") from error
-        parts["certificate"] = _parse(str(parts["text"]))
+        reading.certificate = _parse(reading.text)
         return "it is a certificate of this format."
 
     findings.expect("it can be read", "certificate", work)
-    parsed, content = parts.get("certificate"), parts.get("content")
-    return Reading(
-        source=source,
-        certificate=parsed if isinstance(parsed, Certificate) else None,
-        text=str(parts.get("text", "")),
-        content=content if isinstance(content, bytes) else None,
-    )
+    return reading
 
 
 def check_seal(reading: Reading, findings: Collector) -> None:
@@ -86,13 +80,13 @@ def check_seal(reading: Reading, findings: Collector) -> None:
             )
         return "the file is byte for byte what the library writes."
 
-    if reading.content is None:
-        findings.skip("the file is untouched", "certificate", "no file was given.", needed=False)
-    elif not intact:
-        why = "its content was changed already."
-        findings.skip("the file is untouched", "certificate", why, needed=False)
+    question = "the file is untouched", "certificate"
+    if reading.content is not None and intact:
+        findings.expect(*question, canonical)
     else:
-        findings.expect("the file is untouched", "certificate", canonical)
+        absent = reading.content is None
+        why = "no file was given." if absent else "its content was changed already."
+        findings.skip(*question, why, needed=False)
 
 
 def _parse(text: str) -> Certificate:
