@@ -137,15 +137,9 @@ class NotStored(Exception):
 
 
 class StoredEvidence(Evidence):
-    """The facts as far as a finished run keeps them: whoever asks for another one is told so.
+    """The facts as far as a finished run keeps them; asking for another one raises."""
 
-    ``library`` is the version of the library that reads them.
-    """
-
-    library: str
-
-    def __init__(self, library: str, **facts: Any) -> None:
-        object.__setattr__(self, "library", library)
+    def __init__(self, **facts: Any) -> None:
         for name, value in facts.items():
             object.__setattr__(self, name, value)
 

@@ -293,7 +293,6 @@ def refuse_beforehand(job: Job, model: nn.Module) -> None:
     """Raise what the audit would say at the end anyway; whatever needs results is left to it."""
     prior = job.split.prior
     evidence = StoredEvidence(
-        software(job.device)["nonvacuous"],
         **_known_beforehand(job),
         module=frozen_copy(model, job.device),
         prior_saw=prior if len(prior) else None,

@@ -12,16 +12,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import nn
 
+from nonvacuous import __version__
 from nonvacuous.audit import registry
 from nonvacuous.audit.claim_checks import NOISY
 from nonvacuous.audit.evidence import StoredEvidence
 from nonvacuous.audit.registry import Check, Outcome, least_version
 from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
 from nonvacuous.certificate import Certificate
-from nonvacuous.certification.assemble import software
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.measurement import ON_TEST
 from nonvacuous.kinds import kind_of
@@ -65,9 +64,8 @@ def audited_note(certificate: Certificate) -> str:
 def skip_newer(inquiry: Inquiry) -> None:
     """A library that is not out yet, as far as this one knows."""
     made_by = inquiry.certificate.software.get("nonvacuous", "unknown")
-    here = software(torch.device("cpu"))["nonvacuous"]
-    if _release(made_by) > _release(here):
-        why = f"release {made_by} made it, and this is {here}: verify it with one as new."
+    if _release(made_by) > _release(__version__):
+        why = f"release {made_by} made it, and this is {__version__}: verify it with one as new."
         inquiry.skip("this library knows how it was made", "software.nonvacuous", why)
 
 
@@ -106,7 +104,7 @@ def check_again(inquiry: Inquiry, gather: Callable[[], StoredEvidence]) -> None:
 
     def work() -> str:
         gathered.append(gather())
-        same_words = certificate.software.get("nonvacuous") == gathered[0].library
+        same_words = certificate.software.get("nonvacuous") == __version__
         asked, left = 0, []
         for check in _required(certificate):
             outcome = check.on_part(gathered[0])
@@ -242,4 +240,4 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss) -> StoredEv
     declared = contents.settings.get("method", {})
     # What the user declared; without a word the check asks for more, which no run keeps.
     facts |= {name: declared[name] for name in ("pretrained", "unseen") if declared.get(name)}
-    return StoredEvidence(software(torch.device("cpu"))["nonvacuous"], **facts)
+    return StoredEvidence(**facts)

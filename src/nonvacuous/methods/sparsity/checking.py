@@ -127,7 +127,6 @@ def _check_constants(inquiry: Inquiry) -> None:
         record = _record(certificate)
         layers, center = _both(record, prior, posterior)
         evidence = StoredEvidence(
-            "",
             sparsity=record,
             layers=layers,
             prior_layers=center,
