@@ -11,6 +11,7 @@ import math
 
 import torch
 
+from nonvacuous.audit.complexity_checks import parts
 from nonvacuous.audit.evidence import Evidence
 from nonvacuous.audit.probing import probes
 from nonvacuous.audit.registry import Outcome, check, holds, refuse
@@ -92,11 +93,10 @@ def whole_network(evidence: Evidence) -> Outcome:
                 f"parameter {name!r} ({parameter.numel()} weights) is in no layer of the record, "
                 "so neither noise nor KL covers it."
             )
-    if evidence.posterior is None or evidence.prior is None:
-        return refuse("there is no noise around the network, or none around the prior.")
+    noise, noise_of_prior, _ = parts(evidence)
     for who, kept, means in (
-        ("network", layers, evidence.posterior.means),
-        ("prior", prior, evidence.prior.means),
+        ("network", layers, noise.means),
+        ("prior", prior, noise_of_prior.means),
     ):
         if layers_from(record, means).digest() != kept.digest():
             return refuse(
@@ -111,9 +111,8 @@ def whole_network(evidence: Evidence) -> Outcome:
 @check(rows=(2, 20), since=1, name="prior and posterior have the noise of the setting", modes=MODES)
 def same_noise(evidence: Evidence) -> Outcome:
     record, layers, prior = terms(evidence)
-    if evidence.posterior is None or evidence.prior is None or evidence.complexity is None:
-        return refuse("noise around the network, noise around the prior and a KL are needed.")
-    if evidence.complexity.symmetries:
+    noise, noise_of_prior, complexity = parts(evidence)
+    if complexity.symmetries:
         return refuse("the KL of the theorem has no symmetries to forget; count it in full.")
     expected = evaluator_for(*terms(evidence)).scales(setting_of(record))
     own = tensor_scales(record)
@@ -124,7 +123,7 @@ def same_noise(evidence: Evidence) -> Outcome:
                 f"{scale!r}."
             )
         for name in layer.tensors:
-            for who, distribution in (("network", evidence.posterior), ("prior", evidence.prior)):
+            for who, distribution in (("network", noise), ("prior", noise_of_prior)):
                 if not bool((distribution.scales[name] == own[name]).all()):
                     return refuse(
                         f"the noise of {name!r} around the {who} is not {own[name]!r} everywhere: "
@@ -137,9 +136,7 @@ def same_noise(evidence: Evidence) -> Outcome:
                 f"layer {layer.name} is recorded at squared distance {layer.squared_distance!r} "
                 f"from the prior; it is at {distance!r}."
             )
-    wrong = wrong_layer_distance(record, evidence.complexity) or wrong_sizes(
-        record, evidence.complexity
-    )
+    wrong = wrong_layer_distance(record, complexity) or wrong_sizes(record, complexity)
     if wrong is not None:
         return refuse(f"{wrong}.")
     return holds("one scale for each layer, the same around network and prior.")
