@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln
 
 from nonvacuous.bounds.rounding import same_upper_end
 from nonvacuous.errors import InvalidCertificate
@@ -151,38 +153,18 @@ FALSE_ALARM = 1e-6
 
 def same_rate(errors: int, trials: int, fresh_errors: int, fresh_trials: int) -> float:
     """Fisher's exact test: how likely counts this far apart are when both have one rate."""
-    wrong, right = errors + fresh_errors, trials + fresh_trials - errors - fresh_errors
-    fresh_right = fresh_trials - fresh_errors
-    point = (
-        _log_choose(wrong, fresh_errors)
-        + _log_choose(right, fresh_right)
-        - _log_choose(wrong + right, fresh_trials)
+    wrong, total = errors + fresh_errors, trials + fresh_trials
+    # scipy.stats has the law too, and takes a second to import.
+    counts = np.arange(max(0, fresh_trials - total + wrong), min(wrong, fresh_trials) + 1)
+    chances = np.exp(
+        _log_choose(wrong, counts)
+        + _log_choose(total - wrong, fresh_trials - counts)
+        - _log_choose(total, np.array(fresh_trials))
     )
-    tails = (
-        _tail(fresh_errors, right - fresh_right, wrong - fresh_errors, fresh_right),
-        _tail(fresh_right, wrong - fresh_errors, right - fresh_right, fresh_errors),
-    )
-    return min(1.0, 2.0 * math.exp(point) * min(tails))
+    tails = chances[counts <= fresh_errors].sum(), chances[counts >= fresh_errors].sum()
+    return min(1.0, 2.0 * float(min(tails)))
 
 
-def _tail(falling: int, also_falling: int, rising: int, also_rising: int) -> float:
-    """The sum of hypergeometric probabilities from one outward, relative to it; from inside, all.
-
-    Moving one trial from two cells of the table to the other two multiplies the probability by the
-    ratio below. scipy.stats has the law too, and takes a second to import.
-    """
-    total = term = 1.0
-    while falling and also_falling:
-        term *= falling * also_falling / ((rising + 1) * (also_rising + 1))
-        if term >= 1.0:
-            return math.inf  # toward the mode: the other tail is the smaller one
-        total += term
-        if term < 1e-17 * total:
-            break
-        falling, also_falling = falling - 1, also_falling - 1
-        rising, also_rising = rising + 1, also_rising + 1
-    return total
-
-
-def _log_choose(total: int, chosen: int) -> float:
-    return math.lgamma(total + 1) - math.lgamma(chosen + 1) - math.lgamma(total - chosen + 1)
+def _log_choose(total: int, chosen: np.ndarray) -> np.ndarray:
+    values: np.ndarray = gammaln(total + 1) - gammaln(chosen + 1) - gammaln(total - chosen + 1)
+    return values
