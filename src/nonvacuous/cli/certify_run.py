@@ -15,17 +15,8 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.method import Method
 from nonvacuous.certify import certify
-from nonvacuous.cli.exits import (
-    DONE,
-    FAILED,
-    TOO_RISKY,
-    CommandError,
-    UsageError,
-    again,
-    exit_code_of,
-    stoppable,
-    trouble_of,
-)
+from nonvacuous.cli import exits
+from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import device_of
 from nonvacuous.cli.folders import check_writable, instead_of
 from nonvacuous.cli.narration import Narration
@@ -76,7 +67,7 @@ def run(call: Call, method: Method) -> int:
         load_weights(network, call.weights, flag="--weights", spec=spec)
     was_finished = call.resume and (folder / "certificate.json").is_file()
     try:
-        with stoppable(), Narration() as narration:
+        with exits.stoppable(), Narration() as narration:
             weights = sum(parameter.numel() for parameter in network.parameters())
             narration.say(
                 f"{spec} ({weights:,} parameters) on {examples.name} ({len(examples):,} examples, "
@@ -110,7 +101,7 @@ def run(call: Call, method: Method) -> int:
             )
     except Refused as error:
         write_error(str(error), next_command=None)
-        return FAILED if call.max_risk is None else TOO_RISKY
+        return exits.FAILED if call.max_risk is None else exits.TOO_RISKY
     except Unsupported as error:
         if method.usual_network is None:
             raise
@@ -120,12 +111,12 @@ def run(call: Call, method: Method) -> int:
     except KeyboardInterrupt as stop:
         if not holds_run(folder):
             write_error("stopped before anything was computed.", next_command=again())
-            return exit_code_of(stop)
+            return exits.exit_code_of(stop)
         write_error(
             f"stopped. {folder} keeps everything up to the last finished {method.kept_by}.",
             next_command=again("--resume", without=["--force"]),
         )
-        return exit_code_of(stop)
+        return exits.exit_code_of(stop)
     except OSError as error:
         raise _folder_trouble(error, folder) from error
     except (RuntimeError, MemoryError) as error:
@@ -163,8 +154,8 @@ def _folder_trouble(error: OSError, folder: Path) -> CommandError:
             next_command=again("--resume", without=["--force"]),
         )
     return CommandError(
-        f"the run folder {folder} cannot be used: {trouble_of(error)} Name a folder that you may "
-        "write to with --out.",
+        f"the run folder {folder} cannot be used: {exits.trouble_of(error)} Name a folder that you "
+        "may write to with --out.",
         next_command=again(replacing={"--out": "FOLDER"}),
     )
 
@@ -223,7 +214,7 @@ def _tell(certificate: Certificate, folder: Path, call: Call, *, was_finished: b
     if call.report:
         say(f"Report:     {write_page(certificate, folder)}")
     code = _verdict(certificate, call, folder)
-    if code == DONE:
+    if code == exits.DONE:
         write_next(shlex.join(_verification(call, folder)))
     return code
 
@@ -260,7 +251,7 @@ def _verdict(certificate: Certificate, call: Call, folder: Path) -> int:
         limit is None
         or (certificate.risk_upper <= limit and not certificate.is_vacuous and not doubtful)
     ):
-        return DONE
+        return exits.DONE
     if doubtful:
         reason = "the certificate is conditional, for the reason above (--allow-conditional)"
     elif refused:
@@ -274,4 +265,4 @@ def _verdict(certificate: Certificate, call: Call, folder: Path) -> int:
     asked = limit is not None and certificate.gate is None
     gate = f"; --max-risk asks for at most {limit:g}" if asked else ""
     write_error(f"{reason}{gate}.", next_command=shlex.join(["nonvacuous", "report", str(folder)]))
-    return FAILED if limit is None else TOO_RISKY
+    return exits.FAILED if limit is None else exits.TOO_RISKY

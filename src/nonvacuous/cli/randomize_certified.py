@@ -15,15 +15,8 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certify import certify
 from nonvacuous.claims import write_record
-from nonvacuous.cli.exits import (
-    DONE,
-    FAILED,
-    CommandError,
-    UsageError,
-    again,
-    exit_code_of,
-    stoppable,
-)
+from nonvacuous.cli import exits
+from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import device_of
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
@@ -82,7 +75,7 @@ def randomize_run(folder: Path, flags: Mapping[str, Any]) -> int:
     label_seed = derived_seed(settings.seed, "random labels")
     randomized = corrupt(dataset, "random-labels", seed=label_seed)
     try:
-        with stoppable(), Narration() as narration:
+        with exits.stoppable(), Narration() as narration:
             narration.say(
                 f"{spec} on {dataset.name} with labels drawn at random, seed {settings.seed}: the "
                 f"recipe of {folder}"
@@ -105,7 +98,7 @@ def randomize_run(folder: Path, flags: Mapping[str, Any]) -> int:
             )
     except KeyboardInterrupt as stop:
         write_error("stopped; nothing was written.", next_command=again())
-        return exit_code_of(stop)
+        return exits.exit_code_of(stop)
     record = _record(certificate, made, randomized.seed)
     write_record(path, record)
     return _tell(record, path, folder, as_json=bool(flags.get("json")))
@@ -216,6 +209,6 @@ def _tell(record: dict[str, Any], path: Path, folder: Path, *, as_json: bool) ->
             "by bad luck, or there is a mistake.",
             next_command=shlex.join(["nonvacuous", "verify", str(folder)]),
         )
-        return FAILED
+        return exits.FAILED
     write_next(shlex.join(["nonvacuous", "report", str(folder)]))
-    return DONE
+    return exits.DONE

@@ -17,16 +17,8 @@ from joblib import cpu_count
 from pydantic.fields import FieldInfo
 
 from nonvacuous import papers, studies
-from nonvacuous.cli.exits import (
-    DONE,
-    FAILED,
-    CommandError,
-    UsageError,
-    again,
-    as_usage,
-    exit_code_of,
-    stoppable,
-)
+from nonvacuous.cli import exits
+from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import (
     SWITCH,
     Json,
@@ -167,19 +159,19 @@ def _settings(kind: type[StudySettings], flags: dict[str, Any]) -> tuple[StudySe
     asked = {name: flags.get(name) for name in kind.model_fields}
     given = {name: value for name, value in asked.items() if value is not None}
     needed = {name: given[name] for name in given if kind.model_fields[name].is_required()}
-    with as_usage("--" if flags["config"] is None else "--config: "):
+    with exits.as_usage("--" if flags["config"] is None else "--config: "):
         if flags["config"] is not None:
             settings = kind.from_toml(flags["config"], **needed)
         else:
             settings = getattr(kind, chosen[0])() if chosen else kind.of(needed)
-    with as_usage("--"):
+    with exits.as_usage("--"):
         settings = settings.changed(**given)
     return settings, chosen[0] if chosen and chosen[0] != "config" else ""
 
 
 def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
     settings, preset = _settings(study.settings, flags)
-    with as_usage("--"):
+    with exits.as_usage("--"):
         title = study.title(settings)
         study.cells(settings, ())
     folder: Path | None = flags["out"] or study.folder(settings, preset)
@@ -191,12 +183,12 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
         else:
             answer.show(result_console())
         write_next(_next(answer.next))
-        return DONE
+        return exits.DONE
     _check_folder(study, folder, flags)
     around = _surroundings(study, flags)
     try:
         with ExitStack() as stack:
-            stack.enter_context(stoppable())
+            stack.enter_context(exits.stoppable())
             narration = stack.enter_context(Narration())
             where = f", folder {folder}" if folder else ""
             narration.say(f"{title}, device {around.device}{where}")
@@ -218,7 +210,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
             f"stopped.{kept}",
             next_command=again("--resume", without=["--force"]) if folder else again(),
         )
-        return exit_code_of(stop)
+        return exits.exit_code_of(stop)
     except FolderTaken as error:
         other = flags["resume"] and folder is not None and not isinstance(error, FolderBusy)
         raise CommandError(
@@ -234,9 +226,9 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
     if problem:
         page = str(paths.get(PAGE, folder))
         write_error(problem, next_command=shlex.join(["python", "-m", "webbrowser", page]))
-        return FAILED
+        return exits.FAILED
     write_next(_next(study.next_command(result, folder)))
-    return DONE
+    return exits.DONE
 
 
 def _next(step: str | Mapping[str, str | None]) -> str:

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import (
-    DONE,
-    FAILED,
-    CommandError,
-    UsageError,
-    again,
-    as_usage,
-    exit_code_of,
-    stoppable,
-)
+from nonvacuous.cli import exits
+from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, OptionalWholeNumber, WholeNumber
 from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
 from nonvacuous.errors import NonvacuousError
@@ -107,7 +99,7 @@ def sweep(
     from nonvacuous.rules.attempts import ledger_beside
     from nonvacuous.study.sweep import read_sweep
 
-    with as_usage():
+    with exits.as_usage():
         plan = read_sweep(experiment)
     folder = out or Path("runs") / plan.name
     plan = _complete(plan)
@@ -117,7 +109,7 @@ def sweep(
     from nonvacuous.study.engine import run_sweep
 
     try:
-        with stoppable(), Narration() as narration:
+        with exits.stoppable(), Narration() as narration:
             engine = where.made()
             narration.say(
                 f"{len(plan.cells):,} cells of {plan.run}, seed {plan.seed}, "
@@ -138,7 +130,7 @@ def sweep(
             f"stopped. {folder} keeps every cell that has ended; the same command goes on.",
             next_command=again(),
         )
-        return exit_code_of(stop)
+        return exits.exit_code_of(stop)
     return _tell(summary, folder, as_json=json)
 
 
@@ -156,7 +148,7 @@ def _complete(plan: Sweep) -> Sweep:
             )
         from nonvacuous.study.functions import arguments_of, find_function
 
-        with as_usage():
+        with exits.as_usage():
             function = find_function(plan.run)
             for cell in plan.cells:
                 arguments_of(function, cell, Path("run"))
@@ -194,10 +186,10 @@ def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
     if as_json:
         cells = [{**cell.to_dict(), "state": states[cell.digest]} for cell in plan.cells]
         write_json({"name": plan.name, "run": plan.run, "folder": str(folder), "cells": cells})
-        return DONE
+        return exits.DONE
     write_lines(*(f"{states[cell.digest]:10} {cell.name}" for cell in plan.cells))
     write_next(again(without=["--dry-run"]))
-    return DONE
+    return exits.DONE
 
 
 def _trouble(failure: Failure) -> str:
@@ -225,6 +217,6 @@ def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
             f"{_trouble(summary.failures[0])} Each has an error.json in its folder.",
             next_command=again("--retry-failed"),
         )
-        return FAILED
+        return exits.FAILED
     write_next(shlex.join(["nonvacuous", "runs", str(folder)]))
-    return DONE
+    return exits.DONE

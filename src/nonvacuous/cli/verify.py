@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from nonvacuous.bounds import checks
-from nonvacuous.cli.exits import (
-    DONE,
-    NOT_VERIFIED,
-    VERIFICATION_FAILED,
-    CommandError,
-    UsageError,
-    again,
-    as_usage,
-    stoppable,
-)
+from nonvacuous.cli import exits
+from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
 from nonvacuous.cli.output import (
     result_console,
@@ -93,7 +85,7 @@ def verify(
         threads: Processor threads for torch; its own choice by default.
     """
     path, folder = _paths(certificate, run_folder)
-    with as_usage():
+    with exits.as_usage():
         for flag, value, least in (
             ("--trials", trials, 1),
             ("--seed", seed, 0),
@@ -120,7 +112,7 @@ def verify(
     network = None
     if material.model is not None:
         network = _network(material.model, examples, 0 if record is None else record.seed)
-    with stoppable(), Narration() as narration:
+    with exits.stoppable(), Narration() as narration:
         verification = verify_certificate(
             path,
             folder,
@@ -139,13 +131,13 @@ def verify(
     if verification.passed:
         if record is not None:
             _advise(verification, record)
-        return DONE if verification.verified else NOT_VERIFIED
+        return exits.DONE if verification.verified else exits.NOT_VERIFIED
     first = verification.failures[0]
     write_error(
         f"{first.field}: {first.detail}",
         next_command=f"nonvacuous verify {shlex.quote(str(certificate))} --json",
     )
-    return VERIFICATION_FAILED
+    return exits.VERIFICATION_FAILED
 
 
 def _paths(certificate: Path, run_folder: Path | None) -> tuple[Path, Path | None]:
