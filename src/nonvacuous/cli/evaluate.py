@@ -181,7 +181,7 @@ def _answered(
 
     function: Any = import_function(str(answers.predictor))
     if answers.engine == "ray":
-        from nonvacuous.evaluation.sharding import OnRay
+        from nonvacuous.evaluation.predicting import OnRay
 
         function = OnRay(function, address=answers.address)
     names = {role: name for role, name in beside.items() if isinstance(name, str)}

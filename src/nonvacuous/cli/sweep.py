@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,16 +14,22 @@ from cyclopts import Parameter
 
 from nonvacuous.cli import exits
 from nonvacuous.cli.exits import CommandError, UsageError, again
-from nonvacuous.cli.flags import SWITCH, Json, Ledger, OptionalWholeNumber, WholeNumber
+from nonvacuous.cli.flags import PREFIX, SWITCH, Json, Ledger, OptionalWholeNumber, WholeNumber
 from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
 from nonvacuous.errors import NonvacuousError
+from nonvacuous.foreign import holds_run
 
 if TYPE_CHECKING:
     from nonvacuous.study.engine import Engine, Failure, Summary
     from nonvacuous.study.sweep import Sweep
 
 #: The commands that a sweep can run by name.
-FUNCTIONS = {"certify": "nonvacuous.cli.certify_cell:certify_cell"}
+FUNCTIONS = {"certify": "nonvacuous.cli.sweep:certify_cell"}
+#: What the sweep decides, or what makes no sense for many runs at once.
+_NOT_HERE = ("out", "resume", "force", "config", "json", "tensorboard", "ledger")
+#: Flags without a --no- form.
+_SWITCHES = ("unseen", "allow_conditional")
+_KEPT = ("NONVACUOUS_DATA",)
 
 
 @Parameter(name="*")
@@ -156,7 +165,6 @@ def _complete(plan: Sweep) -> Sweep:
     from cyclopts import CycloptsError
 
     from nonvacuous.cli.app import app
-    from nonvacuous.cli.certify_cell import words_of
 
     plan = plan.completed(attempts=len(plan.cells))
     for cell in plan.cells:
@@ -220,3 +228,63 @@ def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
         return exits.FAILED
     write_next(shlex.join(["nonvacuous", "runs", str(folder)]))
     return exits.DONE
+
+
+def certify_cell(
+    *, seed: int, folder: Path, ledger: Path | None = None, **settings: Any
+) -> dict[str, Any]:
+    """Certify in a run folder, going on with what is there; the settings are the command's flags.
+
+    A refused certificate is a result too: its status says so.
+    """
+    from nonvacuous.certificate import Certificate
+    from nonvacuous.cli.app import app
+    from nonvacuous.study.runs import figures_of
+
+    words = words_of(settings, seed=seed, folder=folder)
+    if ledger is not None:
+        words += ["--ledger", str(ledger)]
+    if holds_run(folder):
+        words.append("--resume")
+    with _own_settings_only(), exits.started_with(words):
+        code = app(words, exit_on_error=False, print_error=False)
+    if code in (exits.INTERRUPTED, exits.TERMINATED):
+        raise KeyboardInterrupt
+    path = folder / "certificate.json"
+    if not path.is_file():
+        raise CommandError(f"certify ended with code {code} and without a certificate.")
+    return figures_of(Certificate.load(path))
+
+
+def words_of(settings: Mapping[str, Any], *, seed: int, folder: Path) -> list[str]:
+    """The words of the command for one cell.
+
+    >>> words_of({"data": "digits", "twin": False, "prior_scale": [0.1, 1.0]}, seed=1,
+    ...          folder=Path("x"))[1:8]
+    ['--no-report', '--data=digits', '--no-twin', '--prior-scale', '0.1', '1.0', '--seed']
+    """
+    words = ["certify"]
+    for name, value in {"report": False, **settings}.items():
+        flag = name.replace("_", "-")
+        if flag in _NOT_HERE:
+            raise UsageError(f"the setting {name} has no place in a sweep: remove it.")
+        if isinstance(value, bool):
+            if value or name not in _SWITCHES:
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, list):
+            words += [f"--{flag}", *map(str, value)]
+        else:
+            words.append(f"--{flag}={value}")
+    return [*words, "--seed", str(seed), "--out", str(folder)]
+
+
+@contextmanager
+def _own_settings_only() -> Iterator[None]:
+    """Without NONVACUOUS_... variables: a cell is the same on every machine of a cluster."""
+    hidden = {n: v for n, v in os.environ.items() if n.startswith(PREFIX) and n not in _KEPT}
+    for name in hidden:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)

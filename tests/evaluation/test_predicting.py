@@ -43,7 +43,7 @@ def test_a_million_inferences_with_a_worker_lost(cluster, tmp_path: Path, monkey
     Path("shard_predictor.py").write_text(MODULE)
     import shard_predictor
 
-    from nonvacuous.evaluation.sharding import OnRay
+    from nonvacuous.evaluation.predicting import OnRay
 
     generator = np.random.default_rng(0)
     inputs = generator.normal(size=(1_000_000, 2)).astype(np.float32)
