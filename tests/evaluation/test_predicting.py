@@ -24,7 +24,7 @@ def predict(inputs):
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster():
     from ray.cluster_utils import Cluster
 
@@ -66,7 +66,7 @@ def test_a_million_inferences_with_a_worker_lost(cluster, tmp_path: Path, monkey
 
 
 @pytest.mark.slow
-def test_the_command_answers_here_and_on_ray(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_the_command_answers_here_and_on_ray(cluster, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     Path("own_predictor.py").write_text(MODULE)
@@ -77,10 +77,6 @@ def test_the_command_answers_here_and_on_ray(tmp_path: Path, monkeypatch, capsys
     command += ["--group", "site"]
     assert main(command) == 0
     here = capsys.readouterr().out
-    ray.init(num_cpus=1, log_to_driver=False, include_dashboard=False)
-    try:
-        assert main([*command, "--engine", "ray"]) == 0
-    finally:
-        ray.shutdown()
+    assert main([*command, "--engine", "ray"]) == 0
     assert capsys.readouterr().out == here and here.startswith("VALID")
     assert main(["evaluate", "rows.npz", "--predictor", "nowhere:predict"]) == 2

@@ -9,7 +9,6 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks import capture, rescaled, scale_groups
 from nonvacuous.rescaling import rescale
 from tests.networks.architectures import ARCHITECTURES
-from tests.networks.attention import ATTENTION
 from tests.rescaling.problems import minimize_slowly, posterior, prior
 
 QUICK = {"lenet", "densenet", "mobilenet relu", "grouped convolutions", "recurrent", "llama"}
@@ -25,7 +24,7 @@ CASES = [
         if architecture.name in QUICK
         else [pytest.mark.slow, *([pytest.mark.nightly] if centered else [])],
     )
-    for architecture in ARCHITECTURES + ATTENTION
+    for architecture in ARCHITECTURES
     if architecture.free > 0
     for centered in (True, False)
 ]

@@ -123,7 +123,7 @@ def test_trained_posteriors_keep_their_promise(memory: Path, worlds: int) -> Non
 
 
 @pytest.mark.slow
-@long_too(30, 400)
+@long_too(40, 400)
 def test_tilted_posteriors_keep_their_promise(memory: Path, worlds: int) -> None:
     def claim(world: int) -> tuple[float, float]:
         folder = memory / f"w{world}" / "run"
@@ -166,7 +166,7 @@ def test_one_drawn_network_keeps_its_promise(memory: Path, worlds: int) -> None:
 
 
 @pytest.mark.slow
-@long_too(15, 300)
+@long_too(20, 300)
 def test_post_hoc_certificates_keep_their_promise(memory: Path, worlds: int) -> None:
     grid = nv.priors.ScaleGrid((0.3, 1.0))
     noise = nv.priors.ScaleGrid((0.1, 0.5))
@@ -218,7 +218,7 @@ def sampled_risk(folder: Path, world: int, draws: int = 200, points: int = 4000)
 
 
 @pytest.mark.slow
-@long_too(10, 60)
+@long_too(15, 60)
 def test_certificates_that_forget_symmetries_keep_their_promise(memory: Path, worlds: int) -> None:
     grid = nv.priors.ScaleGrid((0.3, 1.0))
     used = set()

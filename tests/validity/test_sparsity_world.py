@@ -47,7 +47,7 @@ def errors(module: nn.Module, examples: Examples) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("worlds", [12, pytest.param(100, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("worlds", [18, pytest.param(100, marks=pytest.mark.nightly)])
 def test_networks_that_are_trained_here_keep_their_promise(tmp_path: Path, worlds: int) -> None:
     fresh = clouds(999, 20_000)
     failures, promises = 0, []
