@@ -18,7 +18,8 @@ from tests.rescaling.problems import kl_by_definition, posterior, prior
 def gradient_of(descent: Descent) -> torch.Tensor:
     found = torch.zeros(descent.terms.size, dtype=torch.float64)
     for number, block in enumerate(descent.terms.blocks):
-        found[block.positions] = descent._channel_sums(number)[0].gradient()
+        gradient = descent._channel_sums(number)[0].gradient()
+        found[block.positions] = torch.from_numpy(gradient)
     return found
 
 

@@ -173,13 +173,13 @@ class Descent:
 
     def balance_residual(self) -> float:
         """The worst relative imbalance of a channel at the current point; see ``Rescaling``."""
-        worst = [torch.zeros((), dtype=torch.float64, device=self.terms.device)]
+        worst = [0.0]
         for number, block in enumerate(self.terms.blocks):
             sums, _ = self._channel_sums(number)
-            size = sums.magnitude() + block.touched
-            relative = sums.gradient().abs() / size.clamp_min(torch.finfo(torch.float64).tiny)
-            worst.append(relative.max())
-        return float(torch.stack(worst).max())
+            size = sums.magnitude() + block.touched.cpu().numpy()
+            relative = np.abs(sums.gradient()) / np.maximum(size, np.finfo(np.float64).tiny)
+            worst.append(float(relative.max()))
+        return max(worst)
 
     # -- moving -------------------------------------------------------------------------------
 
@@ -233,7 +233,8 @@ class Descent:
         """Move the channels of one block, and bring the sums of terms that end here up to date."""
         block = self.terms.blocks[number]
         sums, seen = self._channel_sums(number)
-        self._points[number] = self._points[number] + channel_steps(sums, coupled=block.coupled)
+        steps = torch.from_numpy(channel_steps(sums, coupled=block.coupled))
+        self._points[number] = self._points[number] + steps.to(self.terms.device)
         self._factors[number].clear()
         for term, side, kind, values in seen:
             if block.coupled:
@@ -263,16 +264,20 @@ class Descent:
         for kind, sums in gathered.items():
             for power, values in sums.items():
                 values *= self._block_factor(number, _EXPONENT[kind] * power)
-        products = gathered["products"]
+        kept = [(kind, power) for kind, sums in gathered.items() for power in sums]
+        rows = torch.stack([block.counts, *(gathered[kind][power] for kind, power in kept)])
+        counts, *arrays = rows.cpu().numpy()
+        known: dict[str, dict[float, np.ndarray]] = {kind: {} for kind in _EXPONENT}
+        for (kind, power), array in zip(kept, arrays, strict=True):
+            known[kind][power] = array
+        products = known["products"]
         # Two channels of one weight: signs are told apart weight by weight.
-        negative = {
-            p: (gathered["magnitudes"][p] - products[p]) / 2 for p in gathered["magnitudes"]
-        }
+        negative = {p: (known["magnitudes"][p] - products[p]) / 2 for p in known["magnitudes"]}
         return (
             ChannelSums(
-                squares=gathered["squares"],
+                squares=known["squares"],
                 products=products,
-                counts=block.counts,
+                counts=counts,
                 reach=block.reach,
                 negative=negative if block.coupled else None,
             ),
