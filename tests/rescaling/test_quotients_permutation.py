@@ -94,7 +94,8 @@ def test_sums_for_all_powers_are_those_of_each_coordinate(power: float, rounding
         scales = 0.2 * (0.5 + torch.rand(12, 1, generator=generator, dtype=torch.float64))
         scales = scales * (0.5 + torch.rand(1, width, generator=generator, dtype=torch.float64))
         tensors.append((means, scales.to(rounding).double().square()))
-    blocks = Blocks.of(tensors, None)
+    means, variances = tensors.pop()
+    blocks = Blocks.of(tensors, (means.reshape(12, 3, 3), variances.reshape(12, 3, 3)))
     assert blocks.alike is not None
     rows, powers = torch.arange(12), torch.full((12,), power, dtype=torch.float64)
     once = log_one_plus_overlaps(blocks, rows, powers)
@@ -103,6 +104,20 @@ def test_sums_for_all_powers_are_those_of_each_coordinate(power: float, rounding
     assert once.tolist() == pytest.approx(each.tolist(), rel=1e-10, abs=1e-12)
     tensors[0][1][3, 7] *= 1.01
     assert Blocks.of(tensors, None).alike is None
+
+
+def test_a_tensor_of_which_no_coordinate_is_left_adds_nothing(monkeypatch) -> None:
+    generator = torch.Generator().manual_seed(3)
+    means = torch.randn(5, 60, generator=generator, dtype=torch.float64)
+    dull = torch.zeros(5, 2, dtype=torch.float64)
+    tensors = [(means, torch.ones_like(means)), (dull, torch.ones_like(dull))]
+    monkeypatch.setattr(overlap, "_BUDGET", 1)  # keeps 32 coordinates
+    blocks = Blocks.of(tensors, None)
+    assert blocks.alike is not None and len(blocks.alike) == 1
+    rows, powers = torch.arange(5), torch.full((5,), 0.5, dtype=torch.float64)
+    once = log_one_plus_overlaps(blocks, rows, powers)
+    each = log_one_plus_overlaps(dataclasses.replace(blocks, alike=None), rows, powers)
+    assert once.tolist() == pytest.approx(each.tolist(), rel=1e-10)
 
 
 def test_leaving_coordinates_out_only_weakens_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:

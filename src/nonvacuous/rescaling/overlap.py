@@ -110,7 +110,9 @@ class _Alike:
         sum d^2 / w  =  (sum d^2 - p sum d^2 e_j - (1-p) sum d^2 e_k) / R    and
         sum ln w     =  n ln R + p sum e_j + (1-p) sum e_k,
 
-    the former rounded down by convexity, the latter too large by at most n e^2.
+    the former rounded down by convexity, the latter too large by at most n e^2. The same holds for
+    classes whose common shift is forgotten: n is one less, the means are those around what is
+    forgotten, and a class adds to sum e what it adds to the volume that is left.
     """
 
     size: Tensor  # r_j
@@ -122,14 +124,21 @@ class _Alike:
     allowance: float
 
     @classmethod
-    def of(cls, means: Tensor, variances: Tensor) -> _Alike | None:
-        logs = variances.log()
-        size = logs.mean(1).exp()
+    def of(cls, means: Tensor, variances: Tensor, *, shifted: bool = False) -> _Alike | None:
+        """``shifted``: the coordinates are classes, and their common shift is forgotten."""
+        logs, counted = variances.log().sum(1), torch.ones_like(means[0])
+        if shifted:
+            typical = variances.log().mean(0).exp()
+            weight = 1 / typical / (1 / typical).sum()
+            means = (means - (means @ weight)[:, None]) / typical.sqrt()
+            logs, counted = log_volume(variances) - log_volume(typical), 1 - weight
+            variances = variances / typical
+        size = variances.log().mean(1).exp()
         relative = variances / size[:, None] - 1
         largest = float(relative.abs().amax()) if relative.numel() else 0.0
         if not largest <= _ALIKE:
             return None
-        entries = means.shape[1]
+        entries = means.shape[1] - shifted
         centered = means - means.mean(0)
         own = centered.square().sum(1)
         squares = own[:, None] + own - 2 * centered @ centered.mT
@@ -138,8 +147,8 @@ class _Alike:
         lever = relative * centered
         tilted = (lever * centered).sum(1, keepdim=True) - 2 * lever @ centered.mT
         tilted = tilted + relative @ centered.square().mT
-        excess, allowance = relative.sum(1), entries * largest**2
-        return cls(size, logs.sum(1), excess, squares, tilted, entries, allowance)
+        allowance = (entries + 2) * largest**2
+        return cls(size, logs, relative @ counted, squares, tilted, entries, allowance)
 
     def log_overlaps(self, rows: Tensor, a: Tensor) -> Tensor:
         """[rows, units]; ``a`` is a column."""
@@ -197,7 +206,10 @@ class Blocks:
             parts.append((columns[0].flatten(1), columns[1].flatten(1)))
         owners = owners[order]
         mine = [owners == number for number in range(len(tensors))]
-        alike = [_Alike.of(means[:, own], variances[:, own]) for own in mine]
+        alike = [_Alike.of(means[:, own], variances[:, own]) for own in mine if bool(own.any())]
+        if columns is not None:
+            each = zip(columns[0].unbind(1), columns[1].unbind(1), strict=True)
+            alike += [_Alike.of(mean, variance, shifted=True) for mean, variance in each]
         return cls(
             means=means,
             variances=variances,
@@ -258,7 +270,7 @@ def _log_overlaps(blocks: Blocks, rows: Tensor, powers: Tensor) -> Tensor:
         total -= _sum_of_logs(mixed) / 2
         if bool((total < far).all()):
             return total
-    if blocks.columns is not None:
+    if blocks.columns is not None and blocks.alike is None:
         total += _column_log_overlaps(*blocks.columns, rows, a)
     return total
 
