@@ -83,11 +83,11 @@ class Examples:
 
     def content_hashes(self) -> np.ndarray:
         """One sha256 per example over input and label, as dtype ``S64``; computed once."""
-        return self._hashes("content", self.labels)
+        return self._hashes()[0]
 
     def input_hashes(self) -> np.ndarray:
         """One sha256 per example over the input alone, so that relabeled copies are found too."""
-        return self._hashes("input", None)
+        return self._hashes()[1]
 
     def content_hash(self) -> str:
         """One sha256 over all examples in their order."""
@@ -146,21 +146,22 @@ class Examples:
             -1 if self.labels.is_inference() else self.labels._version,
         )
 
-    def _hashes(self, kind: str, labels: Tensor | None) -> np.ndarray:
-        cached = self.__dict__.get(f"_{kind}_hashes")
+    def _hashes(self) -> tuple[np.ndarray, np.ndarray]:
+        cached = self.__dict__.get("_known_hashes")
         if cached is None or cached[0] != self._versions():
-            cached = (self._versions(), hash_examples(self.inputs, labels))
-            object.__setattr__(self, f"_{kind}_hashes", cached)
-        hashes: np.ndarray = cached[1]
+            cached = (self._versions(), hash_examples(self.inputs, self.labels))
+            object.__setattr__(self, "_known_hashes", cached)
+        hashes: tuple[np.ndarray, np.ndarray] = cached[1]
         return hashes
 
     def _hand_over_hashes(self, other: Examples, positions: np.ndarray | None) -> None:
-        for kind in ("content", "input"):
-            cached = self.__dict__.get(f"_{kind}_hashes")
-            if cached is not None and cached[0] == self._versions():
-                hashes = cached[1] if positions is None else cached[1][positions]
-                hashes.setflags(write=False)
-                object.__setattr__(other, f"_{kind}_hashes", (other._versions(), hashes))
+        cached = self.__dict__.get("_known_hashes")
+        if cached is None or cached[0] != self._versions():
+            return
+        hashes = cached[1] if positions is None else tuple(each[positions] for each in cached[1])
+        for each in hashes:
+            each.setflags(write=False)
+        object.__setattr__(other, "_known_hashes", (other._versions(), hashes))
 
 
 @dataclass(frozen=True, eq=False)

@@ -98,21 +98,19 @@ def sha256_of_file(path: Path) -> str:
 _CHUNK = 4096
 
 
-def hash_examples(inputs: Tensor, labels: Tensor | None) -> np.ndarray:
-    """One sha256 per example, as 64 hexadecimal characters (numpy dtype ``S64``).
+def hash_examples(inputs: Tensor, labels: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Two sha256 per example, as 64 hexadecimal characters (numpy dtype ``S64``).
 
     Hashed are, in this order: the dtype and shape of one input as text, the bytes of the input
     (contiguous, little-endian, in its stored dtype), and the label as eight little-endian bytes.
-    Without labels the last part is left out: then equal hashes mean equal inputs.
+    The second is without the label: equal ones mean equal inputs.
     """
     shape = tuple(inputs.shape[1:])
     header = f"{str(inputs.dtype).removeprefix('torch.')} {shape}\n".encode()
     base = hashlib.sha256(header)
     count = len(inputs)
-    hashes = np.empty(count, dtype="S64")
-    label_bytes = None
-    if labels is not None:
-        label_bytes = memoryview(labels.detach().cpu().numpy().astype("<i8").tobytes())
+    hashes = np.empty((2, count), dtype="S64")
+    label_bytes = memoryview(labels.detach().cpu().numpy().astype("<i8").tobytes())
     for start in range(0, count, _CHUNK):
         stop = min(start + _CHUNK, count)
         part = inputs[start:stop].detach()
@@ -120,17 +118,17 @@ def hash_examples(inputs: Tensor, labels: Tensor | None) -> np.ndarray:
         rows = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
         row_size = rows.nbytes // (stop - start)
         flat = memoryview(rows.tobytes())
-        digests = []
+        contents, alone = [], []
         for offset in range(stop - start):
             digest = base.copy()
             digest.update(flat[offset * row_size : (offset + 1) * row_size])
-            if label_bytes is not None:
-                position = 8 * (start + offset)
-                digest.update(label_bytes[position : position + 8])
-            digests.append(digest.hexdigest())
-        hashes[start:stop] = digests
+            alone.append(digest.hexdigest())
+            position = 8 * (start + offset)
+            digest.update(label_bytes[position : position + 8])
+            contents.append(digest.hexdigest())
+        hashes[:, start:stop] = contents, alone
     hashes.setflags(write=False)
-    return hashes
+    return hashes[0], hashes[1]
 
 
 def hash_of_hashes(hashes: np.ndarray) -> str:

@@ -31,7 +31,7 @@ def content_digest(examples: Examples, indices: Sequence[int] | np.ndarray) -> s
 
 def all_examples_digest(examples: Examples) -> str:
     """SHA-256 over the content of all examples, in whatever order and shape they come."""
-    return hash_of_hashes(np.sort(hash_examples(examples.inputs.flatten(1), examples.labels)))
+    return hash_of_hashes(np.sort(hash_examples(examples.inputs.flatten(1), examples.labels)[0]))
 
 
 def example_set(examples: Examples, indices: Sequence[int] | np.ndarray) -> ExampleSet:
