@@ -1,7 +1,7 @@
 """Which noise around a given network's weights serves best: how much, and in which gauge.
 
-Scales are compared on few pairs of a draw and an example and at about the KL that rescaling will
-leave; what is best in its gauge is rescaled to the end, and what may be certified is estimated on
+Scales and gauges are compared on few pairs of a draw and an example and at about the KL that
+rescaling will leave; the best is rescaled to the end, and what may be certified is estimated on
 more pairs. These choices are free, since the bound holds for all posteriors at once; but an
 estimate errs, and rescaling must never make a certificate worse. Two posteriors are in question:
 
@@ -48,8 +48,6 @@ _FEW_TRIALS = 1_500
 _CLEARLY = 6.0
 #: First every fourth scale is tried, then the neighbors of the best one.
 _STEP = 4
-#: In another gauge the best scale is not far: downhill from there by steps of two, then of one.
-_STEPS = (2, 1)
 
 
 #: What the bound makes of a scale, and where that is no news, something larger that it grows with.
@@ -115,19 +113,21 @@ class NoiseSearch:
         if self._promise(*worst, measured=2) < off:
             sure = moved, moved_cost
         limit = self._promise(sure[0].risk, sure[1].kl_nats)
-        rivals = []
+        solved = {("given", start): moved.rescaled}
+        rivals: list[tuple[float, Where, int]] = []
         for where in self._gauge.wheres:
-            center = self._downhill(where, start)
-            if (where, center) == ("given", start):
-                rescaled = moved.rescaled
-            else:
-                rescaled = self._gauge.rescaled(where, self._scales[center])
-            rivals.append(self._tried(where, center, rescaled, _FEW_TRIALS))
-        # Symmetries take long to price, and save in one gauge about what they save in another.
-        tried = min(rivals, key=lambda each: self._promise(each.risk, each.rescaled.kl_nats))
-        cost = moved_cost if tried.rescaled is moved.rescaled else self._complexity(tried)
-        losses = self._losses(tried.where, tried.scale, tried.rescaled.noise, SEARCH_TRIALS)
-        tried = replace(tried, losses=losses)
+            center, nats = self._downhill(where, start)
+            scale = self._scales[center]
+            if where == "balanced":  # the cheapest gauge is where this one ends
+                solved[where, center] = self._gauge.rescaled(where, scale)
+            noise = self._gauge.noise(where, scale)
+            risk = float(self._losses(where, scale, noise, _FEW_TRIALS).mean())
+            rivals.append((self._promise(risk, nats), where, center))
+        # Symmetries and exact sums take long, and change in one gauge what they do in another.
+        _, where, center = min(rivals, key=lambda each: each[0])
+        rescaled = solved.get((where, center)) or self._gauge.rescaled(where, self._scales[center])
+        tried = self._tried(where, center, rescaled)
+        cost = moved_cost if rescaled is moved.rescaled else self._complexity(tried)
         digest = plain.rescaled.noise.digest()
         if not self._promise(tried.risk, cost.kl_nats) < limit:
             return Found((sure,), digest)
@@ -147,7 +147,8 @@ class NoiseSearch:
         """The best scale without rescaling: coarsely over all, then finely."""
         count, center = len(self._scales), 0
         values: dict[int, Look] = {}
-        positions = [*range(0, count, _STEP), count - 1]
+        # From the largest on: much smaller ones cost so much that they need not be tried.
+        positions = [count - 1, *reversed(range(0, count, _STEP))]
         for step in (_STEP // 2, _STEP // 4, 0):
             for position in positions:
                 if 0 <= position < count and position not in values:
@@ -158,26 +159,24 @@ class NoiseSearch:
             positions = [center - step, center + step]
         return center
 
-    def _downhill(self, where: Where, start: int) -> int:
-        """The best scale in one gauge: the bound has one valley."""
+    def _downhill(self, where: Where, start: int) -> tuple[int, float]:
+        """The best scale in one gauge, and about its KL: the bound has one valley, not far."""
         gauge, center = self._gauge, start
         assert isinstance(gauge, Gauge)
         values: dict[int, Look] = {}
-        for step in _STEPS:
-            while True:
-                steps = (center, center - step, center + step)
-                near = [p for p in steps if 0 <= p < len(self._scales)]
-                for position in near:
-                    if position not in values:
-                        noise = gauge.noise(where, self._scales[position])
-                        nats = gauge.rough_nats(where, noise)
-                        limit = min(values.values(), default=None)
-                        values[position] = self._look(where, position, noise, nats, limit)
-                lowest = min(near, key=values.__getitem__)
-                if lowest == center:
-                    break
-                center = lowest
-        return center
+        nats: dict[int, float] = {}
+        while True:
+            near = [p for p in (center, center - 1, center + 1) if 0 <= p < len(self._scales)]
+            for position in near:
+                if position not in values:
+                    noise = gauge.noise(where, self._scales[position])
+                    nats[position] = gauge.rough_nats(where, noise)
+                    limit = min(values.values(), default=None)
+                    values[position] = self._look(where, position, noise, nats[position], limit)
+            lowest = min(near, key=values.__getitem__)
+            if lowest == center:
+                return center, nats[center]
+            center = lowest
 
     def _look(
         self, where: Where, position: int, noise: DiagonalGaussian, nats: float, best: Look | None
@@ -197,11 +196,9 @@ class NoiseSearch:
         self._report(scale, value)
         return look
 
-    def _tried(
-        self, where: Where, position: int, rescaled: Rescaled, trials: int = SEARCH_TRIALS
-    ) -> Tried:
+    def _tried(self, where: Where, position: int, rescaled: Rescaled) -> Tried:
         scale = self._scales[position]
-        losses = self._losses(where, scale, rescaled.noise, trials)
+        losses = self._losses(where, scale, rescaled.noise, SEARCH_TRIALS)
         return Tried(where, scale, rescaled, losses)
 
     def _unmoved(self, scale: float) -> Rescaled:
@@ -292,6 +289,6 @@ class NoiseSearch:
         self._tries += 1
         if self._job.progress is not None:
             others = 0 if isinstance(self._gauge, str) else len(self._gauge.wheres)
-            most = len(self._scales) // _STEP + 6 + 6 * others
+            most = len(self._scales) // _STEP + 6 + 4 * others
             message = f"noise {scale:.4g} gives {value:.3f}"
             self._job.progress("noise", min(self._tries, most), most, message)
