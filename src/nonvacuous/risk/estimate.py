@@ -80,6 +80,16 @@ def release(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
+def keep_pages(device: torch.device) -> None:
+    """Let the processor's allocator keep what it has for pieces that follow one another.
+
+    By default glibc returns memory of several megabytes to the system and fetches every page anew,
+    a quarter of the time of a trial. Having freed one block of nearly 32 MiB, it keeps twice that.
+    """
+    if device.type == "cpu":
+        torch.empty((32 << 20) - 8192, dtype=torch.uint8)
+
+
 @contextmanager
 def plain_precision(device: torch.device) -> Iterator[None]:
     """No gradients, no automatic mixed precision, and float32 convolutions in full float32.

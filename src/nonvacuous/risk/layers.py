@@ -131,8 +131,8 @@ def _at_positions(
     if root is not None:
         roots = root(where, inputs, weights)
         batch.count(*roots)
-        mean, *roots = batch.spread(where.means(inputs, weights), *roots)
-        output = root.added(mean, batch.noise(mean, *mean.shape), *roots)
+        mean, *spread = batch.spread(where.means(inputs, weights), *roots)
+        output = root.added(mean, batch.noise(mean, *mean.shape), *spread)
     else:
         (inputs,) = batch.spread(inputs)
         weights = where.ordered(weights)

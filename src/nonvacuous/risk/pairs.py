@@ -32,6 +32,7 @@ from nonvacuous.risk.estimate import (
     default_chunk,
     generator_on,
     is_out_of_memory,
+    keep_pages,
     plain_precision,
     release,
 )
@@ -222,6 +223,7 @@ class _Pairs:
         forward, device = self.forward, self.source.device
         schedule = Schedule(examples=len(self.labels), trials=trials, generator=self.source)
         sums: list[float] = []
+        keep_pages(device)
 
         def work(piece: Piece) -> None:
             rows = piece.rows(device)

@@ -29,23 +29,16 @@ _HARMLESS = frozenset(
 )
 
 
-def _halved(
-    input: Tensor,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Any:
+def _halved(input: Tensor, kernel_size: Any, stride: Any = None, *more: Any, **named: Any) -> Any:
     """Maxima of two by two neighbors; images with their channels side by side in half the time."""
     pair = (2, [2, 2], (2, 2))
-    plain = kernel_size in pair and stride in (None, [], *pair)
-    plain = plain and padding in (0, [0, 0], (0, 0)) and dilation in (1, [1, 1], (1, 1))
-    if not plain or ceil_mode or return_indices or input.ndim != 4 or input.requires_grad:
-        return F.max_pool2d(
-            input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
-        )
+    usual = {"padding": 0, "dilation": 1, "ceil_mode": False, "return_indices": False}
+    plain = kernel_size in pair and stride in (None, [], *pair) and not more
+    plain = plain and all(
+        value in (usual[name], (usual[name],) * 2) for name, value in named.items()
+    )
+    if not plain or input.ndim != 4 or input.requires_grad:
+        return F.max_pool2d(input, kernel_size, stride, *more, **named)
     images = input.permute(0, 2, 3, 1)
     _, height, width, _ = images.shape
     if not images.is_contiguous() or input.device.type != "cpu" or min(height, width) < 2:
