@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
@@ -12,7 +15,7 @@ from nonvacuous.rescaling import kl_along_orbit, push, rescale
 from nonvacuous.rescaling.collapse import collapse
 from nonvacuous.rescaling.descending import Extrapolation, Limits, descend
 from nonvacuous.rescaling.solver import total_nats
-from nonvacuous.rescaling.sweeps import Descent
+from nonvacuous.rescaling.sweeps import Descent, Totals
 from tests.rescaling.hand_groups import ARCHITECTURES, HandGroups, Sketch, mlp, pinned
 from tests.rescaling.problems import kl_by_definition, minimize_slowly, posterior, prior
 
@@ -65,6 +68,21 @@ def test_the_result_is_that_of_the_full_tensors(name: str) -> None:
     assert found.kl_after == pytest.approx(direct, rel=1e-11)
 
 
+class Watched(Descent):
+    """Notes the KL before and after each common step of the groups: every move in between."""
+
+    seen: ClassVar[list[float]] = []
+
+    def coarse_step(self, totals: Totals) -> Totals:
+        self.seen.append(self.nats(totals))
+        after = super().coarse_step(totals)
+        self.seen.append(self.nats(after))
+        return after
+
+    def at(self, log_scales: Tensor) -> Watched:
+        return Watched(self.terms, log_scales)
+
+
 @BOTH
 @EVERY
 def test_no_move_goes_up(name: str, centered: bool) -> None:
@@ -73,9 +91,9 @@ def test_no_move_goes_up(name: str, centered: bool) -> None:
     rng = np.random.default_rng(3)
     for spread in (0.5, 15.0):
         start = torch.from_numpy(rng.uniform(-spread, spread, groups.size))
-        seen: list[float] = []
-        descend(Descent(collapse(Q, P, groups), start), Limits(1e-13, 60), watch=seen.append)
-        values = np.array(seen)
+        Watched.seen.clear()
+        descend(Watched(collapse(Q, P, groups), start), Limits(1e-13, 60))
+        values = np.array(Watched.seen)
         assert len(values) > 5
         assert (np.diff(values) <= 1e-12 * np.abs(values[:-1])).all()
 

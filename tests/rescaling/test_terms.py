@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -126,7 +128,7 @@ def test_squares_that_vanish_are_refused_by_name() -> None:
 
 def test_a_log_scale_outside_all_groups_is_refused() -> None:
     groups = mlp(2, 2, 1)
-    broken = type(groups)(3, groups.groups, groups.exponents, groups.shapes)
+    broken = dataclasses.replace(groups, size=3)
     with pytest.raises(BadInput, match="log-scale 2 belongs to no group"):
         collapse(posterior(groups, seed=1), prior(groups, seed=1), broken)
 

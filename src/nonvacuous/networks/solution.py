@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -129,11 +130,9 @@ def _groups(
         born = k >= 0 and root <= int(births[k].labels[-1])
         owners.append(k if born else -1 - max(k, 0))
     runs: list[tuple[int, int, int]] = []
-    for position, owner in enumerate(owners):
-        if runs and runs[-1][0] == owner:
-            runs[-1] = (owner, runs[-1][1], position + 1)
-        else:
-            runs.append((owner, position, position + 1))
+    for owner, members in groupby(owners):
+        start = runs[-1][2] if runs else 0
+        runs.append((owner, start, start + len(list(members))))
     layers = [_owner_layer(births[o].parameter) if o >= 0 else "" for o, _, _ in runs]
     names = [
         (layer if layer and layers.count(layer) == 1 else births[owner].parameter)

@@ -95,8 +95,7 @@ class Descended:
 
 def best_descent(terms: Terms, limits: Limits) -> Descended:
     """One descent where the problem is convex, the better of two where it is not."""
-    start = torch.zeros(terms.size, dtype=torch.float64, device=terms.device)
-    first = descend(Descent(terms, start), limits)
+    first = descend(Descent(terms, terms.unmoved), limits)
     if terms.centered:
         return first
     middle = zero_mean_start(terms, limits)
@@ -114,29 +113,17 @@ def zero_mean_start(
     from there finds.
     """
     centered = replace(terms, terms=tuple(replace(term, products=None) for term in terms.terms))
-    start = torch.zeros(terms.size, dtype=torch.float64, device=terms.device)
-    descent = Descent(centered, start, precisions=precisions)
+    descent = Descent(centered, terms.unmoved, precisions=precisions)
     return descend(descent, limits, phase="rescaling: second start")
 
 
-def descend(
-    descent: Descent,
-    limits: Limits,
-    *,
-    phase: str = "rescaling",
-    watch: Callable[[float], None] | None = None,
-) -> Descended:
-    """Alternate group scalars and sweeps until hardly any decrease is left.
-
-    ``watch`` is called with the KL after every move; tests use it to see that no move goes up.
-    """
-    tell = watch if watch is not None else lambda _: None
+def descend(descent: Descent, limits: Limits, *, phase: str = "rescaling") -> Descended:
+    """Alternate group scalars and sweeps until hardly any decrease is left."""
     extrapolation = Extrapolation()
     totals = descent.totals()
-    tell(_finite(descent.nats(totals)))
+    _finite(descent.nats(totals))
     totals = descent.coarse_step(totals)
     value, point = _finite(descent.nats(totals)), descent.log_scales
-    tell(value)
     decrease = math.inf
     ratios = (0.0, 0.0)
     converged = False
@@ -144,12 +131,8 @@ def descend(
     while not converged and sweeps < limits.max_sweeps:
         descent.sweep()
         sweeps += 1
-        totals = descent.totals()
-        if watch is not None:
-            watch(descent.nats(totals))
-        totals = descent.coarse_step(totals)
+        totals = descent.coarse_step(descent.totals())
         new = _finite(descent.nats(totals))
-        tell(new)
         start, point = point, descent.log_scales
         extrapolation.note(start, point)
         if value - new > _SLOW * decrease:
@@ -166,12 +149,7 @@ def descend(
         value, decrease = new, latest
         if limits.progress is not None:
             limits.progress(phase, sweeps, limits.max_sweeps, f"KL {new:.6g} nats")
-    return Descended(
-        log_scales=descent.log_scales,
-        nats=value,
-        sweeps=sweeps,
-        converged=converged,
-    )
+    return Descended(descent.log_scales, value, sweeps, converged)
 
 
 def _jump(

@@ -90,6 +90,7 @@ def invariance_of(loss: str) -> Invariance:
 def output_layer(graph: LayerGraph) -> OutputLayer:
     """The linear layer whose result the network returns."""
     uses = Counter(name for node in graph.nodes for name in node.parameters)
+    own = {Reference("parameter", name) for name, times in uses.items() if times == 1}
     node = _last(graph)
     if node.op.rpartition(".")[0] != "aten.linear":
         raise NotYetSupported(
@@ -99,8 +100,7 @@ def output_layer(graph: LayerGraph) -> OutputLayer:
         )
     weight, bias = node.arguments["weight"], node.arguments["bias"]
     for argument in (weight,) if bias is None else (weight, bias):
-        own = isinstance(argument, Reference) and argument.kind == "parameter"
-        if not own or uses[argument.name] != 1:  # type: ignore[union-attr]
+        if argument not in own:
             raise NotYetSupported(
                 f"the last layer {node.layer!r} reads a weight that is computed, frozen or used "
                 "elsewhere too, so that scaling or shifting it would change more than the scores; "

@@ -165,7 +165,7 @@ def rescale_with_prior_scales(
     """
     limits = Limits(tolerance, max_sweeps, progress)
     search = _Search.of(Q, prior_means, groups, grid, per_tensor, limits)
-    unmoved = search.choose(search.unmoved)
+    unmoved = search.choose(search.terms.unmoved)
     choice, end = search.best(start)
 
     def measured(
@@ -246,18 +246,14 @@ class _Search:
             limits=limits,
         )
 
-    @property
-    def unmoved(self) -> Tensor:
-        return torch.zeros(self.terms.size, dtype=torch.float64, device=self.terms.device)
-
     def best(self, start: np.ndarray | None) -> tuple[Choice, Descended]:
         """From one start if it is known, else from where the problem asks for."""
         if start is not None:
             return self.run(torch.from_numpy(start).to(self.terms.device))
-        first = self.run(self.unmoved)
+        first = self.run(self.terms.unmoved)
         if self.terms.size == 0 or self.terms.centered:
             return first
-        precisions = self.precisions(self.choose(self.unmoved))
+        precisions = self.precisions(self.choose(self.terms.unmoved))
         middle = zero_mean_start(self.terms, self.limits, precisions=precisions)
         second = self.run(middle.log_scales)
         sweeps = first[1].sweeps + middle.sweeps + second[1].sweeps

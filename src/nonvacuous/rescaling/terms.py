@@ -245,6 +245,11 @@ class Terms:
     def device(self) -> torch.device:
         return self.counts.device
 
+    @property
+    def unmoved(self) -> Tensor:
+        """The log-scales of the network as it was given."""
+        return torch.zeros_like(self.counts)
+
     @cached_property
     def centered(self) -> bool:
         """Whether the prior means are zero wherever a scale reaches: the convex case."""
