@@ -156,21 +156,13 @@ class Court:
 
     def judge(self, name: str, measure: Numbers) -> Standing:
         """All statistics of a measure; it must be defined (not nan) for every network here."""
-        granulated, granulated_mean = self._granulated(measure)
-        sign_error, quantiles, worst, worst_error = self._sign_errors(measure)
-        information, given = self._information(measure)
         return Standing(
             name=name,
             networks=len(self.trials),
             tau=self.tau(measure),
-            granulated=granulated,
-            granulated_mean=granulated_mean,
-            sign_error=sign_error,
-            sign_errors=quantiles,
-            worst=worst,
-            worst_error=worst_error,
-            information=information,
-            information_given=given,
+            **self._granulated(measure),
+            **self._sign_errors(measure),
+            **self._information(measure),
         )
 
     def _granulated_draws(self, measure: Numbers) -> tuple[dict[str, float], dict[str, Numbers]]:
@@ -183,21 +175,20 @@ class Court:
                 drawn[axis] = granulated_tau(measure, gaps, pairs, self.weights)
         return values, drawn
 
-    def _granulated(self, measure: Numbers) -> tuple[dict[str, Estimate], Estimate]:
+    def _granulated(self, measure: Numbers) -> dict[str, Any]:
         values, drawn = self._granulated_draws(measure)
         each = {axis: Estimate.of(values[axis], drawn[axis]) for axis in values}
         if not each:
-            return {}, Estimate(0.0, 0.0, 0.0)
-        mean = float(np.mean(list(values.values())))
-        return each, Estimate.of(mean, np.mean(list(drawn.values()), axis=0))
+            return {"granulated": {}, "granulated_mean": Estimate(0.0, 0.0, 0.0)}
+        mean, draws = float(np.mean(list(values.values()))), np.mean(list(drawn.values()), axis=0)
+        return {"granulated": each, "granulated_mean": Estimate.of(mean, draws)}
 
-    def _sign_errors(
-        self, measure: Numbers
-    ) -> tuple[Estimate, tuple[float, ...], tuple[str, Any, Any], Estimate]:
+    def _sign_errors(self, measure: Numbers) -> dict[str, Any]:
         among = self.environments
         if not len(among):
             coin = Estimate(0.5, 0.5, 0.5)
-            return coin, (0.5,) * len(QUANTILES), ("", "", ""), coin
+            sides = {"sign_errors": (0.5,) * len(QUANTILES), "worst": ("", "", "")}
+            return {"sign_error": coin, "worst_error": coin, **sides}
         errors = pair_errors(measure, self.trials.gaps, among)
         ones = np.ones((1, len(self.trials)))
         whole, by_kind = (entry[0] for entry in sign_errors(errors, among, ones))
@@ -205,20 +196,22 @@ class Court:
         worst = int(by_kind.argmax())
         axis, before, after = among.kinds[worst]
         levels = self.trials.values[axis]
-        return (
-            Estimate.of(whole, drawn, least=0.0),
-            tuple(float(q) for q in np.quantile(environment_errors(errors, among), QUANTILES)),
-            (axis, levels[before], levels[after]),
-            Estimate.of(by_kind[worst], drawn_kinds[:, worst], least=0.0),
-        )
+        quantiles = np.quantile(environment_errors(errors, among), QUANTILES)
+        return {
+            "sign_error": Estimate.of(whole, drawn, least=0.0),
+            "sign_errors": tuple(map(float, quantiles)),
+            "worst": (axis, levels[before], levels[after]),
+            "worst_error": Estimate.of(by_kind[worst], drawn_kinds[:, worst], least=0.0),
+        }
 
-    def _information(self, measure: Numbers) -> tuple[Estimate, tuple[str, ...]]:
+    def _information(self, measure: Numbers) -> dict[str, Any]:
         gaps = self.trials.gaps
         shares = normalized_information(measure, gaps, self.conditions)
         value, given = least_information(shares, self.conditions)
         if np.isnan(shares).all():
-            return Estimate(0.0, 0.0, 0.0), ()
+            return {"information": Estimate(0.0, 0.0, 0.0), "information_given": ()}
         few = self.conditions.only([int(k) for k in np.argsort(shares)[:_CANDIDATES]])
         draws = normalized_information(measure, gaps, few, self.weights[: self.information_draws])
         drawn = [least_information(row, few)[0] for row in draws]
-        return Estimate.of(value, np.array(drawn), least=0.0), given
+        information = Estimate.of(value, np.array(drawn), least=0.0)
+        return {"information": information, "information_given": given}

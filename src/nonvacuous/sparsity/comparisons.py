@@ -132,13 +132,10 @@ def _best(name: str, gap: Callable[[float], float], margins: Tensor) -> NormBoun
     points = sorted({grid_point(value * (1 - 1e-9)) for value in tried})
     candidates = []
     for margin in points:
-        errors = int((margins <= margin).sum())
-        value = gap(margin)
+        errors, value = int((margins <= margin).sum()), gap(margin)
         risk = margin_risk(margin_errors=errors, examples=len(margins), gap=value)
-        candidates.append(
-            (errors / len(margins) + value, NormBound(name, margin, errors, value, risk))
-        )
-    return min(candidates, key=lambda pair: pair[0])[1]
+        candidates.append(NormBound(name, margin, errors, value, risk))
+    return min(candidates, key=lambda bound: bound.margin_errors / len(margins) + bound.gap)
 
 
 def _row_sums(chain: PlainChain, reference: PlainChain | None) -> list[float]:

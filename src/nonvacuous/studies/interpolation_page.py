@@ -41,13 +41,10 @@ def lead(study: InterpolationStudy) -> str:
             f"No interpolant was reached: the function misses its values by up to "
             f"{study.residual:.1e}."
         )
-    first = study.labelings[0]
-    fits = (
-        f"One function of smallest norm passes through all {study.examples:,} points of "
-        f"{study.data}"
-    )
+    first, points = study.labelings[0], f"{study.examples:,} points of {study.data}"
+    fits = f"One function of smallest norm passes through all {points}"
     if len(study.labelings) > 1:
-        fits = f"All {study.examples:,} points of {study.data} can be fitted under every labeling"
+        fits = f"All {points} can be fitted under every labeling"
     if first.test_errors is None:
         return f"{fits}, to within {study.residual:.0e}."
     worst = study.labelings[-1]
@@ -59,31 +56,22 @@ def lead(study: InterpolationStudy) -> str:
 
 def page_of(study: InterpolationStudy, command: str) -> StudyPage:
     names = [entry.labels for entry in study.labelings]
-    figures = [
-        Figure(
-            plots.bars(
-                names,
-                {"norm": [entry.norm for entry in study.labelings]},
-                title="Norm of the function",
-                x_label="√tr(aᵀ K a)",
-            ),
-            "The norm that fitting each labeling takes. It tells noise from signal within one "
-            "kernel; across kernels and features the smaller norm need not err less.",
-        )
-    ]
+    norms = {"norm": [entry.norm for entry in study.labelings]}
+    caption = (
+        "The norm that fitting each labeling takes. It tells noise from signal within one "
+        "kernel; across kernels and features the smaller norm need not err less."
+    )
+    picture = plots.bars(names, norms, title="Norm of the function", x_label="√tr(aᵀ K a)")
+    figures = [Figure(picture, caption)]
     if study.test_examples:
         errors = [100 * (entry.test_errors or 0) / study.test_examples for entry in study.labelings]
-        figures.append(
-            Figure(
-                plots.bars(
-                    names,
-                    {"test error": errors},
-                    title="Errors on new examples",
-                    x_label="per cent of test examples (true labels)",
-                ),
-                "Training errors are zero in every row.",
-            )
+        picture = plots.bars(
+            names,
+            {"test error": errors},
+            title="Errors on new examples",
+            x_label="per cent of test examples (true labels)",
         )
+        figures.append(Figure(picture, "Training errors are zero in every row."))
     return StudyPage(
         title="Interpolation",
         question="Can every labeling be fitted exactly, and what does a perfect fit say?",
@@ -115,19 +103,18 @@ def _refinement(study: InterpolationStudy) -> tuple[Figure, ...]:
     if len(study.refinements) < 3:
         return ()
     steps = list(range(len(study.refinements)))
-    return (
-        Figure(
-            plots.lines(
-                [plots.Series("largest residual", steps, list(study.refinements))],
-                title="Refinement",
-                x_label="steps of refinement",
-                y_label="max |K a − y|",
-                log_y=True,
-            ),
-            "The factor is in float32; every step solves for what is left, with the kernel "
-            "computed again in float64.",
-        ),
+    picture = plots.lines(
+        [plots.Series("largest residual", steps, list(study.refinements))],
+        title="Refinement",
+        x_label="steps of refinement",
+        y_label="max |K a − y|",
+        log_y=True,
     )
+    caption = (
+        "The factor is in float32; every step solves for what is left, with the kernel computed "
+        "again in float64."
+    )
+    return (Figure(picture, caption),)
 
 
 def _exactness(study: InterpolationStudy) -> tuple[str, ...]:

@@ -301,61 +301,42 @@ def _pictures(
 ) -> Iterator[Section]:
     from nonvacuous.report.plots import Series, lines
 
-    yield Section(
-        "How does it work?",
-        paragraphs=(
-            "One random direction a puts the points in a row. The network c(x) = Σ w max(⟨a, x⟩ − "
-            "b, 0) is zero left of its first knot and bends at every point: with one bend for each "
-            "point it passes through any values. Marks are points with their memorized labels, "
-            "except the first, which is the first knot.",
-        ),
-        figures=(
-            Figure(
-                lines(
-                    [Series("the network", *first)],
-                    title=f"The network along its direction, first {len(first[0]) - 1} points",
-                    x_label="position ⟨a, x⟩, from the first knot (0) to the last point shown (1)",
-                    y_label="value",
-                )
-            ),
-        ),
+    picture = lines(
+        [Series("the network", *first)],
+        title=f"The network along its direction, first {len(first[0]) - 1} points",
+        x_label="position ⟨a, x⟩, from the first knot (0) to the last point shown (1)",
+        y_label="value",
     )
+    how = (
+        "One random direction a puts the points in a row. The network c(x) = Σ w max(⟨a, x⟩ − "
+        "b, 0) is zero left of its first knot and bends at every point: with one bend for each "
+        "point it passes through any values. Marks are points with their memorized labels, "
+        "except the first, which is the first knot."
+    )
+    yield Section("How does it work?", (how,), (Figure(picture),))
     if errors:
-        yield Section(
-            "What is left of it in float64?",
-            paragraphs=(
-                "The certificate is about exact arithmetic. A network in float64 rounds every "
-                "product and sum: many units with steep slopes cancel, the more of them the "
-                "farther right a point lies. Depth helps, since each layer then stands still "
-                "after its own block.",
-            ),
-            figures=(
-                Figure(
-                    lines(
-                        [Series("largest error in the stretch", *errors)],
-                        title="Error of the float64 network, every unit evaluated",
-                        x_label="points, from left to right along the direction",
-                        y_label="error",
-                        log_y=True,
-                        level=("a label would change", 0.5),
-                    )
-                ),
-            ),
+        picture = lines(
+            [Series("largest error in the stretch", *errors)],
+            title="Error of the float64 network, every unit evaluated",
+            x_label="points, from left to right along the direction",
+            y_label="error",
+            log_y=True,
+            level=("a label would change", 0.5),
         )
+        lost = (
+            "The certificate is about exact arithmetic. A network in float64 rounds every product "
+            "and sum: many units with steep slopes cancel, the more of them the farther right a "
+            "point lies. Depth helps, since each layer then stands still after its own block."
+        )
+        yield Section("What is left of it in float64?", (lost,), (Figure(picture),))
     points, seconds = times
     proportional = [seconds[-1] * size / points[-1] for size in points]
-    yield Section(
-        "How long does it take?",
-        paragraphs=("Sorting aside, every step passes over the points once.",),
-        figures=(
-            Figure(
-                lines(
-                    [Series("measured", *times), Series("proportional to n", points, proportional)],
-                    title="Time for construction and certificate",
-                    x_label="points",
-                    y_label="seconds",
-                    lowest=0.0,
-                )
-            ),
-        ),
+    picture = lines(
+        [Series("measured", *times), Series("proportional to n", points, proportional)],
+        title="Time for construction and certificate",
+        x_label="points",
+        y_label="seconds",
+        lowest=0.0,
     )
+    sentence = "Sorting aside, every step passes over the points once."
+    yield Section("How long does it take?", (sentence,), (Figure(picture),))

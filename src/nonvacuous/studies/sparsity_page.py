@@ -151,6 +151,15 @@ def _ratio(record: dict[str, Any]) -> Section:
         " The activity ratio is the share of weights between the other units; its band holds 90 % "
         "of the examples. Where it reaches 1, sparsity is of no use at that size of change."
     )
+    picture = lines(
+        [*curves, *layers],
+        title=f"{'Effective activity ratio, and u' if known else 'U'}nits surely off",
+        x_label="how far the weights may move (ε)",
+        y_label="share",
+        log_x=True,
+        lowest=0.0,
+        highest=1.02,
+    )
     return Section(
         "What is left when the weights may move?",
         paragraphs=(
@@ -158,19 +167,7 @@ def _ratio(record: dict[str, Any]) -> Section:
             f"by at least {record['level']:g} times what a change of relative size ε can do."
             + (ratio if known else ""),
         ),
-        figures=(
-            Figure(
-                lines(
-                    [*curves, *layers],
-                    title=f"{'Effective activity ratio, and u' if known else 'U'}nits surely off",
-                    x_label="how far the weights may move (ε)",
-                    y_label="share",
-                    log_x=True,
-                    lowest=0.0,
-                    highest=1.02,
-                )
-            ),
-        ),
+        figures=(Figure(picture),),
         tables=(epsilon_table(record),),
         folded="As a table",
     )
@@ -216,6 +213,13 @@ def _surely_off(record: dict[str, Any], shown: Shown) -> Section:
     # Bins as wide as a whole number: otherwise some would hold more numbers than others.
     spread = max(counts) - min(counts)
     bins = max(1, int(spread // math.ceil((spread + 1) / 40)))
+    picture = histogram(
+        values,
+        title=f"Greedy sparsity s*(x, {shown.epsilon:g})",
+        x_label="units surely off",
+        y_label="examples",
+        bins=bins,
+    )
     return Section(
         "How does that differ between examples?",
         paragraphs=(
@@ -223,17 +227,7 @@ def _surely_off(record: dict[str, Any], shown: Shown) -> Section:
             "A bound for all examples at once must do with the fewest; the theorems of the "
             "certificate below use each example's own number.",
         ),
-        figures=(
-            Figure(
-                histogram(
-                    values,
-                    title=f"Greedy sparsity s*(x, {shown.epsilon:g})",
-                    x_label="units surely off",
-                    y_label="examples",
-                    bins=bins,
-                )
-            ),
-        ),
+        figures=(Figure(picture),),
     )
 
 
@@ -244,21 +238,17 @@ def _bounds(record: dict[str, Any]) -> Section:
         **{f"test: {e['what']}": e["risk"] for e in record["held_out"]},
         **{e["name"]: e["risk"] for e in record["norm_bounds"]},
     }  # fmt: skip
-    guessing = 1 - 1 / record["sizes"][-1]
+    picture = bars(
+        list(risks),
+        {"risk at most": list(risks.values())},
+        title="Bounds on the risk",
+        x_label="risk",
+        level=("guessing", 1 - 1 / record["sizes"][-1]),
+    )
     return Section(
         "What does a bound make of it?",
         paragraphs=tuple(caveats(record)),
-        figures=(
-            Figure(
-                bars(
-                    list(risks),
-                    {"risk at most": list(risks.values())},
-                    title="Bounds on the risk",
-                    x_label="risk",
-                    level=("guessing", guessing),
-                )
-            ),
-        ),
+        figures=(Figure(picture),),
         tables=(bound_table(record),),
     )
 
