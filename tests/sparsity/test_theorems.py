@@ -221,7 +221,7 @@ def test_theorem_a_sees_errors_and_passes_good_points() -> None:
             quiet = UniformSetting(inactive, -60, (0,) * wrong.hidden, ESCAPES.index(0.2))
             for label in range(layers.classes):
                 inputs = point_inputs(layers, layers, point, label, 1)
-                if not bool(calm.failures(quiet, inputs)[0]):
+                if not bool(calm.judged(quiet, inputs)[0][0]):
                     seen = uniform_hit_rate(
                         calm, quiet, point, label, draws=500, generator=generator
                     )

@@ -93,17 +93,25 @@ def measure(
             for k in hidden_layers:
                 part[f"sparsity {number} {k}"] = greedy.sparsity[k]
         parts.append(part)
+    return _together(parts, counts, epsilons)
+
+
+def _together(
+    parts: Sequence[dict[str, Tensor]], counts: Sequence[StabilityCount], epsilons: Sequence[float]
+) -> Measured:
+    """What was seen in all chunks of the examples."""
     whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    layers = range(sum(name.startswith("lit") for name in whole))
     return Measured(
         norms=whole["norms"],
         margins=whole["margins"],
-        active=tuple(whole[f"active {k}"] for k in hidden_layers),
-        lit=tuple(whole[f"lit {k}"].sum(0) for k in hidden_layers),
+        active=tuple(whole[f"active {k}"] for k in layers),
+        lit=tuple(whole[f"lit {k}"].sum(0) for k in layers),
         choices=tuple(
             Choice(
                 epsilon,
-                tuple(whole[f"sparsity {number} {k}"] for k in hidden_layers),
-                whole[f"ratio {number}"],
+                tuple(whole[f"sparsity {number} {k}"] for k in layers),
+                whole.get(f"ratio {number}"),
                 counts[number].result(),
             )
             for number, epsilon in enumerate(epsilons)
@@ -226,31 +234,14 @@ def measure_conv(
         for number, epsilon in enumerate(epsilons):
             limits = [level * limit for limit in movements(hidden, norms, seen, epsilon=epsilon)]
             # A unit that reads nothing but zeros and has no bias stays at zero: it is off.
-            settled = [
-                torch.where(limit > 0, values, -1.0)
-                for values, limit in zip(own, limits, strict=True)
-            ]
+            pairs = list(zip(own, limits, strict=True))
+            settled = [torch.where(limit > 0, values, -1.0) for values, limit in pairs]
             counts[number].add(settled, limits)
-            for k, (values, limit) in enumerate(zip(own, limits, strict=True)):
+            for k, (values, limit) in enumerate(pairs):
                 part[f"sparsity {number} {k}"] = (values <= -limit).sum(1)
         parts.append({name: value.cpu() for name, value in part.items()})
         reporter.report(rows.stop, len(inputs), f"{rows.stop:,} of {len(inputs):,} examples")
-    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    return Measured(
-        norms=whole["norms"],
-        margins=whole["margins"],
-        active=tuple(whole[f"active {k}"] for k in range(len(hidden))),
-        lit=tuple(whole[f"lit {k}"].sum(0) for k in range(len(hidden))),
-        choices=tuple(
-            Choice(
-                epsilon,
-                tuple(whole[f"sparsity {number} {k}"] for k in range(len(hidden))),
-                None,
-                counts[number].result(),
-            )
-            for number, epsilon in enumerate(epsilons)
-        ),
-    )
+    return _together(parts, counts, epsilons)
 
 
 def movements(

@@ -205,9 +205,6 @@ class SparseNorm:
     frobenius: float
     babel: float | None
 
-    def __float__(self) -> float:
-        return self.value
-
 
 def row_norm(weight: Tensor, *, columns: int, block: int = 1) -> float:
     """The largest norm of any ``columns`` (blocks of) entries of any row: exact, rounded upward."""

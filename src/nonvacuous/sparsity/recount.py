@@ -24,7 +24,7 @@ from nonvacuous.sparsity.conv_search import CONV_THEOREM, ConvEvaluator
 from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting
 from nonvacuous.sparsity.judging import InputsT, Judge, PassT, Priced
 from nonvacuous.sparsity.judging import SettingT as NoisySettingT
-from nonvacuous.sparsity.noise import clean_pass, read_inputs
+from nonvacuous.sparsity.noise import read_inputs
 from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, THEOREMS, Setting
 from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
@@ -184,8 +184,7 @@ def recount(
     inputs = read_inputs(evaluator.layers.to(where), reference(prior).to(where), examples)
     if isinstance(evaluator, UniformEvaluator):
         assert isinstance(setting, UniformSetting)
-        before, scores = clean_pass(evaluator.on_device, inputs)
-        failed, level, margin = evaluator.judged(setting, inputs, before, scores)
+        failed, level, margin = evaluator.judged(setting, inputs)
         return Recount(int(failed.sum()), len(inputs), _close(level, margin))
     assert isinstance(setting, Setting)
     return _counted(evaluator, setting, inputs, passes, seed, progress)

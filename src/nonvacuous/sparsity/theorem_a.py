@@ -153,15 +153,18 @@ class UniformEvaluator(Priced[UniformSetting]):
                 lines.append(Charge(name, str(count), choice_nats(width)))
         return (*self._shared, *lines, *self.constants(setting.inactive).charges)
 
-    def failures(self, setting: UniformSetting, inputs: Inputs) -> Tensor:
-        """True where the network itself fails level (3, 4), so that noise may fail level (2, 2)."""
-        before, scores = clean_pass(self.on_device, inputs)
-        return self.judged(setting, inputs, before, scores)[0]
-
     def judged(
-        self, setting: UniformSetting, inputs: Inputs, before: Sequence[Tensor], scores: Tensor
+        self,
+        setting: UniformSetting,
+        inputs: Inputs,
+        clean: tuple[tuple[Tensor, ...], Tensor] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The failures, the threshold of the margin and the margin."""
+        """The failures, the threshold of the margin and the margin.
+
+        The network itself fails level (3, 4), so that noise may fail level (2, 2). ``clean`` is its
+        pass over the inputs, where that is known already.
+        """
+        before, scores = clean or clean_pass(self.on_device, inputs)
         used, gammas = self.constants(setting.inactive), growths(setting.epsilons)
         size = inputs.norms
         failed = torch.zeros_like(inputs.labels, dtype=torch.bool)
@@ -270,10 +273,10 @@ def search_uniform(
     generator = torch.Generator(device).manual_seed(derived_seed(seed, "search"))
     order = torch.randperm(len(inputs), generator=generator, device=device)
     part = inputs.part(order[: _SUBSET if settings.subset is None else settings.subset])
-    before, scores = clean_pass(evaluator.on_device, part)
+    clean = clean_pass(evaluator.on_device, part)
 
     def objective(setting: UniformSetting) -> float:
-        failed, _, _ = evaluator.judged(setting, part, before, scores)
+        failed, _, _ = evaluator.judged(setting, part, clean)
         escape, share = setting.escape_probability, float(failed.double().mean())
         upper = min(1.0, escape + (1.0 - escape) * share)
         bound = evaluator.bound(setting, upper, examples=len(inputs), failure=settings.failure)
@@ -284,7 +287,7 @@ def search_uniform(
     moves += [later_scale(layer) for layer in range(1, len(groups) + 1)]
     moves.append(other_escape)
     if evaluator.sparse:
-        quiet = ((evaluator.grouped(z) < 0).sum(1).double() for z in before)
+        quiet = ((evaluator.grouped(z) < 0).sum(1).double() for z in clean[0])
         most = (max(1, int(torch.quantile(counts, _QUANTILE))) for counts in quiet)
         asked = [
             tuple(min(count, width - 1) for count, width in zip(most, groups, strict=True)),
@@ -320,8 +323,7 @@ def uniform_certificate(
     seed: int,
 ) -> SparsityCertificate:
     """Theorem A for a setting: nothing random is left, so nothing is spent on sampling."""
-    before, scores = clean_pass(evaluator.on_device, inputs)
-    failed, level, margin = evaluator.judged(setting, inputs, before, scores)
+    failed, level, margin = evaluator.judged(setting, inputs)
     errors, escape = int(failed.sum()), setting.escape_probability
     return assembled(
         evaluator,

@@ -43,9 +43,8 @@ class Tail:
 
 @dataclass(frozen=True)
 class Levels:
-    """The two parts of the escape probability and the quantile of the events."""
+    """What of the escape probability is left for the output, and the quantile of the events."""
 
-    event: float
     output: float
     deviation: float
 
@@ -53,12 +52,11 @@ class Levels:
 def levels(widths: Sequence[int], escape: float, *, sparse: bool) -> Levels:
     """Split the escape probability; without sparsity there are no events to pay for."""
     if not sparse:
-        return Levels(0.0, escape, 0.0)
+        return Levels(escape, 0.0)
     event = escape * EVENT_SHARE
     count = sum(layer * width for layer, width in enumerate(widths, start=1))
-    return Levels(
-        event, escape * (1.0 - EVENT_SHARE), lipschitz_quantile(failure=event, events=count)
-    )
+    quantile = lipschitz_quantile(failure=event, events=count)
+    return Levels(escape * (1.0 - EVENT_SHARE), quantile)
 
 
 def thresholds(
@@ -80,9 +78,8 @@ def thresholds(
     """
     hidden = len(noisy.before)
     if sparse:
-        shifts = _Shifts(noisy, constants, split.deviation)
-        carried = shifts.carried
-        means = MeanShifts(shifts.last).output(inputs.labels, constants, anchor)
+        carried, last = _shifts(noisy, constants, split.deviation)
+        means = mean_shifts(last, inputs.labels, constants, anchor)
     else:
         carried, means = _dense(noisy, inputs.labels, constants)
     norms = constants.norms(inputs.labels)
@@ -126,61 +123,60 @@ def _dense(noisy: NoisyPass, labels: Tensor, constants: Constants) -> tuple[Tens
     return carried, _C * noise[:, None] * constants.sums(labels)
 
 
-class _Shifts:
-    """Mean shifts of single units, from how far each noisy pre-activation is from its kink."""
-
-    def __init__(self, noisy: NoisyPass, constants: Constants, deviation: float) -> None:
-        hidden = len(noisy.before)
-        self.last: list[tuple[Tensor, Tensor, Tensor]] = []
-        self.carried = torch.zeros_like(noisy.scales[0])
-        lengths: dict[int, Tensor] = {}
-        for j in range(hidden):
-            distance = noisy.before[j].abs()
-            grown = {k: _spectral(constants, j) * lengths[k] for k in lengths}
-            if j == hidden - 1:
-                self.carried = self.carried + sum(grown.values())
-            moved = torch.zeros_like(self.carried)
-            shifted: dict[int, Tensor] = {}
-            # From the latest noise to the earliest: each adds to how far the pre-activation can
-            # be from the mean of the hybrid network with k noisy layers.
-            for k in range(j, -1, -1):
-                reach = (noisy.scales[k] * _reach(constants, k, j)).clamp(min=1e-280)
-                moved = moved + deviation * reach
-                excess = (distance - (moved * (1.0 + 1e-9))[:, None]).clamp(min=0)
-                gaps = reach[:, None] * kinks(excess / reach[:, None])
-                own = gaps.square().sum(1).sqrt()
-                shifted[k] = grown[k] + own if k < j else own
-                if k < j:
-                    moved = moved + constants.longest[j] * lengths[k]
-                if j == hidden - 1:
-                    self.last.append((gaps, reach, excess))
-            lengths = shifted
+#: For each source of noise: how far each unit's mean can move, (examples, width), the scale of the
+#: noise there, (examples,), and each unit's least distance from its kink.
+Shifts = Sequence[tuple[Tensor, Tensor, Tensor]]
 
 
-@dataclass(frozen=True, eq=False)
-class MeanShifts:
-    """What may move the means of the last hidden layer.
+def _shifts(noisy: NoisyPass, constants: Constants, deviation: float) -> tuple[Tensor, Shifts]:
+    """Mean shifts of single units, from how far each noisy pre-activation is from its kink.
 
-    parts   for each source of noise: how far each unit's mean can move, (examples, width), the
-            scale of the noise there, (examples,), and each unit's least distance from its kink
+    What earlier layers carry to the last hidden one, and the shifts of its own units.
     """
+    hidden = len(noisy.before)
+    last: list[tuple[Tensor, Tensor, Tensor]] = []
+    carried = torch.zeros_like(noisy.scales[0])
+    lengths: dict[int, Tensor] = {}
+    for j in range(hidden):
+        distance = noisy.before[j].abs()
+        grown = {k: _spectral(constants, j) * lengths[k] for k in lengths}
+        if j == hidden - 1:
+            carried = carried + sum(grown.values())
+        moved = torch.zeros_like(carried)
+        shifted: dict[int, Tensor] = {}
+        # From the latest noise to the earliest: each adds to how far the pre-activation can be
+        # from the mean of the hybrid network with k noisy layers.
+        for k in range(j, -1, -1):
+            reach = (noisy.scales[k] * _reach(constants, k, j)).clamp(min=1e-280)
+            moved = moved + deviation * reach
+            excess = (distance - (moved * (1.0 + 1e-9))[:, None]).clamp(min=0)
+            gaps = reach[:, None] * kinks(excess / reach[:, None])
+            own = gaps.square().sum(1).sqrt()
+            shifted[k] = grown[k] + own if k < j else own
+            if k < j:
+                moved = moved + constants.longest[j] * lengths[k]
+            if j == hidden - 1:
+                last.append((gaps, reach, excess))
+        lengths = shifted
+    return carried, last
 
-    parts: Sequence[tuple[Tensor, Tensor, Tensor]]
 
-    def output(self, labels: Tensor, constants: Constants, anchor: Tensor | None) -> Tensor:
-        """What the mean shifts of the last hidden layer do to the margin of each pair."""
-        if anchor is not None:
-            assert constants.drift is not None
-            gaps = torch.stack([gaps for gaps, _, _ in self.parts]).sum(0)
-            means = _by_label(gaps, labels, anchor)
-            return means * (1.0 + 1e-9) + constants.drift * gaps.square().sum(1).sqrt()[:, None]
-        whole, rest = constants.sums(labels), kink(_STABLE)
-        total = torch.zeros_like(self.parts[0][1])[:, None]
-        for _, reach, excess in self.parts:
-            near = (excess < _STABLE * reach[:, None]).sum(1)
-            some = constants.sums(labels, near)
-            total = total + reach[:, None] * ((_C - rest) * some + rest * whole)
-        return total
+def mean_shifts(
+    shifts: Shifts, labels: Tensor, constants: Constants, anchor: Tensor | None
+) -> Tensor:
+    """What the mean shifts of the last hidden layer do to the margin of each pair."""
+    if anchor is not None:
+        assert constants.drift is not None
+        gaps = torch.stack([gaps for gaps, _, _ in shifts]).sum(0)
+        means = _by_label(gaps, labels, anchor)
+        return means * (1.0 + 1e-9) + constants.drift * gaps.square().sum(1).sqrt()[:, None]
+    whole, rest = constants.sums(labels), kink(_STABLE)
+    total = torch.zeros_like(shifts[0][1])[:, None]
+    for _, reach, excess in shifts:
+        near = (excess < _STABLE * reach[:, None]).sum(1)
+        some = constants.sums(labels, near)
+        total = total + reach[:, None] * ((_C - rest) * some + rest * whole)
+    return total
 
 
 def _by_label(values: Tensor, labels: Tensor, anchor: Tensor) -> Tensor:

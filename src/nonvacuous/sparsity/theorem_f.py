@@ -18,22 +18,19 @@ from torch import Tensor
 from nonvacuous.bounds.sparsity import expected_shortfall
 from nonvacuous.sparsity.constants import Constants
 from nonvacuous.sparsity.noise import Inputs, NoisyPass
-from nonvacuous.sparsity.theorem_e import Levels, MeanShifts, kinks
+from nonvacuous.sparsity.theorem_e import EVENT_SHARE, Levels, kinks, mean_shifts
 
 #: The name of the cap in a setting: activations of every layer against the reference's.
 SIZES = "sizes"
-_EVENT_SHARE = 0.1
 _C = 1.0 / math.sqrt(2.0 * math.pi) * (1.0 + 1e-12)
 
 
 def levels(widths: Sequence[int], escape: float, *, sparse: bool) -> Levels:
     """Split the escape probability; one event for each unit, on both sides."""
     if not sparse:
-        return Levels(0.0, escape, 0.0)
-    event = escape * _EVENT_SHARE
-    return Levels(
-        event, escape * (1.0 - _EVENT_SHARE), expected_shortfall(event / (2 * sum(widths)))
-    )
+        return Levels(escape, 0.0)
+    quantile = expected_shortfall(escape * EVENT_SHARE / (2 * sum(widths)))
+    return Levels(escape * (1.0 - EVENT_SHARE), quantile)
 
 
 def thresholds(
@@ -85,8 +82,8 @@ def thresholds(
         grown = caps[j].square() + _stretch(constants, j, sigmas, before.shape[1]) * grown
     norms = constants.norms(inputs.labels)
     if sparse:
-        near = MeanShifts(((gaps, spread.amax(1), excess),))
-        means = near.output(inputs.labels, constants, anchor)
+        own = [(gaps, spread.amax(1), excess)]
+        means = mean_shifts(own, inputs.labels, constants, anchor)
     else:
         means = _C * spread.amax(1, keepdim=True) * constants.sums(inputs.labels)
     variance = norms.square() * grown[:, None] + 2.0 * caps[-1][:, None].square()
