@@ -50,8 +50,8 @@ def test_intervals_of_random_numbers_cover_nothing_as_often_as_they_say() -> Non
         trials = world(effects={"noise": 0.01}, repetitions=1, seed=seed)
         found = Court(trials, draws=100, information_draws=10, beyond=0.0, seed=seed)
         measure = np.random.default_rng(seed + 1000).normal(size=len(trials))
-        each, whole = found._granulated(measure)
-        error, *_ = found._sign_errors(measure)
+        each, whole = found._granulated(measure).values()
+        error = found._sign_errors(measure)["sign_error"]
         mean += whole.low <= 0 <= whole.high
         one_axis += each["rate"].low <= 0 <= each["rate"].high
         wrong += error.low <= 0.5 <= error.high

@@ -209,7 +209,6 @@ def test_unsupported_layers_are_named(network, name):
         ({"epsilons": [0.0]}, "epsilons must be positive"),
         ({"epsilons": []}, "at least one"),
         ({"confidence": 1.0}, "confidence"),
-        ({"level": -1.0}, "level"),
         ({"input_norm": 0.0}, "input_norm"),
         ({"prior": nn.Sequential(nn.Linear(8, 5), nn.ReLU(), nn.Linear(5, 3)).eval()}, "prior"),
     ],
