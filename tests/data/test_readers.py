@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nonvacuous.data import read_idx, read_images, read_npz, read_parquet
-from nonvacuous.data.readers import read_idx_array
+from nonvacuous.data.readers.pictures import read_idx_array
 from nonvacuous.errors import BadInput
 
 GENERATOR = np.random.default_rng(0)

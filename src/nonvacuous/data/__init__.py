@@ -12,7 +12,9 @@ from nonvacuous.data.functions import import_function
 from nonvacuous.data.images import cache_folder
 from nonvacuous.data.load import NAMES, describe, digits, load
 from nonvacuous.data.preprocessing import Standardize
-from nonvacuous.data.readers import read_idx, read_images, read_npz, read_parquet
+from nonvacuous.data.readers.npz import read_npz
+from nonvacuous.data.readers.pictures import read_idx, read_images
+from nonvacuous.data.readers.tables import read_parquet
 from nonvacuous.data.splits import Split, index_digest, make_split, split_examples
 
 __all__ = [

@@ -16,14 +16,10 @@ import torch
 from nonvacuous.data.checks import check_examples, count_repeats, find_duplicates
 from nonvacuous.data.examples import Dataset, Examples
 from nonvacuous.data.functions import dataset_from_function
-from nonvacuous.data.readers import (
-    FILE_READERS,
-    has_arrays,
-    read_arrays,
-    read_idx,
-    read_images,
-    read_parquet,
-)
+from nonvacuous.data.readers import FILE_READERS
+from nonvacuous.data.readers.npz import has_arrays, read_arrays
+from nonvacuous.data.readers.pictures import read_idx, read_images
+from nonvacuous.data.readers.tables import read_parquet
 from nonvacuous.errors import BadInput, Unrecognized
 
 DIGIT_NAMES = tuple(str(digit) for digit in range(10))

@@ -72,8 +72,7 @@ def predictions_digest(module: nn.Module, examples: Examples) -> str:
 
 def class_sizes(examples: Examples) -> tuple[int, ...]:
     """Examples of each class, largest first: the same whatever the classes are called."""
-    counts = torch.bincount(examples.labels.cpu().long())
-    return tuple(sorted((int(count) for count in counts if count), reverse=True))
+    return tuple(sorted((count for count in examples.class_counts() if count), reverse=True))
 
 
 def _digest(facts: Mapping[str, Any]) -> str:

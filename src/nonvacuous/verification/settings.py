@@ -88,6 +88,7 @@ def _measured(certificate: Certificate, asked: Asked, checking: Checking) -> int
 
 
 def _compare(certificate: Certificate, contents: Contents, asked: Asked) -> None:
+    method = asked["method"]
     shown: list[tuple[str, object, object]] = [
         ("mode", certificate.mode, asked["mode"]),
         ("confidence", certificate.budget.failure, failure_of(asked["confidence"])),
@@ -98,18 +99,16 @@ def _compare(certificate: Certificate, contents: Contents, asked: Asked) -> None
         ("data.preprocessing", certificate.data.preprocessing, asked["preprocessing"]),
     ]
     if certificate.kind.random:
-        shown.append(("predictor", certificate.predictor, asked["method"].get("predictor")))
+        shown.append(("predictor", certificate.predictor, method.get("predictor")))
     if certificate.empirical.scheme == "pairs":
-        shown.append(
-            ("empirical.trials", certificate.empirical.trials, asked["method"].get("trials"))
-        )
+        shown.append(("empirical.trials", certificate.empirical.trials, method.get("trials")))
     if contents.split is not None:
         shown.append((f"{FILE}.split", asked["split"], contents.split.digest()))
     for field, claimed, said in shown:
         if claimed != said:
             raise Disagreement(f"the certificate says {claimed!r}, {FILE} {said!r}.", field)
     stated = next((a for a in certificate.assumptions if a.name == START), None)
-    sentence = asked["method"].get("pretrained")
+    sentence = method.get("pretrained")
     if stated is not None and (
         stated.detail != declared(sentence) if sentence else stated.detail.startswith(DECLARED)
     ):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nonvacuous.data.examples import Dataset
-from nonvacuous.data.readers.npz import has_arrays, read_arrays, read_npz, read_pt
-from nonvacuous.data.readers.pictures import read_idx, read_idx_array, read_images
+from nonvacuous.data.readers.npz import read_npz, read_pt
 from nonvacuous.data.readers.tables import read_csv, read_parquet
 
 #: The reader of each kind of file, by the end of its name. To add one, enter it here.
@@ -17,16 +16,3 @@ FILE_READERS: dict[str, Callable[..., Dataset]] = {
     ".tsv": read_csv,
     ".pt": read_pt,
 }
-
-__all__ = [
-    "FILE_READERS",
-    "has_arrays",
-    "read_arrays",
-    "read_csv",
-    "read_idx",
-    "read_idx_array",
-    "read_images",
-    "read_npz",
-    "read_parquet",
-    "read_pt",
-]
