@@ -23,9 +23,7 @@ class BadInput(NonvacuousError, ValueError):
               another command to try
     """
 
-    def __init__(
-        self, *message: object, instead: Mapping[str, str | None] | str | None = None
-    ) -> None:
+    def __init__(self, *message: object, instead: Instead = None) -> None:
         super().__init__(*message)
         self.instead = instead if isinstance(instead, str) else dict(instead or {})
 

@@ -170,13 +170,8 @@ def _age(path: Path) -> float:
 
 
 def _myself() -> dict[str, Any]:
-    pid = os.getpid()
-    return {"machine": machine(), "host": socket.gethostname(), "pid": pid, "started": _start(pid)}
-
-
-@cache
-def _start(pid: int) -> str | None:
-    return _start_of(pid)
+    pid, host = os.getpid(), socket.gethostname()
+    return {"machine": machine(), "host": host, "pid": pid, "started": _start_of(pid)}
 
 
 def _start_of(pid: int) -> str | None:

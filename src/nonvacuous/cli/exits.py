@@ -109,11 +109,17 @@ def next_step(error: NonvacuousError, command: str | None) -> str:
 def with_flags(error: NonvacuousError) -> str | None:
     """The same command with the flags that the error suggests, if it does."""
     instead: Mapping[str, str | None] | str = getattr(error, "instead", {})
-    if isinstance(instead, str):
-        return instead
-    switches = [flag for flag, value in instead.items() if value is None]
-    values = {flag: value for flag, value in instead.items() if value is not None}
-    return again(*switches, replacing=values) if instead else None
+    return suggested(instead) if instead else None
+
+
+def suggested(step: Mapping[str, str | None] | str, *, without: Sequence[str] = ()) -> str:
+    """A command as it stands, or this one with other flags; an empty value takes a flag away."""
+    if isinstance(step, str):
+        return step
+    gone = [flag for flag, value in step.items() if value == ""]
+    switches = [flag for flag, value in step.items() if value is None]
+    values = {flag: value for flag, value in step.items() if value}
+    return again(*switches, without=[*without, *gone], replacing=values)
 
 
 def trouble_of(error: OSError) -> str:

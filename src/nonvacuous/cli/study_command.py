@@ -53,6 +53,8 @@ def __getattr__(name: str) -> Callable[..., int]:
 
 
 _PLAIN = (bool, int, float, str, Path)
+#: Flags that are decided anew each time.
+_ONCE = ("--force", "--resume")
 
 
 def command_of(study: Study[Any, Any]) -> Callable[..., int]:
@@ -182,7 +184,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
             write_json(dict(answer.record))
         else:
             answer.show(result_console())
-        write_next(_next(answer.next))
+        write_next(exits.suggested(answer.next, without=_ONCE))
         return exits.DONE
     _check_folder(study, folder, flags)
     around = _surroundings(study, flags)
@@ -202,7 +204,7 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
             )
             paths = {}
             if folder is not None:
-                command = again(without=["--force", "--resume", "--json"])
+                command = again(without=[*_ONCE, "--json"])
                 paths = write_pages(study, result, folder, command=command)
     except KeyboardInterrupt as stop:
         kept = f" {folder} keeps every {study.keeps} that is finished." if folder else ""
@@ -227,18 +229,8 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
         page = str(paths.get(PAGE, folder))
         write_error(problem, next_command=shlex.join(["python", "-m", "webbrowser", page]))
         return exits.FAILED
-    write_next(_next(study.next_command(result, folder)))
+    write_next(exits.suggested(study.next_command(result, folder), without=_ONCE))
     return exits.DONE
-
-
-def _next(step: str | Mapping[str, str | None]) -> str:
-    """A command as it stands, or this one with other flags; an empty value takes a flag away."""
-    if isinstance(step, str):
-        return step
-    gone = [flag for flag, value in step.items() if value == ""]
-    switches = [flag for flag, value in step.items() if value is None]
-    values = {flag: value for flag, value in step.items() if value}
-    return again(*switches, without=["--force", "--resume", *gone], replacing=values)
 
 
 def _check_folder(study: Study[Any, Any], folder: Path | None, flags: Mapping[str, Any]) -> None:

@@ -55,11 +55,6 @@ class Subject:
         return " x ".join(map(str, self.example.shape[1:])) or "one number"
 
     @property
-    def takes_floats(self) -> bool:
-        """Whether inputs are real numbers; word numbers are not."""
-        return self.example.is_floating_point()
-
-    @property
     def weights(self) -> int:
         """How many single weights the network has."""
         return sum(parameter.numel() for parameter in self.module.parameters())
@@ -71,7 +66,7 @@ def random_inputs(subject: Subject, count: int, *, seed: int) -> Tensor:
         return subject.examples.inputs[:count]
     shape = (count, *subject.example.shape[1:])
     generator = torch.Generator().manual_seed(seed)
-    if not subject.takes_floats:
+    if not subject.example.is_floating_point():  # word numbers
         return torch.randint(0, 2, shape, generator=generator)
     return torch.randn(shape, generator=generator)
 

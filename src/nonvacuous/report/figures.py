@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import fmean
 
 from nonvacuous.report.curves import Curve
 from nonvacuous.report.plots import lines
-from nonvacuous.report.svg import Sheet, plain_settings, text_width
+from nonvacuous.report.svg import Sheet, element, plain_settings, text_width
 from nonvacuous.report.view import Mark, View
 
 #: Below this, everything of interest sits in a corner of the scale and is magnified.
@@ -48,7 +49,9 @@ def scale(view: View, *, narrow: bool = False) -> str:
     else:
         _labels(sheet, below, bar)
     name = "scale-narrow" if narrow else "scale-wide"
-    return sheet.finish(name=name, title="Error rates on one scale", description=in_words(view))
+    return element(
+        sheet.figure, name=name, title="Error rates on one scale", description=in_words(view)
+    )
 
 
 def in_words(view: View) -> str:
@@ -196,16 +199,12 @@ def spread(
     pools: list[list[float]] = []
     for target, offset in zip(targets, offsets, strict=True):
         pools.append([target - offset])
-        while len(pools) > 1 and _mean(pools[-2]) > _mean(pools[-1]):
+        while len(pools) > 1 and fmean(pools[-2]) > fmean(pools[-1]):
             pools[-2].extend(pools.pop())
-    flat = [_mean(pool) for pool in pools for _ in pool]
+    flat = [fmean(pool) for pool in pools for _ in pool]
     first = low + widths[0] / 2
     last = max(first, high - widths[-1] / 2 - offsets[-1])
     return [min(max(x, first), last) + o for x, o in zip(flat, offsets, strict=True)]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _lens(marks: Sequence[Mark]) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.kinds import CENTERS
-from nonvacuous.records import RescalingColumn, RescalingRecord
+from nonvacuous.records import RescalingColumn
 from nonvacuous.report.tables import Bar
 from nonvacuous.report.wording import capital, clean, nats, percent_up, round_percent
 
@@ -56,7 +56,7 @@ class Earned:
 
 def rows(certificate: Certificate) -> tuple[Row, ...]:
     """Every column, under the heading of its prior."""
-    columns = _columns(certificate)
+    columns = certificate.rescaling.columns if certificate.rescaling else ()
     if not columns:
         return ()
     certified = next(total_nats(column) for column in columns if column.certified)
@@ -90,7 +90,7 @@ def total_nats(column: RescalingColumn) -> float:
 
 def earned(certificate: Certificate) -> Earned | None:
     """Who earns what, within the certified prior; None where the certificate does not say."""
-    columns = _columns(certificate)
+    columns = certificate.rescaling.columns if certificate.rescaling else ()
     certified = next((column for column in columns if column.certified), None)
     if certified is None:
         return None
@@ -184,11 +184,6 @@ def in_one_line(certificate: Certificate) -> str:
         f"Complexity {nats(gain.after)} nats; {nats(gain.before)} with {gain.fixed_scale} and the "
         f"weights as given. {'; '.join(sentences)}."
     )
-
-
-def _columns(certificate: Certificate) -> tuple[RescalingColumn, ...]:
-    record: RescalingRecord | None = certificate.rescaling
-    return () if record is None else record.columns
 
 
 def _name(column: RescalingColumn) -> str:

@@ -31,10 +31,6 @@ def choices(certificate: Certificate) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def choices_total(certificate: Certificate) -> str:
-    return "" if certificate.sparsity is None else nats(certificate.sparsity.grid_nats)
-
-
 def story(certificate: Certificate) -> tuple[str, ...]:
     """How a promise about one fixed network comes out of noise, in a few sentences."""
     record = certificate.sparsity

@@ -137,10 +137,6 @@ class Sheet:
             zorder=self._next(),
         )
 
-    def finish(self, *, name: str, title: str, description: str) -> str:
-        """The drawing as an ``<svg>`` element; ``name`` keeps its ids apart from others'."""
-        return element(self.figure, name=name, title=title, description=description)
-
 
 def text_width(words: str, *, size: float, bold: bool = False) -> float:
     """The width of the words in units of a drawing, in a font wider than those of most pages."""
@@ -179,7 +175,7 @@ def element(figure: Figure, *, name: str, title: str, description: str) -> str:
     target = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": f"nonvacuous {name}"}):
         # Not by savefig, which draws everything twice.
-        FigureCanvasSVG(figure).print_svg(target)
+        FigureCanvasSVG(figure).print_svg(target)  # type: ignore[no-untyped-call]
     return _for_a_page(target.getvalue(), name, title, description)
 
 

@@ -76,12 +76,8 @@ _GROUNDS = {
 }
 
 
-def theorem_name(key: str) -> str:
-    """A bound's name for a reader; one that is not known here keeps its own."""
-    return _words(key)[0]
-
-
-def _words(key: str) -> tuple[str, str]:
+def theorem_words(key: str) -> tuple[str, str]:
+    """A bound's name for a reader, and a remark; one that is not known here keeps its own."""
     return title_and_detail(key) or (clean(key), "")
 
 
@@ -192,7 +188,7 @@ def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Ba
         return ()
     shown = []
     for row in rows:
-        name, detail = _words(row.key)
+        name, detail = theorem_words(row.key)
         if row.promised:
             detail = f"{detail}; this is the certificate" if detail else "this is the certificate"
         value = shown_risk(certificate) if row.promised else percent_up(row.risk_upper)

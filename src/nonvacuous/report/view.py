@@ -95,7 +95,7 @@ class View:
             f"at most {promise.shown_risk(certificate)}.",
         )
         self.measured = _measured(certificate)
-        theorem = tables.theorem_name(certificate.bound.name)
+        theorem, _ = tables.theorem_words(certificate.bound.name)
         self.theorem = Fact(theorem, clean(certificate.bound.theorem))
         self.steps = tables.step_rows(certificate, comparison.steps) if comparison else ()
         self.ledger = tables.ledger_rows(certificate)
@@ -108,7 +108,8 @@ class View:
         self.noise = sparsity.layers(certificate)
         self.noise_story = sparsity.story(certificate)
         self.choices = sparsity.choices(certificate)
-        self.choices_total = sparsity.choices_total(certificate)
+        charged = certificate.sparsity
+        self.choices_total = "" if charged is None else nats(charged.grid_nats)
         self.layers = tables.layer_rows(certificate)
         self.layers_total = tables.layers_total(certificate)
         self.bounds = tables.bound_rows(certificate, comparison.bounds) if comparison else ()
