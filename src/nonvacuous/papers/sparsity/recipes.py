@@ -142,6 +142,7 @@ _FIVE = "learned:0.05"
 _BLIND = ("zero", "initialization")
 _LEARNED = (_FIVE, "learned:0.1", "learned:0.2", "learned:0.5")
 _WEAK = 0.003
+_CONTROLS = ("plain", "orthogonal", "residual", "spectral", "contracting")
 
 
 def _varied() -> dict[str, Recipe]:
@@ -200,10 +201,7 @@ DEFAULT_PARTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     ),
     "size": (_grid([1], [100], [_FIVE], [1.0], ["robust"], shares=SHAPES["share"]),),
     "depth": (
-        _grid(
-            *(SHAPES["hidden"], [100], [_FIVE], [1.0, 10.0]),
-            ["plain", "orthogonal", "residual", "spectral", "contracting"],
-        ),
+        _grid(SHAPES["hidden"], [100], [_FIVE], [1.0, 10.0], _CONTROLS),
         _grid([10, 15, 20], [100], [_FIVE], [10.0], ["contracting-quiet"]),
     ),
     "width": (

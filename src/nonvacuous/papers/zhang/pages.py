@@ -31,15 +31,10 @@ def training_section(settings: ZhangSettings) -> Section:
         for entry in recipe.longer:
             title = f"{network_title(name)}, random labels with {REGULARIZED[entry.regularizer]}"
             recipes[title] = recipe.under([entry.regularizer])
-    numbers = ("learning_rate", "rate_decay", "weight_decay")
-    rows = tuple(
-        (
-            *(title, recipe.model, str(recipe.epochs)),
-            *(f"{getattr(recipe, name):g}" for name in numbers),
-            recipe.precision,
-        )
-        for title, recipe in recipes.items()
-    )
+    rows = []
+    for title, recipe in recipes.items():
+        numbers = (recipe.epochs, recipe.learning_rate, recipe.rate_decay, recipe.weight_decay)
+        rows.append((title, recipe.model, *(f"{n:g}" for n in numbers), recipe.precision))
     crop = f", cut to the central {settings.crop} pixels" if settings.crop is not None else ""
     part = "all" if settings.examples is None else f"the first {settings.examples:,}"
     said = (
@@ -59,7 +54,9 @@ def training_section(settings: ZhangSettings) -> Section:
         "network", "model", "epochs", "learning rate", "factor", "weight decay where on",
         "precision",
     )  # fmt: skip
-    return Section("How were they trained?", (said, inferred), tables=(Table(headings, rows),))
+    return Section(
+        "How were they trained?", (said, inferred), tables=(Table(headings, tuple(rows)),)
+    )
 
 
 def time_table(timings: Sequence[GroupTiming]) -> Table:
