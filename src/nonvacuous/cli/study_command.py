@@ -124,7 +124,8 @@ def _kind(annotation: Any) -> Any:
     """The type of the flag, or None where a setting can only stand in a file."""
     kind = typed(annotation)
     parts = get_args(kind) if get_origin(kind) is tuple else (kind, Ellipsis)
-    plain = parts[0] in _PLAIN or get_origin(parts[0]) is Literal
+    listed = get_origin(parts[0]) is tuple and _kind(parts[0]) is not None
+    plain = listed or parts[0] in _PLAIN or get_origin(parts[0]) is Literal
     one = annotation in (kind, kind | None) and parts[1:] == (Ellipsis,)
     return kind | None if plain and one else None
 
