@@ -23,6 +23,11 @@ QUICK = {
     "plain_training": nv.PlainTraining(epochs=8, batch_size=32),
     "training": nv.PosteriorTraining(epochs=3, batch_size=64),
 }
+#: Where it matters how often something is certified, and not how well.
+BRIEF = {
+    "plain_training": nv.PlainTraining(epochs=1, batch_size=64),
+    "training": nv.PosteriorTraining(epochs=1, batch_size=128),
+}
 
 
 @pytest.fixture(scope="module")
@@ -440,7 +445,7 @@ def test_several_certificates_on_the_same_examples(digits: Dataset, tmp_path: Pa
                 split=split_examples(digits.train, prior_fraction=0.5, seed=1),
                 trials=500,
                 twin=False,
-                **QUICK,
+                **BRIEF,
             ),
             folder=tmp_path / name,
             **settings,
@@ -465,7 +470,7 @@ def test_several_certificates_on_the_same_examples(digits: Dataset, tmp_path: Pa
 
 @pytest.mark.slow
 def test_the_best_of_several_seeds_is_a_search(digits: Dataset, tmp_path: Path) -> None:
-    method = nv.Posterior(trials=500, twin=False, **QUICK)
+    method = nv.Posterior(trials=500, twin=False, **BRIEF)
 
     def run(name: str, data: Examples, **settings: object) -> nv.Certificate:
         arguments = {"method": method, **settings}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from scipy.optimize import minimize
@@ -46,36 +48,51 @@ def kl_by_definition(
     Q: DiagonalGaussian, P: DiagonalGaussian, groups: HandGroups, log_scales: Tensor
 ) -> Tensor:
     """KL(moved Q || P) of the full tensors as a differentiable function of the log-scales."""
-    padded = torch.cat([log_scales, log_scales.new_zeros(1)])
-    total = log_scales.new_zeros(())
+    return kl_function(Q, P, groups)(log_scales)
+
+
+def kl_function(
+    Q: DiagonalGaussian, P: DiagonalGaussian, groups: HandGroups
+) -> Callable[[Tensor], Tensor]:
+    """The same for many log-scales: what does not depend on them is computed once."""
+    tensors = []
     for name, shape in groups.shapes.items():
-        logs = log_scales.new_zeros(shape)
+        moves = []
         for scale in groups.exponents[name]:
             order = np.argsort(scale.axes)
             where = [1] * len(shape)
             index = np.transpose(scale.index, order)
             for axis, length in zip(sorted(scale.axes), index.shape, strict=True):
                 where[axis] = length
-            logs = logs + scale.power * padded[torch.from_numpy(index.reshape(where).copy())]
-        r = logs.exp()
+            moves.append((scale.power, torch.from_numpy(index.reshape(where).copy())))
         m, s = Q.means[name].double(), Q.scales[name].double()
         m0, s0 = P.means[name].double(), P.scales[name].double()
-        ratio = (r * s / s0).square()
-        total = (
-            total
-            + 0.5 * (ratio + ((r * m - m0) / s0).square() - 1 - 2 * logs - 2 * (s / s0).log()).sum()
-        )
-    return total
+        tensors.append((shape, moves, m / s0, s / s0, m0 / s0, -1 - 2 * (s / s0).log()))
+
+    def kl(log_scales: Tensor) -> Tensor:
+        padded = torch.cat([log_scales, log_scales.new_zeros(1)])
+        total = log_scales.new_zeros(())
+        for shape, moves, mean, width, center, rest in tensors:
+            logs = log_scales.new_zeros(shape)
+            for power, index in moves:
+                logs = logs + power * padded[index]
+            r = logs.exp()
+            terms = (r * width).square() + (r * mean - center).square() - 2 * logs + rest
+            total = total + 0.5 * terms.sum()
+        return total
+
+    return kl
 
 
 def minimize_slowly(
     Q: DiagonalGaussian, P: DiagonalGaussian, groups: HandGroups, start: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
     """The least KL that L-BFGS finds with derivatives from automatic differentiation."""
+    kl = kl_function(Q, P, groups)
 
     def value_and_gradient(vector: np.ndarray) -> tuple[float, np.ndarray]:
         log_scales = torch.from_numpy(vector.copy()).requires_grad_()
-        value = kl_by_definition(Q, P, groups, log_scales)
+        value = kl(log_scales)
         value.backward()
         return value.item(), log_scales.grad.numpy()
 
