@@ -39,8 +39,9 @@ def section(results: dict[str, dict[str, Any]]) -> str:
             "post-hoc certificates 2.5 times, training 1.5 times on a processor and 5 times on a "
             "GPU. Post-hoc certificates under a prior around zero now also forget the order of "
             "the units, which they did not before. The floor is what the matrix products of a "
-            "step would take at the rate of large ones; a wide convolutional network is close to "
-            "it on a processor.",
+            "step would take at the rate of large ones. On the GPU it was measured before the "
+            "optimizer became part of the CUDA graph and products TF32; what that changes has "
+            "not been measured.",
             "",
             table(header, rows),
         ]

@@ -101,7 +101,7 @@ class Recordings:
 class Inputs:
     """Inputs by their indices; images with the channels side by side where that is asked for.
 
-    Convolutions and pools are faster so on a processor, and on a GPU in bfloat16.
+    Convolutions and pools are faster so on a processor.
     """
 
     def __init__(self, inputs: Tensor, module: nn.Module, *, channels_last: bool) -> None:

@@ -24,7 +24,7 @@ from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Count, Inside, NonNegative, Positive, PositiveCount, Share
 from nonvacuous.training import checks
-from nonvacuous.training.graphs import Inputs, Recordings, fast_arithmetic, full_precision
+from nonvacuous.training.graphs import Inputs, Recordings, fast_arithmetic
 from nonvacuous.training.loop import Records, Schedule, run_epochs
 from nonvacuous.training.objectives import OBJECTIVES, bounded_cross_entropy, power_loss
 from nonvacuous.training.optimizers import (
@@ -39,8 +39,7 @@ from nonvacuous.training_settings import PosteriorTraining, RateSchedule
 
 _SCALE_RATE = 20.0
 _STEP = "training step"
-# Products of a batch from which on a GPU computes them in bfloat16: less is lost in casting.
-_WORTH_HALVING = 500_000_000
+_KEPT_BYTES = 31 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +66,8 @@ class PosteriorSettings(PosteriorTraining):
     bound_examples   how many examples the certificate will count; by default all
     free_parameter   trade-off of 'thiemann' or temperature of 'catoni', held fixed; by default it
                      follows its best value after every epoch
-    noise            'example': fresh noise per example where the layer allows it (large
-                     convolutions on a processor: 16); 'batch': one draw of all weights per batch
+    noise            'example': fresh noise per example where the layer allows it (on a
+                     processor in large convolutions: per 16 or more); 'batch': one draw per batch
     """
 
     kl_penalty: NonNegative = 1.0
@@ -188,11 +187,7 @@ class _Learner:
         inputs, self._labels = checks.resident(examples, module, device)
         inputs = behind_fixed_front(module, inputs)
         self._layout = find_layout(module, inputs[:3], per_example=settings.noise == "example")
-        batch_products = min(settings.batch_size, len(examples)) * self._layout.products
-        single = device.type == "cuda" and inputs.dtype == torch.float32
-        self._halved = single and batch_products >= _WORTH_HALVING
-        channels_last = self._halved or device.type == "cpu"
-        self._inputs = Inputs(inputs, module, channels_last=channels_last)
+        self._inputs = Inputs(inputs, module, channels_last=device.type == "cpu")
         self._like = dict(module.named_parameters())
         self._sizes = [parameter.numel() for parameter in self._like.values()]
         self._prior_means = self._flat(prior.means)
@@ -225,7 +220,9 @@ class _Learner:
                 instead="Leave record out: training is then slower, with the same result.",
             )
         self._batch = torch.zeros(settings.batch_size, dtype=torch.int64, device=device)
-        # Written anew in every step: to ask for memory takes longer than to compute the numbers.
+        # Written anew in every step: new memory costs more than the numbers. For what else a step
+        # needs: once so much was freed, the C library keeps what is freed for the next request.
+        torch.empty(_KEPT_BYTES if device.type == "cpu" else 0, dtype=torch.uint8)
         self._shifts, self._pulls, self._growth, self._variances, self._terms = (
             torch.empty_like(self._prior_means) for _ in range(5)
         )
@@ -302,18 +299,14 @@ class _Learner:
             noise = draw_noise(self._layout, variances, self._generator)
         means = self._named(self._means.detach())
         leaves = [tensor.requires_grad_(True) for tensor in (*means.values(), *noise.values())]
-        with torch.autocast(
-            self._device.type, torch.bfloat16, enabled=self._halved, cache_enabled=False
-        ):
-            outputs = noisy_call(
-                self._module,
-                self._inputs[batch],
-                layout=self._layout,
-                means=means,
-                noise=noise,
-                generator=self._generator,
-            )
-        outputs = full_precision(outputs)
+        outputs = noisy_call(
+            self._module,
+            self._inputs[batch],
+            layout=self._layout,
+            means=means,
+            noise=noise,
+            generator=self._generator,
+        )
         if settings.power is None:
             losses = bounded_cross_entropy(
                 outputs, labels, minimum_probability=settings.minimum_probability
