@@ -77,24 +77,15 @@ def scaled_dot_product_attention(passage: Passage) -> LogScale:
 # Tables of vectors: embeddings.
 
 
-def _table(passage: Passage) -> LogScale:
-    """Which row is read depends on the input, so rows scale alike; columns are channels."""
-    return passage.constant(passage.scale("weight"), [0]).select(0, 0)
+@register_operator("aten.embedding", "aten.embedding_bag")
+def embedding(passage: Passage) -> list[LogScale]:
+    """A row, or the sum, mean or maximum of some.
 
-
-@register_operator("aten.embedding")
-def embedding(passage: Passage) -> LogScale:
-    passage.pin(passage.scale("indices"), "an index does not scale")
-    scale = _table(passage).broadcast_to(passage.shape)
-    return LogScale(passage.shape, scale.terms)
-
-
-@register_operator("aten.embedding_bag")
-def embedding_bag(passage: Passage) -> list[LogScale]:
-    """Sum, mean or maximum of rows."""
+    Which row is read depends on the input, so rows scale alike; columns are channels.
+    """
     passage.pin(passage.scale("indices"), "an index does not scale")
     if passage.has("per_sample_weights"):
         passage.pin(passage.scale("per_sample_weights"), "weights of a bag do not scale")
-    scale = _table(passage).broadcast_to(passage.shape)
+    scale = passage.constant(passage.scale("weight"), [0]).select(0, 0).broadcast_to(passage.shape)
     rest = [LogScale(shape) for shape in passage.node.shapes[1:]]
     return [LogScale(passage.shape, scale.terms), *rest]

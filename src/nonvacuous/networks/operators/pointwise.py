@@ -45,18 +45,11 @@ def not_homogeneous(passage: Passage) -> LogScale:
     return LogScale(passage.shape)
 
 
-@register_operator("aten.clamp", "aten.clamp_min", "aten.clamp_max")
+@register_operator(*aten("clamp clamp_min clamp_max threshold"))
 def clamp(passage: Passage) -> LogScale:
     """A bound at 0 (or none) scales with anything; another one does not."""
-    bounds = [passage.attribute(name) for name in ("min", "max")]
+    bounds = [passage.attribute(name) for name in ("min", "max", "threshold", "value")]
     if any(bound not in (None, 0) for bound in bounds):
-        return not_homogeneous(passage)
-    return LogScale(passage.shape, passage.scale("self").terms)
-
-
-@register_operator("aten.threshold")
-def threshold(passage: Passage) -> LogScale:
-    if passage.attribute("threshold") != 0 or passage.attribute("value") != 0:
         return not_homogeneous(passage)
     return LogScale(passage.shape, passage.scale("self").terms)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,50 +38,27 @@ def pool(passage: Passage) -> LogScale | list[LogScale]:
     return [first, *rest] if rest else first
 
 
-def _reduced(
-    passage: Passage, scale: LogScale, axes: Sequence[int], shape: Sequence[int]
-) -> LogScale:
-    """One value out of all positions along these axes."""
-    axes = sorted({scale.axis(axis) for axis in axes}) or list(range(scale.dimensions))
-    scale = passage.constant(scale, axes)
-    for axis in axes:
-        scale = scale.take(axis, [0])
-    if len(shape) != scale.dimensions:
-        for axis in reversed(axes):
-            scale = scale.squeeze(axis)
-    return LogScale(tuple(shape), scale.terms)
+@register_operator(
+    *aten("sum mean amax amin max.default min.default max.dim min.dim argmax argmin"),
+    *aten("std var linalg_vector_norm norm"),
+)
+def reduce(passage: Passage) -> LogScale | list[LogScale]:
+    """One value out of all positions along some axes, which must scale alike.
 
-
-@register_operator(*aten("sum mean amax amin max.default min.default"))
-def reduce(passage: Passage) -> LogScale:
-    return _reduced(passage, passage.scale("self"), passage.integers("dim"), passage.shape)
-
-
-@register_operator("aten.std", "aten.linalg_vector_norm", "aten.norm")
-def norm(passage: Passage) -> LogScale:
-    """The length of a scaled vector is scaled; counting its non-zero entries is not."""
+    The length of a scaled vector is scaled; counting its non-zero entries is not. Which one is
+    largest does not change when all are scaled alike.
+    """
     if any(passage.attribute(name) == 0 for name in ("ord", "p")):
         return not_homogeneous(passage)
-    return _reduced(passage, passage.scale("self"), passage.integers("dim"), passage.shape)
-
-
-@register_operator("aten.var")
-def variance(passage: Passage) -> LogScale:
-    scale = passage.scale("self").power(2)
-    return _reduced(passage, scale, passage.integers("dim"), passage.shape)
-
-
-@register_operator("aten.max.dim", "aten.min.dim")
-def extreme_along(passage: Passage) -> list[LogScale]:
-    values = _reduced(passage, passage.scale("self"), passage.integers("dim"), passage.shape)
-    return [values, LogScale(passage.node.shapes[1])]
-
-
-@register_operator("aten.argmax", "aten.argmin")
-def position_of_extreme(passage: Passage) -> LogScale:
-    """Which one is largest does not change when all are scaled alike."""
-    _reduced(passage, passage.scale("self"), passage.integers("dim"), passage.shape)
-    return LogScale(passage.shape)
+    scale = passage.scale("self").power(2 if passage.node.kind == "var" else 1)
+    axes = sorted({scale.axis(axis) for axis in passage.integers("dim")})
+    axes = axes or list(range(scale.dimensions))
+    scale = passage.constant(scale, axes)
+    kept = len(passage.shape) == scale.dimensions
+    for axis in reversed(axes):
+        scale = scale.take(axis, [0]) if kept else scale.select(axis, 0)
+    first = LogScale(passage.shape, () if "arg" in passage.node.kind else scale.terms)
+    return [first, *(LogScale(shape) for shape in passage.node.shapes[1:])]
 
 
 @register_operator("aten.cumsum")
