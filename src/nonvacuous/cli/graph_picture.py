@@ -12,11 +12,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from pathlib import Path
 
 import networkx
 
-from nonvacuous.files import write_atomically
 from nonvacuous.networks import LayerGraph, Node, ScaleGroups
 from nonvacuous.report.figures import spread
 from nonvacuous.report.wording import plural
@@ -54,12 +52,6 @@ class Box:
         shown = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
         sizes = "x".join(map(str, self.nodes[-1].shape[1:])) or "one number"
         return f"{shown}   {sizes}" if shown else sizes
-
-
-def write_picture(graph: LayerGraph, groups: ScaleGroups, path: Path, *, title: str) -> None:
-    """Write the picture as SVG; the file appears whole or not at all."""
-    text = picture(graph, groups, title=title)
-    write_atomically(path, lambda stream: stream.write(text.encode()))
 
 
 def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:

@@ -10,6 +10,7 @@ from nonvacuous.cli.exits import DONE, UsageError, again, help_of
 from nonvacuous.cli.flags import SWITCH, Json, NetworkFlags
 from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.output import result_console, say, write_json, write_lines, write_next
+from nonvacuous.files import write_atomically
 from nonvacuous.report.wording import plural, printable
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ def inspect(
     error = preservation_error(subject.module, subject.example, groups=subject.groups, seed=seed)
     record = _record(subject, error, seed, _imbalances(subject) if weights else {})
     if svg is not None:
-        from nonvacuous.cli.graph_picture import write_picture
+        from nonvacuous.cli.graph_picture import picture
 
-        write_picture(
-            subject.graph, subject.groups, svg, title=f"{network.model} ({subject.shape})"
-        )
+        title = f"{network.model} ({subject.shape})"
+        drawn = picture(subject.graph, subject.groups, title=title).encode()
+        write_atomically(svg, lambda stream: stream.write(drawn))
     if json:
         write_json(record)
     else:

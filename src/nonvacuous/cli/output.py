@@ -108,8 +108,8 @@ def write_next(command: str) -> None:
 
 def _escaped(text: str) -> str:
     """JSON with the same meaning, in which no character is one that a terminal acts on."""
-    return re.sub(r"[^\n\x20-\x7e]", _escape, text)
-
-
-def _escape(match: re.Match[str]) -> str:
-    return match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1]
+    return re.sub(
+        r"[^\n\x20-\x7e]",
+        lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1],
+        text,
+    )

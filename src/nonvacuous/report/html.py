@@ -25,12 +25,11 @@ def render(view: View, *, scale: Markup | None = None, more_css: str = "") -> st
     many pages is written in the time of a few full ones.
     """
     drawn = scale is None
-    templates = environment()
-    css = templates.loader.get_source(templates, "certificate.css")[0]  # type: ignore[union-attr]
-    return templates.get_template("certificate.html.jinja").render(
+    page = environment().get_template("certificate.html.jinja")
+    return page.render(
         view=view,
         # Ours, or made by ElementTree, which escapes: these alone are not escaped again.
-        css=Markup(css + more_css),
+        css=Markup(source("certificate.css") + more_css),
         scale_wide=Markup(figures.scale(view)) if scale is None else scale,
         scale_narrow=Markup(figures.scale(view, narrow=True)) if drawn else "",
         training=[
@@ -54,6 +53,12 @@ def write(text: str, path: str | os.PathLike[str], *, kind: str = "page") -> Pat
             "exists and that you may write to."
         ) from error
     return target
+
+
+def source(name: str) -> str:
+    """The text of a file among our templates."""
+    templates = environment()
+    return templates.loader.get_source(templates, name)[0]  # type: ignore[union-attr]
 
 
 @cache

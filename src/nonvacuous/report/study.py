@@ -130,10 +130,8 @@ def write_study(page: StudyPage, path: str | os.PathLike[str]) -> Path:
 
 def render(page: StudyPage) -> str:
     """The text of the page. Everything but the pictures is escaped."""
-    from nonvacuous.report.html import environment
+    from nonvacuous.report.html import environment, source
 
-    templates = environment()
-    css = templates.loader.get_source(templates, "certificate.css")[0]  # type: ignore[union-attr]
-    return templates.get_template("study.html.jinja").render(
-        page=page, css=Markup(css), picture=Markup, version=__version__
-    )
+    css = Markup(source("certificate.css"))
+    template = environment().get_template("study.html.jinja")
+    return template.render(page=page, css=css, picture=Markup, version=__version__)

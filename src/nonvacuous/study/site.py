@@ -67,14 +67,14 @@ def write_site(
 
 def render(table: Table) -> str:
     """The text of the index. What comes from data is escaped."""
-    script = _source("site.js")
+    script = html.source("site.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         html.environment()
         .get_template("site.html.jinja")
         .render(
             site=table,
-            css=Markup(_source("certificate.css") + _source("site.css")),
+            css=Markup(html.source("certificate.css") + html.source("site.css")),
             script=Markup(script),
             script_hash=f"sha256-{digest}",
             generator=_GENERATOR,
@@ -100,12 +100,7 @@ def _certificate_page(run: Run) -> str:
     )
     row = Row.of(run, marks=seen.marks)
     macros = html.environment().get_template("strip.html.jinja").module
-    return html.render(seen, scale=macros.scale(row), more_css=_source("site.css"))  # type: ignore[attr-defined]
-
-
-def _source(name: str) -> str:
-    templates = html.environment()
-    return templates.loader.get_source(templates, name)[0]  # type: ignore[union-attr]
+    return html.render(seen, scale=macros.scale(row), more_css=html.source("site.css"))  # type: ignore[attr-defined]
 
 
 def _write(path: Path, text: str) -> None:
