@@ -61,7 +61,6 @@ def test_the_slopes_written_out_are_those_of_the_objective(
 ) -> None:
     if world == "images in parts":
         monkeypatch.setattr(stochastic, "_WORTH_SHARING", 0)
-        monkeypatch.setattr(stochastic, "_PRODUCTS_OF_A_PART", 0)
     vectors = world == "vectors"
     model, examples = (small_mlp(), blobs(60)) if vectors else (small_cnn(), stripes(60))
     prior = DiagonalGaussian.around(model, scale=0.2)

@@ -65,7 +65,6 @@ def gaussian(module: nn.Module, scale: float) -> tuple[dict[str, Tensor], dict[s
 def share_draws(monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
     monkeypatch.setattr(stochastic, "_SHARING", examples)
     monkeypatch.setattr(stochastic, "_WORTH_SHARING", 0)
-    monkeypatch.setattr(stochastic, "_PRODUCTS_OF_A_PART", 0)
 
 
 def call(

@@ -67,7 +67,7 @@ class PosteriorSettings(PosteriorTraining):
     free_parameter   trade-off of 'thiemann' or temperature of 'catoni', held fixed; by default it
                      follows its best value after every epoch
     noise            'example': fresh noise per example where the layer allows it (on a
-                     processor in large convolutions: per 16 or more); 'batch': one draw per batch
+                     processor in large convolutions: per 16); 'batch': one draw per batch
     """
 
     kl_penalty: NonNegative = 1.0
