@@ -159,11 +159,11 @@ def risk(results: dict[str, dict[str, Any]]) -> str:
             "",
             "Convolutional networks, processor time of one core, against drawing all weights and "
             "calling the network once for each pair. Noise is drawn at the positions where these "
-            "are fewer than the entries of a patch, which pays where rows of scales are multiples "
-            "of one another, as equal noise is before and after rescaling; a scale for each weight "
-            "leaves most normal numbers to be drawn, and many positions leave most of the "
-            "arithmetic of a plain call. The goal of 10 times is met by the deeper network on 8 x "
-            "8 alone.",
+            "are few, its covariance summed from products of pixels: the goal of 10 times is met "
+            "where rows of scales are multiples of one another, as equal noise is before and after "
+            "rescaling. It is not met with a scale for each weight, which leaves most normal "
+            "numbers to be drawn (over half of the time), nor on 28 x 28: with more positions "
+            "than entries, drawing and multiplying by every trial's own weights are what is left.",
             "",
             table(header, rows),
         ]
