@@ -21,6 +21,7 @@ from nonvacuous.risk import (
 )
 from nonvacuous.risk import pairs as pairs_module
 from nonvacuous.risk.estimate import OutOfMemory
+from nonvacuous.seeds import DRAWS
 
 from .networks import CASES, Case, build, seeded
 
@@ -56,6 +57,29 @@ def test_error_counts_have_the_right_law_for_every_kind_of_network(case: Case) -
     truth, error = exact_risk(network, posterior, examples, 400)
     tolerance = 4.5 * math.hypot(error, math.sqrt(truth * (1 - truth) / trials))
     assert abs(result.risk - truth) < tolerance
+
+
+def test_a_seed_draws_the_trials_that_certificates_of_this_library_record() -> None:
+    """Where these counts change on purpose, count ``nonvacuous.seeds.DRAWS`` up with them."""
+    torch.manual_seed(0)
+    inputs = torch.randn(50, 2, 8, 8)
+    networks = (
+        nn.Sequential(nn.Flatten(), nn.Linear(128, 8), nn.ReLU(), nn.Linear(8, 3)),
+        # Noise at few positions, and of the weights themselves.
+        nn.Sequential(nn.Conv2d(2, 16, 7), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)),
+        nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(192, 3)),
+    )
+    counts = []
+    for network in networks:
+        labels = network.eval()(inputs).argmax(1)
+        for scales in (
+            0.2,
+            {n: 0.1 + 0.2 * torch.rand_like(p) for n, p in network.named_parameters()},
+        ):
+            noise = DiagonalGaussian.around(network, scale=scales)
+            result = estimate_risk(network, noise, (inputs, labels), trials=500, generator=seeded())
+            counts.append(result.errors)
+    assert (DRAWS, counts) == ("2", [302, 300, 264, 272, 282, 286])
 
 
 @pytest.mark.slow

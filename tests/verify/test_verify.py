@@ -10,9 +10,12 @@ import pytest
 
 import nonvacuous as nv
 from nonvacuous.certificate import Certificate
+from nonvacuous.certification import assemble
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.risk.watched import WatchedPass
+from nonvacuous.seeds import DRAWS
 from nonvacuous.verify import verify
 from tests.audit import worlds
 
@@ -151,3 +154,20 @@ def test_bad_arguments(run: Path) -> None:
         verify(run, [1, 2])  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="fresh trials need another"):
         verify(run, seed=certificate.empirical.seed)
+
+
+@pytest.mark.parametrize("draws", ["1", DRAWS])
+def test_trials_that_an_earlier_library_drew_otherwise_are_compared_within_their_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draws: str
+) -> None:
+    drawn = WatchedPass.noise
+    monkeypatch.setattr(WatchedPass, "noise", lambda *args: -drawn(*args))
+    monkeypatch.setattr(assemble, "DRAWS", draws)
+    make_run(tmp_path, "stochastic")
+    monkeypatch.undo()
+    result = verify(tmp_path / "certificate.json", tmp_path, data=worlds.examples())
+    replay = next(f for f in result.findings if f.name.startswith("the recorded trials"))
+    if draws == DRAWS:
+        assert replay.passed is False and "the recorded seed gives" in replay.detail
+    else:
+        assert replay.passed and f"draws 1 there, {DRAWS} here" in replay.detail

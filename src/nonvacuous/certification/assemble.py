@@ -51,6 +51,7 @@ from nonvacuous.rules.arithmetic import (
 from nonvacuous.rules.digests import array_digest, example_set, fixed_tensors, tensors_digest
 from nonvacuous.rules.outcomes import outcome_digest
 from nonvacuous.rules.symmetries import captured
+from nonvacuous.seeds import DRAWS
 
 
 def measured_best(job: Job, candidates: Sequence[Candidate]) -> tuple[Candidate, Measured]:
@@ -263,10 +264,11 @@ def _records(candidate: Candidate, evidence: Evidence, data: DataRecord) -> dict
 
 
 def software(device: torch.device) -> dict[str, str]:
-    """Versions of what takes part in the arithmetic, and what decides how sums are rounded."""
+    """Versions of what takes part in the arithmetic, what a seed draws and how sums are rounded."""
     kind = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     return {
         "nonvacuous": nonvacuous.__version__,
+        "draws": DRAWS,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,

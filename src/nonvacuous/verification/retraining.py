@@ -35,8 +35,8 @@ from nonvacuous.verification.network import built, not_at_hand
 
 REPEATED = "the training repeated gives {}"
 _WHOLE, _FIELD = REPEATED.format("what the run stored"), "training"
-#: What decides how sums are rounded, and what is summed.
-_ROUNDING = ("nonvacuous", "torch", "numpy", "device", "processor", "threads")
+#: What decides what is summed, and how it is rounded.
+_ROUNDING = ("nonvacuous", "draws", "torch", "numpy", "device", "processor", "threads")
 
 
 class _Unrepeatable(Exception):
