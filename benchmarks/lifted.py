@@ -8,6 +8,8 @@ digits. The lifted end is exact on the orbits of one hidden layer and sampled be
 
 from __future__ import annotations
 
+import argparse
+
 import torch
 from provenance import write_result
 from torch import nn
@@ -33,6 +35,7 @@ def trained(widths: str) -> tuple[nn.Module, torch.Tensor]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     rows = []
     for widths in WIDTHS:
         network, example = trained(widths)

@@ -5,6 +5,7 @@ python benchmarks/progressive_bounds.py
 
 from __future__ import annotations
 
+import argparse
 import json
 from functools import cache
 from pathlib import Path
@@ -171,6 +172,7 @@ def _gate(ours: dict[int, np.ndarray], theirs: np.ndarray, counts: Counts) -> di
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     found = {}
     for name in CASES:
         if files_of(name):

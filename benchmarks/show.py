@@ -351,6 +351,7 @@ def page() -> str:
 
 def _sources(files: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield "## Where the figures come from\n"
+    yield "Commands as they were at their commit; some scripts have other names since.\n"
     rows = []
     for name, record in files.items():
         origin = record["provenance"]

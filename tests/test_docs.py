@@ -35,6 +35,14 @@ def test_every_question_has_an_example_with_its_output() -> None:
         assert "```text\n```" not in text, f"{page} shows an empty output"
 
 
+def test_what_the_page_on_reading_explains_stands_in_its_output() -> None:
+    text = (DOCS / "questions" / "reading.md").read_text("utf-8")
+    shown = text.split("```text\n")[1].partition("```")[0]
+    quoted = re.findall(r"^\*\*`([^`]+)`", text, re.M)
+    assert len(quoted) >= 6
+    assert [words for words in quoted if words not in shown] == []
+
+
 def test_outputs_that_differ_are_noticed() -> None:
     assert agree("at most 0.0457 (7 in 285)", "at most 0.0458 (7 in 285)")
     assert not agree("at most 0.0457 (7 in 285)", "at most 0.0557 (7 in 285)")

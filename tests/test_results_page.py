@@ -18,3 +18,9 @@ def test_the_pages_are_what_the_files_say(
     monkeypatch.setattr(sys, "argv", ["show.py", "--check"])
     show = runpy.run_path(str(BENCHMARKS / "show.py"))
     assert show["main"]() == 0, capsys.readouterr().out
+
+
+def test_asking_a_benchmark_for_help_writes_no_result() -> None:
+    writers = [path for path in BENCHMARKS.glob("*.py") if "write_result(" in path.read_text()]
+    silent = [path.name for path in writers if "ArgumentParser(" not in path.read_text()]
+    assert len(writers) > 10 and silent == ["provenance.py"]
