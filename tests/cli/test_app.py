@@ -85,6 +85,13 @@ def test_usage_errors_are_short_exit_2_and_name_the_next_command(capsys, argumen
     assert "Traceback" not in captured.err
 
 
+def test_a_flag_that_was_not_given_is_missing_and_not_its_value(capsys):
+    assert main(["plan", "--risk", "0.1"]) == exits.USAGE
+    assert "plan needs --target." in capsys.readouterr().err
+    assert main(["plan", "--target"]) == exits.USAGE
+    assert "--target requires an argument" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [

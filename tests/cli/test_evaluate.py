@@ -193,6 +193,17 @@ def test_monitor_reads_new_rows_only_and_raises_the_alarm(tmp_path: Path, capsys
     assert capsys.readouterr().out.startswith("ALARM")
 
 
+def test_a_wrong_call_starts_no_watch(tmp_path: Path, capsys) -> None:
+    stream, state = tmp_path / "labels.csv", tmp_path / "watch.json"
+    stream.write_text("wrong\n" + "0\n" * 20)
+    assert main(["monitor", str(stream), "--promise", "0.3", "--state", str(state)]) == 2
+    assert "no column 'error'" in capsys.readouterr().err and not state.exists()
+    right = ["monitor", str(stream), "--loss", "wrong", "--state", str(state), "--promise"]
+    assert main([*right, "0.2"]) == 0
+    assert main([*right, "0.3"]) == 1
+    assert "another file (--state" in capsys.readouterr().err
+
+
 def test_missing_labels_are_counted_not_guessed(tmp_path: Path, capsys) -> None:
     stream = tmp_path / "labels.csv"
     stream.write_text("prediction,label\na,a\na,b\nb,\nb,b\n")

@@ -38,6 +38,9 @@ def test_tables_of_text(tmp_path: Path, column: str, mark: str) -> None:
 
 
 def test_a_table_without_labels(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,y,label\n1,2,3\n")
+    with pytest.raises(BadInput, match="y and label are 2, rename all but one"):
+        nv.data.load(tmp_path / "x.csv")
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     with pytest.raises(BadInput, match="label or labels or y or target or class"):
         nv.data.load(tmp_path / "x.csv")

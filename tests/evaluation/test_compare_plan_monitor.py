@@ -6,6 +6,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 import signal
 import time
 
@@ -41,9 +42,22 @@ def test_compare_says_how_many_more_would_tell() -> None:
     first = (np.arange(200) < 12).astype(int)
     second = (np.arange(200) >= 192).astype(int)
     result = nv.compare(first, second, labels)
-    assert result.better is None and "more examples would" in result.verdict
+    assert result.better is None and "more examples like these would tell" in result.verdict
     same = nv.compare(first, first, labels)
     assert same.verdict == "not told apart" and same.p_value == 1.0
+
+
+@pytest.mark.parametrize(("wins", "losses", "examples"), [(22, 10, 300), (6, 0, 90), (60, 40, 900)])
+def test_about_so_many_more_do_tell(wins: int, losses: int, examples: int) -> None:
+    def verdict(times: float) -> str:
+        won, lost, n = (round(times * count) for count in (wins, losses, examples))
+        rows = np.arange(n)
+        return nv.compare((rows < won) * 1, (rows >= n - lost) * 1, np.zeros(n, int)).verdict
+
+    found = re.search(r"about ([\d,]+) more examples like these would tell", verdict(1.0))
+    more = int(found[1].replace(",", ""))
+    assert "errs less" in verdict(1.0 + 1.3 * more / examples)
+    assert "not told apart" in verdict(1.0 + 0.4 * more / examples)
 
 
 def test_compare_losses_and_clusters_and_attempts() -> None:

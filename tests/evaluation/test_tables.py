@@ -99,7 +99,8 @@ def test_nested_fields_of_logs(tmp_path) -> None:
         ("bad.npz", b"zip?", "npz"),
         ("bad.jsonl", b'{"pred": 1, "label": 1}\n{"pred": 1', "line 2"),
         ("short.jsonl", b'{"pred": 1, "label": 1}\n{"pred": 1}', "line 2"),
-        ("hole.csv", b"pred,label\n1,1\n,1\n", "missing"),
+        ("hole.csv", b"pred,label\n1,1\n,1\n", "1 missing or infinite.* Leave the row out"),
+        ("holes.csv", b"pred,label\na,a\n,a\n,b\n", "2 missing value.*row 1. Give them a name"),
         ("words.xlsx", b"x", "are read"),
     ],
 )

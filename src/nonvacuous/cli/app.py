@@ -178,6 +178,9 @@ def _usage_message(error: CycloptsError, command: str | None = None) -> str:
         _, own, words = first["msg"].rpartition("Value error, ")
         given = f", not {first['input']!r}" if not own and isinstance(first["input"], str) else ""
         message = f"{where}{words}{given}."
+    if type(error).__name__ == "MissingArgumentError" and not getattr(error, "keyword", None):
+        missing = error.argument  # not given at all, which the parser words as given without value
+        message = f"{command or 'the command'} needs {missing.name if missing else 'an argument'}."
     keyword = str(getattr(getattr(error, "token", None), "keyword", ""))
     meant = _MEANT.get(keyword.replace("_", "-"))
     if type(error).__name__ == "UnknownOptionError" and meant and command == "certify":

@@ -212,9 +212,11 @@ def label_column(columns: Sequence[Any], *, where: str) -> int:
     names = [str(column).strip() for column in columns]
     known = [at for at, name in enumerate(names) if name.lower() in LABEL_COLUMNS]
     if len(known) != 1 or len(names) < 2:
+        several = " and ".join(names[at] for at in known) if len(known) > 1 else ""
+        hint = f": {several} are {len(known)}, rename all but one" if several else ""
         raise BadInput(
             f"{where} needs one column named {' or '.join(LABEL_COLUMNS)}, in capitals or not, and "
-            f"others beside it; its columns are {', '.join(names[:20])!r}"
+            f"others beside it; its columns are {', '.join(names[:20])!r}{hint}"
         )
     return known[0]
 

@@ -28,11 +28,7 @@ def plain(values: Any, name: str) -> Any:
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
         if len(bad):
-            raise BadInput(
-                f"{name} has {len(bad)} missing or infinite value(s), the first in row {bad[0]}. "
-                "Leave the row out if it was not tested, or say what is missing; a row that is "
-                "left out because of its error makes the test false."
-            )
+            raise _missing(name, int(bad[0]), len(bad), words=False)
         whole = array.astype(np.int64) if np.abs(array).max(initial=0.0) < 2**53 else None
         if array.ndim == 1 and whole is not None and (whole == array).all():
             return whole
@@ -41,7 +37,7 @@ def plain(values: Any, name: str) -> Any:
         array = array.astype(str)
         empty = np.flatnonzero(array == "")
         if len(empty):
-            raise _missing(name, int(empty[0]), len(empty))
+            raise _missing(name, int(empty[0]), len(empty), words=True)
         return array
     raise BadInput(f"{name} holds {array.dtype} values; numbers and words are understood.")
 
@@ -57,7 +53,8 @@ def _from_objects(array: np.ndarray, name: str) -> np.ndarray:
     items = array.tolist()
     lost = [i for i, v in enumerate(items) if v is None or (isinstance(v, float) and v != v)]
     if lost:
-        raise _missing(name, lost[0], len(lost))
+        words = any(isinstance(v, str) for v in items)
+        raise _missing(name, lost[0], len(lost), words=words)
     kinds = {type(item) for item in items}
     if kinds <= {str}:
         return np.array(items, dtype=str)
@@ -76,24 +73,32 @@ def _from_arrow(values: Any, name: str) -> Any:
         values = values.combine_chunks()
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if values.null_count:
-        first = values.is_null().to_numpy(zero_copy_only=False).argmax()
-        raise _missing(name, int(first), values.null_count)
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        if pa.compute.any(pa.compute.equal(values, "")).as_py():
-            first = pa.compute.index(values, "").as_py()
-            raise _missing(name, first, 1)
+    words = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    lost = values.is_null()
+    if words:
+        lost = pa.compute.or_(lost, pa.compute.fill_null(pa.compute.equal(values, ""), False))
+    if pa.compute.any(lost).as_py():
+        rows = np.flatnonzero(lost.to_numpy(zero_copy_only=False))
+        raise _missing(name, int(rows[0]), len(rows), words=words)
+    if words:
         return values.cast(pa.large_string())
     if pa.types.is_nested(values.type):
         return plain(np.array(values.to_pylist()), name)
     return plain(values.to_numpy(zero_copy_only=False), name)
 
 
-def _missing(name: str, row: int, count: int) -> BadInput:
+def _missing(name: str, row: int, count: int, *, words: bool) -> BadInput:
+    found = (
+        f"{name} has {count} missing {'' if words else 'or infinite '}value(s), the first in row"
+    )
+    if words:
+        return BadInput(
+            f"{found} {row}. Give them a name of their own (such as 'unknown'), or leave the rows "
+            "out for a reason that does not depend on the errors."
+        )
     return BadInput(
-        f"{name} has {count} missing value(s), the first in row {row}. Give them a name of their "
-        "own (such as 'unknown'), or leave the rows out for a reason that does not depend on the "
-        "errors."
+        f"{found} {row}. Leave the row out if it was not tested, or say what is missing; a row "
+        "that is left out because of its error makes the test false."
     )
 
 

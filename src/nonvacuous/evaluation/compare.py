@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nonvacuous.bounds import betting, betting_lower, checks, paired_lower, sign_test
+from nonvacuous.bounds import betting, betting_lower, checks, holdout, paired_lower, sign_test
+from nonvacuous.bounds.paired import DISCORDANCE_SHARE
 from nonvacuous.bounds.rounding import down
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import Coder, plain
@@ -167,7 +168,7 @@ class _Part:
             high = -paired_lower(wins=losses, losses=wins, examples=n, failure=half)
             one = min(sign_test(wins=wins, losses=losses), sign_test(wins=losses, losses=wins))
             p_value = min(1.0, 2.0 * one)
-            spread = (wins + losses) / n - ((wins - losses) / n) ** 2
+            needed = _exactly_needed(wins, losses, n, half)
         else:
             if units is not None:
                 _, where, sizes = np.unique(units, return_inverse=True, return_counts=True)
@@ -177,31 +178,48 @@ class _Part:
             scaled = np.clip(0.5 * (1.0 + gaps[order]), 0.0, 1.0)
             low = max(-1.0, down(2.0 * betting_lower(scaled, failure=half) - 1.0))
             high = min(1.0, -down(-(2.0 * betting(scaled, failure=half) - 1.0)))
-            spread = float(gaps.var())
-        verdict = _verdict(low, high, float(gaps.mean()), spread, n, half, self.names)
+            needed = _needed(float(gaps.mean()), float(gaps.var()), half)
+        verdict = _verdict(low, high, n, needed, self.names)
         return Comparison(low, high, p_value, wins, losses, n, self.confidence, verdict, self.names)
 
 
-def _verdict(
-    low: float, high: float, mean: float, spread: float, n: int, half: float, names: tuple[str, str]
-) -> str:
+def _verdict(low: float, high: float, n: int, needed: float, names: tuple[str, str]) -> str:
     if low > 0.0 or high < 0.0:
         better = names[1] if low > 0.0 else names[0]
         ends = (low, high) if low > 0.0 else (-high, -low)
         least, most = math.floor(1000 * ends[0]) / 10, math.ceil(1000 * ends[1]) / 10
         return f"{better} errs less, by {least:g} to {most:g} points"
-    more = _more_examples(mean, spread, n, half)
-    return "not told apart" + (f": about {more:,} more examples would" if more else "")
+    if needed >= _MOST:
+        return "not told apart"
+    more = needed - n if needed > n else max(1, n // 5)
+    digits = 10 ** max(0, len(str(int(more))) - 2)
+    more = math.ceil(more / digits) * digits
+    return f"not told apart: about {more:,} more examples like these would tell"
 
 
-def _more_examples(mean: float, spread: float, n: int, half: float) -> int | None:
-    """How many more examples of this kind would tell them apart: an estimate, and called about."""
-    if abs(mean) < 1e-9 or spread <= 0.0:
-        return None
+def _needed(mean: float, spread: float, half: float) -> float:
+    """Examples of this kind that would tell losses apart: an estimate, and called about."""
     from scipy import special
 
-    needed = spread * (float(special.ndtri(1.0 - half)) / mean) ** 2 * 1.2
-    if not n < needed < _MOST:
-        return max(1, n // 5) if needed <= n else None
-    digits = 10 ** max(0, len(str(int(needed - n))) - 2)
-    return int(math.ceil((needed - n) / digits) * digits)
+    if abs(mean) < 1e-9 or spread <= 0.0:
+        return math.inf
+    return spread * (float(special.ndtri(1.0 - half)) / mean) ** 2 * 1.2
+
+
+def _exactly_needed(wins: int, losses: int, n: int, half: float) -> float:
+    """The same for errors, by what the interval of :func:`paired_lower` asks for."""
+    from scipy import special
+
+    if wins == losses:
+        return math.inf
+    quantile = float(special.ndtri(1.0 - (1.0 - DISCORDANCE_SHARE) * half))
+    needed = float(n)
+    while needed < _MOST:
+        needed *= 1.05
+        errors = round((wins + losses) * needed / n)
+        most = holdout(
+            errors=errors, examples=max(errors, round(needed)), failure=DISCORDANCE_SHARE * half
+        )
+        if most * quantile**2 <= ((wins - losses) / n) ** 2 * needed:
+            break
+    return needed

@@ -39,7 +39,7 @@ class Monitor:
         self._rows = 0
         self._open: list[tuple[int, int]] = []
         self._state = state
-        if state is not None:
+        if state is not None and state.exists():  # made by the first losses, not by a wrong call
             with self._locked():
                 pass
 
@@ -208,7 +208,7 @@ class Monitor:
         if {name: (w.promise, round(w.goal, 9)) for name, w in watches.items()} != mine:
             raise BadInput(
                 f"{self._state} watches another promise or another false alarm: a new watch needs "
-                "a new file, and costs its own false alarm."
+                "another file (--state, state=), and costs its own false alarm."
             )
         self._watches, self._open, self._rows = watches, missing_rows, rest.pop("rows")
         vars(self).update(rest)
