@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +19,13 @@ from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import CheckpointMixture
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.models import build
+from nonvacuous.records import BoundRecord
 from nonvacuous.risk import bounded_cross_entropy
 from nonvacuous.rules.progressive import OBSERVED, batches_of, tilt_of, trained_on, twin_number
 
 FIXED = "what the theorem wants fixed was fixed before the data"
 FIRST = "each checkpoint met its batch before training on it"
+COUNTED = "the errors of every batch can be counted again"
 QUICK = {"plain_training": nv.PlainTraining(epochs=3, batch_size=32, learning_rate=0.1)}
 making = importlib.import_module("nonvacuous.methods.progressive.making")
 
@@ -304,6 +307,18 @@ def test_what_cannot_be_is_said_before_any_work() -> None:
 
     with pytest.raises(BadInput, match="other tensors"):
         nv.certify(model(), blobs(), method=nv.Progressive(train=other))
+
+
+def test_three_batches_that_the_theorem_takes_for_two_are_refused(monkeypatch) -> None:
+    honest = making.bound_record
+
+    def fewer(name: str, **inputs: Any) -> BoundRecord:
+        return honest(name, **inputs, batches=2)
+
+    monkeypatch.setattr(making, "bound_record", fewer)
+    certificate = certified(threshold=0.2)
+    assert row(certificate, COUNTED).effect == "refused"
+    assert "told of 2 batches; there are 3" in row(certificate, COUNTED).detail
 
 
 def test_two_batches_are_held_to_the_exact_tail(tmp_path: Path) -> None:
