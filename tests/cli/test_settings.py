@@ -87,6 +87,7 @@ def test_a_file_that_cannot_be_used(place, invoke, quick, text, words):
     done = invoke(*quick("--config", "c.toml", epochs=None))
     assert done.code == exits.USAGE
     assert all(word in done.error for word in words), done.error
+    assert "*" not in done.error  # which is how objects of settings are named inside
     assert done.next == "nonvacuous certify --help"
 
 

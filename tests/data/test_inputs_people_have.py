@@ -38,6 +38,10 @@ def test_tables_of_text(tmp_path: Path, column: str, mark: str) -> None:
 
 
 def test_a_table_without_labels(tmp_path: Path) -> None:
+    for written in ("", "nan"):
+        (tmp_path / "x.csv").write_text("a,label\n" + f"1,0\n2,{written}\n3,1\n" * 20)
+        with pytest.raises(BadInput, match=r"20 labels are missing, the first in row 3\."):
+            nv.data.load(tmp_path / "x.csv")
     (tmp_path / "x.csv").write_text("a,y,label\n1,2,3\n")
     with pytest.raises(BadInput, match="y and label are 2, rename all but one"):
         nv.data.load(tmp_path / "x.csv")

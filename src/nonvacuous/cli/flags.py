@@ -132,7 +132,8 @@ def from_toml(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollecti
     path = Path(named[0].tokens[-1].value).expanduser()
     with as_usage("--config: "):
         record = read_toml(path)
-    known = {argument.name.removeprefix("--"): argument for argument in arguments}
+    named = [argument for argument in arguments if argument.name.startswith("--")]
+    known = {argument.name.removeprefix("--"): argument for argument in named}
     for key in record:
         flag = key.replace("_", "-")
         if f"--{flag}" in _NEVER_FROM_OUTSIDE or flag == "config":

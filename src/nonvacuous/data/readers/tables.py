@@ -224,6 +224,12 @@ def read_csv(
                 "numbers, and fill or remove what is missing"
             ) from error
     values = np.array(labels) if class_names and labels[0] in class_names else _as_numbers(labels)
+    missing = np.flatnonzero(np.isnan(values) if values.dtype.kind == "f" else values == "")
+    if len(missing):
+        raise BadInput(
+            f"{path}: {len(missing)} labels are missing, the first in row {missing[0] + 2}. Leave "
+            "such rows out, or give them a class with a name"
+        )
     return Dataset(Examples.of((inputs, values), class_names=class_names, name=name or path.stem))
 
 
@@ -235,4 +241,4 @@ def _as_numbers(labels: list[str]) -> np.ndarray:
         numbers = np.array(labels, dtype=np.float64)
     except ValueError:
         return np.array(labels)
-    return numbers if np.isfinite(numbers).all() else np.array(labels)
+    return np.array(labels) if np.isinf(numbers).any() else numbers
