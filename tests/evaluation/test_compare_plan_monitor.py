@@ -213,6 +213,17 @@ def test_late_labels_count_when_they_come_and_are_named(tmp_path) -> None:
         nv.monitor(0.5, state=path)
 
 
+@pytest.mark.parametrize("capital", [5, None, "ab"])
+def test_a_capital_that_is_none_is_no_state(tmp_path, capital: object) -> None:
+    path = tmp_path / "state.json"
+    nv.monitor(0.5, state=path).update([0.0, 1.0])
+    record = json.loads(path.read_text())
+    record["watches"][""]["capital"] = capital
+    path.write_text(json.dumps(record))
+    with pytest.raises(BadInput, match="not the state of a monitor"):
+        nv.monitor(0.5, state=path)
+
+
 def test_batches_are_much_faster_than_single_labels() -> None:
     """A ratio, so that it does not depend on the machine: at 5 million a second it is over 20."""
     losses = (np.random.default_rng(2).random(300_000) < 0.04).astype(float)

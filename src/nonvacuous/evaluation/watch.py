@@ -118,6 +118,7 @@ class Watch:
         watch = cls(record["promise"], math.exp(-record["goal"]))
         for name in (*_STATE, *_INNER):
             setattr(watch, name, record[name.strip("_")])
+        watch._capital = [float(part) for part in record["capital"]]
         watch.history = [tuple(point) for point in record["history"]]
         watch._at(record["shift"])
         return watch
