@@ -55,6 +55,8 @@ def reduce(passage: Passage) -> LogScale | list[LogScale]:
     axes = axes or list(range(scale.dimensions))
     scale = passage.constant(scale, axes)
     kept = len(passage.shape) == scale.dimensions
+    if 0 in scale.shape:  # nothing was reduced, and nothing scales
+        return [LogScale(shape) for shape in passage.node.shapes]
     for axis in reversed(axes):
         scale = scale.take(axis, [0]) if kept else scale.select(axis, 0)
     first = LogScale(passage.shape, () if "arg" in passage.node.kind else scale.terms)
