@@ -39,8 +39,7 @@ class Stages:
     def open(self, record: Mapping[str, Any], *, resume: bool, force: bool) -> None:
         """Claim the folder for a study with these settings, or find it claimed by the same one."""
         if self.folder is not None:
-            # The result goes first: what is left after a kill must not look finished.
-            results = ("study.json", f"{_PARTS}/*.json", f"{_PARTS}/*.checkpoint*")
+            results = (f"{_PARTS}/*.json", f"{_PARTS}/*.checkpoint*")
             claim_folder(
                 self.folder, record, results=results, resume=resume, force=force, record=_RECORD
             )
