@@ -198,6 +198,8 @@ def test_a_wrong_call_starts_no_watch(tmp_path: Path, capsys) -> None:
     stream.write_text("wrong\n" + "0\n" * 20)
     assert main(["monitor", str(stream), "--promise", "0.3", "--state", str(state)]) == 2
     assert "no column 'error'" in capsys.readouterr().err and not state.exists()
+    assert main(["monitor", str(stream), "--promise", "absent", "--state", str(state)]) == 2
+    assert "--promise absent is neither a number nor" in capsys.readouterr().err
     right = ["monitor", str(stream), "--loss", "wrong", "--state", str(state), "--promise"]
     assert main([*right, "0.2"]) == 0
     assert main([*right, "0.3"]) == 1

@@ -93,11 +93,17 @@ def monitor(
 
 def _promise_of(text: str) -> Any:
     from nonvacuous.certificate import Certificate
+    from nonvacuous.errors import Unrecognized
 
     try:
         return float(text)
     except ValueError:
         path = Path(text)
+        if not path.exists():
+            raise Unrecognized(
+                f"--promise {text} is neither a number nor a certificate or its folder; check the "
+                "path."
+            ) from None
         return Certificate.load(path / "certificate.json" if path.is_dir() else path)
 
 

@@ -170,8 +170,8 @@ def runs(
     from nonvacuous.study.runs_filter import ordered, select
 
     rows: Sequence[Mapping[str, Any]]
+    everything = read_runs(folder)
     try:
-        everything = read_runs(folder)
         interesting = [name for run in everything for name in (*run.settings, "seed")]
         interesting += [n for run in everything if run.certificate is None for n in run.figures]
         rows = [run.row() for run in everything]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nonvacuous.certificate import Certificate
-from nonvacuous.errors import BadInput, NonvacuousError
+from nonvacuous.errors import NonvacuousError, Unrecognized
 from nonvacuous.files import inside
 from nonvacuous.foreign import holds_run, run_settings
 from nonvacuous.locks import is_held
@@ -86,7 +86,7 @@ def read_runs(folder: str | os.PathLike[str]) -> tuple[Run, ...]:
     """Every run below a folder, by name, and the cells of sweeps that have not begun."""
     root = Path(folder)
     if not root.is_dir():
-        raise BadInput(f"{root} is not a folder; name one that holds run folders.")
+        raise Unrecognized(f"{root} is not a folder; name one that holds run folders.")
     runs = {path: _run(root, path) for path in _folders(root, is_run)}
     for sweep in _folders(root, lambda folder: (folder / SWEEP).is_file()):
         record = read_record(sweep / SWEEP) or {}
