@@ -7,13 +7,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
-#: Imports inside a function, within one room, that close a circle, and why they may.
-DOCUMENTED = {
-    ("networks.scale_groups", "networks.solution"): "the solution builds the records of groups",
-}
 
 
 def script(name: str) -> ModuleType:
@@ -49,16 +43,9 @@ def test_no_room_imports_one_above_it_not_even_inside_a_function() -> None:
 
 
 def test_no_modules_import_one_another_in_a_circle() -> None:
-    graph = house.imports()
-    for module, target in DOCUMENTED:
-        graph[f"nonvacuous.{module}"].discard(f"nonvacuous.{target}")
-    assert not house.cycles(graph), "not even inside functions: move what both need below both"
-
-
-@pytest.mark.parametrize(("module", "target"), DOCUMENTED)
-def test_a_documented_circle_is_still_there(module: str, target: str) -> None:
-    together = [group for group in house.cycles(house.imports()) if f"nonvacuous.{module}" in group]
-    assert together and f"nonvacuous.{target}" in together[0], "take it off the list"
+    assert not house.cycles(house.imports()), (
+        "not even inside functions: move what both need below both"
+    )
 
 
 def test_circles_are_seen() -> None:

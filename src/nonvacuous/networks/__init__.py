@@ -17,10 +17,9 @@ from nonvacuous.networks.scale_groups import (
     Group,
     Pinned,
     ScaleGroups,
-    preservation_error,
     rescaled,
-    scale_groups,
 )
+from nonvacuous.networks.solution import preservation_error, scale_groups
 
 __all__ = [
     "AxisScale",

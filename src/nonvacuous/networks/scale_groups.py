@@ -7,17 +7,16 @@ Multiply what writes a channel by λ and what reads it by 1/λ: the function sta
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import nn
 
 from nonvacuous.errors import BadInput
-from nonvacuous.networks.capture import Example, capture
-from nonvacuous.networks.layer_graph import LayerGraph, Shape, table
+from nonvacuous.networks.layer_graph import Shape, table
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,38 +149,6 @@ class ScaleGroups:
         return "\n".join(lines)
 
 
-def scale_groups(graph: LayerGraph, *, frozen: Sequence[str] = ()) -> ScaleGroups:
-    """Find every free scale of a captured network.
-
-    frozen   names of weights that are not random, and so must not be moved: a tensor that is
-             deterministic under prior and posterior pins every group that touches it
-
-    >>> import torch
-    >>> from nonvacuous.networks import capture
-    >>> network = torch.nn.Sequential(
-    ...     torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2)
-    ... ).eval()
-    >>> print(scale_groups(capture(network, torch.zeros(2, 4))))
-    group  scales  positions  weights [axis] ^power
-    -----  ------  ---------  ------------------------------------------------
-    0      3       0..2       0.weight [0] ^1, 0.bias [0] ^1, 2.weight [1] ^-1
-    free: 3, in groups: 1
-    not touched: 2.bias
-    kept at 1:
-      2 (2 channels)  it is what the network returns
-    """
-    # The solution builds the records of this module, so it can only be imported afterward.
-    from nonvacuous.networks.solution import solved_groups
-
-    unknown = [name for name in frozen if name not in graph.parameters]
-    if unknown:
-        raise BadInput(
-            f"frozen: the network has no weight {unknown[0]!r}; it has "
-            f"{', '.join(list(graph.parameters)[:6])}, ..."
-        )
-    return solved_groups(graph, frozen)
-
-
 def _touched(group: Group) -> list[str]:
     return [
         f"{name} [{','.join(map(str, axes))}] ^{power:g}" for name, axes, power in group.tensors
@@ -219,42 +186,3 @@ def rescaled(module: nn.Module, groups: ScaleGroups, log_scales: ArrayLike) -> n
             wide = torch.complex128 if parameter.is_complex() else torch.float64
             parameter.copy_((parameter.to(wide) * factor).to(parameter.dtype))
     return result
-
-
-def preservation_error(
-    module: nn.Module,
-    example: Example,
-    *,
-    groups: ScaleGroups | None = None,
-    spread: float = 1.0,
-    draws: int = 3,
-    seed: int = 0,
-) -> float:
-    """How far random scales change the outputs, relative to the largest output, in float64.
-
-    A correct set of rules gives a few times 1e-15; a wrong one gives something like 1. Every rule
-    for an operator must pass this test.
-    """
-    arguments = example if isinstance(example, tuple) else (example,)
-    if groups is None:
-        groups = scale_groups(capture(module, arguments))
-    arguments = tuple(
-        a.double() if isinstance(a, Tensor) and a.is_floating_point() else a for a in arguments
-    )
-    module = copy.deepcopy(module).double()
-    generator = np.random.default_rng(seed)
-    with torch.no_grad():
-        expected = _outputs(module(*arguments))
-        worst = 0.0
-        for _ in range(draws):
-            log_scales = generator.normal(scale=spread, size=groups.size)
-            moved = _outputs(rescaled(module, groups, log_scales)(*arguments))
-            for one, other in zip(expected, moved, strict=True):
-                largest = float(one.abs().max()) or 1.0
-                worst = max(worst, float((one - other).abs().max()) / largest)
-    return worst
-
-
-def _outputs(value: object) -> list[Tensor]:
-    leaves = torch.utils._pytree.tree_leaves(value)
-    return [leaf.double() for leaf in leaves if isinstance(leaf, Tensor)]
