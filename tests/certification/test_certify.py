@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import nonvacuous as nv
+from nonvacuous.certification import measurement
 from nonvacuous.data import Dataset, Examples, split_examples
 from nonvacuous.errors import BadInput, Refused
 from nonvacuous.networks import capture, rescaled, scale_groups
@@ -96,6 +97,26 @@ def test_a_resumed_run_is_the_same_run(digits: Dataset, tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     other = nv.certify(small(digits), digits.train, folder=tmp_path / "b" / "run", **arguments)
     assert other.model_dump_json() == first.model_dump_json()
+
+
+def test_a_posterior_that_moves_while_it_is_measured_is_refused(
+    digits: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = measurement.estimate_risk
+
+    def moving(module, posterior, *given, **options):
+        estimate = honest(module, posterior, *given, **options)
+        next(iter(posterior.means.values())).add_(0.01)
+        return estimate
+
+    monkeypatch.setattr(measurement, "estimate_risk", moving)
+    method = nv.Posterior(trials=200, twin=False, **QUICK)
+    certificate = nv.certify(small(digits), digits.train, method=method)
+    refused = {a.name for a in certificate.assumptions if a.effect == "refused"}
+    assert {
+        "the KL belongs to the frozen posterior",
+        "the risk belongs to the frozen posterior",
+    } <= refused
 
 
 @pytest.mark.slow

@@ -62,7 +62,6 @@ def measured_best(job: Job, candidates: Sequence[Candidate]) -> tuple[Candidate,
 
 def candidate_evidence(job: Job, candidate: Candidate, measured: Measured) -> Evidence:
     """The facts that a certificate with a prior is made from."""
-    digest = candidate.posterior.digest()
     return evidence_of(
         job,
         candidate.module,
@@ -70,8 +69,6 @@ def candidate_evidence(job: Job, candidate: Candidate, measured: Measured) -> Ev
         searches=(*candidate.searches, *_symmetry_search(job)),
         prior=candidate.prior,
         posterior=candidate.posterior,
-        posterior_at_kl=digest,
-        posterior_at_risk=digest,
         fixed_before=candidate.fixed_before,
         prior_saw=candidate.saw,
         prior_given=candidate.prior_given,

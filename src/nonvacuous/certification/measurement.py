@@ -81,7 +81,8 @@ def measure(job: Job, candidate: Candidate, complexity: ComplexityRecord) -> Mea
     )
     failure = share(line(budget, BOUND_LINE))
     # The seed depends on the frozen posterior: it did not exist before, and is used once.
-    seed = sampling_seed(job.seed, candidate.posterior.digest(), candidate.noise_digest)
+    frozen = frozen_posterior(candidate.posterior)
+    seed = sampling_seed(job.seed, frozen["posterior_at_risk"], candidate.noise_digest)
     weights = None
     if drawn:
         weights = draw_network(candidate.posterior, seed)
@@ -101,7 +102,13 @@ def measure(job: Job, candidate: Candidate, complexity: ComplexityRecord) -> Mea
         risk = _sampled_risk(job, candidate, seed, share(line(budget, SAMPLING_LINE)))
         bound = _pac_bayes(job, candidate, risk, complexity, failure)
     sampled = (("sampling", seed),)
-    return Measured(budget, risk, bound, job.predictor, complexity, sampled, weights)
+    return Measured(budget, risk, bound, job.predictor, complexity, sampled, weights, frozen)
+
+
+def frozen_posterior(posterior: DiagonalGaussian) -> dict[str, str]:
+    """For the audit: the posterior as it is between its KL and the measuring of its risk."""
+    digest = posterior.digest()
+    return {"posterior_at_kl": digest, "posterior_at_risk": digest}
 
 
 def _drawn_risk(job: Job, network: nn.Module, seed: int) -> RiskRecord:

@@ -13,7 +13,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import candidate_certificate
 from nonvacuous.certification.candidate import Candidate, save_candidate, with_weights
 from nonvacuous.certification.job import Job
-from nonvacuous.certification.measurement import Measured, complexity_of
+from nonvacuous.certification.measurement import Measured, complexity_of, frozen_posterior
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.sparsity import Sparsity
@@ -171,7 +171,12 @@ def measure_sparse(
         complexity=complexity,
         draws=() if noiseless else (("sampling", risk.seed),),
         measured_predictor=NOISY,
-        facts={"sparsity": record, "layers": layers, "prior_layers": prior_layers},
+        facts={
+            "sparsity": record,
+            "layers": layers,
+            "prior_layers": prior_layers,
+            **frozen_posterior(posterior),
+        },
     )
     around = "Gaussian noise around the network's weights, one scale for each layer"
     smaller = "" if record.images is None else ", smaller on biases of convolutions"
