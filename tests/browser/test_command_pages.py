@@ -1,12 +1,9 @@
-"""Pages that studies write, and marks that stand where the words would, in a real browser."""
+"""Pages that studies write, in a real browser."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from copy import copy
-from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +11,7 @@ import pytest
 
 from nonvacuous.cli.app import main
 from nonvacuous.measures.registry import MEASURES
-from nonvacuous.report import figures, view
 from tests.cli.conftest import blobs
-from tests.report import samples
 from tests.test_house import script
 
 pytestmark = pytest.mark.browser
@@ -64,22 +59,3 @@ def test_no_measure_is_left_out_for_room(visit_file, pages) -> None:
     page = visit_file(pages["measures"], width=390, height=844).page
     shown = page.locator("body").text_content() or ""
     assert [name for name in MEASURES if name not in shown] == []
-
-
-@pytest.mark.parametrize("narrow", [False, True])
-def test_the_scale_writes_beside_its_marks(visit_file, tmp_path: Path, narrow: bool) -> None:
-    """A constant answer may err anywhere, also where the words of the scale would stand."""
-    whole = view.View(samples.SAMPLES["post_hoc"]())
-    drawn = []
-    for promised, guessing in product((0.05, 0.2, 0.365), (0.3, 0.5, 0.6, 0.75)):
-        moved = {"guessing": guessing, "certificate": promised}
-        marks = tuple(replace(m, value=moved.get(m.kind, m.value)) for m in whole.marks)
-        other = copy(whole)
-        other.marks = marks
-        drawn.append(figures.scale(other, narrow=narrow))
-    assert all("ruled out" in picture for picture in drawn)
-    file = tmp_path / "page.html"
-    style = "<meta charset=utf-8><style>svg { display: block; font-family: sans-serif }</style>"
-    file.write_text(f"<!doctype html>{style}{''.join(drawn)}", "utf-8")
-    page = visit_file(file, width=390 if narrow else 1280, height=844).page
-    assert page.evaluate(access.COVERED) == []

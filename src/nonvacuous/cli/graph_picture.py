@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import pairwise
+from statistics import fmean
 
 import networkx
 
 from nonvacuous.networks import LayerGraph, Node, ScaleGroups
-from nonvacuous.report.figures import spread
 from nonvacuous.report.wording import plural
 
 #: Dark enough for white text and lines on white, told apart by most color-blind readers.
@@ -165,13 +166,30 @@ def _columns(
                 wanted[name] = sum(at * w for at, w in near) / total if near else x[name]
             if ordering:
                 level.sort(key=wanted.__getitem__)
-            targets, widths = [wanted[name] for name in level], [width[name] for name in level]
-            placed = spread(targets, widths, low=-math.inf, high=math.inf, gap=0.0)
-            x = {**x, **dict(zip(level, placed, strict=True))}
+            middles = _apart([wanted[name] for name in level], [width[name] for name in level])
+            x = {**x, **dict(zip(level, middles, strict=True))}
         length = sum(weight * abs(x[a] - x[b]) for (a, b), weight in pull.items())
         if length < shortest:
             best, shortest = x, length
     return best
+
+
+def _apart(targets: Sequence[float], widths: Sequence[float]) -> list[float]:
+    """Middles of boxes of these widths, in the order of their targets and as near as possible.
+
+    Least squares under ordering constraints, solved by pooling neighbors that are in each other's
+    way.
+    """
+    offsets = [0.0]
+    for left, right in pairwise(widths):
+        offsets.append(offsets[-1] + (left + right) / 2)
+    pools: list[list[float]] = []
+    for target, offset in zip(targets, offsets, strict=True):
+        pools.append([target - offset])
+        while len(pools) > 1 and fmean(pools[-2]) > fmean(pools[-1]):
+            pools[-2].extend(pools.pop())
+    flat = [fmean(pool) for pool in pools for _ in pool]
+    return [x + offset for x, offset in zip(flat, offsets, strict=True)]
 
 
 def _boxes(graph: LayerGraph, groups: ScaleGroups) -> list[Box]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nonvacuous.report.plots import Series
+from nonvacuous.report.plots import Series, lines
 from nonvacuous.report.wording import clean
 
 #: Metrics worth a curve, the most telling first; a panel shows two of them.
@@ -43,6 +43,18 @@ def curves(history: Sequence[Mapping[str, Any]]) -> tuple[Curve, ...]:
         Curve(phase, _lines(panel))
         for phase, panel in list(phases.items())[:_PANELS]
         if _lines(panel)
+    )
+
+
+def drawn(curve: Curve, number: int) -> str:
+    """The course of one phase; ``number`` tells the drawings of a page apart."""
+    lowest = min(value for line in curve.lines for value in line.y)
+    return lines(
+        curve.lines,
+        title=f"{number + 1}: {curve.phase}",
+        x_label="epoch",
+        y_label="",
+        lowest=min(0.0, lowest),
     )
 
 

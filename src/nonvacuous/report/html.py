@@ -11,32 +11,21 @@ from markupsafe import Markup
 
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
-from nonvacuous.report import figures
+from nonvacuous.report.curves import drawn
 from nonvacuous.report.view import View
 from nonvacuous.report.wording import WORDS
 
 _ICONS = {"checked": "check", "asserted": "half", "not checkable": "circle", "violated": "cross"}
 
 
-def render(view: View, *, scale: Markup | None = None, more_css: str = "") -> str:
-    """The whole page. What comes from data is escaped; the same view gives the same text.
-
-    ``scale`` replaces the drawing of the scale, and then nothing else is drawn either: a site of
-    many pages is written in the time of a few full ones.
-    """
-    drawn = scale is None
+def render(view: View) -> str:
+    """The whole page. What comes from data is escaped; the same view gives the same text."""
     page = environment().get_template("certificate.html.jinja")
     return page.render(
         view=view,
         # Ours, or made by ElementTree, which escapes: these alone are not escaped again.
-        css=Markup(source("certificate.css") + more_css),
-        scale_wide=Markup(figures.scale(view)) if scale is None else scale,
-        scale_narrow=Markup(figures.scale(view, narrow=True)) if drawn else "",
-        training=[
-            Markup(figures.training(curve, number=number))
-            for number, curve in enumerate(view.curves)
-            if drawn
-        ],
+        css=Markup(source("certificate.css")),
+        training=[Markup(drawn(curve, number)) for number, curve in enumerate(view.curves)],
         icons=_ICONS,
         words=WORDS,
     )

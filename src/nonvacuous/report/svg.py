@@ -1,4 +1,4 @@
-"""A sheet to draw on, and what makes matplotlib's SVG fit for a page.
+"""What makes matplotlib's SVG fit for a page.
 
 The page must look the same twice, follow the reader's light or dark setting, and show a hostile
 name as a name. So the drawing is made without global state, its colors become the page's own
@@ -21,7 +21,6 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
-from matplotlib.patches import Circle, Patch, Polygon, Rectangle
 
 #: Roles and their colors on paper. The page maps each to a variable of the same name.
 COLORS = {
@@ -42,100 +41,6 @@ _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 _HEX = re.compile(r"#[0-9a-f]{6}\b")
 _FONT = re.compile(r"^(?:(?P<weight>[a-z0-9]+) )?(?P<size>[0-9.]+px) .*$")
-
-
-class Sheet:
-    """A drawing of ``width`` by ``height`` units, y pointing down, one unit one CSS pixel."""
-
-    def __init__(self, width: float, height: float) -> None:
-        self.width, self.height = width, height
-        self.figure = Figure(figsize=(width / 72, height / 72), dpi=72)
-        self.axes = self.figure.add_axes((0.0, 0.0, 1.0, 1.0), frameon=False)
-        self.axes.set_axis_off()
-        self.axes.set_xlim(0, width)
-        self.axes.set_ylim(height, 0)
-        self._drawn = 0
-
-    def _add(self, shape: Patch) -> None:
-        shape.set_zorder(self._next())
-        self.axes.add_patch(shape)
-
-    def _next(self) -> int:
-        """What is drawn later lies on top, whatever it is."""
-        self._drawn += 1
-        return self._drawn
-
-    def box(self, left: float, top: float, right: float, bottom: float, color: str) -> None:
-        shape = Rectangle((left, top), right - left, bottom - top, facecolor=COLORS[color], lw=0)
-        self._add(shape)
-
-    def outline(self, left: float, top: float, right: float, bottom: float, color: str) -> None:
-        size = (right - left, bottom - top)
-        self._add(Rectangle((left, top), *size, fill=False, edgecolor=COLORS[color], lw=1))
-
-    def line(
-        self,
-        points: list[tuple[float, float]],
-        color: str,
-        *,
-        width: float = 1.0,
-        dash: bool = False,
-    ) -> None:
-        xs, ys = zip(*points, strict=True)
-        style = (0, (3, 3)) if dash else "solid"
-        self.axes.plot(
-            xs,
-            ys,
-            color=COLORS[color],
-            lw=width,
-            ls=style,
-            solid_capstyle="butt",
-            zorder=self._next(),
-        )
-
-    def mark(self, kind: str, x: float, y: float) -> None:
-        """A shape of its own for each kind, so that the color is never alone."""
-        r, color = 6.0, COLORS[kind]
-        filled: dict[str, Any] = {"facecolor": color, "edgecolor": COLORS["paper"], "lw": 1.5}
-        hollow: dict[str, Any] = {"facecolor": COLORS["paper"], "edgecolor": color, "lw": 2.5}
-        if kind == "test":
-            self._add(Circle((x, y), r - 0.5, **hollow))
-        elif kind == "twin":
-            self._add(Rectangle((x - r + 1, y - r + 1), 2 * r - 2, 2 * r - 2, **filled))
-        elif kind == "certificate":
-            d = r + 2.5
-            diamond = [(x, y - d), (x + d, y), (x, y + d), (x - d, y)]
-            self._add(Polygon(diamond, **filled))
-        elif kind == "guessing":
-            triangle = [(x - r, y - r + 1), (x + r, y - r + 1), (x, y + r)]
-            self._add(Polygon(triangle, **filled))
-        else:
-            self._add(Circle((x, y), r - 0.5, **filled))
-
-    def text(
-        self,
-        x: float,
-        y: float,
-        words: str,
-        *,
-        color: str = "ink",
-        size: float = 13.0,
-        bold: bool = False,
-        anchor: str = "center",
-    ) -> None:
-        """Write the words with their baseline at y."""
-        self.axes.text(
-            x,
-            y,
-            words,
-            color=COLORS[color],
-            fontsize=size,
-            fontweight="bold" if bold else "normal",
-            ha=anchor,
-            va="baseline",
-            parse_math=False,
-            zorder=self._next(),
-        )
 
 
 def text_width(words: str, *, size: float, bold: bool = False) -> float:

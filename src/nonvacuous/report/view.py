@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,9 @@ from nonvacuous.report.wording import (
 
 if TYPE_CHECKING:
     from nonvacuous.comparison import Comparison
+
+#: Below this, everything of interest sits in a corner of the scale and is magnified.
+_MAGNIFY_BELOW = 0.2
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,14 @@ class View:
         #: The given network itself, where the promise is about noise around it.
         self.own = measured.own_story(certificate)
         self.marks = marks_of(certificate)
+        self.words = in_words(self.marks)
+        self.promised = promised_on(self.marks)
+        self.lens = lens(self.marks)
+        self.ruled_out = f"ruled out, with {self.confidence.emphasis} confidence"
+        if self.promised is None:
+            self.ruled_out = "nothing is promised"
+        elif self.promised >= 1.0:
+            self.ruled_out = "nothing is ruled out"
         self.about = _about(certificate)
         # The certificate's own words, with its number rounded as everywhere else on the page.
         self.statement = clean(certificate.statement).replace(
@@ -186,6 +198,29 @@ def marks_of(certificate: Certificate) -> tuple[Mark, ...]:
         name = f"Always “{shortened(clean(baseline.name), 16)}”"
         marks.append(Mark("guessing", name, baseline.rate, percent(baseline.rate)))
     return tuple(marks)
+
+
+def in_words(marks: Sequence[Mark]) -> str:
+    """The scale in words, for readers who cannot see it."""
+    parts = [
+        f"{mark.name} {mark.text}" + (f" ({mark.note})" if mark.note else "") for mark in marks
+    ]
+    return f"On a scale from 0% to 100%: {'; '.join(parts)}."
+
+
+def promised_on(marks: Sequence[Mark]) -> float | None:
+    """How far the scale is not ruled out; None where nothing is promised."""
+    return next((mark.value for mark in marks if mark.kind == "certificate"), None)
+
+
+def lens(marks: Sequence[Mark]) -> float | None:
+    """How far a magnified axis reaches, or None where nothing needs magnifying."""
+    highest = max((m.value for m in marks if m.kind != "guessing"), default=0.0)
+    if not 0.0 < highest < _MAGNIFY_BELOW:
+        return None
+    decade = 10.0 ** math.floor(math.log10(highest))
+    steps = (round(step * decade, 12) for step in (1, 2, 4, 8, 10, 20))
+    return next(step for step in steps if step >= 1.15 * highest)
 
 
 def _about(certificate: Certificate) -> tuple[Fact, ...]:

@@ -20,7 +20,7 @@ from nonvacuous.files import write_atomically
 from nonvacuous.report import html, view
 from nonvacuous.study import site_table
 from nonvacuous.study.runs import Run
-from nonvacuous.study.site_table import Row, Table
+from nonvacuous.study.site_table import Table
 
 INDEX, PAGES = "index.html", "certificates"
 _GENERATOR = f"nonvacuous {__version__}"
@@ -98,9 +98,7 @@ def _certificate_page(run: Run) -> str:
     seen = view.View(
         run.certificate, comparison=compare(run.certificate), history=None, run_folder=run.folder
     )
-    row = Row.of(run, marks=seen.marks)
-    macros = html.environment().get_template("strip.html.jinja").module
-    return html.render(seen, scale=macros.scale(row), more_css=html.source("site.css"))  # type: ignore[attr-defined]
+    return html.render(seen)
 
 
 def _write(path: Path, text: str) -> None:

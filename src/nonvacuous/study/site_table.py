@@ -179,9 +179,7 @@ class Row:
     ) -> Row:
         # The promise is drawn last: where marks touch, it stays on top.
         ordered = tuple(sorted(marks, key=lambda mark: mark.kind == "certificate"))
-        promised = next((mark.value for mark in ordered if mark.kind == "certificate"), None)
-        listed = "; ".join(f"{mark.name} {mark.text}" for mark in ordered)
-        words = f"On a scale from 0% to 100%: {listed}."
+        promised, words = view.promised_on(ordered), view.in_words(ordered)
         error = shortened(clean(run.error), 300)
         status = run.state if run.certificate is None else run.certificate.status
         icon = _ICONS.get(status, "circle")
