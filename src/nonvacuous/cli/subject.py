@@ -11,8 +11,9 @@ from nonvacuous.cli.exits import UsageError
 from nonvacuous.cli.flags import NetworkFlags
 from nonvacuous.data import Examples
 from nonvacuous.networks import capture, fold_batch_norm, scale_groups
-from nonvacuous.studies.networks import build_network, check_fits, load_weights
+from nonvacuous.studies.networks import build_network, load_weights
 from nonvacuous.study.study import named_data
+from nonvacuous.training.checks import check_fits
 
 _WHOLE = "int:"
 

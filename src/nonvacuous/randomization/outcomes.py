@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +14,17 @@ from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput
 from nonvacuous.randomization.conditions import Condition
 
-if TYPE_CHECKING:
-    from nonvacuous.randomization.learners import Learned, Task
-
-
 #: Below this share of all learning rates, what is left of them changes nothing any more.
 SPENT = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One network to train: on what, from which seed, and with which regularizers."""
+
+    condition: Condition
+    seed: int
+    regularizers: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,13 +144,14 @@ def count_errors(
     )
 
 
-def measure(task: Task, learned: Learned, *, device: torch.device) -> Outcome:
-    """Everything that a study keeps of one trained network."""
+def measure(task: Task, module: nn.Module, *, device: torch.device, **seen: Any) -> Outcome:
+    """Everything that a study keeps of one trained network; ``seen``: on the way, by field."""
     condition, classes = task.condition, task.condition.train.classes
     labels, test_labels = condition.train.labels.cpu(), condition.test.labels.cpu()
-    own = answers(learned.module, condition.train.inputs, classes=classes, device=device)
-    tested = answers(learned.module, condition.test.inputs, classes=classes, device=device)
-    seen = ("fit_epoch", "epochs", "stopped", "rate_left", "curve", "configuration", "seconds")
+    own, tested = (
+        answers(module, part.inputs, classes=classes, device=device)
+        for part in (condition.train, condition.test)
+    )
     confusion = torch.bincount(test_labels * classes + tested, minlength=classes**2)
     content = torch.cat([own, tested]).to(torch.int64).numpy().tobytes()
     return Outcome(
@@ -156,8 +163,8 @@ def measure(task: Task, learned: Learned, *, device: torch.device) -> Outcome:
         test_examples=len(test_labels),
         true_agreements=int((own == condition.true.cpu()).sum()),
         corrupted_examples=None if condition.corrupted is None else int(condition.corrupted.sum()),
-        **{name: getattr(learned, name) for name in seen},
         confusion=tuple(map(tuple, confusion.reshape(classes, classes).tolist())),
         answers=hashlib.sha256(content).hexdigest(),
         data=tensors_digest({"inputs": condition.train.inputs, "labels": condition.train.labels}),
+        **seen,
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +13,53 @@ import torch
 from torch import nn
 
 from nonvacuous.claims import in_own_folder
-from nonvacuous.data import Dataset, load
+from nonvacuous.data import Dataset, find_duplicates, load
 from nonvacuous.data.functions import as_dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.capacity_numbers import capacity_of, rademacher_of
-from nonvacuous.randomization.conditions import sign_conditions, standardized, with_test
+from nonvacuous.randomization.conditions import (
+    Condition,
+    ConditionCertificate,
+    certify_condition,
+    corrupted_condition,
+    permuted_conditions,
+    sign_conditions,
+    standardized,
+    with_test,
+)
 from nonvacuous.randomization.findings import findings_of
+from nonvacuous.randomization.intervals import chance_test
 from nonvacuous.randomization.learners import (
+    Build,
     BuiltInLearner,
     Learner,
     UserLearner,
     builder_of,
-    check_fits,
 )
-from nonvacuous.randomization.parts import Parts
-from nonvacuous.randomization.results import Study, shared_configuration
+from nonvacuous.randomization.outcomes import Outcome, Task
+from nonvacuous.randomization.regularization import (
+    RegularizationRow,
+    early_stopping,
+    regularizers,
+    row_of,
+    switch_batch_norm,
+)
+from nonvacuous.randomization.results import (
+    ConditionResult,
+    LeakCheck,
+    Permutations,
+    Study,
+    condition_result,
+    shared_configuration,
+)
 from nonvacuous.randomization.settings import StudySettings
-from nonvacuous.randomization.workshop import Stages, Workshop
+from nonvacuous.randomization.workshop import Workshop
+from nonvacuous.seeds import derived_seed
+from nonvacuous.training.checks import check_fits
+
+#: The p-value from which on a leak is reported. It is a grave thing to say, so it is small.
+LEAK_LEVEL = 0.001
 
 
 @in_own_folder()
@@ -60,14 +90,15 @@ def study(
     resume, force  go on with the study in the folder, or overwrite it
     """
     settings = settings or StudySettings()
-    given = with_test(_dataset(data), seed=settings.seed)
+    read = load(data) if isinstance(data, str | Path) else as_dataset(data, where="data")
+    given = with_test(read, seed=settings.seed)
     # A training function of the user's gets the data as they are.
     dataset = standardized(given) if settings.standardize and train is None else given
     build, own_name = builder_of(model, dataset.train)
     architecture, trained_by = names or (own_name, None)
     device = torch.device("cpu" if device is None else device)
     example = build(settings.seed)
-    check_fits(example, dataset.train)
+    check_fits(example, dataset.train, spec=architecture)
     if train is not None and settings.regularization:
         raise BadInput(
             "the regularization matrix switches weight decay, dropout and so on in the library's "
@@ -78,8 +109,8 @@ def study(
         if train is None
         else UserLearner(build, train, device, name=trained_by)
     )
-    stages = Stages(folder)
-    stages.open(
+    workshop = Workshop(learner, settings, folder, progress)
+    workshop.open(
         {
             **settings.to_dict(),
             "architecture": architecture,
@@ -92,8 +123,7 @@ def study(
         force=force,
     )
     began = time.monotonic()
-    workshop = Workshop(learner, settings, stages, device, progress)
-    parts = Parts(dataset, build, workshop, settings)
+    parts = _Parts(dataset, build, workshop, settings, device)
     conditions = parts.paired()
     by_name = {entry.name: entry for entry in conditions}
     true, random = by_name["true"], by_name["random-labels"]
@@ -124,9 +154,122 @@ def study(
         networks=workshop.networks,
         seconds=time.monotonic() - began,
     )
-    stages.drop_checkpoints()
+    workshop.close()
     return replace(result, findings=findings_of(result))
 
 
-def _dataset(data: Any) -> Dataset:
-    return load(data) if isinstance(data, str | Path) else as_dataset(data, where="data")
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Which networks each part of a study trains, and what it makes of them."""
+
+    dataset: Dataset
+    build: Build
+    workshop: Workshop
+    settings: StudySettings
+    device: torch.device
+
+    def _task(self, name: str, seed: int, **switched: Any) -> Task:
+        return Task(corrupted_condition(self.dataset, name, seed=seed), seed, switched)
+
+    def paired(self) -> list[ConditionResult]:
+        """Every condition with every seed: the same seeds, and nothing but the data changed."""
+        names, first = self.settings.conditions, self.settings.seed
+        outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
+        for seed in range(first, first + self.settings.seeds):
+            for outcome in self.workshop.train(
+                f"seed-{seed}",
+                lambda seed=seed: [self._task(name, seed) for name in names],  # type: ignore[misc]
+                count=len(names),
+            ):
+                outcomes[outcome.condition].append(outcome)
+        return [
+            condition_result(name, own, outcomes["true"], confidence=self.settings.confidence)
+            for name, own in outcomes.items()
+        ]
+
+    def relabeled(
+        self, name: str, relabel: Callable[..., list[Condition]], count: int
+    ) -> list[Outcome]:
+        """Networks with one seed, each on labels of its own."""
+        seed = self.settings.seed
+        return self.workshop.train(
+            name,
+            lambda: [
+                Task(condition, seed) for condition in relabel(self.dataset, count, seed=seed)
+            ],
+            count=count,
+        )
+
+    def permutations(self, true: ConditionResult) -> Permutations | None:
+        count = self.settings.permutations
+        if not count:
+            return None
+        permuted = self.relabeled("permutations", permuted_conditions, count)
+        # The network on true labels that has the seed of all the permuted ones.
+        observed = true.outcomes[0].test_error
+        return Permutations(observed, tuple(outcome.test_error for outcome in permuted))
+
+    def certificates(self, given: Dataset) -> tuple[ConditionCertificate, ...]:
+        """On the data as given: where inputs were scaled, the examples counted had a say in it."""
+        settings, seed = self.settings, self.settings.seed
+        if not settings.certificates:
+            return ()
+
+        def make(name: str) -> dict[str, Any]:
+            condition = corrupted_condition(given, name, seed=seed)
+            network = self.build(seed)
+            return asdict(certify_condition(network, condition, settings, seed, self.device))
+
+        return tuple(
+            ConditionCertificate(
+                **self.workshop.part(
+                    f"certificate-{name.replace(':', '-')}",
+                    partial(make, name),
+                    title="certificates",
+                    message=f"{name} ({number} of {len(settings.conditions)})",
+                )
+            )
+            for number, name in enumerate(settings.conditions, start=1)
+        )
+
+    def leak(self, random: ConditionResult) -> LeakCheck:
+        train, test = self.dataset.train, self.dataset.test
+        assert test is not None
+        chance = chance_test(
+            [outcome.confusion for outcome in random.outcomes],
+            level=LEAK_LEVEL,
+            seed=derived_seed(self.settings.seed, "renamings"),
+        )
+        duplicates = len(find_duplicates(train, test, ignore_labels=True))
+        return LeakCheck(duplicates, len(test), chance, LEAK_LEVEL)
+
+    def regularization(
+        self, example: nn.Module, true: ConditionResult, random: ConditionResult
+    ) -> tuple[RegularizationRow, ...]:
+        settings, count = self.settings, self.settings.seeds
+        if not settings.regularization:
+            return ()
+
+        def switched(seed: int) -> nn.Module:
+            module, _ = switch_batch_norm(self.build(seed))
+            assert module is not None
+            return module
+
+        def tasks(options: dict[str, Any]) -> list[Task]:
+            return [
+                self._task(name, seed, **options)
+                for name in ("true", "random-labels")
+                for seed in range(settings.seed, settings.seed + count)
+            ]
+
+        rows = [
+            row_of("none", true.outcomes, random.outcomes),
+            early_stopping(true.outcomes, random.outcomes),
+        ]
+        possible, impossible = regularizers(example, self.dataset.train.example_shape)
+        for entry in possible:
+            own = BuiltInLearner(switched, settings, self.device) if entry.switched else None
+            name, asked = entry.name.replace(" ", "-"), partial(tasks, entry.options)
+            outcomes = self.workshop.train(name, asked, count=2 * count, learner=own)
+            rows.append(row_of(entry.name, outcomes[:count], outcomes[count:]))
+        return (*rows, *impossible)

@@ -8,33 +8,43 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import TypeAdapter
 
 from nonvacuous.claims import SETTINGS, claim_folder
 from nonvacuous.files import write_atomically
 from nonvacuous.progress import Progress, Reporter
-from nonvacuous.randomization.learners import Learner, Task, UserLearner
-from nonvacuous.randomization.outcomes import Outcome, measure
+from nonvacuous.randomization.learners import Learner
+from nonvacuous.randomization.outcomes import Outcome, Task
 from nonvacuous.randomization.settings import StudySettings
 
-#: At most so many networks at once: a kill loses no more, and memory suffices for small ones.
-AT_ONCE = 20
 #: A certificate takes about as long as this many networks.
 _CERTIFICATE = 3
 _WHOLE = "the whole study"
-
-
 _OUTCOMES = TypeAdapter(list[Outcome])
 _PARTS = "parts"
 _RECORD = replace(SETTINGS, kind="study")
 
 
-class Stages:
-    """A folder of parts, each one JSON file. ``Stages(None)`` keeps nothing."""
+class Workshop:
+    """One study's training: asks for tasks only where their results are not on disk already.
 
-    def __init__(self, folder: str | Path | None) -> None:
+    Every finished part is one JSON file of the folder; without a folder nothing is kept.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        settings: StudySettings,
+        folder: str | Path | None,
+        progress: Progress | None,
+    ) -> None:
+        self._learner, self._progress = learner, progress
         self.folder = None if folder is None else Path(folder)
+        self.networks = self._done = 0
+        self._total = planned_networks(settings)
+        if settings.certificates:
+            self._total += _CERTIFICATE * len(settings.conditions)
+        self._reporter: Reporter | None = None
 
     def open(self, record: Mapping[str, Any], *, resume: bool, force: bool) -> None:
         """Claim the folder for a study with these settings, or find it claimed by the same one."""
@@ -44,54 +54,11 @@ class Stages:
                 self.folder, record, results=results, resume=resume, force=force, record=_RECORD
             )
 
-    def part(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The stored part, or ``compute()`` once and store it."""
-        path = self._path(f"{name}.json")
-        if path is not None and path.is_file():
-            text = path.read_text(encoding="utf-8")
-        else:
-            text = json.dumps(compute(), allow_nan=False)
-            if path is not None:
-                write_atomically(path, lambda stream: stream.write(text.encode()))
-        plain: dict[str, Any] = json.loads(text)
-        return plain
-
-    def has(self, name: str) -> bool:
-        path = self._path(f"{name}.json")
-        return path is not None and path.is_file()
-
-    def checkpoint(self, name: str) -> Path | None:
-        """Where the training of a part may keep its state."""
-        return self._path(f"{name}.checkpoint")
-
-    def drop_checkpoints(self) -> None:
-        """A finished study needs none."""
+    def close(self) -> None:
+        """A finished study needs no checkpoints."""
         if self.folder is not None:
             for path in (self.folder / _PARTS).glob("*.checkpoint*"):
                 path.unlink(missing_ok=True)
-
-    def _path(self, name: str) -> Path | None:
-        return None if self.folder is None else self.folder / _PARTS / name
-
-
-class Workshop:
-    """One study's training: asks for tasks only where their results are not on disk already."""
-
-    def __init__(
-        self,
-        learner: Learner,
-        settings: StudySettings,
-        stages: Stages,
-        device: torch.device,
-        progress: Progress | None,
-    ) -> None:
-        self._learner, self._stages = learner, stages
-        self.device, self._progress = device, progress
-        self.networks = self._done = 0
-        self._total = planned_networks(settings)
-        if settings.certificates:
-            self._total += _CERTIFICATE * len(settings.conditions)
-        self._reporter: Reporter | None = None
 
     def train(
         self,
@@ -102,14 +69,9 @@ class Workshop:
         learner: Learner | None = None,
     ) -> list[Outcome]:
         """The outcomes of ``count`` tasks: trained together, or one by one by a user's function."""
-        size = 1 if isinstance(self._learner, UserLearner) else AT_ONCE
+        chosen = learner or self._learner
+        size = chosen.at_once
         made: list[Task] = []
-
-        def chosen(start: int) -> Sequence[Task]:
-            if not made:
-                made.extend(tasks())
-            return made[start : start + size]
-
         outcomes: list[Outcome] = []
         for start in range(0, count, size):
             part = name if count <= size else f"{name}-{start // size + 1}"
@@ -117,15 +79,14 @@ class Workshop:
             title, message = part, f"{units} network{'s' if units > 1 else ''}"
             if size == 1:
                 title, message = name, f"network {start + 1} of {count}"
-            record = self.part(
-                part,
-                lambda start=start, part=part, title=title: self._compute(  # type: ignore[misc]
-                    chosen(start), part, title, learner or self._learner
-                ),
-                title=f"training ({title.replace('-', ' ')})",
-                message=message,
-                units=units,
-            )
+            title = f"training ({title.replace('-', ' ')})"
+
+            def compute(start: int = start, part: str = part, title: str = title) -> dict[str, Any]:
+                if not made:
+                    made.extend(tasks())
+                return self._compute(made[start : start + size], part, title, chosen)
+
+            record = self.part(part, compute, title=title, message=message, units=units)
             outcomes += _OUTCOMES.validate_python(record["outcomes"])
         self.networks += count
         return outcomes
@@ -140,14 +101,20 @@ class Workshop:
         units: int = _CERTIFICATE,
     ) -> dict[str, Any]:
         """A part of the study from disk, or computed and kept."""
-        known = self._stages.has(name)
-        if not known:
+        path = self._path(f"{name}.json")
+        known = path is not None and path.is_file()
+        if path is not None and known:
+            text = path.read_text(encoding="utf-8")
+        else:
             self._tell(f"{title}: {message}")
-        record = self._stages.part(name, compute)
+            text = json.dumps(compute(), allow_nan=False)
+            if path is not None:
+                write_atomically(path, lambda stream: stream.write(text.encode()))
         self._done += units
         if not known:
             self._tell(f"{title}: done")
-        return record
+        plain: dict[str, Any] = json.loads(text)
+        return plain
 
     def _compute(
         self, tasks: Sequence[Task], part: str, title: str, learner: Learner
@@ -158,15 +125,17 @@ class Workshop:
             share = len(tasks) * done / max(total, 1)
             # The time left of this part alone is of no interest.
             own, _, _ = message.partition(", about ")
-            self._tell(f"training ({title.replace('-', ' ')}): {own}", at=before + share)
+            self._tell(f"{title}: {own}", at=before + share)
 
-        learned = learner.learn(
+        outcomes = learner.learn(
             tasks,
             progress=None if self._progress is None else progress,
-            checkpoint=self._stages.checkpoint(part),
+            checkpoint=self._path(f"{part}.checkpoint"),
         )
-        pairs = zip(tasks, learned, strict=True)
-        return {"outcomes": [asdict(measure(*pair, device=self.device)) for pair in pairs]}
+        return {"outcomes": [asdict(outcome) for outcome in outcomes]}
+
+    def _path(self, name: str) -> Path | None:
+        return None if self.folder is None else self.folder / _PARTS / name
 
     def _tell(self, message: str, *, at: float | None = None) -> None:
         if self._reporter is None:

@@ -20,8 +20,9 @@ from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.studies.measures_page import FIT_LOSS
-from nonvacuous.studies.networks import build_network, check_fits, load_weights
+from nonvacuous.studies.networks import build_network, load_weights
 from nonvacuous.study.study import Context
+from nonvacuous.training.checks import check_fits
 from nonvacuous.training.many import Job, ManyExamples, ManySettings, train_many
 
 if TYPE_CHECKING:

@@ -144,7 +144,8 @@ class Randomize(SingleStudy[RandomizeSettings]):
         from nonvacuous.data import import_function
         from nonvacuous.randomization.study import study
         from nonvacuous.rules.outcomes import Shown
-        from nonvacuous.studies.networks import build_network, check_fits, is_built_in
+        from nonvacuous.studies.networks import build_network, is_built_in
+        from nonvacuous.training.checks import check_fits
 
         dataset, settings = at.dataset(cell.data), cell.study
         network = build_network(cell.model, dataset.train, seed=settings.seed)

@@ -28,8 +28,9 @@ from nonvacuous.sparsity.training import (
     unit_norm,
 )
 from nonvacuous.sparsity.weights import Layers
-from nonvacuous.studies.networks import build_network, check_fits, load_weights
+from nonvacuous.studies.networks import build_network, load_weights
 from nonvacuous.study.study import Context
+from nonvacuous.training.checks import check_fits
 
 if TYPE_CHECKING:
     from nonvacuous.studies.sparsity import SparsitySettings

@@ -93,3 +93,31 @@ def resident(
             f"{outputs.shape[1]} outputs. Give it one output per class."
         )
     return inputs, labels
+
+
+def check_fits(module: nn.Module, examples: Examples, *, spec: str) -> None:
+    """Run the network on two examples, so that a misfit is known before anything is trained."""
+    shape, classes = examples.example_shape, examples.classes
+    inputs = f"inputs of shape {shape} (the examples of {examples.name})"
+    was_training = module.training
+    try:
+        with torch.no_grad():
+            outputs = module.eval()(examples.inputs[:2])
+    except Exception as error:  # the user's code may raise anything
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise BadInput(
+            f"the model {spec} cannot take {inputs}: {first}. Build it for this shape, or bring "
+            "the data in the shape it expects.",
+        ) from error
+    finally:
+        module.train(was_training)
+    if not isinstance(outputs, Tensor) or tuple(outputs.shape) != (2, classes):
+        got = (
+            f"outputs of shape {tuple(outputs.shape)}"
+            if isinstance(outputs, Tensor)
+            else f"a {type(outputs).__name__}"
+        )
+        raise BadInput(
+            f"the model {spec} gives {got} for two {inputs}; a classifier of {classes} classes "
+            f"must give (2, {classes}), one score for each class.",
+        )
