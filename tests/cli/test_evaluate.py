@@ -108,6 +108,17 @@ def test_compare_one_file_and_two(rows: Path, tmp_path: Path, capsys) -> None:
     assert "same examples" in capsys.readouterr().err
 
 
+def test_compare_asks_for_the_columns_by_their_flags(rows: Path, capsys) -> None:
+    assert main(["compare", str(rows)]) == 2
+    said = capsys.readouterr().err
+    assert "Name the columns to compare with --first and --second." in said
+    assert "Its columns are 'prediction', 'label', 'new', 'site', 'id'." in said
+    assert f"Next:  nonvacuous compare {rows} --first COLUMN --second COLUMN" in said
+    assert main(["compare", str(rows), "--first", "prediction"]) == 2
+    said = capsys.readouterr().err
+    assert "no column 'b'" in said and "with --second." in said and "--first and" not in said
+
+
 def test_compare_logs_of_evaluation_harnesses(tmp_path: Path, capsys) -> None:
     """Scores are better when larger: the one with more of them errs less."""
     names = ["old", "new", "best"]

@@ -32,6 +32,10 @@ def test_max_risk_is_the_gate_declared_before_training(place, invoke):
     assert "the gate at 0.0001 was not passed" in done.err
     settings = (place / "run" / "config.toml").read_text()
     assert "threshold = 0.0001" in settings
+    (row,) = json.loads(invoke("runs", ".", "--json").out)["runs"]
+    assert (row["gate"], row["risk_upper"], row["status"]) == ("not passed", None, "valid")
+    listed = invoke("runs", ".").out
+    assert "not passed" in listed and "1.0000" not in listed
 
 
 def test_two_gates_are_one_too_many(place, invoke):

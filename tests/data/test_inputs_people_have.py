@@ -33,14 +33,20 @@ def test_tables_of_text(tmp_path: Path, column: str, mark: str) -> None:
     path.write_text("\n".join(rows))
     _same(nv.data.load(path).train)
     path.write_text("\n".join([*rows, mark.join(("oops", "1", "2"))]))
-    with pytest.raises(BadInput, match="row 62"):
+    with pytest.raises(BadInput, match="line 62"):
         nv.data.load(path)
+
+
+def test_lines_are_those_of_the_file_blank_ones_counted(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,label\n1,0\n\n\n2,1\noops,1\n")
+    with pytest.raises(BadInput, match=r"x\.csv, line 6: .*oops"):
+        nv.data.load(tmp_path / "x.csv")
 
 
 def test_a_table_without_labels(tmp_path: Path) -> None:
     for written in ("", "nan"):
         (tmp_path / "x.csv").write_text("a,label\n" + f"1,0\n2,{written}\n3,1\n" * 20)
-        with pytest.raises(BadInput, match=r"20 labels are missing, the first in row 3\."):
+        with pytest.raises(BadInput, match=r"20 labels are missing, the first in line 3\."):
             nv.data.load(tmp_path / "x.csv")
     (tmp_path / "x.csv").write_text("a,y,label\n1,2,3\n")
     with pytest.raises(BadInput, match="y and label are 2, rename all but one"):

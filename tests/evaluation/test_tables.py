@@ -100,7 +100,11 @@ def test_nested_fields_of_logs(tmp_path) -> None:
         ("bad.jsonl", b'{"pred": 1, "label": 1}\n{"pred": 1', "line 2"),
         ("short.jsonl", b'{"pred": 1, "label": 1}\n{"pred": 1}', "line 2"),
         ("hole.csv", b"pred,label\n1,1\n,1\n", "1 missing or infinite.* Leave the row out"),
-        ("holes.csv", b"pred,label\na,a\n,a\n,b\n", "2 missing value.*row 1. Give them a name"),
+        (
+            "holes.csv",
+            b"pred,label\na,a\n,a\n,b\n",
+            "2 missing .*line 3 of .*s.csv. Give them a",
+        ),
         ("words.xlsx", b"x", "are read"),
     ],
 )
@@ -111,6 +115,32 @@ def test_damaged_files_are_explained(tmp_path, name: str, content: bytes, words:
         nv.evaluate(data=path, predictions="pred", labels="label")
     with pytest.raises(BadInput, match="no file"):
         nv.evaluate(data=tmp_path / "missing.csv", predictions="pred", labels="label")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("a.csv", 'site,loss\na,0\nb,0\nb,"2"\n', 4),
+        ("blank.csv", 'site,loss\n\na,0\n\n"b\nb",0\nb,0\nb,2\n', 8),
+        ("a.tsv", "site\tloss\nb\t0\nb\t2\n", 3),
+        ("a.jsonl", '{"site": "a", "loss": 0}\n\n{"site": "b", "loss": 2}\n', 3),
+    ],
+)
+def test_a_bad_row_is_named_as_an_editor_shows_it(
+    tmp_path, name: str, content: str, line: int
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    for where in ((), ("site=b",)):
+        settings = {"metric": "loss", "where": where}
+        with pytest.raises(BadInput, match=f"declared: line {line} of {path} has"):
+            nv.evaluate(data=path, losses="loss", settings=settings)
+
+
+def test_rows_of_arrays_are_counted_over_all_batches(monkeypatch) -> None:
+    monkeypatch.setattr(tables, "BATCH", 3)
+    with pytest.raises(BadInput, match="the first in row 7"):
+        nv.evaluate(losses=[0.0] * 7 + [np.nan], settings={"metric": "loss"})
 
 
 @pytest.mark.parametrize("settings", [{}, {"metric": "balanced error"}, {"metric": "event"}])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from cyclopts import Parameter
 
-from nonvacuous.cli.exits import DONE, CommandError, UsageError
+from nonvacuous.cli.exits import DONE, CommandError, UsageError, again
 from nonvacuous.cli.flags import Json, Repeated, WholeNumber
 from nonvacuous.cli.output import write_json, write_lines
+from nonvacuous.errors import Unrecognized
 
 
 @Parameter(name="*")
@@ -114,7 +117,8 @@ def _table(
     if not others:
         if columns.score is not None and not columns.second:
             raise UsageError("--score compares files: name another one, or columns with --second.")
-        table = read_columns(file, names | {f"second:{name}": name for name in second}, where)
+        with _naming_flags(columns):
+            table = read_columns(file, names | {f"second:{name}": name for name in second}, where)
         return table, {name: table[f"second:{name}"] for name in second}
     if len(second) > 1:
         raise UsageError("files of their own have one column each: give --second once.")
@@ -125,6 +129,22 @@ def _table(
         name = path.stem if path.stem not in (*challengers, file.stem) else str(path)
         challengers[name] = _paired(table["id"].tolist(), other, path)
     return table, challengers
+
+
+@contextmanager
+def _naming_flags(columns: Columns) -> Iterator[None]:
+    """A column that is looked for because none was named is asked for by its flag."""
+    try:
+        yield
+    except Unrecognized as error:
+        usual = {"--first": columns.first == Columns.first, "--second": not columns.second}
+        flags = [flag for flag, unnamed in usual.items() if unnamed]
+        if not flags or "has no column" not in str(error):
+            raise
+        raise UsageError(
+            f"{error} Name the columns to compare with {' and '.join(flags)}.",
+            next_command=again(*(word for flag in flags for word in (flag, "COLUMN"))),
+        ) from error
 
 
 def _paired(ids: list[Any], other: dict[str, Any], path: Path) -> Any:

@@ -6,13 +6,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from nonvacuous.cli.exits import DONE, TOO_RISKY
 from nonvacuous.cli.flags import SWITCH, Json, Repeated
 from nonvacuous.cli.output import write_json, write_lines
+
+if TYPE_CHECKING:
+    from nonvacuous.evaluation.tables import Batch
 
 
 @Parameter(name="*")
@@ -140,7 +143,7 @@ def _rows(file: Path, columns: Columns) -> Iterator[tuple[Any, dict[str, Any]]]:
             raise
 
 
-def _losses(batch: dict[str, Any], file: Path) -> Any:
+def _losses(batch: Batch, file: Path) -> Any:
     import numpy as np
 
     from nonvacuous.errors import BadInput
@@ -149,7 +152,8 @@ def _losses(batch: dict[str, Any], file: Path) -> Any:
     if "answers" in batch:
         answers, unanswered = _values(batch["answers"])
         if unanswered.any():
-            raise BadInput(f"{file}: a prediction is missing in row {unanswered.argmax()}.")
+            where = batch.where(int(unanswered.argmax()))
+            raise BadInput(f"{file}: a prediction is missing in {where}.")
         if values.dtype.kind != answers.dtype.kind:
             values, answers = values.astype(str), answers.astype(str)
         values = values != answers

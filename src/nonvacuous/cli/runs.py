@@ -126,7 +126,7 @@ def shown(name: str, value: Any, *, known: Sequence[str] | None = None) -> str:
 
 
 #: What a terminal has room for, where a run has them; then the settings in which runs differ.
-_SHOWN = ("name", "state", "status", "risk_upper", "twin", "test_error")
+_SHOWN = ("name", "state", "status", "gate", "risk_upper", "twin", "test_error")
 _MORE_COLUMNS = 6
 _SEVERAL = Parameter(consume_multiple=False, negative=(), show_default=False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,19 +87,26 @@ def _from_arrow(values: Any, name: str) -> Any:
     return plain(values.to_numpy(zero_copy_only=False), name)
 
 
-def _missing(name: str, row: int, count: int, *, words: bool) -> BadInput:
-    found = (
-        f"{name} has {count} missing {'' if words else 'or infinite '}value(s), the first in row"
+class BadRow(BadInput):
+    """A value that cannot be used, and its row; whoever has read it from a file names the line."""
+
+    def __init__(
+        self, before: str, row: int, after: str, where: Callable[[int], str] = "row {}".format
+    ) -> None:
+        super().__init__(f"{before} {where(row)}{after}")
+        self.parts = before, row, after
+
+
+def _missing(name: str, row: int, count: int, *, words: bool) -> BadRow:
+    kind = "missing" if words else "missing or infinite"
+    remedy = (
+        "Give them a name of their own (such as 'unknown'), or leave the rows out for a reason "
+        "that does not depend on the errors."
+        if words
+        else "Leave the row out if it was not tested, or say what is missing; a row that is left "
+        "out because of its error makes the test false."
     )
-    if words:
-        return BadInput(
-            f"{found} {row}. Give them a name of their own (such as 'unknown'), or leave the rows "
-            "out for a reason that does not depend on the errors."
-        )
-    return BadInput(
-        f"{found} {row}. Leave the row out if it was not tested, or say what is missing; a row "
-        "that is left out because of its error makes the test false."
-    )
+    return BadRow(f"{name} has {count} {kind} value(s), the first in", row, f". {remedy}")
 
 
 class Coder:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from nonvacuous.evaluation.coding import as_array, plain
 from nonvacuous.evaluation.conclusions import Promise, baseline_of, conclude
 from nonvacuous.evaluation.outcomes import roles_of
 from nonvacuous.evaluation.predicting import predicted
-from nonvacuous.evaluation.tables import Batch, batches_of, in_batches
+from nonvacuous.evaluation.tables import Batch, batches_of, in_batches, row_name
 from nonvacuous.evaluation.tally import Tally, counted
 from nonvacuous.evaluation_records import Evaluation, EvaluationRecord
 from nonvacuous.files import write_atomically
@@ -233,12 +234,13 @@ def _group_columns(groups: Any) -> dict[str, Any]:
     raise BadInput("groups are columns by name, as {'site': sites}, or names of columns in data.")
 
 
-def _beside(batches: Iterator[Batch], given: Mapping[str, Any]) -> Iterator[Batch]:
+def _beside(batches: Iterator[dict[str, Any]], given: Mapping[str, Any]) -> Iterator[Batch]:
     """Predicted batches with the rows of the columns that were given beside them."""
     start = 0
     for batch in batches:
         stop = start + len(batch["labels"])
-        yield batch | {role: column[start:stop] for role, column in given.items()}
+        columns = batch | {role: column[start:stop] for role, column in given.items()}
+        yield Batch(columns, partial(row_name, None, range(start, stop)))
         start = stop
     for role, column in given.items():
         if len(column) != start:

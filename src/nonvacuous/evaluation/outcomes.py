@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.coding import Coder, plain
+from nonvacuous.evaluation.coding import BadRow, Coder, plain
 from nonvacuous.evaluation_records import METRICS, Evaluation
 
 
@@ -70,10 +70,11 @@ def scaled(losses: np.ndarray, settings: Evaluation) -> np.ndarray:
         return np.asarray((np.clip(losses, low, high) - low) / (high - low))
     bad = np.flatnonzero((losses < 0) | (losses > 1))
     if len(bad):
-        raise BadInput(
-            f"losses must lie in [0, 1] unless their range is declared: row {bad[0]} has "
-            f"{losses[bad[0]]!r}. Declare it, as in range=(0, 10); larger ones are then clipped, "
-            "and the promise says so."
+        raise BadRow(
+            "losses must lie in [0, 1] unless their range is declared:",
+            int(bad[0]),
+            f" has {losses[bad[0]]!r}. Declare it, as in range=(0, 10); larger ones are then "
+            "clipped, and the promise says so.",
         )
     return losses
 
@@ -110,9 +111,10 @@ def _classes(column: Any, name: str, settings: Evaluation, classes: Coder) -> np
         if not text and all(isinstance(value, str) for value in declared):
             outside = np.flatnonzero((column < 0) | (column >= len(declared)))
             if len(outside):
-                raise BadInput(
-                    f"{name}: position {int(column[outside[0]])} in row {outside[0]} is outside "
-                    f"the {len(declared)} declared classes."
+                raise BadRow(
+                    f"{name}: position {int(column[outside[0]])} in",
+                    int(outside[0]),
+                    f" is outside the {len(declared)} declared classes.",
                 )
             return np.asarray(column)
         codes = classes(column)

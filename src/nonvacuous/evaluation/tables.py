@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from nonvacuous.errors import BadInput, Unrecognized
-from nonvacuous.evaluation.coding import as_array, plain
+from nonvacuous.evaluation.coding import BadRow, as_array, plain
 
 #: Rows read at a time: what is in memory does not grow with the file.
 BATCH = 1 << 19
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_JSON_LINES = (".jsonl", ".ndjson")
+_T = TypeVar("_T")
 
-Batch = dict[str, Any]
+
+class Batch(dict[str, Any]):
+    """Columns by role, and where a row of theirs stands in their source."""
+
+    def __init__(
+        self, columns: Mapping[str, Any], where: Callable[[int], str] = "row {}".format
+    ) -> None:
+        super().__init__(columns)
+        self.where = where
+
+    def naming(self, read: Callable[[Batch], _T]) -> _T:
+        """What ``read`` makes of the columns; what is wrong with a row names its line."""
+        try:
+            return read(self)
+        except BadRow as error:
+            raise BadRow(*error.parts, self.where) from error
 
 
 def batches_of(
@@ -28,16 +49,35 @@ def batches_of(
     """
     conditions = dict(_condition(text) for text in where)
     wanted = {**columns, **{f"where {name}": name for name in conditions}}
-    some = not where
+    some, stop = not where, 0
     for batch in _batches(source, wanted):
+        start, stop = stop, stop + len(next(iter(batch.values())))
+        rows = np.arange(start, stop)
         for name, value in conditions.items():
             kept = as_array(batch.pop(f"where {name}")).astype(str) == value
             batch = {role: _chosen(column, kept) for role, column in batch.items()}
-        if len(next(iter(batch.values()))):
+            rows = rows[kept]
+        if len(rows):
             some = True
-            yield batch
+            yield Batch(batch, partial(row_name, source, rows))
     if not some:
         raise BadInput(f"{source} has no row with {' and '.join(where)}.")
+
+
+def row_name(source: Any, rows: np.ndarray | range, row: int) -> str:
+    """Where a row of a batch stands: in a file of text the line that an editor shows."""
+    path = Path(source) if isinstance(source, str | Path) else Path()
+    number, kind = int(rows[row]), path.suffix.lower()
+    if kind not in _SEPARATORS and kind not in _JSON_LINES:
+        return f"row {number}"
+    with open(path, encoding="utf-8-sig", newline="") as stream:
+        if kind in _JSON_LINES:
+            lines = (at for at, line in enumerate(stream, start=1) if line.strip())
+        else:
+            reader = csv.reader(stream, delimiter=_SEPARATORS[kind])
+            lines = (reader.line_num for cells in reader if cells)
+            next(lines)  # the header
+        return f"line {next(islice(lines, number, None))} of {path}"
 
 
 def _condition(text: str) -> tuple[str, str]:
@@ -53,7 +93,7 @@ def _chosen(column: Any, kept: np.ndarray) -> Any:
     return column.filter(kept) if hasattr(column, "dictionary_encode") else as_array(column)[kept]
 
 
-def _batches(source: Any, columns: Mapping[str, str]) -> Iterator[Batch]:
+def _batches(source: Any, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     if isinstance(source, str | Path):
         yield from _from_file(Path(source), columns)
         return
@@ -70,7 +110,8 @@ def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
         raise BadInput(f"the columns have different lengths: {said}. One row is one example.")
     rows = next(iter(lengths.values()), 0)
     for start in range(0, rows, BATCH):
-        yield {role: _rows(array, start, start + BATCH) for role, array in sized.items()}
+        part = {role: _rows(array, start, start + BATCH) for role, array in sized.items()}
+        yield Batch(part, partial(row_name, None, range(start, rows)))
 
 
 def read_columns(
@@ -80,20 +121,21 @@ def read_columns(
     batches = list(batches_of(source, columns, where))
     if not batches:
         raise BadInput(f"{source} holds no rows.")
-    return {
-        role: np.concatenate([as_array(plain(batch[role], role)) for batch in batches])
-        for role in columns
-    }
+    read = [
+        batch.naming(lambda batch: {role: as_array(plain(batch[role], role)) for role in columns})
+        for batch in batches
+    ]
+    return {role: np.concatenate([part[role] for part in read]) for role in columns}
 
 
 def _rows(array: Any, start: int, stop: int) -> Any:
     return array.iloc[start:stop] if hasattr(array, "iloc") else array[start:stop]
 
 
-def _from_file(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
+def _from_file(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     kind = path.suffix.lower()
-    readers = {".csv": _csv, ".tsv": _csv, ".parquet": _parquet, ".npz": _npz}
-    readers |= dict.fromkeys((".jsonl", ".ndjson"), _json_lines)
+    readers = dict.fromkeys(_SEPARATORS, _csv) | {".parquet": _parquet, ".npz": _npz}
+    readers |= dict.fromkeys(_JSON_LINES, _json_lines)
     if kind not in readers:
         raise Unrecognized(
             f"{path}: files that end in {', '.join(readers)} are read, not {kind or 'this one'}."
@@ -105,11 +147,11 @@ def _from_file(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
     yield from readers[kind](path, columns)
 
 
-def _csv(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
+def _csv(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     pa = _pyarrow(path)
     import pyarrow.csv as arrow_csv
 
-    separator = "\t" if path.suffix.lower() == ".tsv" else ","
+    separator = _SEPARATORS[path.suffix.lower()]
     try:
         with open(path, encoding="utf-8-sig") as stream:
             header = stream.readline().rstrip("\n").split(separator)
@@ -128,7 +170,7 @@ def _csv(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
         raise BadInput(f"{path} cannot be read as CSV: {str(error).splitlines()[0]}") from error
 
 
-def _parquet(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
+def _parquet(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     pa = _pyarrow(path)
     import pyarrow.parquet as parquet
 
@@ -141,7 +183,7 @@ def _parquet(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
         raise BadInput(f"{path} is not parquet: {str(error).splitlines()[0]}") from error
 
 
-def _npz(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
+def _npz(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             _wanted(columns, archive.files, path)
@@ -153,7 +195,7 @@ def _npz(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
     yield from in_batches(arrays)
 
 
-def _json_lines(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
+def _json_lines(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """One object per line; a name with dots reaches into nested objects."""
     rows: list[list[Any]] = []
     with open(path, encoding="utf-8") as stream:
@@ -176,7 +218,7 @@ def _json_lines(path: Path, columns: Mapping[str, str]) -> Iterator[Batch]:
         yield _columns(rows, columns)
 
 
-def _columns(rows: list[list[Any]], columns: Mapping[str, str]) -> Batch:
+def _columns(rows: list[list[Any]], columns: Mapping[str, str]) -> dict[str, Any]:
     return {
         role: np.array(values, dtype=object if None in values else None)
         for role, values in zip(columns, map(list, zip(*rows, strict=True)), strict=True)

@@ -26,6 +26,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.coding import Coder, ColumnDigest
 from nonvacuous.evaluation.likeness import Distinct, Likeness, hashes_of
 from nonvacuous.evaluation.outcomes import outcomes, prepared, roles_of
+from nonvacuous.evaluation.tables import Batch
 from nonvacuous.evaluation_records import Evaluation
 from nonvacuous.seeds import derived_seed
 
@@ -360,7 +361,7 @@ class _Clusters:
         return self._keys[own] // _GROUPS, self._totals[own] / sizes, sizes
 
 
-def counted(settings: Evaluation, batches: Iterable[dict[str, Any]], *, clusters: bool) -> Tally:
+def counted(settings: Evaluation, batches: Iterable[Batch], *, clusters: bool) -> Tally:
     """The tally of all batches; an empty or incomplete stream is refused."""
     tally = Tally(settings, clusters=clusters)
     needed = roles_of(settings.metric)
@@ -368,7 +369,7 @@ def counted(settings: Evaluation, batches: Iterable[dict[str, Any]], *, clusters
         missing = [role for role in needed if role not in batch]
         if missing:
             raise BadInput(f"metric {settings.metric!r} needs {' and '.join(missing)}.")
-        tally.add(batch)
+        batch.naming(tally.add)
     if tally.rows == 0:
         raise BadInput("there are no examples: the file or the stream is empty.")
     tally.settle()

@@ -56,13 +56,18 @@ class Run:
 
 
 def figures_of(certificate: Certificate) -> dict[str, Any]:
-    """The numbers of a certificate that runs are compared by. A refused one promises nothing."""
+    """The numbers of a certificate that runs are compared by.
+
+    A refused one promises nothing, and neither does one whose gate was not passed.
+    """
     test = next(iter(errors_on_test(certificate)), None)
     twin, complexity = certificate.held_out_twin, certificate.complexity
-    refused = certificate.status == "refused"
+    refused, gated = certificate.status == "refused", certificate.gate is not None
+    stopped = gated and certificate.risk_upper >= 1.0
     return {
         "status": certificate.status,
-        "risk_upper": None if refused else certificate.risk_upper,
+        **({"gate": "not passed" if stopped else "passed"} if gated and not refused else {}),
+        "risk_upper": None if refused or stopped else certificate.risk_upper,
         "vacuous": certificate.is_vacuous,
         "empirical_risk": certificate.empirical.mean,
         "test_error": None if test is None else test.rate,

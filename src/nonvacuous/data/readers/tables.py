@@ -203,32 +203,33 @@ def read_csv(
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             mark = "\t" if path.suffix.lower() == ".tsv" else ","
-            rows = [row for row in csv.reader(stream, delimiter=mark) if row]
+            reader = csv.reader(stream, delimiter=mark)
+            rows = [(reader.line_num, row) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path} cannot be read as a table of text ({error})") from error
-    header, *body = rows or [[]]
+    (_, header), *body = rows or [(1, list[str]())]
     at = label_column(header, where=f"the header of {path}")
     if not body:
         raise BadInput(f"{path} has a header and no rows below it")
     inputs = np.empty((len(body), len(header) - 1), dtype=np.float32)
     labels = []
-    for number, row in enumerate(body):
+    for number, (line, row) in enumerate(body):
         if len(row) != len(header):
-            raise BadInput(f"{path}, row {number + 2} has {len(row)} cells, not {len(header)}")
+            raise BadInput(f"{path}, line {line} has {len(row)} cells, not {len(header)}")
         labels.append(row.pop(at).strip())
         try:
             inputs[number] = row
         except ValueError as error:
             raise BadInput(
-                f"{path}, row {number + 2}: {error}. Inputs must be numbers: turn texts into "
+                f"{path}, line {line}: {error}. Inputs must be numbers: turn texts into "
                 "numbers, and fill or remove what is missing"
             ) from error
     values = np.array(labels) if class_names and labels[0] in class_names else _as_numbers(labels)
     missing = np.flatnonzero(np.isnan(values) if values.dtype.kind == "f" else values == "")
     if len(missing):
         raise BadInput(
-            f"{path}: {len(missing)} labels are missing, the first in row {missing[0] + 2}. Leave "
-            "such rows out, or give them a class with a name"
+            f"{path}: {len(missing)} labels are missing, the first in line {body[missing[0]][0]}. "
+            "Leave such rows out, or give them a class with a name"
         )
     return Dataset(Examples.of((inputs, values), class_names=class_names, name=name or path.stem))
 
