@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 from nonvacuous.bounds.rounding import up
-from nonvacuous.bounds.table import SAME_EVENT, THEOREMS, rows
+from nonvacuous.bounds.table import SAME_EVENT, THEOREMS, named_row, rows
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
+from nonvacuous.rules.theorems import OTHERS_LINE, recompute_bound
 
 StepKey = Literal[
     "counted", "sampling", "examples", "complexity", "settings", "escape", "searches", "rest"
 ]
-
-#: The ledger line of the confidence left to other certificates on the same examples.
-SHARED_LINE = "other certificates"
 
 
 @dataclass(frozen=True)
@@ -103,16 +102,7 @@ def _sparse_terms(certificate: Certificate, inputs: Mapping[str, float | int]) -
 
 def _value(certificate: Certificate, inputs: Mapping[str, float | int]) -> float:
     """The certificate's own bound with other inputs."""
-    name = certificate.bound.name
-    if name not in THEOREMS:
-        raise BadInput(f"bound.name is {name!r}, which has no terms to switch on one by one.")
-    arguments: dict[str, Any] = dict(inputs)
-    if "exact_moment" in arguments:
-        arguments["exact_moment"] = bool(arguments["exact_moment"])
-    try:
-        return THEOREMS[name].function(**arguments)
-    except TypeError as error:
-        raise BadInput(f"bound.inputs do not fit {name!r}: {error}.") from error
+    return recompute_bound(certificate.bound.model_copy(update={"inputs": inputs}))
 
 
 def _whole_failure(certificate: Certificate) -> float:
@@ -120,20 +110,13 @@ def _whole_failure(certificate: Certificate) -> float:
     budget = certificate.budget
     failure = float(certificate.bound.inputs.get("failure", budget.failure))
     for entry in budget.entries:
-        if entry.choices > 1 and failure == _share(entry.failure, entry.choices):
+        if entry.choices > 1 and failure == float(Fraction(entry.failure) / entry.choices):
             failure = entry.failure
             break
-    others = sum(entry.failure for entry in budget.entries if entry.name == SHARED_LINE)
+    others = sum(entry.failure for entry in budget.entries if entry.name == OTHERS_LINE)
     if 0.0 < others < budget.failure:
         failure = min(failure * budget.failure / (budget.failure - others), budget.failure)
     return failure
-
-
-def _share(failure: float, choices: int) -> float:
-    try:
-        return failure / choices
-    except OverflowError:
-        return 0.0
 
 
 def side_by_side(certificate: Certificate) -> tuple[BoundRow, ...]:
@@ -143,17 +126,10 @@ def side_by_side(certificate: Certificate) -> tuple[BoundRow, ...]:
     """
     if certificate.status == "refused":
         return ()
-    values = _alternatives(certificate)
-    values[_key_of(certificate)] = certificate.risk_upper
-    shown = [
-        BoundRow(key, value, promised=key == _key_of(certificate)) for key, value in values.items()
-    ]
+    own = named_row(certificate.bound.name, certificate.bound.inputs)
+    values = {**_alternatives(certificate), own: certificate.risk_upper}
+    shown = [BoundRow(key, value, promised=key == own) for key, value in values.items()]
     return tuple(sorted(shown, key=lambda row: (row.risk_upper, not row.promised, row.key)))
-
-
-def _key_of(certificate: Certificate) -> str:
-    name, inputs = certificate.bound.name, certificate.bound.inputs
-    return f"{name}_exact" if inputs.get("exact_moment") else name
 
 
 def _alternatives(certificate: Certificate) -> dict[str, float]:

@@ -22,21 +22,13 @@ __all__ = ["disintegrated", "disintegrated_renyi"]
 
 @theorem(
     Reading(
-        "disintegrated_exact",
         "Disintegrated, exact moment",
         "for the one drawn network, with ξ(n)",
         "one draw, ξ(n)",
         FIRST,
-        about="drawn",
         options={"exact_moment": True},
     ),
-    Reading(
-        "disintegrated",
-        "Disintegrated",
-        "for the one drawn network, with 2√n",
-        "one draw, 2√n",
-        about="drawn",
-    ),
+    Reading("Disintegrated", "for the one drawn network, with 2√n", "one draw, 2√n"),
     source="Bound for one drawn network: Rivasplata, Kuzborskij, Szepesvari and Shawe-Taylor "
     "(2020), Theorem 1 (i)",
     about=("drawn",),
@@ -80,12 +72,7 @@ def disintegrated(
 
 @theorem(
     Reading(
-        "disintegrated_renyi",
-        "Disintegrated, Rényi",
-        "for the one drawn network",
-        "one draw, Rényi divergence",
-        OWN_EVENT,
-        about="drawn",
+        "Disintegrated, Rényi", "for the one drawn network", "one draw, Rényi divergence", OWN_EVENT
     ),
     source="Bound for one drawn network: Viallard, Germain, Habrard and Morvant (2024), Theorem 2",
     about=("drawn",),

@@ -30,14 +30,7 @@ _LONGEST_LOOP = 20_000
 
 
 @theorem(
-    Reading(
-        "holdout",
-        "Exact binomial tail",
-        "Clopper and Pearson",
-        "exact binomial tail",
-        FIRST,
-        about="deterministic",
-    ),
+    Reading("Exact binomial tail", "Clopper and Pearson", "exact binomial tail", FIRST),
     source="Exact binomial tail: Clopper and Pearson (1934), Langford (2005), Theorem 3.3",
     about=("deterministic", "drawn"),
     certifies=True,
@@ -119,12 +112,12 @@ def constant_lower(*, most_frequent: int, examples: int, failure: float) -> floa
 
 @theorem(
     Reading(
-        "chernoff",
         "Chernoff",
         "the binomial tail bounded by its kl form",
         "Chernoff's bound",
-        about="deterministic",
         options={"identical": False},
+        name="chernoff",
+        about="deterministic",
     ),
     source="Clopper and Pearson (1934); Hoeffding (1963), Theorem 1, where trials differ",
     about=("mean of trials",),

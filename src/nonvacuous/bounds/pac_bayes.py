@@ -47,21 +47,19 @@ def complexity(
 
 @theorem(
     Reading(
-        "seeger_exact",
         "PAC-Bayes-kl, exact moment",
         "with ξ(n) for 2√n (Maurer)",
         "PAC-Bayes-kl, ξ(n)",
         FIRST,
         options={"exact_moment": True},
     ),
-    Reading("seeger", "PAC-Bayes-kl", "with 2√n (Seeger, Langford, Maurer)", "PAC-Bayes-kl, 2√n"),
+    Reading("PAC-Bayes-kl", "with 2√n (Seeger, Langford, Maurer)", "PAC-Bayes-kl, 2√n"),
     Reading(
-        "seeger_exact",
         "PAC-Bayes-kl, exact moment",
         "with ξ(n), and nothing paid for complexity",
         "PAC-Bayes-kl with KL = 0",
-        about="deterministic",
         options={"kl_nats": 0.0, "exact_moment": True},
+        about="deterministic",
     ),
     source="PAC-Bayes-kl bound: Seeger (2002), Langford (2005), with the constant of Maurer (2004)",
     certifies=True,
@@ -92,9 +90,7 @@ def seeger(
 
 
 @theorem(
-    Reading(
-        "quadratic", "PAC-Bayes-quadratic", "a relaxation of PAC-Bayes-kl", "kl(q,p) ≥ (p−q)²/2p"
-    ),
+    Reading("PAC-Bayes-quadratic", "a relaxation of PAC-Bayes-kl", "kl(q,p) ≥ (p−q)²/2p"),
     source="PAC-Bayes-quadratic bound: Rivasplata et al. (2019), Perez-Ortiz et al. (2021)",
     certifies=True,
     complexity="kl_nats",
@@ -129,7 +125,6 @@ def best_trade_off(
 
 @theorem(
     Reading(
-        "thiemann",
         "PAC-Bayes-λ",
         "a relaxation of PAC-Bayes-kl, best λ (free of charge)",
         "quadratic, made linear",
@@ -169,7 +164,6 @@ TRADE_OFFS: tuple[float, ...] = tuple(2.0 * (j + 0.5) / 64 for j in range(64))
 
 @theorem(
     Reading(
-        "thiemann_union",
         "PAC-Bayes-λ, grid",
         "a relaxation of PAC-Bayes-kl, grid of λ paid for",
         "thiemann on a grid",
@@ -205,10 +199,7 @@ def thiemann_union(
 
 @theorem(
     Reading(
-        "mcallester",
-        "McAllester",
-        "a relaxation of PAC-Bayes-kl by Pinsker's inequality",
-        "Pinsker's inequality",
+        "McAllester", "a relaxation of PAC-Bayes-kl by Pinsker's inequality", "Pinsker's inequality"
     ),
     source="PAC-Bayes bound of McAllester (1999), with the constant of Maurer (2004)",
     certifies=True,
@@ -233,13 +224,7 @@ TEMPERATURES: tuple[float, ...] = tuple(1e-3 * 32_000.0 ** (j / 127) for j in ra
 
 
 @theorem(
-    Reading(
-        "catoni",
-        "Catoni",
-        "temperature fixed before the data",
-        "Catoni, one temperature",
-        OWN_EVENT,
-    ),
+    Reading("Catoni", "temperature fixed before the data", "Catoni, one temperature", OWN_EVENT),
     source="PAC-Bayes bound of Catoni (2007), Theorem 1.2.6, at a temperature fixed before the "
     "data",
     certifies=True,
@@ -295,7 +280,6 @@ def best_temperature(
 
 @theorem(
     Reading(
-        "catoni_union",
         "Catoni, grid",
         "grid of temperatures paid for by a union bound",
         "Catoni on a grid",

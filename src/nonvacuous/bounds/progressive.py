@@ -15,12 +15,7 @@ __all__ = ["gate", "gate_failure", "progressive"]
 
 @theorem(
     Reading(
-        "progressive",
-        "Progressive validation",
-        "tilt fixed before the tests",
-        "progressive validation",
-        relation=OWN_EVENT,
-        about="mixture",
+        "Progressive validation", "tilt fixed before the tests", "progressive validation", OWN_EVENT
     ),
     source="Progressive validation, Blum, Kalai and Langford (1999), with a fixed tilt: "
     "docs/theory/progressive.md, section 1",
@@ -106,12 +101,10 @@ def gate_failure(
 
 @theorem(
     Reading(
-        "gate",
         "Gate",
         "threshold declared before the training",
         "gate for progressive validation",
-        relation=OWN_EVENT,
-        about="mixture",
+        OWN_EVENT,
     ),
     source="Gate for progressive validation, sharp against every adaptive learner: "
     "docs/theory/progressive.md, section 3",

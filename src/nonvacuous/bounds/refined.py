@@ -68,7 +68,6 @@ def split_kl(
 
 @theorem(
     Reading(
-        "empirical_bernstein",
         "Empirical Bernstein",
         "un-expected Bernstein, grid of rates paid for",
         "un-expected Bernstein",

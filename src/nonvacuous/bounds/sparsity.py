@@ -29,7 +29,6 @@ _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
 
 @theorem(
     Reading(
-        "derandomized",
         "Derandomized PAC-Bayes-kl",
         "for the network itself, from noise around it",
         "the network itself, from noise",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -80,18 +80,19 @@ class Reading:
 
     ``short`` are the calculator's words, ``title`` and ``detail`` the page's. ``options`` are
     arguments that this row fixes; ``best`` names a parameter that may be chosen after the data,
-    and the function that chooses it; ``grid`` is the grid that is paid for.
+    and the function that chooses it; ``grid`` is the grid that is paid for. ``name`` is the
+    function's, and ``about`` the first that its theorem speaks about, unless they are given.
     """
 
-    name: str
     title: str
     detail: str
     short: str
     relation: str = SAME_EVENT
-    about: str = "stochastic"
     options: Mapping[str, Any] = field(default_factory=dict)
     best: tuple[str, Callable[..., float]] | None = None
     grid: tuple[float, ...] = ()
+    name: str = ""
+    about: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,10 @@ THEOREMS: dict[str, Theorem] = {}
 Function = TypeVar("Function", bound=Callable[..., float])
 
 
+def named_row(theorem: str, options: Mapping[str, Any]) -> str:
+    return f"{theorem}_exact" if options.get("exact_moment") else theorem
+
+
 def theorem(*readings: Reading, **facts: Any) -> Callable[[Function], Function]:
     """Enter a function with the other fields of its :class:`Theorem`.
 
@@ -167,7 +172,16 @@ def theorem(*readings: Reading, **facts: Any) -> Callable[[Function], Function]:
     def enter(function: Function) -> Function:
         names = inspect.signature(function).parameters
         inputs = {name: known[name] for name in names if name in known}
-        THEOREMS[function.__name__] = Theorem(function, inputs, readings, **fields)
+        entry = Theorem(function, inputs, (), **fields)
+        named = [
+            replace(
+                reading,
+                name=reading.name or named_row(entry.name, reading.options),
+                about=reading.about or entry.about[0],
+            )
+            for reading in readings
+        ]
+        THEOREMS[entry.name] = replace(entry, readings=tuple(named))
         return function
 
     return enter

@@ -25,15 +25,15 @@ from nonvacuous.records import (
     SymmetrySaving,
 )
 from nonvacuous.rescaling.quotients import remaining_nats
+from nonvacuous.rules.theorems import OTHERS_LINE as OTHERS_LINE
 from nonvacuous.rules.theorems import bound_record as bound_record
 from nonvacuous.rules.theorems import recompute_bound as recompute_bound
 
 #: The ledger line that the bound's failure probability comes from, and the one of the sampling.
 BOUND_LINE = "bound"
 SAMPLING_LINE = "sampling"
-#: The line of certificates on the same examples, and the part of what it leaves that the comparison
-#: with a constant answer may fail by, on top of it: the promise itself does not pay for it.
-OTHERS_LINE = "other certificates"
+#: The part of what other certificates leave that the comparison with a constant answer may fail by,
+#: on top of it: the promise itself does not pay for it.
 BASELINE_SHARE = 0.1
 
 
@@ -75,10 +75,7 @@ def line(budget: BudgetRecord, name: str) -> SpendRecord:
 
 def share(entry: SpendRecord) -> float:
     """What one of a line's equally likely choices may spend."""
-    try:
-        value = float(Fraction(entry.failure) / entry.choices)
-    except OverflowError:
-        value = 0.0
+    value = float(Fraction(entry.failure) / entry.choices)
     if value <= 0.0:
         raise BadInput(
             f"budget line {entry.name!r} is divided by {entry.choices} choices; nothing is left."

@@ -19,6 +19,8 @@ CERTIFYING: Mapping[str, Theorem] = MappingProxyType(
     {name: entry for name, entry in THEOREMS.items() if entry.certifies}
 )
 
+#: The ledger line of the confidence that is left to other certificates on the same examples.
+OTHERS_LINE = "other certificates"
 _ITEM = re.compile(r"^(?P<name>[a-z_]+)\.(?P<position>0|[1-9][0-9]*)$")
 
 
