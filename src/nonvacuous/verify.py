@@ -75,7 +75,7 @@ def verify(
     reading = read(certificate, findings)
     parsed = reading.certificate
     if parsed is None:
-        return Verification(reading.source, findings.findings)
+        return Verification(reading.source, tuple(findings.findings))
     if seed is not None and seed == parsed.empirical.seed:
         raise BadInput(
             f"seed {seed} is the one the certificate was sampled with; fresh trials need another."
@@ -83,13 +83,13 @@ def verify(
     if parsed.evaluation is not None:
         check_test(parsed, run_folder if data is None else data, findings)
         check_seal(reading, findings)
-        return Verification(reading.source, findings.findings, parsed.status)
+        return Verification(reading.source, tuple(findings.findings), parsed.status)
     if run_folder is not None and not isinstance(run_folder, str | os.PathLike):
         kind = type(run_folder).__name__
         raise BadInput(f"run_folder is a path, not {kind}; examples are given as data=...")
     method = METHODS.get(parsed.mode, HeldOut)
     checking, folder = method.checking(), None if run_folder is None else Path(run_folder)
-    inquiry = Inquiry(parsed, findings, folder, model, wanted, seed, progress)
+    inquiry = Inquiry(parsed, folder, model, wanted, seed, progress, findings=findings.findings)
     check_numbers(inquiry, checking)
     skip_newer(inquiry)
     check_seal(reading, findings)
@@ -111,4 +111,4 @@ def verify(
     if retrain:
         check_training(inquiry, method)
     note = audited_note(parsed) if added_since(parsed) else ""
-    return Verification(reading.source, findings.findings, parsed.status, note)
+    return Verification(reading.source, tuple(findings.findings), parsed.status, note)

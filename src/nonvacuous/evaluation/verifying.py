@@ -52,14 +52,15 @@ def check_test(certificate: Certificate, evidence: Any, findings: Collector) -> 
         why = "no file or table with the columns was given, nor a folder that has them."
         findings.skip("the columns are the recorded ones", "data", why)
         return
-    tallies: list[Tally] = []
 
-    def same() -> str:
-        tallies.append(_recount(certificate, record, evidence))
-        return f"{tallies[0].rows} rows, compared by content."
+    def same() -> tuple[str, Tally]:
+        tally = _recount(certificate, record, evidence)
+        return f"{tally.rows} rows, compared by content.", tally
 
-    if findings.expect("the columns are the recorded ones", "data.bound.content_digest", same):
-        again, audit = partial(_again, test, tallies[0]), partial(_audit, test, tallies[0])
+    question = "the columns are the recorded ones", "data.bound.content_digest"
+    tally = findings.learn(*question, same)
+    if tally is not None:
+        again, audit = partial(_again, test, tally), partial(_audit, test, tally)
         findings.expect("counting again gives every number", "evaluation", again)
         findings.expect("the audit finds nothing else", "assumptions", audit)
 

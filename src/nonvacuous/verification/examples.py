@@ -23,19 +23,18 @@ _SAME = "the examples are the recorded ones"
 def check_examples(inquiry: Inquiry, data: Any) -> Known | None:
     """Compare content hashes. Returns the examples if they are the recorded ones."""
     certificate, split = inquiry.certificate, inquiry.contents.split
-    given: list[tuple[Examples, Examples | None]] = []
 
-    def read() -> str:
+    def read() -> tuple[str, tuple[Examples, Examples | None]]:
         whole = load(os.fspath(data)) if isinstance(data, str | os.PathLike) else Dataset.of(data)
         train = prepared(whole.train, certificate)
         test = None if whole.test is None else prepared(whole.test, certificate)
-        given.append((train, test))
         equal(certificate.data.classes, train.classes, "data.classes")
-        return f"{train.name}: {len(train)} examples, {train.classes} classes."
+        return f"{train.name}: {len(train)} examples, {train.classes} classes.", (train, test)
 
-    if not inquiry.expect("the data can be read", "data", read):
+    given = inquiry.learn("the data can be read", "data", read)
+    if given is None:
         return None
-    examples, test = given[0]
+    examples, test = given
     known = _indices(certificate, examples, split)
     if known is None:
         why = "which examples they are is stored in the run folder, which is not at hand."

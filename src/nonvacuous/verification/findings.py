@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from scipy.special import gammaln
@@ -11,6 +12,7 @@ from scipy.special import gammaln
 from nonvacuous.bounds.rounding import same_upper_end
 from nonvacuous.errors import InvalidCertificate
 
+_T = TypeVar("_T")
 _MARKS = {True: "ok", False: "FAILED", None: "not checked"}
 
 
@@ -105,34 +107,34 @@ class Disagreement(Exception):
         self.field = field
 
 
+@dataclass
 class Collector:
     """Gathers findings; whatever goes wrong inside a check becomes a finding, not a traceback."""
 
-    def __init__(self) -> None:
-        self._findings: list[Finding] = []
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        return tuple(self._findings)
+    findings: list[Finding] = field(default_factory=list, kw_only=True)
 
     def expect(self, name: str, field: str, work: Callable[[], str]) -> bool:
-        """Ask one question: ``work`` returns what it found, or raises."""
+        """Ask one question: ``work`` returns the answer in words, or raises."""
+        return self.learn(name, field, lambda: (work(), True)) is not None
+
+    def learn(self, name: str, field: str, work: Callable[[], tuple[str, _T]]) -> _T | None:
+        """The same where the answer comes with something that later questions build on."""
         try:
-            detail = work()
+            detail, learned = work()
         except Disagreement as error:
-            self._findings.append(Finding(name, False, str(error), error.field or field))
+            self.findings.append(Finding(name, False, str(error), error.field or field))
         except Exception as error:
             # Damaged files break readers in many ways; every one of them means: not verified.
             kind = type(error).__name__
-            self._findings.append(Finding(name, False, f"{error} ({kind})", field))
+            self.findings.append(Finding(name, False, f"{error} ({kind})", field))
         else:
-            self._findings.append(Finding(name, True, detail, field))
-            return True
-        return False
+            self.findings.append(Finding(name, True, detail, field))
+            return learned
+        return None
 
     def skip(self, name: str, field: str, why: str, *, needed: bool = True) -> None:
         """Note that a question was not asked; it was ``needed`` unless the caller knows better."""
-        self._findings.append(Finding(name, None, why, field, needed))
+        self.findings.append(Finding(name, None, why, field, needed))
 
 
 def upper_end(claimed: float, recomputed: float, field: str) -> None:

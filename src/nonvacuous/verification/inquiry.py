@@ -69,7 +69,7 @@ class Known:
 
 
 @dataclass
-class Inquiry:
+class Inquiry(Collector):
     """A certificate, and what its verifier brings: run folder, network, examples, patience.
 
     model    a network, a function that builds one, or a name
@@ -77,7 +77,6 @@ class Inquiry:
     """
 
     certificate: Certificate
-    findings: Collector = field(default_factory=Collector)
     folder: Path | None = None
     model: Any = None
     trials: int = TRIALS
@@ -91,12 +90,6 @@ class Inquiry:
     def known(self) -> Known:
         assert self.examples is not None
         return self.examples
-
-    def expect(self, name: str, field: str, work: Callable[[], str]) -> bool:
-        return self.findings.expect(name, field, work)
-
-    def skip(self, name: str, field: str, why: str, *, needed: bool = True) -> None:
-        self.findings.skip(name, field, why, needed=needed)
 
     def ask(self, name: str, question: str, field: str, work: Callable[[Path], str]) -> None:
         """A question that one file of the run folder answers, if it is there and untouched."""

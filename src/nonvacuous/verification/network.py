@@ -39,14 +39,12 @@ def rebuilt(
     inquiry: Inquiry, make: Callable[[Inquiry], nn.Module] | None = None
 ) -> nn.Module | None:
     """The network, if it is the certified one."""
-    made: list[nn.Module] = []
 
-    def work() -> str:
-        made.append((make or network_of)(inquiry))
-        recorded = inquiry.certificate.model
-        return f"{recorded.architecture}, {recorded.parameters} parameters."
+    def work() -> tuple[str, nn.Module]:
+        network, recorded = (make or network_of)(inquiry), inquiry.certificate.model
+        return f"{recorded.architecture}, {recorded.parameters} parameters.", network
 
-    return made[0] if inquiry.expect(MODEL, "model", work) else None
+    return inquiry.learn(MODEL, "model", work)
 
 
 def check_own(inquiry: Inquiry, module: nn.Module) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -95,8 +96,10 @@ def compare(
     counts = f"{again.total:g} of {again.trials}"
     if again.agrees_with(errors=errors, total=total):
         return f"the recorded seed gives {counts}."
-    elsewhere = _elsewhere(certificate)
-    if elsewhere is None:
+    # Why the recorded seed draws other numbers here, if it does: of devices the kind counts.
+    decides = ("device", "torch", "nonvacuous", "draws")
+    elsewhere = differences(certificate, decides, lambda text: text.partition(" (")[0])
+    if not elsewhere:
         raise Disagreement(
             f"it says {amount:g}; the recorded seed gives {counts} ({again.close} hang on "
             "rounding)."
@@ -104,20 +107,21 @@ def compare(
     if _apart(amount or 0.0, again.trials, again, whole=errors is not None):
         raise Disagreement(
             f"{amount:g} in {again.trials} recorded and {counts} sampled here do not come from the "
-            f"same network and examples ({elsewhere})."
+            f"same network and examples ({elsewhere[0]})."
         )
-    return f"{counts}, compared within sampling error only: {elsewhere}."
+    return f"{counts}, compared within sampling error only: {elsewhere[0]}."
 
 
-def _elsewhere(certificate: Certificate) -> str | None:
-    """Why the recorded seed draws other numbers here, if it does."""
+def differences(
+    certificate: Certificate, names: tuple[str, ...], same: Callable[[str], str] = str
+) -> list[str]:
+    """What is not as it was where the certificate was made, in words."""
     made, here = certificate.software, software(torch.device("cpu"))
-    for name in ("device", "torch", "nonvacuous", "draws"):
-        recorded = made.get(name, "unknown")
-        kind, own = (text.partition(" (")[0] for text in (recorded, here[name]))
-        if kind != own:
-            return f"{name} {recorded} there, {here[name]} here"
-    return None
+    return [
+        f"{name} {made.get(name, 'unknown')} there, {here[name]} here"
+        for name in names
+        if same(made.get(name, "unknown")) != same(here[name])
+    ]
 
 
 def _compare_fresh(certificate: Certificate, fresh: Recount) -> None:

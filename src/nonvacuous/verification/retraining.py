@@ -19,7 +19,6 @@ from nonvacuous.audit.data_checks import START, named_start
 from nonvacuous.bounds.checks import failure_of
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.adapting import adapted
-from nonvacuous.certification.assemble import software
 from nonvacuous.certification.candidate import frozen_copy, with_weights
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.method import Method
@@ -32,6 +31,7 @@ from nonvacuous.risk.losses import loss_named
 from nonvacuous.verification.findings import Disagreement
 from nonvacuous.verification.inquiry import Inquiry
 from nonvacuous.verification.network import built, not_at_hand
+from nonvacuous.verification.replaying import differences
 
 REPEATED = "the training repeated gives {}"
 _WHOLE, _FIELD = REPEATED.format("what the run stored"), "training"
@@ -59,17 +59,16 @@ def check_training(inquiry: Inquiry, kind: type[Method]) -> None:
         return
     with tempfile.TemporaryDirectory() as folder, _threads(certificate) as threads:
         kept = RunFolder(Path(folder).resolve())
-        made: list[TwinRecord | None] = []
 
-        def work() -> str:
-            made.append(method.repeat(_job(inquiry, method, kept), start))
-            return f"trained again with {threads} of torch's threads."
+        def work() -> tuple[str, str]:
+            twin = method.repeat(_job(inquiry, method, kept), start)
+            words = f"trained again with {threads} of torch's threads."
+            return words, _errors(certificate.held_out_twin, twin)
 
-        if not inquiry.expect("the training can be repeated", _FIELD, work):
+        beside = inquiry.learn("the training can be repeated", _FIELD, work)
+        if beside is None:
             return
-        elsewhere = _elsewhere(certificate)
-        ends = kept.artifacts()
-        beside = _errors(certificate.held_out_twin, made[0])
+        elsewhere, ends = differences(certificate, _ROUNDING), kept.artifacts()
     for name, digest in ends.items():
         same = certificate.artifacts.get(name) == digest
         if not same and elsewhere:
@@ -185,16 +184,6 @@ def _threads(certificate: Certificate) -> Iterator[int]:
         yield torch.get_num_threads()
     finally:
         torch.set_num_threads(before)
-
-
-def _elsewhere(certificate: Certificate) -> list[str]:
-    """Whatever may round otherwise here than where the certificate was made."""
-    made, here = certificate.software, software(torch.device("cpu"))
-    return [
-        f"{name} {made.get(name, 'unknown')} there, {here[name]} here"
-        for name in _ROUNDING
-        if made.get(name) != here[name]
-    ]
 
 
 def _errors(recorded: TwinRecord | None, again: TwinRecord | None) -> str:

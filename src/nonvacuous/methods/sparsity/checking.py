@@ -266,9 +266,9 @@ class MethodChecking(PriorChecking):
         if why is not None:
             inquiry.skip(MODEL, "model", why)
             return
-        made: list[nn.Module] = []
-        if inquiry.expect(MODEL, "model", lambda: _network(inquiry, made)):
-            self.compare(inquiry, made[0], zero_one)
+        network = inquiry.learn(MODEL, "model", lambda: _network(inquiry))
+        if network is not None:
+            self.compare(inquiry, network, zero_one)
 
 
 def _weights(inquiry: Inquiry, path: Path) -> str:
@@ -281,13 +281,13 @@ def _weights(inquiry: Inquiry, path: Path) -> str:
     return f"{len(posterior.means)} tensors, bit by bit."
 
 
-def _network(inquiry: Inquiry, made: list[nn.Module]) -> str:
+def _network(inquiry: Inquiry) -> tuple[str, nn.Module]:
     """Whether the network computes what the recorded layers say: a plain chain, all of it."""
     posterior, bound_part = inquiry.contents.posterior, inquiry.known.bound_part
     recorded = _record(inquiry.certificate)
     assert posterior is not None
-    made.append(network_of(inquiry))
-    module = with_weights(made[0], posterior.means)
+    network = network_of(inquiry)
+    module = with_weights(network, posterior.means)
     read = read_network(module, bound_part.inputs[:2])
     equal(recorded.network_digest, read.digest(), "sparsity.network_digest")
     names = tuple(layer.name for layer in recorded.layers)
@@ -296,7 +296,8 @@ def _network(inquiry: Inquiry, made: list[nn.Module]) -> str:
     wrong = odd or misread(module, read, bound_part)
     if wrong is not None:
         raise Disagreement(f"{wrong}.", "sparsity.layers")
-    return (
-        f"{inquiry.certificate.model.architecture}: {len(names)} layers and nothing else; it "
-        "predicts the examples as they do."
+    architecture, layers = inquiry.certificate.model.architecture, len(names)
+    words = (
+        f"{architecture}: {layers} layers and nothing else; it predicts the examples as they do."
     )
+    return words, network
