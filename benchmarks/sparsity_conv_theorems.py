@@ -34,7 +34,7 @@ from nonvacuous.sparsity.conv_jacobian import mean_shifts
 from nonvacuous.sparsity.conv_noise import ConvPass, noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_reading import conv_chain
 from nonvacuous.sparsity.conv_search import ConvEvaluator, read_inputs
-from nonvacuous.sparsity.conv_setting import ConvSetting, reference
+from nonvacuous.sparsity.conv_setting import ConvSetting
 from nonvacuous.sparsity.conv_theorem import ConvBounds, unit_reach
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 
@@ -111,7 +111,7 @@ def measure(convolutions: int, train: Examples, seed: int, steps: int) -> dict[s
     )
     examples = train.subset(split.bound[:300])
     chain = conv_chain(trained, examples.inputs)
-    inputs = read_inputs(chain, reference(chain), examples)
+    inputs = read_inputs(chain, chain, examples)
     first = FIRST + FEWER * convolutions
     settings = [
         ConvSetting(first, (STEP,) * convolutions, ESCAPE, tail, factor)

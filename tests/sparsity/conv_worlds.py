@@ -15,7 +15,7 @@ from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool, Stage
 from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_norms import unrolled
 from nonvacuous.sparsity.conv_search import ConvEvaluator
-from nonvacuous.sparsity.conv_setting import ConvSetting, reference
+from nonvacuous.sparsity.conv_setting import ConvSetting
 
 _C = 1.0 / math.sqrt(2.0 * math.pi)
 AVERAGE = Pool("average", (2, 2), (2, 2))
@@ -92,7 +92,7 @@ def inputs_of(
 ) -> ConvInputs:
     """The same image once for every draw; foretold sizes by singular values of patches."""
     sizes, values = [], image[None]
-    for stage in reference(prior).stages:
+    for stage in prior.reference().stages:
         rows = [np.append(p, _constant(stage)) for p in _patch_rows(stage, values[0])]
         sizes.append(float(np.linalg.norm(np.array(rows), 2)))
         values = stage.pool(stage.layer(values).clamp(min=0))
@@ -102,7 +102,7 @@ def inputs_of(
         torch.full((draws,), label),
         torch.tensor(sizes, dtype=torch.float64).expand(draws, -1),
         rivals.expand(draws, -1),
-        _slopes(reference(prior), image, label)[:, rivals].expand(draws, -1, -1),
+        _slopes(prior.reference(), image, label)[:, rivals].expand(draws, -1, -1),
     )
 
 
@@ -221,7 +221,7 @@ def draws_at(
     draws: int,
     generator: torch.Generator,
 ) -> tuple[ConvPass, ConvInputs]:
-    chain = evaluator.chain
+    chain = evaluator.network
     inputs = inputs_of(chain, prior, image, label, draws)
     noise = standard_noise(chain, draws, generator)
     return noisy_pass(chain, inputs, setting.sigmas, noise), inputs

@@ -18,9 +18,9 @@ from nonvacuous.errors import BadInput, InvalidCertificate, NotYetSupported
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity import constants as rounding
 from nonvacuous.sparsity.certificate import SparsityCertificate, final_estimate
-from nonvacuous.sparsity.constants import constants, measured, reference
+from nonvacuous.sparsity.constants import constants, measured
 from nonvacuous.sparsity.conv_reading import read_network
-from nonvacuous.sparsity.noise import fresh_passes, read_inputs
+from nonvacuous.sparsity.noise import read_inputs
 from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import Setting, SparseSettings, total_nats
 from nonvacuous.sparsity.weights import Layers
@@ -238,7 +238,7 @@ def test_the_weights_of_all_settings_sum_to_at_most_one() -> None:
 def test_the_final_noise_is_not_the_noise_of_the_search() -> None:
     """Freezing comes first: the final seed depends on the setting, and on the network."""
     network, prior, examples = _problem()
-    inputs = read_inputs(network, reference(prior), examples)
+    inputs = read_inputs(network, prior, examples)
     evaluator = Evaluator(network, prior, theorem="E", sparse=True)
     setting = Setting(-20, (0, 0), 7, "exponential", 0, False)
     other = dataclasses.replace(setting, escape=8)
@@ -251,7 +251,7 @@ def test_the_final_noise_is_not_the_noise_of_the_search() -> None:
     # What the certificate counted is what a pass with the final seed gives, and no other.
     counts = []
     for seed in (derived_seed(0, "final", network.digest(), setting), derived_seed(0, "search")):
-        passes = fresh_passes(network, inputs, setting.sigmas, passes=1, seed=seed)
+        passes = evaluator.fresh_passes(setting, inputs, passes=1, seed=seed)
         counts.append(sum(int(evaluator.losses(setting, p, z).sum()) for p, z in passes))
     assert first.errors == counts[0] != counts[1]
 
@@ -310,7 +310,7 @@ def test_claims_about_networks_fitted_to_coin_flips_are_never_false() -> None:
         estimate = final_estimate(
             evaluator,
             Setting(-40, (0,), 5, "exponential", 0, False),
-            read_inputs(network, reference(prior), examples),
+            read_inputs(network, prior, examples),
             SparseSettings(passes=1),
             seed=round_,
         )

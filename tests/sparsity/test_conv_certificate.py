@@ -15,7 +15,7 @@ from nonvacuous.sparsity.certificate import SparsityCertificate
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
 from nonvacuous.sparsity.conv_reading import conv_chain, is_convolutional, read_network
 from nonvacuous.sparsity.conv_search import ConvEvaluator
-from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting, reference
+from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.setting import ESCAPES
 from nonvacuous.sparsity.weights import Layers
@@ -259,7 +259,7 @@ def test_a_prior_of_zeros_has_a_reference_and_a_vacuous_certificate() -> None:
     with torch.no_grad():
         for parameter in zero.parameters():
             parameter.zero_()
-    known = reference(conv_chain(zero, world.inputs[:2]))
+    known = conv_chain(zero, world.inputs[:2]).reference()
     assert all(bool((stage.layer.weight != 0).any()) for stage in known.stages)
     certificate = certify_sparse_conv(module, zero, world, passes=1, subset=50)
     assert 0.0 < certificate.risk_upper <= 1.0

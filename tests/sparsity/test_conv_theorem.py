@@ -106,7 +106,7 @@ def _rate(
     sparse: bool,
 ) -> float:
     """lambda = sqrt(2 ln(1/p) / V0) with V0 from a clean pass of the prior, here W itself."""
-    chain, bounds = evaluator.chain, evaluator.bounds
+    chain, bounds = evaluator.network, evaluator.bounds
     known = inputs.known[0]
     slopes = inputs.slopes[0, inputs.rivals[0].tolist().index(rival)]
     kappa = float((chain.output[1] - chain.output[rival]).norm())

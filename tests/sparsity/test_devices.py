@@ -101,7 +101,7 @@ def test_thresholds_stay_on_an_accelerator(anchored: bool) -> None:
             for sparse in (True, False)
         ),
         pair_margins(noisy.scores, inputs.labels),
-        clean_pass(placed, inputs)[1],
+        clean_pass(placed, inputs).scores,
     ]  # fmt: skip
     for result in results:
         assert result.device.type == "meta" and result.dtype == torch.float64

@@ -46,18 +46,18 @@ def test_the_function_stays_and_the_distance_never_grows(
     layers = _disguised(random_layers((4, 6, 5, 3), generator, bias=bias), generator, spread)
     points = torch.randn(20, 4, generator=generator).double()
     for gauge in ("given", "nearest", "balanced"):
-        found = gauged(layers, prior, gauge)
-        assert torch.allclose(_scores(found.layers, points), _scores(layers, points), rtol=1e-9)
-        assert torch.allclose(_scores(found.prior, points), _scores(prior, points), rtol=1e-9)
-    near = gauged(layers, prior, "nearest").layers
+        moved, center = gauged(layers, prior, gauge)
+        assert torch.allclose(_scores(moved, points), _scores(layers, points), rtol=1e-9)
+        assert torch.allclose(_scores(center, points), _scores(prior, points), rtol=1e-9)
+    near = gauged(layers, prior, "nearest")[0]
     assert _distance(near, prior) <= _distance(layers, prior) * (1 + 1e-9)
 
 
 def test_a_disguised_prior_is_recognized() -> None:
     generator = torch.Generator().manual_seed(0)
     prior = random_layers((6, 8, 8, 8, 3), generator, bias=True)
-    found = gauged(_disguised(prior, generator, 1.0), prior, "nearest")
-    assert _distance(found.layers, prior) < 1e-20 * sum(float(w.norm()) for w in prior.weights)
+    nearest, _ = gauged(_disguised(prior, generator, 1.0), prior, "nearest")
+    assert _distance(nearest, prior) < 1e-20 * sum(float(w.norm()) for w in prior.weights)
 
 
 def test_one_hidden_layer_agrees_with_a_general_minimizer() -> None:
@@ -71,7 +71,7 @@ def test_one_hidden_layer_agrees_with_a_general_minimizer() -> None:
         slow = min(
             minimize(distance, np.full(4, start), method="L-BFGS-B").fun for start in (-1, 0, 1)
         )
-        fast = _distance(gauged(layers, prior, "nearest").layers, prior)
+        fast = _distance(gauged(layers, prior, "nearest")[0], prior)
         assert fast <= slow * (1 + 1e-6)
 
 
@@ -79,13 +79,13 @@ def test_a_balanced_prior_depends_on_the_prior_alone() -> None:
     generator = torch.Generator().manual_seed(2)
     prior = random_layers((4, 6, 5, 3), generator)
     first, second = (random_layers((4, 6, 5, 3), generator) for _ in range(2))
-    one, other = (gauged(layers, prior, "balanced").prior for layers in (first, second))
+    one, other = (gauged(layers, prior, "balanced")[1] for layers in (first, second))
     assert all(torch.equal(a, b) for a, b in zip(one.weights, other.weights, strict=True))
     for into, out in zip(one.weights, one.weights[1:], strict=False):
         assert torch.allclose(into.square().sum(1), out.square().sum(0), rtol=1e-2)
     # A prior of zeros has no balance of its own, and is left as it is.
-    zero = gauged(first, first.zero(), "balanced")
-    assert _distance(zero.prior, first.zero()) == 0.0
+    _, zero = gauged(first, first.zero(), "balanced")
+    assert _distance(zero, first.zero()) == 0.0
 
 
 @pytest.mark.slow

@@ -52,9 +52,9 @@ def test_thresholds_under_the_same_noise(theorem: str, variant: str) -> None:
         evaluator = Evaluator(
             layers, prior, theorem=theorem, sparse=variant == "sparse", device=device
         )
-        inputs = read_inputs(evaluator.on_device, prior.to(device), examples)
+        inputs = read_inputs(evaluator.network, prior.to(device), examples)
         drawn = [part.to(device) for part in noise]
-        noisy = noisy_pass(evaluator.on_device, inputs, setting.sigmas, drawn)
+        noisy = noisy_pass(evaluator.network, inputs, setting.sigmas, drawn)
         found.append(evaluator.thresholds(setting, inputs, noisy).cpu())
     assert torch.allclose(*found, rtol=1e-9, atol=0.0, equal_nan=True)
 

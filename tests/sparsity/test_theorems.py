@@ -274,7 +274,7 @@ def test_more_noise_raises_thresholds_and_ties_are_losses() -> None:
         assert medians[0] > 0
         setting = Setting(-80, (0, 0), 5, tail, room, False)
         noisy = noisy_pass(layers, inputs, setting.sigmas, noise)
-        losses, level, margin = evaluator.judged(setting, inputs, noisy)
+        losses, level, margin, _ = evaluator.judged(setting, inputs, noisy)
         assert bool((losses | (margin > level)).all())
     flat = torch.zeros(3, 4, dtype=torch.float64)
     margins = pair_margins(flat, torch.zeros(3, dtype=torch.int64))

@@ -8,7 +8,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.sparsity.constants import reference
 from nonvacuous.sparsity.noise import Inputs, NoisyPass
 from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import Setting
@@ -83,7 +82,7 @@ def true_noise(
 def point_inputs(layers: Layers, prior: Layers, point: Tensor, label: int, draws: int) -> Inputs:
     """The same point once for every draw."""
     x = point.double()
-    known = reference(prior)
+    known = prior.reference()
     sizes, values = [], x
     for k, (matrix, bias) in enumerate(zip(known.weights, known.biases, strict=True)):
         sizes.append((values @ values + (0.0 if bias is None else 1.0)).sqrt())

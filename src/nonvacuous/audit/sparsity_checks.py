@@ -38,11 +38,9 @@ from nonvacuous.rules.derandomization import (
     squared_distances,
     wrong_layer_distance,
 )
-from nonvacuous.sparsity.constants import reference
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import misread, read_network
 from nonvacuous.sparsity.conv_search import read_inputs as read_images
-from nonvacuous.sparsity.conv_setting import reference as conv_reference
 from nonvacuous.sparsity.noise import read_inputs
 from nonvacuous.sparsity.recount import Network, final_seed, recount
 from nonvacuous.sparsity.setting import THEOREMS
@@ -221,7 +219,7 @@ def own_norms(evidence: Evidence) -> Outcome:
             return refuse("what the thresholds know of the inputs is not that of the examples.")
     elif len(few) >= 100:
         assert isinstance(prior, Layers) and isinstance(layers, Layers)
-        read = read_inputs(layers, reference(prior), few).norms.cpu()
+        read = read_inputs(layers, prior, few).norms.cpu()
         own = input_norms(few.inputs, constant=constant)
         if not torch.allclose(read, own, rtol=1e-12, atol=0.0):
             return refuse("the norms inside the thresholds are not those of the examples.")
@@ -255,7 +253,7 @@ def losses_again(evidence: Evidence) -> Outcome:
 
 def _own_patches(chain: ConvChain, prior: ConvChain, few: Examples) -> bool:
     """Whether each example meets its own image, and a norm of its patches not below the truth."""
-    inputs = read_images(chain, conv_reference(prior), few)
+    inputs = read_images(chain, prior, few)
     if not torch.equal(inputs.images.flatten(1).cpu(), few.inputs.flatten(1).double().cpu()):
         return False
     first = chain.stages[0]

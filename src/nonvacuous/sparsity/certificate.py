@@ -8,15 +8,13 @@ from typing import Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
-from torch import Tensor
 
-from nonvacuous.bounds.holdout import sampling
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.constants import Charge
-from nonvacuous.sparsity.judging import InputsT, Judge, PassT, Priced, SettingT
-from nonvacuous.sparsity.setting import SparseSettings, total_nats
+from nonvacuous.sparsity.judging import InputsT, Judge, Judged, PassT, SettingT
+from nonvacuous.sparsity.setting import Scales, SparseSettings, total_nats
 
 #: What the Monte-Carlo estimate gets where one failure probability covers it too.
 _SAMPLING_SHARE = 0.2
@@ -93,8 +91,58 @@ def divided(failure: float, theorem: str) -> tuple[float, float]:
     return 1.0 - (1.0 - share) * failure, _SAMPLING_SHARE * failure
 
 
+@dataclass(frozen=True, eq=False)
+class Count:
+    """Losses of a frozen setting; ``close`` of the trials hang on rounding.
+
+    threshold, margin   medians for the runner-up class
+    """
+
+    errors: int
+    trials: int
+    close: int
+    threshold: float
+    margin: float
+
+    def agrees_with(self, *, errors: int, trials: int) -> bool:
+        """The same counts, but for trials that another processor may round to the other side."""
+        return trials == self.trials and abs(errors - self.errors) <= self.close
+
+
+def count_losses(
+    judge: Judge[SettingT, InputsT, PassT],
+    setting: SettingT,
+    inputs: InputsT,
+    *,
+    passes: int,
+    seed: int,
+    phase: str,
+    progress: Progress | None = None,
+) -> Count:
+    """Count with the noise that ``seed`` draws; Theorem A draws none, and looks once."""
+    trials = (passes if judge.sampled else 1) * len(inputs)
+    reporter = Reporter(progress if judge.sampled else None, phase)
+    # Losses are added up where they are: a look at them would wait for the device.
+    seen: list[Judged] = []
+    done = 0
+    for part, noisy in judge.fresh_passes(setting, inputs, passes=passes, seed=seed):
+        losses, level, margin, close = judge.judged(setting, part, noisy)
+        seen.append((losses.sum()[None], level, margin, close.sum()[None]))
+        done += len(part)
+        reporter.report(done, trials, f"{done:,} noisy networks")
+    counts, levels, margins, near = (torch.cat(column) for column in zip(*seen, strict=True))
+    errors = int(counts.sum())
+    reporter.report(trials, trials, f"{errors} of {trials}", always=True)
+    return Count(errors, done, int(near.sum()), float(levels.median()), float(margins.median()))
+
+
+def final_seed(seed: int, network_digest: str, setting: Scales) -> int:
+    """The seed of the final noise: it does not exist before network and setting do."""
+    return derived_seed(seed, "final", network_digest, setting)
+
+
 def final_estimate(
-    evaluator: Judge[SettingT, InputsT, PassT],
+    judge: Judge[SettingT, InputsT, PassT],
     setting: SettingT,
     inputs: InputsT,
     settings: SparseSettings,
@@ -102,62 +150,35 @@ def final_estimate(
     seed: int,
     progress: Progress | None = None,
 ) -> SparsityCertificate:
-    """Draw fresh noise for a setting that is final, and turn the counts into the certificate.
-
-    The seed is derived from the network and the setting: it does not exist before they do.
-    """
-    fresh = derived_seed(seed, "final", evaluator.digest(), setting)
-    reporter = Reporter(progress, "fresh noise")
-    trials = settings.passes * len(inputs)
-    # Losses are added up where they are: a look at them would wait for the device.
-    judged: list[tuple[Tensor, Tensor, Tensor]] = []
-    done = 0
-    for part, noisy in evaluator.fresh_passes(setting, inputs, passes=settings.passes, seed=fresh):
-        losses, level, margin = evaluator.judged(setting, part, noisy)
-        judged.append((losses.sum()[None], level, margin))
-        done += len(part)
-        reporter.report(done, trials, f"{done:,} noisy networks")
-    counts, levels, margins = (torch.cat(column) for column in zip(*judged, strict=True))
-    errors, failure = int(counts.sum()), settings.sampling_share
-    reporter.report(trials, trials, f"{errors} of {trials}", always=True)
-    return assembled(
-        evaluator,
-        setting,
+    """Draw fresh noise for a setting that is final, and turn the counts into the certificate."""
+    fresh, passes = final_seed(seed, judge.network.digest(), setting), settings.passes
+    count = count_losses(
+        judge, setting, inputs, passes=passes, seed=fresh, phase="fresh noise", progress=progress
+    )
+    failure = settings.sampling_share if judge.sampled else 0.0
+    loss_upper = judge.loss_upper(setting, count.errors, count.trials, failure=failure)
+    charges = judge.charges(setting)
+    return SparsityCertificate(
+        risk_upper=judge.bound(setting, loss_upper, examples=len(inputs), failure=settings.failure),
+        theorem=judge.theorem,
+        variant="sparse" if judge.sparse else "dense",
         examples=len(inputs),
         failure=settings.failure,
         sampling_failure=failure,
-        errors=errors,
-        trials=trials,
-        loss_upper=sampling(errors=errors, trials=trials, failure=failure, identical=False),
-        threshold=float(levels.median()),
-        margin=float(margins.median()),
-        network_errors=evaluator.network_errors(inputs),
-        seed=seed,
-    )
-
-
-def assembled(
-    evaluator: Priced[SettingT], setting: SettingT, **counted: Any
-) -> SparsityCertificate:
-    """The certificate from what was ``counted``, and what the theorem says of the setting."""
-    charges = evaluator.charges(setting)
-    return SparsityCertificate(
-        risk_upper=evaluator.bound(
-            setting,
-            counted["loss_upper"],
-            examples=counted["examples"],
-            failure=counted["failure"],
-        ),
-        theorem=evaluator.theorem,
-        variant="sparse" if evaluator.sparse else "dense",
-        kl_nats=evaluator.kl(setting),
+        kl_nats=judge.kl(setting),
         grid_nats=total_nats(charges),
         escape=setting.escape_probability,
-        scales=evaluator.scales(setting),
-        squared_distances=evaluator.distances,
+        errors=count.errors,
+        trials=count.trials,
+        loss_upper=loss_upper,
+        scales=judge.scales(setting),
+        squared_distances=judge.distances,
         charges=charges,
-        details={"setting": _plain(asdict(setting)), **evaluator.details(setting)},
-        **counted,
+        threshold=count.threshold,
+        margin=count.margin,
+        network_errors=judge.network_errors(inputs),
+        seed=seed,
+        details={"setting": _plain(asdict(setting)), **judge.details(setting)},
     )
 
 

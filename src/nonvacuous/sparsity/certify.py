@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,22 +11,21 @@ from torch import Tensor, nn
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
-from nonvacuous.sparsity import constants, conv_search, conv_setting, noise, search
+from nonvacuous.sparsity import conv_search, noise
 from nonvacuous.sparsity.certificate import SparsityCertificate, final_estimate
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_noise import ConvInputs
 from nonvacuous.sparsity.conv_reading import conv_chain
 from nonvacuous.sparsity.conv_search import CONV_THEOREM, ConvEvaluator
 from nonvacuous.sparsity.gauge import gauged
+from nonvacuous.sparsity.judging import Judge, Network
 from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import SparseSettings
-from nonvacuous.sparsity.theorem_a import UniformEvaluator, search_uniform, uniform_certificate
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.theorem_a import UniformEvaluator
 
 
 def certify_sparse(
-    layers: Layers | ConvChain,
-    prior: Layers | ConvChain,
+    layers: Network,
+    prior: Network,
     examples: Examples,
     settings: SparseSettings | None = None,
     *,
@@ -43,48 +43,63 @@ def certify_sparse(
              valid
     """
     chosen = settings or SparseSettings()
+    where = examples.inputs.device if device is None else torch.device(device)
     if isinstance(layers, ConvChain) or isinstance(prior, ConvChain):
-        one, two = check_covered(layers, prior, theorem=chosen.theorem, gauge=chosen.gauge)
-        return certify_sparse_conv(
-            one, two, examples, chosen, seed=seed, device=device, progress=progress
-        )
-    layers.check_alive()
-    layers.check_same_shape(prior)
-    if chosen.gauge != "given":
-        moved, given = gauged(layers, prior, chosen.gauge), replace(chosen, gauge="given")
-        certificate = certify_sparse(
-            moved.layers, moved.prior, examples, given, seed=seed, device=device, progress=progress
-        )
-        return replace(certificate, details={**certificate.details, "gauge": chosen.gauge})
-    where = torch.device(device) if device is not None else examples.inputs.device
-    inputs = noise.read_inputs(layers.to(where), constants.reference(prior).to(where), examples)
-    evaluator = linear_evaluator(
+        chain, center = check_covered(layers, prior, theorem=chosen.theorem, gauge=chosen.gauge)
+        chain.check_same_shape(center)
+        layers, prior = chain.to(where), center.to(where)
+    else:
+        layers.check_alive()
+        layers.check_same_shape(prior)
+        layers, prior = gauged(layers, prior, chosen.gauge)
+    with torch.no_grad():
+        inputs = read_inputs(layers, prior, examples, where)
+        if isinstance(layers, ConvChain):
+            _check_alive(layers, inputs.images)
+    judge = evaluator_of(
         layers,
         prior,
         theorem=chosen.theorem,
-        sparse=chosen.sparse,
+        variant=chosen.variant,
         choices=chosen.choices,
         device=where,
         block=chosen.block,
     )
-    if isinstance(evaluator, UniformEvaluator):
-        final = search_uniform(evaluator, inputs, chosen, seed=seed, progress=progress)
-        return uniform_certificate(evaluator, final, inputs, chosen, seed=seed)
-    setting = search.search(evaluator, inputs, chosen, seed=seed, progress=progress)
-    return final_estimate(evaluator, setting, inputs, chosen, seed=seed, progress=progress)
+    with torch.no_grad():
+        setting = judge.search(inputs, chosen, seed=seed, progress=progress)
+        certificate = final_estimate(judge, setting, inputs, chosen, seed=seed, progress=progress)
+    if chosen.gauge == "given":
+        return certificate
+    return replace(certificate, details={**certificate.details, "gauge": chosen.gauge})
 
 
-def linear_evaluator(
-    layers: Layers,
-    prior: Layers,
+def read_inputs(
+    network: Network, prior: Network, examples: Examples, device: torch.device | str
+) -> Any:
+    """What the theorems for such a network need of the examples, on the device."""
+    read: Any = conv_search if isinstance(network, ConvChain) else noise
+    return read.read_inputs(network.to(device), prior.to(device), examples)
+
+
+def evaluator_of(
+    layers: Network,
+    prior: Network,
     *,
     theorem: str,
-    sparse: bool,
-    choices: int,
-    device: torch.device | str,
+    variant: str,
+    choices: int = 1,
+    device: torch.device | str = "cpu",
     block: int = 1,
-) -> Evaluator | UniformEvaluator:
+) -> Judge[Any, Any, Any]:
     """The theorem for this network and prior, ready to judge a setting."""
+    sparse = variant == "sparse"
+    if isinstance(layers, ConvChain) or isinstance(prior, ConvChain):
+        chain, center = check_covered(layers, prior, theorem=theorem, gauge="given")
+        chain.check_same_shape(center)
+        # Norms of pooling use derivatives.
+        with torch.enable_grad():
+            moved = chain.to(device), center.to(device)
+            return ConvEvaluator(*moved, sparse=sparse, choices=choices)
     if theorem == "A":
         return UniformEvaluator(
             layers, prior, sparse=sparse, choices=choices, device=device, block=block
@@ -108,23 +123,17 @@ def certify_sparse_conv(
     at most one max or average pooling; every other layer is refused by name. The theorem is E
     (docs/theory/sparsity.md, 10). ``device`` is by default where the examples are.
     """
-    chosen = settings or SparseSettings()
-    where = examples.inputs.device if device is None else torch.device(device)
-    chain = _chain(module, examples.inputs).to(where)
-    prior = _chain(prior_module, examples.inputs).to(where)
-    chain.check_same_shape(prior)
-    with torch.no_grad():
-        inputs = conv_search.read_inputs(chain, conv_setting.reference(prior), examples)
-        _check_alive(chain, inputs)
-    # Norms of pooling use derivatives, so the evaluator is built where these are allowed.
-    evaluator = ConvEvaluator(chain, prior, sparse=chosen.sparse, choices=chosen.choices)
-    with torch.no_grad():
-        setting = conv_search.search(evaluator, inputs, chosen, seed=seed, progress=progress)
-        return final_estimate(evaluator, setting, inputs, chosen, seed=seed, progress=progress)
+    network, prior = (
+        one if isinstance(one, ConvChain) else conv_chain(one, examples.inputs[:2])
+        for one in (module, prior_module)
+    )
+    return certify_sparse(
+        network, prior, examples, settings, seed=seed, device=device, progress=progress
+    )
 
 
 def check_covered(
-    network: Layers | ConvChain, prior: Layers | ConvChain, *, theorem: str, gauge: str
+    network: Network, prior: Network, *, theorem: str, gauge: str
 ) -> tuple[ConvChain, ConvChain]:
     """Network and prior if Theorem E covers both, else a refusal."""
     if not isinstance(network, ConvChain) or not isinstance(prior, ConvChain):
@@ -145,12 +154,8 @@ def check_covered(
     return network, prior
 
 
-def _chain(module: nn.Module | ConvChain, inputs: Tensor) -> ConvChain:
-    return module if isinstance(module, ConvChain) else conv_chain(module, inputs[:2])
-
-
-def _check_alive(chain: ConvChain, inputs: ConvInputs) -> None:
-    images = inputs.images[:2048]
+def _check_alive(chain: ConvChain, images: Tensor) -> None:
+    images = images[:2048]
     for stage in chain.stages[:-1]:
         before = stage.layer(images)
         if not bool((before > 0).any()):

@@ -10,7 +10,6 @@ listed by name.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeVar
@@ -187,27 +186,6 @@ def measured(layers: Layers) -> Measured:
     )
 
 
-def reference(prior: Layers) -> Layers:
-    """The prior itself; a layer whose rows are all equal gives way to fixed Gaussian weights.
-
-    It fixes the grids and the expected sizes of activations, so it must not depend on the bound
-    examples; nothing else is asked of it.
-    """
-    return Layers(tuple(usable(prior.weights)), prior.biases, prior.names)
-
-
-def usable(weights: Sequence[Tensor], *, alone: bool = False) -> list[Tensor]:
-    """Weights whose outputs differ, else fixed Gaussian ones; ``alone``: a single one need not."""
-    generator = torch.Generator().manual_seed(2307)
-    chosen = []
-    for weight in weights:
-        entries = torch.randn(weight.shape, generator=generator, dtype=torch.float64, device="cpu")
-        differ = weight != 0 if alone and len(weight) == 1 else weight != weight[:1]
-        scaled = entries * math.sqrt(2.0 / weight[0].numel())
-        chosen.append(weight if bool(differ.any()) else scaled.to(weight.device))
-    return chosen
-
-
 def constants(
     layers: Layers,
     prior: Layers,
@@ -231,7 +209,7 @@ def constants(
              the tables of the largest
     """
     truth = actual if actual is not None else measured(layers)
-    known = measured(reference(prior))
+    known = measured(prior.reference())
     charges: list[Charge] = []
 
     def paid(rounded: tuple[Value, Charge | list[Charge]]) -> Value:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.weights import check_size
+from nonvacuous.sparsity.weights import check_size, usable
 
 Pair = tuple[int, int]
 ImageShape = tuple[int, int, int]
@@ -198,6 +198,14 @@ class ConvChain:
     def zero(self) -> ConvChain:
         """The same chain with every number zero: a prior that has seen nothing."""
         return self._each(torch.zeros_like)
+
+    def reference(self) -> ConvChain:
+        """As a prior: itself, with fixed Gaussian weights for a layer whose kernels are all equal;
+        see :meth:`nonvacuous.sparsity.weights.Layers.reference`.
+        """
+        weights = usable(self.weights, alone=True)
+        pairs = zip(self.stages, weights, strict=True)
+        return self.with_layers([replace(stage.layer, weight=weight) for stage, weight in pairs])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> ConvChain:
         return self.with_layers(

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage
-from nonvacuous.sparsity.noise import Columns, pair_margins, sound_size
+from nonvacuous.sparsity.noise import Columns, sound_size
 
 #: Numbers in the largest tensor of one piece of the examples.
 _BUDGET = 2**23
@@ -123,18 +123,6 @@ def _sound(images: Tensor) -> Tensor:
     return images.where(size.isfinite()[:, None, None, None], torch.nan)
 
 
-def fresh_passes(
-    chain: ConvChain, inputs: ConvInputs, sigmas: Sequence[float], *, passes: int, seed: int
-) -> Iterator[tuple[ConvInputs, ConvPass]]:
-    """``passes`` independent noisy networks for every example, in pieces."""
-    generator = torch.Generator(inputs.images.device).manual_seed(seed)
-    for _ in range(passes):
-        for part in pieces(chain, len(inputs)):
-            some = inputs.part(part)
-            noise = standard_noise(chain, len(some), generator)
-            yield some, noisy_pass(chain, some, sigmas, noise)
-
-
 def patch_norm(patches: Tensor) -> Tensor:
     """An upper bound on the spectral norm of each (entries, positions) matrix, hardly above it.
 
@@ -169,13 +157,8 @@ def window_positions(stage: Stage) -> Tensor:
     return functional.unfold(image, pool.kernel, stride=pool.stride)[0].round().long()
 
 
-def network_errors(chain: ConvChain, inputs: ConvInputs) -> int:
-    """Errors of the network itself, without noise; a tie is an error."""
-    wrong = 0
-    for part in pieces(chain, len(inputs)):
-        margins = pair_margins(chain.scores(inputs.images[part]), inputs.labels[part])
-        wrong += int((margins <= 0).any(1).sum())
-    return wrong
+def clean_scores(chain: ConvChain, inputs: ConvInputs) -> Tensor:
+    return chain.scores(inputs.images)
 
 
 def with_bias(stage: Stage, patches: Tensor) -> Tensor:

@@ -1,9 +1,8 @@
-"""Searching for the setting of a convolutional network; see search.py for why it is free."""
+"""Theorem E on a convolutional network, and the search for its setting (see search.py)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,29 +12,21 @@ from torch import Tensor
 from nonvacuous.data.examples import Examples
 from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.constants import Charge, chosen_among
+from nonvacuous.sparsity import conv_noise
+from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_jacobian import pattern, slopes_of_margins
-from nonvacuous.sparsity.conv_noise import (
-    ConvInputs,
-    ConvPass,
-    fresh_passes,
-    network_errors,
-    noisy_pass,
-    patch_norm,
-    pieces,
-    standard_noise,
-    with_bias,
-)
+from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, patch_norm, pieces, with_bias
 from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting, network_bounds
 from nonvacuous.sparsity.conv_theorem import Anchor, thresholds
 from nonvacuous.sparsity.judging import (
-    Judge,
     Move,
+    NoisyJudge,
     all_scales,
     first_scale,
-    later_scale,
+    later_scales,
     other_escape,
+    other_factor,
     other_tail,
     searched,
 )
@@ -48,7 +39,7 @@ from nonvacuous.sparsity.setting import SparseSettings
 _RIVALS = 3
 
 
-def read_inputs(chain: ConvChain, reference: ConvChain, examples: Examples) -> ConvInputs:
+def read_inputs(chain: ConvChain, prior: ConvChain, examples: Examples) -> ConvInputs:
     """The examples on the chain's device, in float64; refuse what does not fit."""
     check_examples(
         examples,
@@ -59,6 +50,7 @@ def read_inputs(chain: ConvChain, reference: ConvChain, examples: Examples) -> C
     )
     images = chain.images(examples.inputs)
     labels = examples.labels.to(images.device, torch.int64)
+    reference = prior.reference()
     with torch.no_grad():
         columns = [
             expected_sizes(reference, images[part], labels[part])
@@ -95,24 +87,31 @@ def expected_sizes(
 CONV_THEOREM = "E"
 
 
-class ConvEvaluator(Judge[ConvSetting, ConvInputs, ConvPass]):
+_COARSE = (-60, -52, -44, -36, -28, -20, -12)
+_ROUNDS = 8
+#: Examples on which settings are compared, unless the caller says otherwise.
+_SUBSET = 2000
+
+
+class ConvEvaluator(NoisyJudge[ConvSetting, ConvInputs, ConvPass]):
     """One variant of the theorem for one network and prior; the network is measured once."""
+
+    theorem, every_class, running = CONV_THEOREM, True, conv_noise
 
     def __init__(
         self, chain: ConvChain, prior: ConvChain, *, sparse: bool, choices: int = 1
     ) -> None:
-        self.theorem, self.chain, self.sparse = CONV_THEOREM, chain, sparse
-        self.distances = chain.squared_distances(prior)
-        self.bounds, lines = network_bounds(chain, prior, sparse=sparse)
-        self._charges = (*chosen_among(choices), *lines)
+        device = chain.stages[0].layer.weight.device
+        super().__init__(chain, prior, sparse=sparse, choices=choices, device=device)
+        self.bounds, self._charges = network_bounds(chain, prior, sparse=sparse)
         self._anchor = Anchor.of(prior)
 
     def charges(self, setting: ConvSetting) -> tuple[Charge, ...]:
-        return (*setting.charges(sparse=self.sparse), *self._charges)
+        return (*setting.charges(sparse=self.sparse), *self._shared, *self._charges)
 
     def thresholds(self, setting: ConvSetting, inputs: ConvInputs, noisy: ConvPass) -> Tensor:
         return thresholds(
-            self.chain,
+            self.network,
             noisy,
             inputs,
             self.bounds,
@@ -123,94 +122,41 @@ class ConvEvaluator(Judge[ConvSetting, ConvInputs, ConvPass]):
             sparse=self.sparse,
         )
 
-    def digest(self) -> str:
-        return self.chain.digest()
-
-    def fresh_passes(
-        self, setting: ConvSetting, inputs: ConvInputs, *, passes: int, seed: int
-    ) -> Iterator[tuple[ConvInputs, ConvPass]]:
-        return fresh_passes(self.chain, inputs, setting.sigmas, passes=passes, seed=seed)
-
-    def network_errors(self, inputs: ConvInputs) -> int:
-        return network_errors(self.chain, inputs)
-
     def details(self, setting: ConvSetting) -> dict[str, Any]:
         return {
-            "layers": list(self.chain.names),
+            "layers": list(self.network.names),
             "operator_norms": list(self.bounds.spectral),
             "kernel_norms": list(self.bounds.rows),
             "pooling_norms": list(self.bounds.pools),
             "drift": self.bounds.drift,
         }
 
-
-_COARSE = (-60, -52, -44, -36, -28, -20, -12)
-_ROUNDS = 8
-#: Examples on which settings are compared, unless the caller says otherwise.
-_SUBSET = 2000
-
-
-def search(
-    evaluator: ConvEvaluator,
-    inputs: ConvInputs,
-    settings: SparseSettings,
-    *,
-    seed: int,
-    progress: Progress | None = None,
-) -> ConvSetting:
-    """The setting with the smallest estimated bound, by descent along single coordinates."""
-    chain = evaluator.chain
-    device = inputs.images.device
-    order = torch.Generator().manual_seed(derived_seed(seed, "search"))
-    subset = min(_SUBSET if settings.subset is None else settings.subset, len(inputs))
-    chosen = torch.randperm(len(inputs), generator=order)[:subset].to(device)
-    part = inputs.part(chosen)
-    generator = torch.Generator(device).manual_seed(derived_seed(seed, "search noise"))
-    parts = [part.part(piece) for piece in pieces(chain, len(part))]
-    noise = [standard_noise(chain, len(piece), generator) for piece in parts]
-
-    def share_lost(setting: ConvSetting) -> float:
-        lost = 0
-        for piece, draws in zip(parts, noise, strict=True):
-            noisy = noisy_pass(chain, piece, setting.sigmas, draws)
-            lost += int(evaluator.losses(setting, piece, noisy).sum())
-        return lost / len(part)
-
-    return searched(
-        evaluator,
-        share_lost,
-        _starts(evaluator),
-        _moves(len(evaluator.distances), sparse=evaluator.sparse),
-        settings,
-        rounds=_ROUNDS,
-        examples=len(inputs),
-        progress=progress,
-    )
-
-
-def _starts(evaluator: ConvEvaluator) -> list[ConvSetting]:
-    steps = (2,) + (0,) * (len(evaluator.distances) - 2)
-    forms = (("cap", 1, 5), ("exponential", 0, 8))
-    return [
-        ConvSetting(first, steps, position, tail, factor)
-        for first in _COARSE
-        for tail, factor, position in forms
-    ]
-
-
-def _moves(layers: int, *, sparse: bool) -> list[Move[ConvSetting]]:
-    later: list[Move[ConvSetting]] = [later_scale(layer) for layer in range(1, layers)]
-    shared: list[Move[ConvSetting]] = [all_scales, *later, other_escape, first_scale]
-    shared += [_factor, _tail]
-    return [*shared, _blend] if sparse else shared
-
-
-def _factor(setting: ConvSetting, stride: int) -> ConvSetting:
-    return replace(setting, factor=setting.factor + stride)
-
-
-def _tail(setting: ConvSetting, stride: int) -> ConvSetting | None:
-    return None if stride < 0 else other_tail(setting)
+    def search(
+        self, inputs: ConvInputs, settings: SparseSettings, *, seed: int, progress: Progress | None
+    ) -> ConvSetting:
+        order = torch.Generator().manual_seed(derived_seed(seed, "search"))
+        subset = min(_SUBSET if settings.subset is None else settings.subset, len(inputs))
+        chosen = torch.randperm(len(inputs), generator=order)[:subset].to(self.device)
+        generator = torch.Generator(self.device).manual_seed(derived_seed(seed, "search noise"))
+        steps, forms = (
+            (2,) + (0,) * (len(self.distances) - 2),
+            ((5, "cap", 1), (8, "exponential", 0)),
+        )
+        later: list[Move[ConvSetting]] = later_scales(len(self.distances))
+        tail: list[Move[ConvSetting]] = [other_factor, other_tail]
+        return searched(
+            self,
+            [
+                (part, conv_noise.standard_noise(self.network, len(part), generator))
+                for part in self._parts(inputs.part(chosen))
+            ],
+            [ConvSetting(first, steps, *form) for first in _COARSE for form in forms],
+            [all_scales, *later, other_escape, first_scale, *tail, *([_blend] * self.sparse)],
+            settings,
+            rounds=_ROUNDS,
+            examples=len(inputs),
+            progress=progress,
+        )
 
 
 def _blend(setting: ConvSetting, stride: int) -> ConvSetting | None:

@@ -9,7 +9,7 @@ import torch
 
 from nonvacuous.bounds.sparsity import choice_nats
 from nonvacuous.errors import InvalidCertificate
-from nonvacuous.sparsity.constants import Charge, far, scalar, usable
+from nonvacuous.sparsity.constants import Charge, far, scalar
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
 from nonvacuous.sparsity.conv_theorem import Anchor, ConvBounds, ConvTail
@@ -42,25 +42,11 @@ class ConvSetting(Tailed):
         return (*self.own_charges(), *((blend,) if sparse else ()))
 
 
-def reference(prior: ConvChain) -> ConvChain:
-    """The prior itself; a layer whose kernels are all equal gives way to fixed Gaussian weights.
-
-    It fixes the grids and the expected spread, so it must not depend on the bound examples;
-    nothing else is asked of it.
-    """
-    weights = usable([stage.layer.weight for stage in prior.stages], alone=True)
-    layers = [
-        replace(stage.layer, weight=weight)
-        for stage, weight in zip(prior.stages, weights, strict=True)
-    ]
-    return prior.with_layers(layers)
-
-
 def network_bounds(
     chain: ConvChain, prior: ConvChain, *, sparse: bool
 ) -> tuple[ConvBounds, tuple[Charge, ...]]:
     """Round the constants of the network up on the grids that the prior fixes, and charge them."""
-    known = reference(prior)
+    known = prior.reference()
     charges: list[Charge] = []
     spectral: list[float | None] = [None]
     rows: list[float | None] = [None]

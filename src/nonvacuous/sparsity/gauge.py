@@ -14,7 +14,6 @@ moves, so the problem is another one: each unit's best number is the root of a q
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -30,16 +29,8 @@ _SWEEPS = 100
 _REACH, _LOOKS, _STEPS = 8.0, 4, 81
 
 
-@dataclass(frozen=True, eq=False)
-class Gauged:
-    """A network and a prior in the gauge that was asked for."""
-
-    layers: Layers
-    prior: Layers
-
-
-def gauged(layers: Layers, prior: Layers, gauge: Gauge) -> Gauged:
-    """Choose a gauge.
+def gauged(layers: Layers, prior: Layers, gauge: Gauge) -> tuple[Layers, Layers]:
+    """The network and the prior in a gauge.
 
     given      nothing is changed
     nearest    of the network alone: as near to the prior as single units can bring it
@@ -51,7 +42,7 @@ def gauged(layers: Layers, prior: Layers, gauge: Gauge) -> Gauged:
     layers.check_same_shape(prior)
     still = tuple(torch.zeros(width, dtype=torch.float64, device="cpu") for width in layers.widths)
     if gauge == "given":
-        return Gauged(layers, prior)
+        return layers, prior
     if gauge == "balanced":
         joint = _descend(prior, prior.zero(), still)
         layers, prior = rescaled(layers, joint), rescaled(prior, joint)
@@ -60,7 +51,7 @@ def gauged(layers: Layers, prior: Layers, gauge: Gauge) -> Gauged:
         (_descend(layers, prior, at) for at in (start, still)),
         key=lambda at: sum(rescaled(layers, at).squared_distances(prior)),
     )
-    return Gauged(rescaled(layers, nearest), prior)
+    return rescaled(layers, nearest), prior
 
 
 def rescaled(layers: Layers, log_scales: tuple[Tensor, ...]) -> Layers:

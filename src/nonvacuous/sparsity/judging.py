@@ -1,4 +1,4 @@
-"""What every theorem with noise does once it has thresholds: losses, KL, ledger and the number."""
+"""What every theorem does with a setting: its price, its losses, and the number that follows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
+from functools import partial
+from types import ModuleType
+from typing import Any, ClassVar, Generic, TypeVar
 
+import torch
 from torch import Tensor
 
 from nonvacuous.bounds.binary_kl import kl_inverse_upper
+from nonvacuous.bounds.holdout import sampling
 from nonvacuous.bounds.sparsity import derandomized
 from nonvacuous.progress import Progress, Reporter
-from nonvacuous.sparsity.constants import Charge
-from nonvacuous.sparsity.noise import pair_margins
+from nonvacuous.sparsity.constants import Charge, chosen_among
+from nonvacuous.sparsity.conv_chain import ConvChain
+from nonvacuous.sparsity.conv_noise import ConvPass
+from nonvacuous.sparsity.noise import Columns, NoisyPass, pair_margins
 from nonvacuous.sparsity.setting import (
     ESCAPES,
     FIRST_SCALE,
@@ -24,44 +30,52 @@ from nonvacuous.sparsity.setting import (
     kl_nats,
     total_nats,
 )
+from nonvacuous.sparsity.theorem_e import TAILS
+from nonvacuous.sparsity.weights import Layers
 
 #: A margin this little above its threshold still counts as a loss: more than rounding can do.
 _RELATIVE, _ABSOLUTE = 1e-8, 1e-11
+#: A margin within this of its threshold, relative, may fall to the other side on another machine.
+_CLOSE = 1e-6
 
-
-class Labeled(Protocol):
-    """Examples as a theorem reads them."""
-
-    @property
-    def labels(self) -> Tensor: ...
-
-    def __len__(self) -> int: ...
-
-
-class Scored(Protocol):
-    """One noisy network per example."""
-
-    @property
-    def scores(self) -> Tensor: ...
-
-
+#: A network as its theorems read it.
+Network = Layers | ConvChain
 SettingT = TypeVar("SettingT", bound=Scales)
 TailedT = TypeVar("TailedT", bound=Tailed)
-InputsT = TypeVar("InputsT", bound=Labeled)
-PassT = TypeVar("PassT", bound=Scored)
+InputsT = TypeVar("InputsT", bound=Columns)
+PassT = TypeVar("PassT", bound=NoisyPass | ConvPass)
+#: Losses, and for the runner-up class its threshold and its margin; which losses rounding can turn.
+Judged = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-class Priced(ABC, Generic[SettingT]):
+class Judge(ABC, Generic[SettingT, InputsT, PassT]):
     """One theorem in one variant, for one network and prior: what a setting costs and promises.
 
     theorem     its letter
     sparse      whether it makes use of inactive units
     distances   squared distance of each layer from the prior, as the KL counts it
+    network     the network on the device of examples and noise
+    sampled     whether losses are counted under noise, so that a sample of it is paid for
+    running     how such a network is run, with noise and without: the module noise or conv_noise
     """
 
     theorem: str
-    sparse: bool
-    distances: tuple[float, ...]
+    sampled: ClassVar[bool] = True
+    running: ModuleType
+
+    def __init__(
+        self,
+        network: Network,
+        prior: Network,
+        *,
+        sparse: bool,
+        choices: int = 1,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.sparse, self.device = sparse, torch.device(device)
+        self.network: Any = network.to(device)
+        self.distances = network.squared_distances(prior)  # type: ignore[arg-type]
+        self._shared = chosen_among(choices)
 
     @abstractmethod
     def charges(self, setting: SettingT) -> tuple[Charge, ...]:
@@ -70,6 +84,16 @@ class Priced(ABC, Generic[SettingT]):
         Measuring the constants of the network and rounding them up on their grids is part of
         this, and so is the refusal of one that is below the network's.
         """
+
+    @abstractmethod
+    def search(
+        self, inputs: InputsT, settings: SparseSettings, *, seed: int, progress: Progress | None
+    ) -> SettingT:
+        """The setting with the smallest estimated bound, by descent along single coordinates."""
+
+    @abstractmethod
+    def judged(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Judged:
+        """What became of every example."""
 
     def details(self, setting: SettingT) -> dict[str, Any]:
         return {}
@@ -80,6 +104,10 @@ class Priced(ABC, Generic[SettingT]):
 
     def kl(self, setting: SettingT) -> float:
         return kl_nats(self.distances, self.scales(setting))
+
+    def loss_upper(self, setting: SettingT, errors: int, trials: int, *, failure: float) -> float:
+        """The upper end of the mean noisy loss."""
+        return sampling(errors=errors, trials=trials, failure=failure, identical=False)
 
     def bound(
         self, setting: SettingT, loss_upper: float, *, examples: int, failure: float
@@ -94,49 +122,50 @@ class Priced(ABC, Generic[SettingT]):
             failure=failure,
         )
 
+    def fresh_passes(
+        self, setting: SettingT, inputs: InputsT, *, passes: int, seed: int
+    ) -> Iterator[tuple[InputsT, PassT]]:
+        """``passes`` independent noisy networks for every example, in pieces."""
+        generator = torch.Generator(inputs.labels.device).manual_seed(seed)
+        for _ in range(passes):
+            for part in self._parts(inputs):
+                noise = self.running.standard_noise(self.network, len(part), generator)
+                yield part, self.running.noisy_pass(self.network, part, setting.sigmas, noise)
 
-class Judge(Priced[SettingT], Generic[SettingT, InputsT, PassT]):
-    """A theorem whose losses are counted under noise."""
+    def network_errors(self, inputs: InputsT) -> int:
+        """Errors of the network itself, without noise; a tie is an error."""
+        margins = (
+            pair_margins(self.running.clean_scores(self.network, part), part.labels)
+            for part in self._parts(inputs)
+        )
+        return sum(int((each <= 0).any(1).sum()) for each in margins)
+
+    def _parts(self, inputs: InputsT) -> Iterator[InputsT]:
+        return (inputs.part(piece) for piece in self.running.pieces(self.network, len(inputs)))
+
+
+class NoisyJudge(Judge[SettingT, InputsT, PassT]):
+    """A theorem whose losses are counted under noise.
+
+    every_class   whether a loss counts as close where any class is, not the runner-up alone
+    """
+
+    every_class: ClassVar[bool] = False
 
     @abstractmethod
     def thresholds(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Tensor:
         """D(W', x) for every example and every class."""
 
-    @abstractmethod
-    def digest(self) -> str:
-        """Of the network, for the seed of the final noise."""
-
-    @abstractmethod
-    def fresh_passes(
-        self, setting: SettingT, inputs: InputsT, *, passes: int, seed: int
-    ) -> Iterator[tuple[InputsT, PassT]]:
-        """Independent noisy networks for every example, in pieces."""
-
-    @abstractmethod
-    def network_errors(self, inputs: InputsT) -> int:
-        """Errors of the network itself, ties included."""
-
     def losses(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Tensor:
         """True where some class comes within its threshold of the label; NaN counts as a loss."""
         return ~self._compared(setting, inputs, noisy)[2].all(1)
 
-    def judged(
-        self, setting: SettingT, inputs: InputsT, noisy: PassT
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The losses, and for the runner-up class its threshold and its margin."""
-        margins, level, clear = self._compared(setting, inputs, noisy)
+    def judged(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Judged:
+        margins, levels, clear = self._compared(setting, inputs, noisy)
         nearest = margins.argmin(1, keepdim=True)
-        return ~clear.all(1), level.gather(1, nearest)[:, 0], margins.gather(1, nearest)[:, 0]
-
-    def counted(
-        self, setting: SettingT, inputs: InputsT, noisy: PassT, *, within: float
-    ) -> tuple[Tensor, Tensor]:
-        """Losses, and which of them rounding could turn: a class is this close to its threshold."""
-        margins, level, clear = self._compared(setting, inputs, noisy)
-        # At infinity nothing is close, though infinity is at most infinity.
-        near = (margins - level).abs() <= within * (margins.abs() + level.abs())
-        near = (near & margins.isfinite() & level.isfinite()).any(1)
-        return ~clear.all(1), near
+        level, margin = (values.gather(1, nearest)[:, 0] for values in (levels, margins))
+        near = close(levels, margins).any(1) if self.every_class else close(level, margin)
+        return ~clear.all(1), level, margin, near
 
     def _compared(
         self, setting: SettingT, inputs: InputsT, noisy: PassT
@@ -147,6 +176,12 @@ class Judge(Priced[SettingT], Generic[SettingT, InputsT, PassT]):
         room = _ABSOLUTE * noisy.scores.abs().amax(1, keepdim=True)
         clear = (margins > level + room).scatter(1, inputs.labels[:, None], True)
         return margins, level, clear
+
+
+def close(level: Tensor, margin: Tensor) -> Tensor:
+    """What hangs on rounding; at infinity nothing does, though infinity is at most infinity."""
+    near = (margin - level).abs() <= _CLOSE * (level.abs() + margin.abs())
+    return near & level.isfinite() & margin.isfinite()
 
 
 # Descent along single coordinates of a setting: what the searches of all theorems share.
@@ -214,10 +249,10 @@ def all_scales(setting: SettingT, stride: int) -> SettingT | None:
     return replace(setting, first=first) if first in FIRST_SCALE else None
 
 
-def later_scale(layer: int) -> Move[SettingT]:
-    """The noise of one layer after the first, counted from 1."""
+def later_scales(layers: int) -> list[Move[SettingT]]:
+    """The noise of each single layer after the first."""
 
-    def move(setting: SettingT, stride: int) -> SettingT | None:
+    def move(layer: int, setting: SettingT, stride: int) -> SettingT | None:
         # The step into it grows, and the step out of it shrinks.
         steps = list(setting.steps)
         steps[layer - 1] += stride
@@ -225,7 +260,7 @@ def later_scale(layer: int) -> Move[SettingT]:
             steps[layer] -= stride
         return replace(setting, steps=tuple(steps))
 
-    return move
+    return [partial(move, layer) for layer in range(1, layers)]
 
 
 def first_scale(setting: SettingT, stride: int) -> SettingT | None:
@@ -240,15 +275,21 @@ def other_escape(setting: SettingT, stride: int) -> SettingT | None:
     return replace(setting, escape=position) if 0 <= position < len(ESCAPES) else None
 
 
-def other_tail(setting: TailedT) -> TailedT:
+def other_factor(setting: TailedT, stride: int) -> TailedT | None:
+    return None if setting.tail is None else replace(setting, factor=setting.factor + stride)
+
+
+def other_tail(setting: TailedT, stride: int) -> TailedT | None:
     """The other form of the tail, with the factor that it starts from."""
+    if setting.tail not in TAILS or stride < 0:
+        return None
     other = "exponential" if setting.tail == "cap" else "cap"
     return replace(setting, tail=other, factor=1 if other == "cap" else 0)
 
 
 def searched(
-    judge: Judge[SettingT, Any, Any],
-    share_lost: Callable[[SettingT], float],
+    judge: NoisyJudge[SettingT, InputsT, PassT],
+    drawn: Sequence[tuple[InputsT, tuple[Tensor, ...]]],
     starts: Sequence[SettingT],
     moves: Sequence[Move[SettingT]],
     settings: SparseSettings,
@@ -257,19 +298,24 @@ def searched(
     examples: int,
     progress: Progress | None,
 ) -> SettingT:
-    """The setting with the smallest estimated bound, by descent along single coordinates.
+    """The setting with the smallest estimated bound.
 
-    share_lost   the part of some examples on which a setting's noisy loss is 1
+    drawn   some of the examples, in pieces, with the noise that they are tried with
     """
-    # Nats by which the noise of the final estimate may raise that part.
+    # Nats by which the noise of the final estimate may raise the share of losses.
     slack = -math.log(settings.sampling_share) / (settings.passes * examples)
+    tried = sum(len(part) for part, _ in drawn)
 
     def objective(setting: SettingT) -> float:
         # Far too large noise cannot win, and the KL alone may rule a setting out.
         complexity = judge.kl(setting) / examples
         if complexity > 3.0:
             return vacuous(1.0, complexity)
-        share = share_lost(setting)
+        lost = 0
+        for part, noise in drawn:
+            noisy = judge.running.noisy_pass(judge.network, part, setting.sigmas, noise)
+            lost += int(judge.losses(setting, part, noisy).sum())
+        share = lost / tried
         upper = float(kl_inverse_upper(share, slack))
         bound = judge.bound(setting, upper, examples=examples, failure=settings.failure)
         return bound if bound < 1.0 else vacuous(share, complexity)

@@ -75,8 +75,9 @@ class NoisyPass:
     scores: Tensor
 
 
-def read_inputs(layers: Layers, known: Layers, examples: Examples) -> Inputs:
-    """Run both networks over the examples in pieces; refuse what does not fit."""
+def read_inputs(layers: Layers, prior: Layers, examples: Examples) -> Inputs:
+    """Run the network and its prior over the examples in pieces; refuse what does not fit."""
+    known = prior.reference()
     check_examples(examples, layers.names[0], numbers=layers.inputs, classes=layers.classes)
     device = layers.weights[0].device
     first, norms, sizes = [], [], []
@@ -155,25 +156,17 @@ def noisy_pass(
     return NoisyPass(tuple(before), tuple(scales), values)
 
 
-def fresh_passes(
-    layers: Layers, inputs: Inputs, sigmas: Sequence[float], *, passes: int, seed: int
-) -> Iterator[tuple[Inputs, NoisyPass]]:
-    """``passes`` independent noisy networks for every example, in pieces."""
-    generator = torch.Generator(inputs.first.device).manual_seed(seed)
-    for _ in range(passes):
-        for piece in pieces(layers, len(inputs)):
-            part = inputs.part(piece)
-            noise = standard_noise(layers, len(part), generator)
-            yield part, noisy_pass(layers, part, sigmas, noise)
-
-
-def clean_pass(layers: Layers, inputs: Inputs) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Pre-activations of the hidden layers and the scores, without noise."""
+def clean_pass(layers: Layers, inputs: Inputs) -> NoisyPass:
+    """The network itself: a pass whose noise has no scale."""
     values, before = inputs.first, []
     for layer in range(1, len(layers.weights)):
         before.append(values)
         values = _affine(layers, layer, values.clamp(min=0))
-    return tuple(before), values
+    return NoisyPass(tuple(before), (), values)
+
+
+def clean_scores(layers: Layers, inputs: Inputs) -> Tensor:
+    return clean_pass(layers, inputs).scores
 
 
 def sound_size(size: Tensor, hidden: Tensor) -> Tensor:
@@ -189,16 +182,6 @@ def pair_margins(scores: Tensor, labels: Tensor) -> Tensor:
     """Score of the label minus every class's score, (examples, classes); infinite at the label."""
     margins = scores.gather(1, labels[:, None]) - scores
     return margins.scatter(1, labels[:, None], torch.inf)
-
-
-def network_errors(layers: Layers, inputs: Inputs) -> int:
-    """Errors of the network itself, without noise; a tie is an error."""
-    wrong = 0
-    for piece in pieces(layers, len(inputs)):
-        part = inputs.part(piece)
-        _, scores = clean_pass(layers, part)
-        wrong += int((pair_margins(scores, part.labels) <= 0).any(1).sum())
-    return wrong
 
 
 def _affine(layers: Layers, layer: int, values: Tensor) -> Tensor:
@@ -224,7 +207,7 @@ def _sizes(known: Layers, flat: Tensor) -> Tensor:
 def _check_active(layers: Layers, inputs: Inputs) -> None:
     alive = [False] * layers.hidden
     for piece in pieces(layers, len(inputs)):
-        before, _ = clean_pass(layers, inputs.part(piece))
+        before = clean_pass(layers, inputs.part(piece)).before
         alive = [was or bool((z > 0).any()) for was, z in zip(alive, before, strict=True)]
         if all(alive):
             return

@@ -7,53 +7,39 @@ networks; nothing is searched. Whoever writes certificates and whoever checks th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import torch
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.progress import Progress, Reporter
-from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity import conv_search, conv_setting
-from nonvacuous.sparsity.certify import check_covered, linear_evaluator
-from nonvacuous.sparsity.constants import reference
-from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_search import CONV_THEOREM, ConvEvaluator
+from nonvacuous.progress import Progress
+from nonvacuous.sparsity.certificate import Count, count_losses, final_seed
+from nonvacuous.sparsity.certify import evaluator_of, read_inputs
+from nonvacuous.sparsity.conv_search import CONV_THEOREM
 from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting
-from nonvacuous.sparsity.judging import InputsT, Judge, PassT, Priced
-from nonvacuous.sparsity.judging import SettingT as NoisySettingT
-from nonvacuous.sparsity.noise import read_inputs
-from nonvacuous.sparsity.search import Evaluator
+from nonvacuous.sparsity.judging import Judge, Network
 from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, THEOREMS, Setting
-from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
+from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity.theorem_e import TAILS
 from nonvacuous.sparsity.theorem_f import SIZES
-from nonvacuous.sparsity.weights import Layers
 
-#: A network as its theorems read it, the theorems for it, and what they choose.
-Network = Layers | ConvChain
-AnyEvaluator = Priced[Any]
+__all__ = [
+    "AnyEvaluator",
+    "AnySetting",
+    "Network",
+    "evaluator_of",
+    "final_seed",
+    "frozen_conv_setting",
+    "frozen_setting",
+    "recount",
+]
+
+#: The theorems, and what they choose.
+AnyEvaluator = Judge[Any, Any, Any]
 AnySetting = Setting | UniformSetting | ConvSetting
 SettingT = TypeVar("SettingT", Setting, UniformSetting, ConvSetting)
-
-
-#: A margin within this of its threshold, relative, may fall to the other side on another machine.
-CLOSE = 1e-6
-
-
-@dataclass(frozen=True)
-class Recount:
-    """Losses counted again; ``close`` of the trials hang on rounding."""
-
-    errors: int
-    trials: int
-    close: int
-
-    def agrees_with(self, *, errors: int, trials: int) -> bool:
-        """The same counts, but for trials that another processor may round to the other side."""
-        return trials == self.trials and abs(errors - self.errors) <= self.close
 
 
 def frozen_setting(
@@ -130,33 +116,6 @@ def _check_free(theorem: str, variant: str, setting: Setting | UniformSetting) -
         )
 
 
-def final_seed(seed: int, network_digest: str, setting: AnySetting) -> int:
-    """The seed of the final noise: it does not exist before network and setting do."""
-    return derived_seed(seed, "final", network_digest, setting)
-
-
-def evaluator_of(
-    layers: Network,
-    prior: Network,
-    *,
-    theorem: str,
-    variant: str,
-    choices: int = 1,
-    device: torch.device | str = "cpu",
-) -> AnyEvaluator:
-    """The theorem for this network and prior, ready to judge a setting."""
-    sparse = variant == "sparse"
-    if not isinstance(layers, ConvChain) and not isinstance(prior, ConvChain):
-        return linear_evaluator(
-            layers, prior, theorem=theorem, sparse=sparse, choices=choices, device=device
-        )
-    chain, center = check_covered(layers, prior, theorem=theorem, gauge="given")
-    chain.check_same_shape(center)
-    # Norms of pooling use derivatives.
-    with torch.enable_grad():
-        return ConvEvaluator(chain.to(device), center.to(device), sparse=sparse, choices=choices)
-
-
 def recount(
     evaluator: AnyEvaluator,
     prior: Network,
@@ -166,57 +125,20 @@ def recount(
     passes: int,
     seed: int,
     progress: Progress | None = None,
-) -> Recount:
+) -> Count:
     """Count the losses of a frozen setting with the noise that ``seed`` draws.
 
     ``seed`` is that of the noise itself (:func:`final_seed`), so that another one gives fresh
     trials. Theorem A draws no noise: every example is looked at once.
     """
-    if isinstance(evaluator, ConvEvaluator):
-        assert isinstance(prior, ConvChain) and isinstance(setting, ConvSetting)
-        chain = evaluator.chain
-        known = conv_setting.reference(prior).to(chain.stages[0].layer.weight.device)
-        with torch.no_grad():
-            images = conv_search.read_inputs(chain, known, examples)
-            return _counted(evaluator, setting, images, passes, seed, progress, every_class=True)
-    assert isinstance(prior, Layers) and isinstance(evaluator, Evaluator | UniformEvaluator)
-    where = evaluator.on_device.weights[0].device
-    inputs = read_inputs(evaluator.layers.to(where), reference(prior).to(where), examples)
-    if isinstance(evaluator, UniformEvaluator):
-        assert isinstance(setting, UniformSetting)
-        failed, level, margin = evaluator.judged(setting, inputs)
-        return Recount(int(failed.sum()), len(inputs), _close(level, margin))
-    assert isinstance(setting, Setting)
-    return _counted(evaluator, setting, inputs, passes, seed, progress)
-
-
-def _counted(
-    evaluator: Judge[NoisySettingT, InputsT, PassT],
-    setting: NoisySettingT,
-    inputs: InputsT,
-    passes: int,
-    seed: int,
-    progress: Progress | None,
-    *,
-    every_class: bool = False,
-) -> Recount:
-    trials, errors, close, done = passes * len(inputs), 0, 0, 0
-    reporter = Reporter(progress, "counting again")
-    for part, noisy in evaluator.fresh_passes(setting, inputs, passes=passes, seed=seed):
-        if every_class:
-            losses, near = evaluator.counted(setting, part, noisy, within=CLOSE)
-            close += int(near.sum())
-        else:
-            losses, level, margin = evaluator.judged(setting, part, noisy)
-            close += _close(level, margin)
-        errors += int(losses.sum())
-        done += len(part)
-        reporter.report(done, trials, f"{done:,} noisy networks")
-    return Recount(errors, done, close)
-
-
-def _close(level: torch.Tensor, margin: torch.Tensor) -> int:
-    """Trials that hang on rounding; at infinity none does, though infinity is at most infinity."""
-    size = level.abs() + margin.abs()
-    near = (margin - level).abs() <= CLOSE * size
-    return int((near & level.isfinite() & margin.isfinite()).sum())
+    with torch.no_grad():
+        inputs = read_inputs(evaluator.network, prior, examples, evaluator.device)
+        return count_losses(
+            evaluator,
+            setting,
+            inputs,
+            passes=passes,
+            seed=seed,
+            phase="counting again",
+            progress=progress,
+        )

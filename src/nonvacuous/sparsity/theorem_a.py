@@ -7,7 +7,7 @@ network without noise, with thresholds three and four times those of the proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,18 +18,20 @@ from nonvacuous.bounds.sparsity import block_noise_quantile, choice_nats, row_no
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.certificate import SparsityCertificate, assembled
-from nonvacuous.sparsity.constants import Charge, chosen_among, reference, scalar
+from nonvacuous.sparsity import noise
+from nonvacuous.sparsity.constants import Charge, scalar
 from nonvacuous.sparsity.judging import (
+    Judge,
+    Judged,
     Move,
-    Priced,
     all_scales,
+    close,
     descend,
-    later_scale,
+    later_scales,
     other_escape,
     vacuous,
 )
-from nonvacuous.sparsity.noise import Inputs, clean_pass, network_errors, pair_margins
+from nonvacuous.sparsity.noise import Inputs, NoisyPass, clean_pass, pair_margins
 from nonvacuous.sparsity.norms import frobenius_norm, row_norm, spectral_norm
 from nonvacuous.sparsity.setting import Scales, SparseSettings
 from nonvacuous.sparsity.weights import Layers
@@ -38,6 +40,12 @@ _SAFE = 1.0 + 1e-9
 #: What rounding can do to a pre-activation or score, relative to row norm times input norm: where
 #: terms cancel, the result itself is no measure of it.
 _ROOM = 1e-11
+_STRIDES = (8, 4, 2, 1)
+_ROUNDS = 8
+#: Examples on which settings are compared, unless the caller says otherwise.
+_SUBSET = 3000
+#: Share of the examples that may have fewer inactive units than the search starts from.
+_QUANTILE = 0.01
 
 
 @dataclass(frozen=True)
@@ -67,12 +75,14 @@ class UniformConstants:
     charges: tuple[Charge, ...]
 
 
-class UniformEvaluator(Priced[UniformSetting]):
+class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
     """Theorem A for one network and prior.
 
     With ``block`` above 1 the units of hidden layers are counted in blocks of so many neighbors,
     which are inactive as a whole (docs/theory/sparsity.md, 4b).
     """
+
+    theorem, sampled, running = "A", False, noise
 
     def __init__(
         self,
@@ -84,14 +94,12 @@ class UniformEvaluator(Priced[UniformSetting]):
         device: torch.device | str = "cpu",
         block: int = 1,
     ) -> None:
-        self.theorem, self.layers, self.sparse, self.block = "A", layers, sparse, block
         _check_block(layers, block)
+        super().__init__(layers, prior, sparse=sparse, choices=choices, device=device)
+        self.layers, self.block = layers, block
         self.groups = tuple(width // block for width in layers.widths)
-        self.on_device, self.device = layers.to(device), torch.device(device)
-        self._shared = chosen_among(choices)
-        self.distances = layers.squared_distances(prior)
         self._matrices = _augmented(layers)
-        self._known = _augmented(reference(prior))
+        self._known = _augmented(prior.reference())
         # Whatever is inactive, these stay the same, and they cost most.
         self._spectral = [
             (spectral_norm(mine), spectral_norm(theirs))
@@ -153,22 +161,32 @@ class UniformEvaluator(Priced[UniformSetting]):
                 lines.append(Charge(name, str(count), choice_nats(width)))
         return (*self._shared, *lines, *self.constants(setting.inactive).charges)
 
+    def fresh_passes(
+        self, setting: UniformSetting, inputs: Inputs, *, passes: int, seed: int
+    ) -> Iterator[tuple[Inputs, NoisyPass]]:
+        """Nothing is random: the network itself, once."""
+        yield inputs, clean_pass(self.network, inputs)
+
+    def loss_upper(
+        self, setting: UniformSetting, errors: int, trials: int, *, failure: float
+    ) -> float:
+        """On examples that meet the conditions, noise gives a loss with the escape probability."""
+        escape = setting.escape_probability
+        return min(1.0, (escape + (1.0 - escape) * errors / trials) * (1.0 + 1e-12))
+
     def judged(
-        self,
-        setting: UniformSetting,
-        inputs: Inputs,
-        clean: tuple[tuple[Tensor, ...], Tensor] | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self, setting: UniformSetting, inputs: Inputs, noisy: NoisyPass | None = None
+    ) -> Judged:
         """The failures, the threshold of the margin and the margin.
 
-        The network itself fails level (3, 4), so that noise may fail level (2, 2). ``clean`` is its
-        pass over the inputs, where that is known already.
+        The network itself, whose pass ``noisy`` is, fails level (3, 4), so that noise may fail
+        level (2, 2).
         """
-        before, scores = clean or clean_pass(self.on_device, inputs)
+        clean = noisy or clean_pass(self.network, inputs)
         used, gammas = self.constants(setting.inactive), growths(setting.epsilons)
         size = inputs.norms
         failed = torch.zeros_like(inputs.labels, dtype=torch.bool)
-        for k, z in enumerate(before):
+        for k, z in enumerate(clean.before):
             if setting.inactive[k]:
                 level = (3.0 * _SAFE * gammas[k] + _ROOM) * used.xi[k] * size
                 highest = self.grouped(z)
@@ -177,9 +195,47 @@ class UniformEvaluator(Priced[UniformSetting]):
             if self.layers.biases[k + 1] is not None:
                 size = (size.square() + 1.0).sqrt()
         level = 4.0 * _SAFE * gammas[-1] * used.xi[-1] * size
-        margin = pair_margins(scores, inputs.labels).amin(1)
+        margin = pair_margins(clean.scores, inputs.labels).amin(1)
         room = 2.0 * _ROOM * used.xi[-1] * size
-        return failed | ~(margin > level + room), level, margin
+        return failed | ~(margin > level + room), level, margin, close(level, margin)
+
+    def search(
+        self, inputs: Inputs, settings: SparseSettings, *, seed: int, progress: Progress | None
+    ) -> UniformSetting:
+        """Coordinate by coordinate; like every search, free in the PAC-Bayes part.
+
+        With sparsity at least one unit of every hidden layer is asked to stay inactive; without,
+        none.
+        """
+        device, groups = inputs.first.device, self.groups
+        generator = torch.Generator(device).manual_seed(derived_seed(seed, "search"))
+        order = torch.randperm(len(inputs), generator=generator, device=device)
+        part = inputs.part(order[: _SUBSET if settings.subset is None else settings.subset])
+        clean = clean_pass(self.network, part)
+
+        def objective(setting: UniformSetting) -> float:
+            failed = self.judged(setting, part, clean)[0]
+            escape, share = setting.escape_probability, float(failed.double().mean())
+            upper = min(1.0, escape + (1.0 - escape) * share)
+            bound = self.bound(setting, upper, examples=len(inputs), failure=settings.failure)
+            return bound if bound < 1.0 else vacuous(share, self.kl(setting) / len(inputs))
+
+        asked = [(0,) * len(groups)]
+        later: list[Move[UniformSetting]] = later_scales(len(groups) + 1)
+        moves: list[Move[UniformSetting]] = [all_scales, *later, other_escape]
+        if self.sparse:
+            quiet = ((self.grouped(z) < 0).sum(1).double() for z in clean.before)
+            most = (max(1, int(torch.quantile(counts, _QUANTILE))) for counts in quiet)
+            asked = [
+                tuple(min(count, width - 1) for count, width in zip(most, groups, strict=True)),
+                tuple(min(1, width - 1) for width in groups),
+            ]
+            moves += [_inactive(layer, width) for layer, width in enumerate(groups)]
+        steps, firsts = (0,) * len(groups), range(-48, 1, 6)
+        starts = [UniformSetting(each, first, steps, 4) for each in asked for first in firsts]
+        return descend(
+            starts, objective, moves, rounds=_ROUNDS, progress=progress, strides=_STRIDES
+        )
 
     def grouped(self, values: Tensor) -> Tensor:
         """The largest entry of every block: a block is inactive where all of it is."""
@@ -247,62 +303,6 @@ def growths(epsilons: Sequence[float]) -> tuple[float, ...]:
     return tuple(result)
 
 
-# Searching for the setting of Theorem A; like every search, free in the PAC-Bayes part.
-
-_STRIDES = (8, 4, 2, 1)
-_ROUNDS = 8
-#: Examples on which settings are compared, unless the caller says otherwise.
-_SUBSET = 3000
-#: Share of the examples that may have fewer inactive units than the search starts from.
-_QUANTILE = 0.01
-
-
-def search_uniform(
-    evaluator: UniformEvaluator,
-    inputs: Inputs,
-    settings: SparseSettings,
-    *,
-    seed: int,
-    progress: Progress | None = None,
-) -> UniformSetting:
-    """The setting of Theorem A with the smallest estimated bound, coordinate by coordinate.
-
-    With sparsity at least one unit of every hidden layer is asked to stay inactive; without, none.
-    """
-    device, groups = inputs.first.device, evaluator.groups
-    generator = torch.Generator(device).manual_seed(derived_seed(seed, "search"))
-    order = torch.randperm(len(inputs), generator=generator, device=device)
-    part = inputs.part(order[: _SUBSET if settings.subset is None else settings.subset])
-    clean = clean_pass(evaluator.on_device, part)
-
-    def objective(setting: UniformSetting) -> float:
-        failed, _, _ = evaluator.judged(setting, part, clean)
-        escape, share = setting.escape_probability, float(failed.double().mean())
-        upper = min(1.0, escape + (1.0 - escape) * share)
-        bound = evaluator.bound(setting, upper, examples=len(inputs), failure=settings.failure)
-        return bound if bound < 1.0 else vacuous(share, evaluator.kl(setting) / len(inputs))
-
-    asked = [(0,) * len(groups)]
-    moves: list[Move[UniformSetting]] = [all_scales]
-    moves += [later_scale(layer) for layer in range(1, len(groups) + 1)]
-    moves.append(other_escape)
-    if evaluator.sparse:
-        quiet = ((evaluator.grouped(z) < 0).sum(1).double() for z in clean[0])
-        most = (max(1, int(torch.quantile(counts, _QUANTILE))) for counts in quiet)
-        asked = [
-            tuple(min(count, width - 1) for count, width in zip(most, groups, strict=True)),
-            tuple(min(1, width - 1) for width in groups),
-        ]
-        moves += [_inactive(layer, width) for layer, width in enumerate(groups)]
-    steps = (0,) * len(groups)
-    starts = [
-        UniformSetting(inactive, first, steps, 4)
-        for inactive in asked
-        for first in range(-48, 1, 6)
-    ]
-    return descend(starts, objective, moves, rounds=_ROUNDS, progress=progress, strides=_STRIDES)
-
-
 def _inactive(layer: int, width: int) -> Move[UniformSetting]:
     """How many units of one hidden layer are asked to stay inactive."""
 
@@ -312,30 +312,3 @@ def _inactive(layer: int, width: int) -> Move[UniformSetting]:
         return replace(setting, inactive=tuple(counts)) if 1 <= counts[layer] < width else None
 
     return move
-
-
-def uniform_certificate(
-    evaluator: UniformEvaluator,
-    setting: UniformSetting,
-    inputs: Inputs,
-    settings: SparseSettings,
-    *,
-    seed: int,
-) -> SparsityCertificate:
-    """Theorem A for a setting: nothing random is left, so nothing is spent on sampling."""
-    failed, level, margin = evaluator.judged(setting, inputs)
-    errors, escape = int(failed.sum()), setting.escape_probability
-    return assembled(
-        evaluator,
-        setting,
-        examples=len(inputs),
-        failure=settings.failure,
-        sampling_failure=0.0,
-        errors=errors,
-        trials=len(inputs),
-        loss_upper=min(1.0, (escape + (1.0 - escape) * errors / len(inputs)) * (1.0 + 1e-12)),
-        threshold=float(level.median()),
-        margin=float(margin.median()),
-        network_errors=network_errors(evaluator.on_device, inputs),
-        seed=seed,
-    )

@@ -9,8 +9,9 @@ certificate covers the whole network or there is none.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -98,6 +99,14 @@ class Layers:
         """The same shapes with every number zero: the prior that knows nothing."""
         return self._each(torch.zeros_like)
 
+    def reference(self) -> Layers:
+        """As a prior: itself; a layer whose rows are all equal gives way to fixed Gaussian weights.
+
+        It fixes the grids and the expected sizes of activations, so it must not depend on the bound
+        examples; nothing else is asked of it.
+        """
+        return replace(self, weights=tuple(usable(self.weights)))
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Layers:
         biases = (None if bias is None else change(bias) for bias in self.biases)
         return Layers(tuple(map(change, self.weights)), tuple(biases), self.names)
@@ -157,8 +166,22 @@ class Layers:
     def digest(self) -> str:
         total = hashlib.sha256()
         for tensor in (*self.weights, *self.biases):
-            total.update(b"none" if tensor is None else np.ascontiguousarray(tensor).tobytes())
+            total.update(
+                b"none" if tensor is None else np.ascontiguousarray(tensor.cpu()).tobytes()
+            )
         return total.hexdigest()
+
+
+def usable(weights: Sequence[Tensor], *, alone: bool = False) -> list[Tensor]:
+    """Weights whose outputs differ, else fixed Gaussian ones; ``alone``: a single one need not."""
+    generator = torch.Generator().manual_seed(2307)
+    chosen = []
+    for weight in weights:
+        entries = torch.randn(weight.shape, generator=generator, dtype=torch.float64, device="cpu")
+        differ = weight != 0 if alone and len(weight) == 1 else weight != weight[:1]
+        scaled = entries * math.sqrt(2.0 / weight[0].numel())
+        chosen.append(weight if bool(differ.any()) else scaled.to(weight.device))
+    return chosen
 
 
 def _copy(tensor: Tensor) -> Tensor:
