@@ -238,6 +238,8 @@ def test_bad_input_is_refused_with_what_to_do() -> None:
     prior, world = _trained(nn.AvgPool2d(2), 2), _world(examples=200)
     with pytest.raises(BadInput, match="variant"):
         certify_sparse_conv(prior, prior, world, variant="both")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="theorem D covers linear layers only"):
+        certify_sparse_conv(prior, prior, world, theorem="D")
     with pytest.raises(BadInput, match="too few"):
         certify_sparse_conv(prior, prior, world.subset(range(50)))
     with pytest.raises(BadInput, match="built alike"):
