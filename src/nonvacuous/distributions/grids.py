@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nonvacuous.errors import BadInput
@@ -50,13 +51,25 @@ class ScaleGrid:
     def __len__(self) -> int:
         return len(self.scales)
 
-    def cheapest(self, energy: float, weights: int) -> float:
-        """The scale with the least KL for weights at this squared distance from the prior means.
+    def cheapest_for(
+        self,
+        sharing: Sequence[Sequence[str]],
+        energies: Mapping[str, float],
+        weights: Mapping[str, int],
+    ) -> dict[str, float]:
+        """For each tensor the scale with the least KL; each entry of ``sharing`` shares one.
 
-        Posterior variances count into ``energy``. As a function of the prior scale s the KL is
+        ``energies`` are squared distances from the prior means, posterior variances included, and
+        ``weights`` how many there are. As a function of the prior scale s the KL is
         energy / (2 s^2) + weights * ln s, plus a constant.
         """
-        return min(self.scales, key=lambda s: energy / (2 * s * s) + weights * math.log(s))
+        scales: dict[str, float] = {}
+        for names in sharing:
+            energy = math.fsum(energies[name] for name in names)
+            count = sum(weights[name] for name in names)
+            costs = [energy / (2 * s * s) + count * math.log(s) for s in self.scales]
+            scales |= dict.fromkeys(names, self.scales[costs.index(min(costs))])
+        return scales
 
     def charge_nats(self, *, choices: int = 1) -> float:
         """Nats to add to the KL when ``choices`` scales are each chosen freely from the grid."""

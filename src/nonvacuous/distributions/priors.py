@@ -7,7 +7,6 @@ data, paid for by a union bound), and which examples it has seen. Exported as ``
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -137,18 +136,13 @@ class Prior:
         """The scale (or scales) of the grid with the least KL from the posterior, and its price."""
         posterior.check_covers(module)
         means = self._means_for(module)
-        # KL as a function of the prior scale s is energy / (2 s^2) + weights * ln(s) + constant.
-        energy = {
+        energies = {
             name: _energy(posterior.means[name], posterior.scales[name], mean)
             for name, mean in means.items()
         }
-        scales: dict[str, float] = {}
-        for names in [[name] for name in means] if self.per_tensor else [list(means)]:
-            total, weights = (
-                math.fsum(energy[n] for n in names),
-                sum(means[n].numel() for n in names),
-            )
-            scales |= dict.fromkeys(names, self.grid.cheapest(total, weights))
+        sharing = [[name] for name in means] if self.per_tensor else [list(means)]
+        weights = {name: mean.numel() for name, mean in means.items()}
+        scales = self.grid.cheapest_for(sharing, energies, weights)
         return ChosenPrior(
             distribution=DiagonalGaussian.from_means(means, scales),
             scales=MappingProxyType(scales),

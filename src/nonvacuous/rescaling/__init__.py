@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from nonvacuous.rescaling.prior_scales import EndlessGrid, PriorScaling, rescale_with_prior_scales
+from nonvacuous.rescaling.prior_scales import PriorScaling, rescale_with_prior_scales
 from nonvacuous.rescaling.solver import Rescaling, kl_along_orbit, push, rescale
 
 __all__ = [
-    "EndlessGrid",
     "PriorScaling",
     "Rescaling",
     "kl_along_orbit",

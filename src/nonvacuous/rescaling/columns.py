@@ -16,10 +16,10 @@ import numpy as np
 from torch import Tensor
 
 from nonvacuous.bounds import mcallester, seeger
-from nonvacuous.distributions import DiagonalGaussian
+from nonvacuous.distributions import DiagonalGaussian, ScaleGrid
 from nonvacuous.kinds import Center, Way
 from nonvacuous.networks.scale_groups import ScaleGroups
-from nonvacuous.rescaling.prior_scales import PriorGrid, PriorScaling, rescale_with_prior_scales
+from nonvacuous.rescaling.prior_scales import PriorScaling, rescale_with_prior_scales
 from nonvacuous.rescaling.quotients import Symmetries, quotients, rounded_up_sum
 from nonvacuous.rescaling.solver import rescale
 
@@ -100,7 +100,7 @@ def best_scale_columns(
     groups: ScaleGroups,
     *,
     center: Center,
-    grid: PriorGrid,
+    grid: ScaleGrid,
 ) -> BestScales:
     """Scales from a grid: one for all tensors, as given and rescaled; one each, rescaled.
 
@@ -110,7 +110,7 @@ def best_scale_columns(
     each = rescale_with_prior_scales(Q, means, groups, grid=grid, per_tensor=True)
     name = f"around {_CENTERS[center]}, best prior scale"
     columns = (
-        Accounted(name, center, "best scale", both.kl_before, both.charge_before_nats),
+        Accounted(name, center, "best scale", both.kl_before, both.charge_nats),
         Accounted(
             f"{name}, rescaled", center, "best scale, rescaled", both.kl_after, both.charge_nats
         ),

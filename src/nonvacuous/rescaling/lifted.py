@@ -17,15 +17,14 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.errors import BadInput, NotYetSupported
+from nonvacuous.errors import BadInput
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.fibers import Fiber, highest_point, log_integral
 from nonvacuous.rescaling.reading import check_covered
 from nonvacuous.rescaling.solver import kl_along_orbit, push, rescale, total_nats
-from nonvacuous.rescaling.surfaces import Surface, pairs_of
+from nonvacuous.rescaling.surfaces import Pairs, Surface, array, pairs_of
 
 _CHUNK = 1 << 22  # random numbers held at a time
 
@@ -77,21 +76,24 @@ def lifted_kl(
     if draws < 2:
         raise BadInput(f"draws must be at least 2 to give a standard error, got {draws!r}")
     check_covered(Q, P, groups)
-    deep = _is_deep(groups)
+    pairs = pairs_of(groups)
+    deep = _is_deep(pairs)
     if deep and samples < 2:
         raise BadInput(f"samples must be at least 2, got {samples!r}")
-    best = rescale(Q, P, groups).log_scales if deep else best_log_scales(Q, P, groups)
+    best = rescale(Q, P, groups).log_scales if deep else best_log_scales(Q, P, pairs)
     moved = push(Q, groups, best, dtype=torch.float64)
+    generator = np.random.default_rng(seed)
     laplace_gap, integral_error = None, 0.0
     if deep:
-        gaps, integral_error = _sampled_gaps(moved, P, groups, draws, samples, seed)
+        parts = _drawn(moved, pairs, draws, generator, at_once=1)
+        pieces = [_sampled_gap(part, moved, P, pairs, generator, samples) for part in parts]
+        gaps, errors = np.array(pieces).T
+        integral_error = abs(float(errors.mean()))
     else:
-        touches = _touches(groups)
-        parts = _weights_in_parts(moved, touches, draws, seed)
-        gaps = np.concatenate(
-            [_gap_of_draws(part, moved, P, touches, groups.size) for part in parts]
-        )
-        laplace_gap = _laplace_gap(moved, P, touches, groups.size)
+        weights = sum(Q.means[name].numel() for name in pairs.pair_of)
+        parts = _drawn(moved, pairs, draws, generator, at_once=max(1, _CHUNK // weights))
+        gaps = np.concatenate([_gap_of_draws(part, moved, P, pairs) for part in parts])
+        laplace_gap = _laplace_gap(moved, P, pairs)
     best_nats = total_nats(kl_along_orbit(Q, P, groups, best))
     gap = float(gaps.mean())
     return LiftedKl(
@@ -107,199 +109,106 @@ def lifted_kl(
     )
 
 
-def _sampled_gaps(
-    Q: DiagonalGaussian,
-    P: DiagonalGaussian,
-    groups: ScaleGroups,
-    draws: int,
-    samples: int,
-    seed: int,
-) -> tuple[np.ndarray, float]:
-    """The gap of each draw in a deeper network, and the mean error of the integrals in them."""
-    pairs = pairs_of(groups)
-    generator = np.random.default_rng(seed)
-    origin = np.zeros((1, groups.size))
-    gaps, errors = np.zeros(draws), np.zeros(draws)
-    for draw in range(draws):
-        weights = {
-            name: _array(Q.means[name])
-            + _array(Q.scales[name]) * generator.standard_normal(Q.means[name].shape)
+def _is_deep(pairs: Pairs) -> bool:
+    """Whether some weight lies between two rescaled units."""
+    return bool(((pairs.up < pairs.size) & (pairs.down < pairs.size)).any())
+
+
+def _drawn(
+    Q: DiagonalGaussian, pairs: Pairs, draws: int, generator: np.random.Generator, *, at_once: int
+) -> Iterator[dict[str, np.ndarray]]:
+    """Draws of the tensors that scales move, [draws, *shape] each, a few at a time."""
+    for start in range(0, draws, at_once):
+        count = min(at_once, draws - start)
+        yield {
+            name: array(Q.means[name])
+            + array(Q.scales[name]) * generator.standard_normal((count, *Q.means[name].shape))
             for name in pairs.pair_of
         }
-        own, other = (Surface.through(weights, each, pairs) for each in (Q, P))
-        low, high = own.log_integral(generator, samples, own=True)
-        prior, _ = other.log_integral(generator, samples, own=False)
-        here = float(own.height(origin)[0] - other.height(origin)[0])
-        gaps[draw], errors[draw] = here - (low + high) / 2 + prior, (high - low) / 2
-    return gaps, abs(float(errors.mean()))
 
 
-def _is_deep(groups: ScaleGroups) -> bool:
-    """Whether some weight lies between two rescaled units."""
-    return any(sum(s.moves for s in scales) > 1 for scales in groups.exponents.values())
+def _sampled_gap(
+    weights: dict[str, np.ndarray],
+    Q: DiagonalGaussian,
+    P: DiagonalGaussian,
+    pairs: Pairs,
+    generator: np.random.Generator,
+    samples: int,
+) -> tuple[float, float]:
+    """The gap of one draw in a deeper network, and the error of the integrals in it."""
+    own, other = (Surface.through(weights, each, pairs) for each in (Q, P))
+    low, high = own.log_integral(generator, samples, own=True)
+    prior, _ = other.log_integral(generator, samples, own=False)
+    origin = np.zeros((1, pairs.size))
+    here = float(own.height(origin)[0] - other.height(origin)[0])
+    return here - (low + high) / 2 + prior, (high - low) / 2
 
 
-def best_log_scales(Q: DiagonalGaussian, P: DiagonalGaussian, groups: ScaleGroups) -> np.ndarray:
+def best_log_scales(Q: DiagonalGaussian, P: DiagonalGaussian, pairs: Pairs) -> np.ndarray:
     """The best fixed rescaling of one hidden layer, exactly: each unit on its own.
 
     The KL as a function of one unit's scale is minus a curve of the same form as the densities
     along its orbit, and the highest point of that is the root of a polynomial of degree four.
     Unlike a descent, this is the global minimum for any prior means.
     """
-    check_covered(Q, P, groups)
-    touches = _touches(groups)
-    return np.asarray(highest_point(_fiber(*_moments(Q, touches), P, touches, groups.size))[0])
-
-
-@dataclass(frozen=True, eq=False)
-class _Touch:
-    """How the hidden units touch one tensor: the unit of each position on the axes, up or down."""
-
-    axes: tuple[int, ...]
-    index: np.ndarray
-    power: int
-
-    def collect(self, values: np.ndarray, size: int) -> np.ndarray:
-        """Sums over the elements of each unit; ``values`` is [draws, *shape of the tensor]."""
-        others = tuple(a + 1 for a in range(values.ndim - 1) if a not in self.axes)
-        summed = values.sum(axis=others) if others else values
-        inside = np.flatnonzero(self.index >= 0)
-        result = np.zeros((size + 1, len(values)))
-        np.add.at(result, self.index[inside], summed.reshape(len(values), -1)[:, inside].T)
-        return result[:size].T
-
-
-def _touches(groups: ScaleGroups) -> dict[str, _Touch]:
-    touches: dict[str, _Touch] = {}
-    for name, scales in groups.exponents.items():
-        moving = [scale for scale in scales if scale.moves]
-        if not moving:
-            continue
-        if len(moving) > 1:
-            raise NotYetSupported(
-                f"tensor {name!r} lies between two rescaled layers, so the orbits are surfaces and "
-                "the best scales are not found unit by unit; use rescale(Q, P, groups)"
-            )
-        power, axes = moving[0].power, moving[0].axes
-        if power not in (1, -1):
-            raise NotYetSupported(
-                f"tensor {name!r} scales with the power {power:g} of a unit's scale; lifted_kl "
-                "covers activations of degree one, whose powers are 1 and -1"
-            )
-        index = moving[0].spread(max(axes) + 1).reshape(-1)
-        touches[name] = _Touch(axes, index, int(power))
-    if not touches:
-        raise BadInput(
-            "no tensor is rescaled: there is no hidden unit with a free scale, and the lifted KL "
-            "is the KL itself (Q.kl_nats(P))"
-        )
-    directions = np.zeros((2, groups.size), dtype=bool)
-    for touch in touches.values():
-        directions[int(touch.power < 0), touch.index[touch.index >= 0]] = True
-    if not directions.all():
-        unit = int(np.flatnonzero(~directions.all(axis=0))[0])
-        raise BadInput(
-            f"unit {unit} of log_scales has no weights "
-            f"{'into' if not directions[0, unit] else 'out of'} it: nothing passes through it, and "
-            "its orbit has no density; remove the unit from the network"
-        )
-    return touches
+    return np.asarray(highest_point(_fiber(P, pairs, *_moments(Q, pairs)))[0])
 
 
 def _fiber(
-    squares: dict[str, np.ndarray],
-    weights: dict[str, np.ndarray],
     distribution: DiagonalGaussian,
-    touches: dict[str, _Touch],
-    size: int,
+    pairs: Pairs,
+    weights: dict[str, np.ndarray],
+    squares: dict[str, np.ndarray] | None = None,
 ) -> Fiber:
-    """The curve of a Gaussian along each unit's orbit, through weights with these squares.
+    """The curve of a Gaussian along each unit's orbit, [draws, units], with one hidden layer.
 
-    Every tensor has a leading axis of draws in front; the result is [draws, units].
+    The pairs are then those of a unit and an input, in the order of the units, and those of an
+    output and a unit.
     """
-    shape = (len(next(iter(squares.values()))), size)
-    sums = {(power, kind): np.zeros(shape) for power in (1, -1) for kind in ("square", "cross")}
-    count = np.zeros(shape)
-    for name, touch in touches.items():
-        mean, scale = _array(distribution.means[name]), _array(distribution.scales[name])
-        sums[touch.power, "square"] += touch.collect(squares[name] / scale**2, size)
-        if mean.any():
-            sums[touch.power, "cross"] += touch.collect(weights[name] * (mean / scale**2), size)
-        count += touch.power * touch.collect(np.ones((1, *mean.shape)), size)
-    return Fiber(
-        rising_square=sums[1, "square"],
-        rising=sums[1, "cross"],
-        falling_square=sums[-1, "square"],
-        falling=sums[-1, "cross"],
-        count=count,
-    )
+    into, out = slice(0, pairs.size), slice(pairs.size, 2 * pairs.size)
+    square, cross = pairs.along_orbits(distribution, weights, squares)
+    count = np.broadcast_to(pairs.count, (len(square), pairs.size))
+    return Fiber(square[:, into], cross[:, into], square[:, out], cross[:, out], count)
 
 
 def _gap_of_draws(
-    weights: dict[str, np.ndarray],
-    Q: DiagonalGaussian,
-    P: DiagonalGaussian,
-    touches: dict[str, _Touch],
-    size: int,
+    weights: dict[str, np.ndarray], Q: DiagonalGaussian, P: DiagonalGaussian, pairs: Pairs
 ) -> np.ndarray:
     """For each draw, ln of (density on its orbit under Q / the same under P), over all units."""
     squares = {name: drawn**2 for name, drawn in weights.items()}
-    total = np.zeros(len(next(iter(weights.values()))))
-    for distribution, sign in ((Q, 1.0), (P, -1.0)):
-        fiber = _fiber(squares, weights, distribution, touches, size)
-        here = fiber.height(np.zeros(fiber.rising.shape))
-        total += sign * (here - log_integral(fiber)).sum(axis=1)
-    return total
+    own, other = (_fiber(each, pairs, weights, squares) for each in (Q, P))
+    origin = np.zeros(own.rising.shape)
+    logs = [(each.height(origin) - log_integral(each)).sum(axis=1) for each in (own, other)]
+    return np.asarray(logs[0] - logs[1])
 
 
 def _moments(
-    Q: DiagonalGaussian, touches: dict[str, _Touch]
+    Q: DiagonalGaussian, pairs: Pairs
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The expected squares and the means of the weights, as if they were one draw."""
-    means = {name: _array(Q.means[name])[None] for name in touches}
-    squares = {name: mean**2 + _array(Q.scales[name]) ** 2 for name, mean in means.items()}
-    return squares, means
+    """The means and the expected squares of the weights, as if they were one draw."""
+    means = {name: array(Q.means[name])[None] for name in pairs.pair_of}
+    return means, {name: mean**2 + array(Q.scales[name]) ** 2 for name, mean in means.items()}
 
 
-def _laplace_gap(
-    Q: DiagonalGaussian, P: DiagonalGaussian, touches: dict[str, _Touch], size: int
-) -> float:
+def _laplace_gap(Q: DiagonalGaussian, P: DiagonalGaussian, pairs: Pairs) -> float:
     """The gap if the position on an orbit were Gaussian under both Q and P.
 
     Two Gaussians with precisions F and G whose centers differ by d are (ln(F/G) - 1 + G/F +
     G d^2) / 2 nats apart. The centers move with the draw: with V the variance of the slope of P's
     curve, the mean of G d^2 is V/G - G/F at the best fixed rescaling, so that G/F drops out.
     """
-    squares, means = _moments(Q, touches)
-    origin = np.zeros((1, size))
-    precision = _fiber(squares, means, Q, touches, size).curvature(origin)
-    prior_precision = _fiber(squares, means, P, touches, size).curvature(origin)
-    variance = np.zeros((1, size))
-    for name, touch in touches.items():
-        mean, scale = _array(Q.means[name]), _array(Q.scales[name])
-        prior_mean, prior_scale = _array(P.means[name]), _array(P.scales[name])
+    origin = np.zeros((1, pairs.size))
+    precision, prior_precision = (
+        _fiber(each, pairs, *_moments(Q, pairs)).curvature(origin) for each in (Q, P)
+    )
+    spreads = []
+    for name in pairs.pair_of:
+        mean, scale = array(Q.means[name]), array(Q.scales[name])
+        prior_mean, prior_scale = array(P.means[name]), array(P.scales[name])
         relative = (scale / prior_scale) ** 2
         distance = ((prior_mean - 2 * mean) / prior_scale) ** 2
-        variance += touch.collect((relative * (distance + 2 * relative))[None], size)
+        spreads.append((name, (relative * (distance + 2 * relative))[None]))
+    sums = pairs.sums(1, spreads)
+    variance = sums[:, : pairs.size] + sums[:, pairs.size : 2 * pairs.size]
     ratio = precision / prior_precision
     return float((np.log(ratio) - 1 + variance / prior_precision).sum() / 2)
-
-
-def _weights_in_parts(
-    Q: DiagonalGaussian, touches: dict[str, _Touch], draws: int, seed: int
-) -> Iterator[dict[str, np.ndarray]]:
-    """Draws of the touched tensors, [draws, *shape] each, a few at a time."""
-    weights = sum(Q.means[name].numel() for name in touches)
-    step = max(1, _CHUNK // weights)
-    generator = np.random.default_rng(seed)
-    for start in range(0, draws, step):
-        count = min(step, draws - start)
-        yield {
-            name: _array(Q.means[name])
-            + _array(Q.scales[name]) * generator.standard_normal((count, *Q.means[name].shape))
-            for name in touches
-        }
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().cpu().double().numpy()

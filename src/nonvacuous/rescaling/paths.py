@@ -46,7 +46,7 @@ def path_norm(graph: LayerGraph, weights: Weights | None = None, *, order: float
     >>> path_norm(capture(network.eval(), torch.zeros(2, 2)))  # four paths of -2 * 3
     24.0
     """
-    total = _total(graph, _values(graph, weights), _power(order))
+    total = _number(*_total(graph, _values(graph, weights), _power(order)))
     if not math.isfinite(total):
         raise BadInput(
             f"the path norm of order {order:g} leaves the range of float64; take a lower order, or "
@@ -55,12 +55,29 @@ def path_norm(graph: LayerGraph, weights: Weights | None = None, *, order: float
     return float(total ** (1 / order))
 
 
+def log_path_norm(
+    graph: LayerGraph, weights: Weights | None = None, *, order: float = 1.0
+) -> float:
+    """The natural logarithm of :func:`path_norm`; minus infinity where no path has a value.
+
+    A hundred layers cannot overflow it.
+
+    >>> from nonvacuous.networks import capture
+    >>> network = torch.nn.Sequential(torch.nn.Linear(2, 1, bias=False)).eval()
+    >>> _ = torch.nn.init.constant_(network[0].weight, -2.0)
+    >>> round(math.exp(log_path_norm(capture(network, torch.zeros(2, 2)))), 12)
+    4.0
+    """
+    total, exponent = _total(graph, _values(graph, weights), _power(order))
+    return (math.log(total) + exponent * math.log(2)) / order if total > 0 else -math.inf
+
+
 def path_count(graph: LayerGraph) -> int:
     """The number of paths from inputs and biases to outputs; exact below 2**53."""
     ones = {
         name: torch.ones(shape, dtype=torch.float64) for name, shape in graph.parameters.items()
     }
-    total = _total(graph, ones, torch.ones_like)
+    total = _number(*_total(graph, ones, torch.ones_like))
     return int(total) if math.isfinite(total) else int(np.finfo(np.float64).max)
 
 
@@ -191,20 +208,50 @@ def _values(graph: LayerGraph, weights: Weights | None) -> dict[str, Tensor]:
     return read
 
 
-def _total(graph: LayerGraph, values: Mapping[str, Tensor], lift: Lift) -> float:
-    """The sum over all outputs of the network of its edges, run on ones."""
+def _power(order: float) -> Lift:
+    if not (math.isfinite(order) and order > 0):
+        raise BadInput(f"order must be a finite number above 0, got {order!r}")
+    return lambda w: w.abs() ** order
+
+
+def _number(total: float, exponent: int) -> float:
+    try:
+        return math.ldexp(total, exponent)
+    except OverflowError:
+        return math.inf
+
+
+def _total(graph: LayerGraph, values: Mapping[str, Tensor], lift: Lift) -> tuple[float, int]:
+    """The sum over all outputs of the network of its edges, run on ones.
+
+    It is the first number times two to the power of the second. So is every result on the way:
+    only the power grows with the depth, and taking it out rounds nothing.
+    """
     results = {
-        Reference("input", name): torch.ones(1, *shape[1:], dtype=torch.float64)
+        Reference("input", name): (torch.ones(1, *shape[1:], dtype=torch.float64), 0)
         for name, shape in graph.inputs.items()
     }
     for node, step in _steps(graph, values, lift):
-        result = torch.zeros(1, *node.shape[1:], dtype=torch.float64)
-        for source, extend in step.operands:
-            result = result + extend(results[source])
+        parts = [
+            (extend(results[source][0]), results[source][1]) for source, extend in step.operands
+        ]
         if step.bias is not None:
-            result = result + step.bias
-        results[Reference("node", node.name)] = result
-    return math.fsum(float(results[reference].sum()) for reference in graph.outputs)
+            parts.append((step.bias, 0))
+        results[Reference("node", node.name)] = _sum(parts, (1, *node.shape[1:]))
+    outputs = [results[reference] for reference in graph.outputs]
+    total, exponent = _sum([(tensor.sum(), exponent) for tensor, exponent in outputs], ())
+    return float(total), exponent
+
+
+def _sum(parts: list[tuple[Tensor, int]], shape: tuple[int, ...]) -> tuple[Tensor, int]:
+    """The sum of tensors times powers of two, with a largest entry between 1/2 and 1."""
+    present = [(tensor, exponent) for tensor, exponent in parts if bool((tensor > 0).any())]
+    common = max((exponent for _, exponent in present), default=0)
+    total = torch.zeros(shape, dtype=torch.float64)
+    for tensor, exponent in present:
+        total = total + tensor * math.ldexp(1.0, exponent - common)
+    own = math.frexp(float(total.max()))[1]
+    return total * math.ldexp(1.0, -own), common + own
 
 
 def _steps(
@@ -240,58 +287,3 @@ def _needed(graph: LayerGraph) -> set[Reference]:
         if Reference("node", node.name) in needed:
             needed.update(node.references)
     return needed
-
-
-# The path norm as a logarithm: a hundred layers cannot overflow it.
-#
-# As in :func:`nonvacuous.rescaling.paths.path_norm`, absolute weights to a power are run on ones.
-# Here every intermediate result is kept as a tensor with largest entry 1 and the logarithm of what
-# it was divided by, so that only the logarithm grows with the depth.
-
-
-def log_path_norm(
-    graph: LayerGraph, weights: Weights | None = None, *, order: float = 1.0
-) -> float:
-    """The natural logarithm of :func:`path_norm`; minus infinity where no path has a value.
-
-    >>> from nonvacuous.networks import capture
-    >>> network = torch.nn.Sequential(torch.nn.Linear(2, 1, bias=False)).eval()
-    >>> _ = torch.nn.init.constant_(network[0].weight, -2.0)
-    >>> round(math.exp(log_path_norm(capture(network, torch.zeros(2, 2)))), 12)
-    4.0
-    """
-    lift = _power(order)
-    results = {
-        Reference("input", name): (torch.ones(1, *shape[1:], dtype=torch.float64), 0.0)
-        for name, shape in graph.inputs.items()
-    }
-    for node, step in _steps(graph, _values(graph, weights), lift):
-        parts = [
-            (extend(results[source][0]), results[source][1]) for source, extend in step.operands
-        ]
-        if step.bias is not None:
-            parts.append((step.bias, 0.0))
-        results[Reference("node", node.name)] = _sum(parts, (1, *node.shape[1:]))
-    outputs = [results[reference] for reference in graph.outputs]
-    total, log = _sum([(tensor.sum(), log) for tensor, log in outputs], ())
-    largest = float(total)
-    return (math.log(largest) + log) / order if largest > 0 else -math.inf
-
-
-def _power(order: float) -> Lift:
-    if not (math.isfinite(order) and order > 0):
-        raise BadInput(f"order must be a finite number above 0, got {order!r}")
-    return lambda w: w.abs() ** order
-
-
-def _sum(parts: list[tuple[Tensor, float]], shape: tuple[int, ...]) -> tuple[Tensor, float]:
-    """The sum of tensors times exp(log), again as a tensor of largest entry 1 and a logarithm."""
-    present = [(tensor, log) for tensor, log in parts if bool((tensor > 0).any())]
-    common = max((log for _, log in present), default=0.0)
-    total = torch.zeros(shape, dtype=torch.float64)
-    for tensor, log in present:
-        total = total + tensor * math.exp(log - common)
-    largest = float(total.max())
-    if not largest > 0:
-        return total, 0.0
-    return total / largest, common + math.log(largest)

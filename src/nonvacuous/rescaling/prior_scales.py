@@ -9,7 +9,7 @@ jointly convex in the logarithms of all scales.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian, ScaleGrid
-from nonvacuous.errors import BadInput
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.collapse import collapse
 from nonvacuous.rescaling.descending import (
@@ -33,88 +32,6 @@ from nonvacuous.rescaling.solver import Rescaling, kl_along_orbit, total_nats
 from nonvacuous.rescaling.sweeps import Descent, Totals, minimize_exponentials
 from nonvacuous.rescaling.terms import Terms
 
-# Prior scales that may be chosen after seeing the data, and what each choice costs.
-
-
-@dataclass(frozen=True)
-class EndlessGrid:
-    """The scales ``largest * exp(-j / steps)`` for j = 1, 2, 3, ...: ever finer, without an end.
-
-    Scale number j gets the share 6 / (pi^2 j^2) of the failure probability; the shares sum to
-    one, so choosing number j costs ln(pi^2 j^2 / 6) nats. Both fields must be fixed before the
-    data, like the scales of a :class:`~nonvacuous.distributions.ScaleGrid`.
-
-    >>> grid = EndlessGrid(largest=1.0, steps=10)
-    >>> round(grid.scale(23), 4), round(grid.charge_of(23), 4)
-    (0.1003, 6.7687)
-    """
-
-    largest: float
-    steps: float
-
-    def __post_init__(self) -> None:
-        for name in ("largest", "steps"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise BadInput(f"{name} must be strictly positive and finite, got {value!r}")
-
-    def scale(self, number: int) -> float:
-        """The scale with this number (1, 2, 3, ...)."""
-        return self.largest * math.exp(-number / self.steps)
-
-    def charge_of(self, number: int) -> float:
-        """Nats to add to the KL for choosing this number, rounded up."""
-        return math.nextafter(math.log(math.pi**2 * number**2 / 6), math.inf)
-
-
-PriorGrid = ScaleGrid | EndlessGrid
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One scale for each tensor, and the charge for having chosen it."""
-
-    scales: Mapping[str, float]
-    charge_nats: float
-
-
-def choose_scales(
-    grid: PriorGrid,
-    sharing: Sequence[Sequence[str]],
-    energies: Mapping[str, float],
-    weights: Mapping[str, int],
-) -> Choice:
-    """The scales of the grid with the least KL plus charge.
-
-    ``sharing`` lists the sets of tensors that share a scale, ``energies`` the squared distance
-    of each tensor from the prior means, posterior variances included.
-    """
-    scales: dict[str, float] = {}
-    charges: list[float] = []
-    for names in sharing:
-        energy = math.fsum(energies[name] for name in names)
-        count = sum(weights[name] for name in names)
-        best, charge = _cheapest(grid, energy, count)
-        scales |= dict.fromkeys(names, best)
-        charges.append(charge)
-    if isinstance(grid, ScaleGrid):
-        return Choice(scales, grid.charge_nats(choices=len(charges)))
-    return Choice(scales, math.nextafter(math.fsum(charges), math.inf))
-
-
-def _cheapest(grid: PriorGrid, energy: float, count: int) -> tuple[float, float]:
-    if isinstance(grid, ScaleGrid):
-        return grid.cheapest(energy, count), 0.0
-    # Past the best scale without a charge everything gets worse, so the search ends there.
-    ideal = math.sqrt(energy / count) if count else grid.largest
-    last = max(1, math.ceil(grid.steps * math.log(grid.largest / ideal)) + 1)
-    numbers = np.arange(1, last + 1)
-    scales = grid.largest * np.exp(-numbers / grid.steps)
-    costs = energy / (2 * scales**2) + count * np.log(scales) + 2 * np.log(numbers)
-    number = int(numbers[np.argmin(costs)])
-    return grid.scale(number), grid.charge_of(number)
-
-
 _ROUNDS = 20
 # Neighboring amounts of noise differ in their KL by far more than this part of it.
 _ROUGH = 1e-3
@@ -126,14 +43,12 @@ class PriorScaling(Rescaling):
 
     What enters a bound is ``kl_after + charge_nats`` (``complexity_nats``). ``scales`` gives the
     chosen prior scale of each tensor and ``prior`` the distribution itself; ``kl_after`` and
-    ``kl_terms`` are recomputed from the full tensors and rounded up. ``kl_before`` and
-    ``charge_before_nats`` are what the best prior scales alone achieve, without moving the
-    network.
+    ``kl_terms`` are recomputed from the full tensors and rounded up. ``kl_before`` is what the best
+    prior scales alone achieve, at the same charge, without moving the network.
     """
 
     scales: Mapping[str, float]
     prior: DiagonalGaussian
-    charge_before_nats: float
     charge_nats: float
 
     @property
@@ -147,7 +62,7 @@ def rescale_with_prior_scales(
     prior_means: Mapping[str, Tensor] | None,
     groups: ScaleGroups,
     *,
-    grid: PriorGrid,
+    grid: ScaleGrid,
     per_tensor: bool = False,
     start: np.ndarray | None = None,
     tolerance: float = 1e-10,
@@ -166,28 +81,21 @@ def rescale_with_prior_scales(
     limits = Limits(tolerance, max_sweeps, progress)
     search = _Search.of(Q, prior_means, groups, grid, per_tensor, limits)
     unmoved = search.choose(search.terms.unmoved)
-    choice, end = search.best(start)
-
-    def measured(
-        chosen: Choice, log_scales: np.ndarray
-    ) -> tuple[DiagonalGaussian, dict[str, float]]:
-        prior = DiagonalGaussian.from_means(search.means, chosen.scales)
-        return prior, kl_along_orbit(Q, prior, groups, log_scales)
-
+    scales, end = search.best(start)
     log_scales = end.log_scales.cpu().numpy()
-    old_prior, before = measured(unmoved, np.zeros(groups.size))
-    prior, after = measured(choice, log_scales)
-    if total_nats(after) + choice.charge_nats >= total_nats(before) + unmoved.charge_nats:
-        choice, prior, after, log_scales = unmoved, old_prior, before, np.zeros(groups.size)
-    point = search.descent(torch.from_numpy(log_scales), choice)
+    old_prior, prior = (DiagonalGaussian.from_means(search.means, s) for s in (unmoved, scales))
+    before = kl_along_orbit(Q, old_prior, groups, np.zeros(groups.size))
+    after = kl_along_orbit(Q, prior, groups, log_scales)
+    if total_nats(after) >= total_nats(before):
+        scales, prior, after, log_scales = unmoved, old_prior, before, np.zeros(groups.size)
+    point = search.descent(torch.from_numpy(log_scales), scales)
     return PriorScaling(
         log_scales=log_scales,
-        scales=MappingProxyType(dict(choice.scales)),
+        scales=MappingProxyType(scales),
         prior=prior,
         kl_before=total_nats(before),
-        charge_before_nats=unmoved.charge_nats,
         kl_after=total_nats(after),
-        charge_nats=choice.charge_nats,
+        charge_nats=grid.charge_nats(choices=len(search.sharing)),
         kl_terms=MappingProxyType(after),
         balance_residual=point.balance_residual(),
         sweeps=end.sweeps,
@@ -200,7 +108,7 @@ def rough_rescaling(
     prior_means: Mapping[str, Tensor] | None,
     groups: ScaleGroups,
     *,
-    grid: PriorGrid,
+    grid: ScaleGrid,
     per_tensor: bool = False,
     start: np.ndarray | None = None,
 ) -> tuple[float, np.ndarray]:
@@ -209,7 +117,7 @@ def rough_rescaling(
     Good for comparing posteriors, at a fraction of the cost; not rounded and never to be quoted.
     """
     search = _Search.of(Q, prior_means, groups, grid, per_tensor, Limits(_ROUGH, 100))
-    if start is None or not isinstance(grid, ScaleGrid) or len(grid) == 1 or groups.size == 0:
+    if start is None or len(grid) == 1 or groups.size == 0:
         _, end = search.best(start)
         return end.nats, end.log_scales.cpu().numpy()
     near, _ = search.relax(torch.from_numpy(start).to(search.terms.device))
@@ -221,7 +129,7 @@ class _Search:
     """The joint problem: terms collapsed against a prior of scale one, and who shares a scale."""
 
     terms: Terms
-    grid: PriorGrid
+    grid: ScaleGrid
     sharing: tuple[tuple[str, ...], ...]
     means: Mapping[str, Tensor]
     limits: Limits
@@ -231,7 +139,7 @@ class _Search:
         Q: DiagonalGaussian,
         means: Mapping[str, Tensor] | None,
         groups: ScaleGroups,
-        grid: PriorGrid,
+        grid: ScaleGrid,
         per_tensor: bool,
         limits: Limits,
     ) -> _Search:
@@ -246,7 +154,7 @@ class _Search:
             limits=limits,
         )
 
-    def best(self, start: np.ndarray | None) -> tuple[Choice, Descended]:
+    def best(self, start: np.ndarray | None) -> tuple[dict[str, float], Descended]:
         """From one start if it is known, else from where the problem asks for."""
         if start is not None:
             return self.run(torch.from_numpy(start).to(self.terms.device))
@@ -257,47 +165,47 @@ class _Search:
         middle = zero_mean_start(self.terms, self.limits, precisions=precisions)
         second = self.run(middle.log_scales)
         sweeps = first[1].sweeps + middle.sweeps + second[1].sweeps
-        choice, end = min(first, second, key=lambda pair: pair[0].charge_nats + pair[1].nats)
-        return choice, replace(end, sweeps=sweeps)
+        scales, end = min(first, second, key=lambda pair: pair[1].nats)
+        return scales, replace(end, sweeps=sweeps)
 
-    def run(self, start: Tensor) -> tuple[Choice, Descended]:
+    def run(self, start: Tensor) -> tuple[dict[str, float], Descended]:
         """Relax, round to the grid, descend again, until the choice no longer changes."""
         if self.terms.size == 0:
             return self.choose(start), Descended(start, nats=0.0, sweeps=0, converged=True)
         log_scales, sweeps = self.relax(start)
-        choice = self.choose(log_scales)
+        scales = self.choose(log_scales)
         for _ in range(_ROUNDS):
-            descent = self.descent(log_scales, choice)
+            descent = self.descent(log_scales, scales)
             end = descend(descent, self.limits, phase="rescaling with prior scales")
             sweeps += end.sweeps
             log_scales = end.log_scales
             again = self.choose(log_scales)
-            if again.scales == choice.scales:
+            if again == scales:
                 break
-            choice = again
+            scales = again
         else:
-            # Each round lowers KL plus charge, so this is a valid pair; it is only not final.
-            end = replace(end, nats=self.nats(log_scales, choice), converged=False)
-        return choice, replace(end, sweeps=sweeps)
+            # Each round lowers the KL, so this is a valid pair; it is only not final.
+            end = replace(end, nats=self.nats(log_scales, scales), converged=False)
+        return scales, replace(end, sweeps=sweeps)
 
-    def choose(self, log_scales: Tensor) -> Choice:
+    def choose(self, log_scales: Tensor) -> dict[str, float]:
         """The best scales of the grid for a point of the orbit."""
         descent = Descent(self.terms, log_scales)
         energies = self._energies(descent.totals(), dict.fromkeys(self.terms.weights, 1.0))
-        return choose_scales(self.grid, self.sharing, energies, self.terms.weights)
+        return self.grid.cheapest_for(self.sharing, energies, self.terms.weights)
 
-    def descent(self, log_scales: Tensor, choice: Choice) -> Descent:
-        """A descent with the prior scales fixed at a choice."""
-        return Descent(self.terms, log_scales, precisions=self.precisions(choice))
+    def descent(self, log_scales: Tensor, scales: Mapping[str, float]) -> Descent:
+        """A descent with the prior scales fixed."""
+        return Descent(self.terms, log_scales, precisions=self.precisions(scales))
 
-    def precisions(self, choice: Choice) -> dict[str, float]:
+    def precisions(self, scales: Mapping[str, float]) -> dict[str, float]:
         """1 / scale^2 for each tensor, of the scale as the prior's dtype stores it."""
         dtype = next(iter(self.means.values())).dtype
-        scales = choice.scales.items()
-        return {name: float(torch.tensor(scale, dtype=dtype)) ** -2 for name, scale in scales}
+        pairs = scales.items()
+        return {name: float(torch.tensor(scale, dtype=dtype)) ** -2 for name, scale in pairs}
 
-    def nats(self, log_scales: Tensor, choice: Choice) -> float:
-        descent = self.descent(log_scales, choice)
+    def nats(self, log_scales: Tensor, scales: Mapping[str, float]) -> float:
+        descent = self.descent(log_scales, scales)
         return descent.nats(descent.totals())
 
     def _energies(self, totals: Totals, precisions: Mapping[str, float]) -> dict[str, float]:

@@ -15,12 +15,13 @@ from exp(h) itself, the logarithm is too high on average: the two ends enclose t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
+from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, NotYetSupported
@@ -36,43 +37,83 @@ _NEWTON_STEPS = 60
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Which pair of units each weight lies between, as far as scales move it."""
+    """Which pair of units each weight lies between, as far as scales move it.
 
+    An end that is not there (an input, an output) has the number ``size``. Pairs are sorted by
+    their upper end, then by their lower one. ``pair_of`` gives, for each tensor that scales move,
+    the axes along which all weights lie between the same units, and the pairs along the others.
+    """
+
+    size: int
     up: np.ndarray
     down: np.ndarray
-    pair_of: Mapping[str, np.ndarray]
+    pair_of: Mapping[str, tuple[tuple[int, ...], np.ndarray]]
     count: np.ndarray
 
-    def sums(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Added up over the weights of each pair."""
-        total = np.zeros(len(self.up))
-        for name, pair in self.pair_of.items():
-            total += np.bincount(pair, values[name].reshape(-1), minlength=len(self.up))
+    def sums(self, draws: int, parts: Iterable[tuple[str, np.ndarray]]) -> np.ndarray:
+        """Tensors [draws, *shape] added up over the weights of each pair: [draws, pairs]."""
+        total = np.zeros((draws, len(self.up)))
+        for name, values in parts:
+            alike, pair = self.pair_of[name]
+            rows = values.sum(axis=tuple(axis + 1 for axis in alike)) if alike else values
+            for target, row in zip(total, rows.reshape(draws, -1), strict=True):
+                target += np.bincount(pair, row, minlength=len(self.up))
         return total
+
+    def along_orbits(
+        self,
+        Q: DiagonalGaussian,
+        weights: Mapping[str, np.ndarray],
+        squares: Mapping[str, np.ndarray] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The sums of squares / variance and of weights * mean / variance, for each pair.
+
+        ``squares`` are those of the weights unless others are given.
+        """
+        draws = len(next(iter(weights.values())))
+        variances = {name: array(Q.scales[name]) ** 2 for name in self.pair_of}
+        means = {name: array(Q.means[name]) for name in self.pair_of}
+        square = self.sums(
+            draws,
+            (
+                (name, (squares[name] if squares else weights[name] ** 2) / variance)
+                for name, variance in variances.items()
+            ),
+        )
+        crossed = ((n, weights[n] * (m / variances[n])) for n, m in means.items() if m.any())
+        return square, self.sums(draws, crossed)
 
 
 def pairs_of(groups: ScaleGroups) -> Pairs:
-    """The pairs; a unit that is not there (an input, an output) has the number ``groups.size``."""
-    size, codes = groups.size, {}
+    """The pairs of a network whose units all pass something on."""
+    size = groups.size
+    codes: dict[str, tuple[tuple[int, ...], np.ndarray]] = {}
     for name, scales in groups.exponents.items():
-        ends = {1.0: np.full(groups.shapes[name], size), -1.0: np.full(groups.shapes[name], size)}
-        for scale in scales:
-            if not scale.moves:
-                continue
-            if scale.power not in ends or (ends[scale.power] != size).any():
-                raise NotYetSupported(
-                    f"tensor {name!r} scales with a power of a unit's scale other than 1 and -1, "
-                    "or with two units of one side; lifted_kl covers activations of degree one"
-                )
-            index = scale.spread(len(groups.shapes[name]))
-            ends[scale.power] = np.broadcast_to(
-                np.where(index < 0, size, index), groups.shapes[name]
+        moving = [scale for scale in scales if scale.moves]
+        if not moving:
+            continue
+        powers = [scale.power for scale in moving]
+        if not set(powers) <= {1.0, -1.0} or len(set(powers)) < len(powers):
+            raise NotYetSupported(
+                f"tensor {name!r} scales with a power of a unit's scale other than 1 and -1, "
+                "or with two units of one side; lifted_kl covers activations of degree one"
             )
-        code = ends[1] * (size + 1) + ends[-1]
-        if (code != size * (size + 1) + size).any():
-            codes[name] = code.reshape(-1)
-    known, inverse = np.unique(np.concatenate(list(codes.values())), return_inverse=True)
-    cuts = np.cumsum([len(code) for code in codes.values()])[:-1]
+        dimensions = len(groups.shapes[name])
+        ends = {1.0: np.array(size), -1.0: np.array(size)}
+        for scale in moving:
+            index = scale.spread(dimensions)
+            ends[scale.power] = np.where(index < 0, size, index)
+        touched = {axis for scale in moving for axis in scale.axes}
+        alike = tuple(axis for axis in range(dimensions) if axis not in touched)
+        codes[name] = alike, np.ravel(ends[1.0] * (size + 1) + ends[-1.0])
+    if not codes:
+        raise BadInput(
+            "no tensor is rescaled: there is no hidden unit with a free scale, and the lifted KL "
+            "is the KL itself (Q.kl_nats(P))"
+        )
+    known, inverse = np.unique(
+        np.concatenate([code for _, code in codes.values()]), return_inverse=True
+    )
     up, down = np.divmod(known, size + 1)
     for side, word in ((up, "into"), (down, "out of")):
         lonely = np.setdiff1d(np.arange(size), side)
@@ -81,10 +122,15 @@ def pairs_of(groups: ScaleGroups) -> Pairs:
                 f"unit {lonely[0]} of log_scales has no weights {word} it: nothing passes through "
                 "it, and its orbit has no density; remove the unit from the network"
             )
-    many = np.bincount(inverse, minlength=len(known))
+    cuts = np.cumsum([len(code) for _, code in codes.values()])[:-1]
+    pair_of = {
+        name: (alike, pair)
+        for (name, (alike, _)), pair in zip(codes.items(), np.split(inverse, cuts), strict=True)
+    }
+    pairs = Pairs(size, up, down, pair_of, np.zeros(size))
+    many = pairs.sums(1, ((name, np.ones((1, *groups.shapes[name]))) for name in pair_of))[0]
     count = np.bincount(up, many, size + 1) - np.bincount(down, many, size + 1)
-    pair_of = dict(zip(codes, np.split(inverse, cuts), strict=True))
-    return Pairs(up, down, pair_of, count[:size])
+    return replace(pairs, count=count[:size])
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,13 +145,9 @@ class Surface:
     def through(
         cls, weights: Mapping[str, np.ndarray], Q: DiagonalGaussian, pairs: Pairs
     ) -> Surface:
-        squares, crosses = {}, {}
-        for name in pairs.pair_of:
-            mean = Q.means[name].detach().cpu().double().numpy()
-            variance = Q.scales[name].detach().cpu().double().numpy() ** 2
-            squares[name] = weights[name] ** 2 / variance
-            crosses[name] = weights[name] * mean / variance
-        return cls(pairs, pairs.sums(squares), pairs.sums(crosses))
+        """``weights`` have a leading axis for the one draw."""
+        square, cross = pairs.along_orbits(Q, weights)
+        return cls(pairs, square[0], cross[0])
 
     def height(self, points: np.ndarray) -> np.ndarray:
         """h at each row of ``points``."""
@@ -183,3 +225,8 @@ class Surface:
         # One of the sample is the draw itself, in place of the last one.
         chosen = np.concatenate([weights[: samples - 1], weights[-1:]])
         return low, float(logsumexp(chosen) - np.log(samples))
+
+
+def array(tensor: Tensor) -> np.ndarray:
+    """A tensor in numpy's float64."""
+    return tensor.detach().cpu().double().numpy()

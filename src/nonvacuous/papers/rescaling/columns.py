@@ -145,7 +145,7 @@ class Accounts:
                 given,
                 name=f"{given.name} per tensor",
                 kl_nats=each.kl_before,
-                charge_nats=each.charge_before_nats,
+                charge_nats=each.charge_nats,
             )
             columns += [given, shared, unmoved, per_tensor]
             columns += symmetry_columns(
