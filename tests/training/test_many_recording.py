@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from nonvacuous.errors import Unsupported
 from nonvacuous.training import Job, ManySettings, many
-from nonvacuous.training import many_modules as modules
 from nonvacuous.training import many_stacked as stacked
 from nonvacuous.training.many_jobs import ManyResult
 from nonvacuous.training.many_trainer import build_trainer
@@ -97,14 +96,15 @@ def test_recorded_training_is_the_plain_one(
 ) -> None:
     settings = ManySettings(epochs=3, batch_size=32)
     plain = trained(build, count, "one at a time", settings)
-    monkeypatch.setattr(modules, "Recordings", StandIn)
+    monkeypatch.setattr(stacked, "Recordings", StandIn)
     monkeypatch.setattr(many, "resolved", lambda *_: method)
     made = []
 
     def recording(chosen: str, *arguments: object) -> object:
         trainer = build_trainer(chosen, *arguments)  # type: ignore[arg-type]
-        if isinstance(trainer, stacked.StackedTrainer):
-            trainer._recordings = StandIn(torch.device("cpu"))  # type: ignore[assignment]
+        if chosen != "streams":
+            trainer.stacks[0].recordings = StandIn(torch.device("cpu"))  # type: ignore[assignment]
+        assert all(isinstance(stack.recordings, StandIn) for stack in trainer.stacks)
         made.append(trainer)
         return trainer
 
@@ -147,8 +147,8 @@ def test_networks_that_ended_stay_where_leaving_means_recording_anew(
 
     def recording(chosen: str, *arguments: object) -> object:
         trainer = build_trainer(chosen, *arguments)  # type: ignore[arg-type]
-        assert isinstance(trainer, stacked.StackedTrainer)
-        trainer._recordings = stand_in  # type: ignore[assignment]
+        (stack,) = trainer.stacks
+        stack.recordings = stand_in  # type: ignore[assignment]
         keep = trainer.keep
         monkeypatch.setattr(
             trainer, "keep", lambda places: (kept.append(len(places)), keep(places))
@@ -174,7 +174,7 @@ def test_networks_that_ended_stay_where_leaving_means_recording_anew(
 def test_auto_falls_back_where_nothing_can_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ManySettings(epochs=1, batch_size=32)
     plain = trained(convolutional, 40, "one at a time", settings)
-    monkeypatch.setattr(modules, "Recordings", Refusing)
+    monkeypatch.setattr(stacked, "Recordings", Refusing)
     monkeypatch.setattr(many, "resolved", lambda *_: "streams")
     fallen = trained(convolutional, 40, "auto", settings)
     assert fallen.method == "one at a time"

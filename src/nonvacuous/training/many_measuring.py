@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,12 +10,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from nonvacuous.training.graphs import full_precision
-
-MEASURED_AT_ONCE = 1000
-"""Examples per batch of a network by itself: enough to fill a GPU, few enough for its memory, and
-a divisor of the usual sizes, so that no batch is nearly empty."""
-STACKED_MEASURED_AT_ONCE = 4000
-"""Examples per batch of all stacked networks together."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +20,6 @@ class Measured:
     train_errors: int
     marked_errors: int | None
     test_errors: int | None
-
-    @property
-    def finite(self) -> bool:
-        """Whether the network still computes with finite numbers."""
-        return math.isfinite(self.train_loss)
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""What the methods that keep all networks in the same tensors share: batches, updates, counts."""
+"""Networks trained in the same tensors, or one that is alone: batches, updates, counts."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from nonvacuous.training.loop import batch_edges
 from nonvacuous.training.many_dropout import Chance
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material, draw_seed
-from nonvacuous.training.many_measuring import (
-    STACKED_MEASURED_AT_ONCE,
-    Measured,
-    Tally,
-    following,
-    read,
-    window,
-)
+from nonvacuous.training.many_measuring import Tally, following, window
 
 
-class StackedTrainer(ABC):
+class Stack(ABC):
     """M networks whose parameters have a leading axis of length M.
 
-    Subclasses say how outputs are computed; see `nonvacuous.training.many_trainer.Trainer`.
+    Subclasses say how outputs are computed. Everything that a step depends on lies in tensors, so
+    that it can be recorded.
     """
 
-    def __init__(self, jobs: Sequence[Job], material: Material, settings: ManySettings) -> None:
+    #: Examples in a measured batch, all networks together: enough to fill a GPU.
+    measured_at_once = 4000
+
+    def __init__(
+        self, jobs: Sequence[Job], material: Material, settings: ManySettings, *, recorded: bool
+    ) -> None:
         self._material, self._settings = material, settings
         shapes = {tuple(material.train[job.inputs].shape[1:]) for job in jobs}
         if len(shapes) > 1:
@@ -40,9 +39,7 @@ class StackedTrainer(ABC):
                 "networks trained in the same tensors need equal ones. Crop the images alike "
                 '(crop_size), or use method="auto".'
             )
-        edges = batch_edges(material.examples, settings.batch_size)
-        self._sizes = [after - before for before, after in itertools.pairwise(edges)]
-        self._recordings = Recordings(material.device) if material.device.type == "cuda" else None
+        self.recordings = Recordings(material.device) if recorded else None
         self.trained: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
         self._momenta: dict[str, Tensor] = {}
@@ -75,43 +72,70 @@ class StackedTrainer(ABC):
         # One lookup serves all jobs: several input sets are one long one.
         self._train = _joined([material.train[number] for number in used])
         self._offsets = whole([used.index(s) for s in self._sets]).unsqueeze(1) * material.examples
-        self._train_tally = Tally.of(count, device)
-        self._test_tallies = [Tally.of(1, device) for _ in jobs]
+        self.train_tally = Tally.of(count, device)
+        self.test_tallies = [Tally.of(1, device) for _ in jobs]
+        edges = batch_edges(material.examples, self._settings.batch_size)
+        #: The batches of an epoch of "step", and of a measurement of "train" and of "test".
+        self.batches = {"step": [after - before for before, after in itertools.pairwise(edges)]}
+        # Input sets have test sets of their own, whose sizes may differ.
+        tests = max((len(labels) for _, labels in material.test.values()), default=0)
+        for name, examples in (("train", material.examples), ("test", tests)):
+            if examples:
+                size = min(max(1, self.measured_at_once // count), examples)
+                self.batches[name] = [size] * -(-examples // size)
 
     @abstractmethod
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         """Class scores (networks, batch, classes) of inputs (networks, batch, ...)."""
 
-    @property
-    def leaving_is_dear(self) -> bool:
-        # Other tensors mean other recordings.
-        return self._recordings is not None
+    # -- works ------------------------------------------------------------------------------------
+
+    def _work(self, name: str) -> Callable[[int], None]:
+        works = {"step": self._step, "train": self._measure_train, "test": self._measure_test}
+        return works[name]
+
+    def ready(self) -> None:
+        """Record what will be replayed."""
+        if self.recordings is None:
+            return
+        changing = [
+            *self.changed(),
+            self._start,
+            self.chance.step,
+            self.train_tally.sums,
+            *(tally.sums for tally in self.test_tallies),
+        ]
+        for name, sizes in self.batches.items():
+            for size in sorted(set(sizes)):
+                self.recordings.record(name, size, self._work(name), changing=changing)
+
+    def begin(self) -> None:
+        """Go to the first example."""
+        self._start.zero_()
+        if self.recordings is not None:
+            self.recordings.begin()
+
+    def run(self, name: str, size: int) -> None:
+        """One batch of a work, or its recording."""
+        if self.recordings is None:
+            self._work(name)(size)
+        else:
+            self.recordings.replay(name, size)
+
+    def end(self) -> None:
+        """After the last batch."""
+        if self.recordings is not None:
+            self.recordings.end()
 
     # -- an epoch ---------------------------------------------------------------------------------
 
-    def ready(self) -> None:
-        self._ready("step", sorted(set(self._sizes)), self._step)
-        size = self._measured_at_once(self._material.examples)
-        self._ready("train", [size], self._measure_train)
-        self._settled()
-
-    def epoch(
-        self,
-        orders: Sequence[Tensor],
-        rates: Sequence[float],
-        first_step: int,
-        tick: Callable[[], None],
+    def begin_epoch(
+        self, orders: Sequence[Tensor], rates: Sequence[float], first_step: int
     ) -> None:
+        """Set what the steps of an epoch share."""
         self._orders.copy_(torch.stack(list(orders)))
         self._rates.copy_(torch.tensor(rates, dtype=torch.float64))
-        self._start.zero_()
         self.chance.step.fill_(first_step)
-        works = self._ready("step", sorted(set(self._sizes)), self._step)
-        for size in self._sizes:
-            works(size)
-            for _ in self.jobs:
-                tick()
-        self._settled()
 
     def _step(self, size: int) -> None:
         chosen = self._orders[:, following(self._start, size, self._material.examples)]
@@ -151,32 +175,10 @@ class StackedTrainer(ABC):
 
     # -- measuring --------------------------------------------------------------------------------
 
-    def measure(self) -> list[Measured]:
-        self._train_tally.sums.zero_()
-        for tally in self._test_tallies:
+    def begin_measuring(self) -> None:
+        """Forget earlier counts."""
+        for tally in (self.train_tally, *self.test_tallies):
             tally.sums.zero_()
-        material = self._material
-        self._cover("train", material.examples, self._measure_train)
-        if material.test:
-            longest = max(len(labels) for _, labels in material.test.values())
-            self._cover("test", longest, self._measure_test)
-        return read(
-            [self._train_tally],
-            self._test_tallies if material.test else None,
-            examples=material.examples,
-            marked=material.marked is not None,
-        )
-
-    def _cover(self, name: str, examples: int, work: Callable[[int], None]) -> None:
-        size = self._measured_at_once(examples)
-        self._start.zero_()
-        works = self._ready(name, [size], work)
-        for _ in range(-(-examples // size)):
-            works(size)
-        self._settled()
-
-    def _measured_at_once(self, examples: int) -> int:
-        return min(max(1, STACKED_MEASURED_AT_ONCE // len(self.jobs)), examples)
 
     def _measure_train(self, size: int) -> None:
         material = self._material
@@ -184,7 +186,7 @@ class StackedTrainer(ABC):
         marked = material.marked
         with torch.no_grad():
             outputs = self.outputs(_shown(self._train[chosen + self._offsets]), training=False)
-        self._train_tally.add(
+        self.train_tally.add(
             outputs,
             material.labels[self._rows, chosen],
             None if marked is None else marked[self._rows, chosen],
@@ -202,39 +204,16 @@ class StackedTrainer(ABC):
         with torch.no_grad():
             outputs = self.outputs(_shown(stacked), training=False)
         for tally, scores, (_, labels, valid) in zip(
-            self._test_tallies, outputs, parts, strict=True
+            self.test_tallies, outputs, parts, strict=True
         ):
             tally.add(scores.unsqueeze(0), labels.unsqueeze(0), None, valid)
         self._start += size
 
-    # -- recordings -------------------------------------------------------------------------------
-
-    def _ready(
-        self, name: str, sizes: Sequence[int], work: Callable[[int], None]
-    ) -> Callable[[int], None]:
-        """The work itself, or on a GPU its recording."""
-        recordings = self._recordings
-        if recordings is None:
-            return work
-        changing = [
-            *self.trained.values(),
-            *self.buffers.values(),
-            *self._momenta.values(),
-            self._start,
-            self.chance.step,
-            self._train_tally.sums,
-            *(tally.sums for tally in self._test_tallies),
-        ]
-        for size in sizes:
-            recordings.record(name, size, work, changing=changing)
-        recordings.begin()
-        return lambda size: recordings.replay(name, size)
-
-    def _settled(self) -> None:
-        if self._recordings is not None:
-            self._recordings.end()
-
     # -- the networks -----------------------------------------------------------------------------
+
+    def changed(self) -> list[Tensor]:
+        """The tensors of the networks that steps change."""
+        return [*self.trained.values(), *self.buffers.values(), *self._momenta.values()]
 
     def take(self, trained: dict[str, Tensor], buffers: dict[str, Tensor]) -> None:
         """Begin with these stacked tensors and no momentum."""
@@ -243,6 +222,8 @@ class StackedTrainer(ABC):
         self._momenta = {name: torch.zeros_like(tensor) for name, tensor in trained.items()}
 
     def keep(self, kept: Sequence[int]) -> None:
+        """Go on with these networks only."""
+
         def chosen(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
             return {name: tensor.detach()[list(kept)] for name, tensor in tensors.items()}
 
@@ -250,10 +231,11 @@ class StackedTrainer(ABC):
         self.take(chosen(self.trained), chosen(self.buffers))
         self._momenta = momenta
         self._seat([self.jobs[number] for number in kept])
-        if self._recordings is not None:
-            self._recordings.forget()
+        if self.recordings is not None:
+            self.recordings.forget()
 
     def tensors(self, number: int) -> dict[str, Tensor]:
+        """One network and its momentum; see `nonvacuous.training.many_trainer.Trainer`."""
         momenta = {name: tensor[number] for name, tensor in self._momenta.items()}
         both = {**self.trained, **self.buffers}
         state = {name: tensor.detach()[number] for name, tensor in both.items()}

@@ -1,9 +1,9 @@
-"""What every method of training many networks offers to the loop, and which one is chosen."""
+"""The methods of training many networks, what they offer to the loop, and which one is chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,9 @@ from nonvacuous.models.cnn import Cnn, Mlp
 from nonvacuous.training.many_dropout import Chance, dropped, seed_dropout, with_faster_layers
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material
-from nonvacuous.training.many_measuring import Measured
-from nonvacuous.training.many_modules import ModulesTrainer, precision
-from nonvacuous.training.many_stacked import StackedTrainer
+from nonvacuous.training.many_measuring import Measured, read
+from nonvacuous.training.many_modules import Solo, precision
+from nonvacuous.training.many_stacked import Stack
 
 # Plain networks as batched matrices: one product per layer serves all networks.
 #
@@ -75,8 +75,8 @@ def _has_hooks(module: nn.Module) -> bool:
     return any(layer._forward_hooks or layer._forward_pre_hooks for layer in module.modules())
 
 
-class MatricesTrainer(StackedTrainer):
-    """See `nonvacuous.training.many_trainer.Trainer`."""
+class Matrices(Stack):
+    """Plain networks, one batched product for each layer."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class MatricesTrainer(StackedTrainer):
         material: Material,
         settings: ManySettings,
     ) -> None:
-        super().__init__(jobs, material, settings)
+        super().__init__(jobs, material, settings, recorded=material.device.type == "cuda")
         stacks = [plain_stack(module) or [] for module in modules]
         #: Name of each layer, and the shape of its windows (height, width, channels) if it has any.
         self._layers = [(name, _window(layer)) for name, layer in stacks[0]]
@@ -175,8 +175,8 @@ def _pooled(values: Tensor) -> Tensor:
 # Any networks of one architecture, stacked: one forward pass of `torch.func.vmap` serves all.
 
 
-class VmapTrainer(StackedTrainer):
-    """See `nonvacuous.training.many_trainer.Trainer`. Frozen parameters are kept as buffers."""
+class Vmapped(Stack):
+    """Any networks of one architecture. Frozen parameters are kept as buffers."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class VmapTrainer(StackedTrainer):
         material: Material,
         settings: ManySettings,
     ) -> None:
-        super().__init__(jobs, material, settings)
+        super().__init__(jobs, material, settings, recorded=material.device.type == "cuda")
         if settings.precision == "bfloat16" and any(
             isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in modules[0].modules()
         ):
@@ -227,15 +227,24 @@ class VmapTrainer(StackedTrainer):
         return outputs
 
 
-class Trainer(Protocol):
-    """Some networks in training, each at the place it was given in."""
+class Trainer:
+    """Some networks in training, each with the number of its position: in stacks of one or more."""
+
+    def __init__(self, stacks: Sequence[Stack], material: Material) -> None:
+        self.stacks, self._material = list(stacks), material
 
     @property
     def leaving_is_dear(self) -> bool:
-        """Whether `keep` costs more than some epochs of networks that nobody needs."""
+        """Whether `keep` costs more than some epochs of networks that nobody needs.
+
+        Other tensors mean other recordings; networks that share nothing leave theirs alone.
+        """
+        return any(stack.recordings is not None and len(stack.jobs) > 1 for stack in self.stacks)
 
     def ready(self) -> None:
         """Record what will be replayed; raises `Unsupported` where that cannot be done."""
+        for stack in self.stacks:
+            stack.ready()
 
     def epoch(
         self,
@@ -245,18 +254,62 @@ class Trainer(Protocol):
         tick: Callable[[], None],
     ) -> None:
         """Visit every example once in each network's order; `tick` after each network's step."""
+        self.ready()
+        for stack, own in self._parts():
+            stack.begin_epoch(orders[own], rates[own], first_step)
+        self._run("step", tick)
 
     def measure(self) -> list[Measured]:
         """All networks in evaluation mode, on the training and the test set."""
+        self.ready()
+        for stack in self.stacks:
+            stack.begin_measuring()
+        for name in ("train", "test") if self._material.test else ("train",):
+            self._run(name)
+        tests = [tally for stack in self.stacks for tally in stack.test_tallies]
+        return read(
+            [stack.train_tally for stack in self.stacks],
+            tests if self._material.test else None,
+            examples=self._material.examples,
+            marked=self._material.marked is not None,
+        )
+
+    def _run(self, name: str, tick: Callable[[], None] = lambda: None) -> None:
+        """All batches of a work: one stack after the other, or in turns where they are recorded."""
+        for stack in self.stacks:
+            stack.begin()
+        batches = [[(stack, size) for size in stack.batches[name]] for stack in self.stacks]
+        in_turns = self.stacks[0].recordings is not None
+        for stack, size in itertools.chain(*(zip(*batches, strict=True) if in_turns else batches)):
+            stack.run(name, size)
+            for _ in stack.jobs:
+                tick()
+        for stack in self.stacks:
+            stack.end()
 
     def keep(self, kept: Sequence[int]) -> None:
-        """Go on with these networks only; they get the places 0, 1, ... in this order."""
+        """Go on with these networks only; they get the numbers 0, 1, ... in this order."""
+        staying = []
+        for stack, own in self._parts():
+            chosen = [number - own.start for number in kept if own.start <= number < own.stop]
+            if 0 < len(chosen) < len(stack.jobs):
+                stack.keep(chosen)
+            staying += [stack] if chosen else []
+        self.stacks = staying
 
     def tensors(self, number: int) -> dict[str, Tensor]:
         """The network as state.NAME and its momentum as momentum.NAME.
 
         They share the network's memory: writing into them changes the network.
         """
+        stack, own = next(pair for pair in self._parts() if number < pair[1].stop)
+        return stack.tensors(number - own.start)
+
+    def _parts(self) -> Iterator[tuple[Stack, slice]]:
+        """Each stack, and the numbers of its networks."""
+        start = 0
+        for stack in self.stacks:
+            yield stack, slice(start, start := start + len(stack.jobs))
 
 
 def resolved(method: str, module: nn.Module, device: torch.device) -> str:
@@ -289,7 +342,11 @@ def build_trainer(
 ) -> Trainer:
     """A trainer of these networks by the method named."""
     if method == "matrices":
-        return MatricesTrainer(modules, jobs, material, settings)
+        return Trainer([Matrices(modules, jobs, material, settings)], material)
     if method == "vmap":
-        return VmapTrainer(modules, jobs, material, settings)
-    return ModulesTrainer(modules, jobs, material, settings, recorded=method == "streams")
+        return Trainer([Vmapped(modules, jobs, material, settings)], material)
+    networks = zip(modules, jobs, strict=True)
+    recorded = method == "streams"
+    return Trainer(
+        [Solo(*pair, material, settings, recorded=recorded) for pair in networks], material
+    )
