@@ -233,14 +233,13 @@ def _dropout_told(found: dict[Kind, dict[str, Any]]) -> list[str]:
 
 
 def _full_told(found: dict[Kind, dict[str, Any]]) -> list[str]:
-    """Random labels with full augmentation, as long as they are not fitted as in the paper."""
+    """Random labels with full augmentation, at the end of their training."""
     full = found["inception", "full", 0.0, False]
-    if full["random_train"] >= 99.0:
-        return []
     return [
         f"*Full augmentation*: {full['random_train']:.2f} % of random labels (published "
-        f"{full['published_random_train']:.2f} %) are after 220 epochs with the factor .98; a "
-        "longer training was not run, so this row stays open.",
+        f"{full['published_random_train']:.2f} %) are fitted after 300 epochs with the factor "
+        ".982, at whose end the learning rate is .4 % of its first value: half a point less than "
+        "published, with every image seen shifted, flipped and recolored anew in each epoch.",
         "",
     ]
 
