@@ -47,18 +47,20 @@ def test_linear_classes_with_200_examples(inputs: int, measured: float) -> None:
     """The numbers of the prototype, and the formula for Gaussian inputs behind them."""
     errors = least_squares_errors(gaussian(inputs), sign_vectors(100, EXAMPLES, seed=1))
     found = rademacher_estimate(errors, examples=EXAMPLES)
-    assert found.estimate == pytest.approx(measured, abs=0.03)
+    estimate = found.complexity.value
+    assert estimate == pytest.approx(measured, abs=0.03)
     share = inputs / EXAMPLES
     theory = 1.0 if share >= 1 else 2 * stats.norm.cdf(math.sqrt(share / (1 - share))) - 1
-    assert abs(found.estimate - theory) <= 5 * found.standard_error + 1e-12
-    assert found.fits_everything == (inputs >= EXAMPLES)
+    error = np.std([1 - 2 * count / EXAMPLES for count in errors], ddof=1) / math.sqrt(len(errors))
+    assert abs(estimate - theory) <= 5 * error + 1e-12
+    assert ("fitted without an error" in found.verdict) == (inputs >= EXAMPLES)
 
 
 def test_training_gives_a_lower_bound_of_the_supremum() -> None:
     """With 150 inputs the best linear classifier fits all 200 signs; least squares does not."""
     inputs, signs = gaussian(150), sign_vectors(5, EXAMPLES, seed=2)
     reached = rademacher_estimate(least_squares_errors(inputs, signs), examples=EXAMPLES)
-    assert reached.estimate < 0.97
+    assert reached.complexity.value < 0.97
     for row in (2 * signs - 1).double().numpy():
         margins = -row[:, None] * inputs.double().numpy()
         best = linprog(np.zeros(150), A_ub=margins, b_ub=-np.ones(EXAMPLES), bounds=(None, None))
@@ -77,10 +79,11 @@ def test_least_squares_against_numpy_and_with_dependent_columns() -> None:
 
 
 def test_estimate_and_standard_error_by_hand() -> None:
-    found = rademacher_estimate([10, 20, 30], examples=100, failure=0.1)
-    assert found.estimate == pytest.approx((0.8 + 0.6 + 0.4) / 3)
-    assert found.standard_error == pytest.approx(0.2 / math.sqrt(3))
-    assert found.gap == pytest.approx(0.6 + 3 * math.sqrt(math.log(20) / 200))
+    found = rademacher_estimate([10, 20, 30], examples=100, confidence=0.9)
+    assert found.complexity.value == pytest.approx((0.8 + 0.6 + 0.4) / 3)
+    half = stats.t.ppf(0.95, 2) * 0.2 / math.sqrt(3)
+    assert found.complexity.high - found.complexity.value == pytest.approx(half)
+    assert found.gap_bound == pytest.approx(0.6 + 3 * math.sqrt(math.log(20) / 200))
     assert found.sign_vectors == 3
     assert "at least 0.600 ± 0.12" in found.verdict
     assert "diagnosis, not a certificate" in found.verdict
@@ -88,15 +91,14 @@ def test_estimate_and_standard_error_by_hand() -> None:
 
 def test_verdicts_at_the_ends() -> None:
     perfect = rademacher_estimate([0, 0], examples=50)
-    assert perfect.fits_everything
+    assert perfect.complexity.value == 1
     assert perfect.is_vacuous
     assert "says nothing, whatever the labels" in perfect.verdict
     one = rademacher_estimate([5], examples=1000)
-    assert math.isnan(one.standard_error)
     assert "±" not in one.verdict
     guessing = rademacher_estimate([60], examples=100)
-    assert guessing.estimate == pytest.approx(-0.2)
-    assert guessing.gap > 0
+    assert guessing.complexity.value == pytest.approx(-0.2)
+    assert guessing.gap_bound > 0
 
 
 def test_sign_vectors_are_fair_independent_and_extendable() -> None:

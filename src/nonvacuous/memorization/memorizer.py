@@ -30,7 +30,6 @@ from nonvacuous.memorization.networks import (
     Interpolant,
     MemorizingNetwork,
     Residual,
-    build_network,
     dense_values,
     nearest_class,
     refuse_dtype,
@@ -124,12 +123,14 @@ class Memorizer:
             )
         if dtype != torch.float64:
             raise refuse_dtype(dtype, self.residual_in(dtype))
-        return build_network(
-            torch.from_numpy(self.direction.weights()),
-            self.weights,
-            grid=self.direction.grid,
-            classes=self.classes if scores else None,
-        )
+        direction = torch.from_numpy(self.direction.weights())
+        if not bool(torch.isfinite(direction).all()):
+            raise BadInput(
+                "points: a feature is so small that its weight leaves the range of float64; "
+                "multiply the points by a constant first"
+            )
+        classes = self.classes if scores else None
+        return self._network(direction, grid=self.direction.grid, classes=classes)
 
     def predict(self, points: Any) -> np.ndarray:
         """The network's value at each point, by binary search: exact at memorized points."""
@@ -178,19 +179,22 @@ class Memorizer:
         if not dtype.is_floating_point:
             raise BadInput(f"{dtype} is not a floating-point type; use torch.float64")
         started = time.perf_counter()
-        made, stored = self.construction, self.weights
-        unit, scale = 1 << -self.direction.unit, 1 << self.fraction_bits
-        network = MemorizingNetwork(
-            torch.ones(1, dtype=dtype),
-            torch.from_numpy(stored.knots).to(dtype),
-            torch.from_numpy(stored.weights).to(dtype),
-            end=stored.end,
-            blocks=stored.blocks,
-        )
+        made, unit = self.construction, 1 << -self.direction.unit
+        network = self._network(torch.ones(1, dtype=dtype))
         positions = np.array([[position / unit] for position in made.positions])
         outputs = dense_values(network, positions, units=self.width)
-        values = np.array([value / scale for value in made.values])
+        values = np.array([value / (1 << self.fraction_bits) for value in made.values])
         return self._residual(outputs, values, started)
+
+    def _network(self, direction: torch.Tensor, **more: Any) -> MemorizingNetwork:
+        """The stored numbers in the type of the direction."""
+        stored = self.weights
+        knots, weights = (
+            torch.from_numpy(each).to(direction.dtype) for each in (stored.knots, stored.weights)
+        )
+        return MemorizingNetwork(
+            direction, knots, weights, end=stored.end, blocks=stored.blocks, **more
+        )
 
     def _residual(self, outputs: np.ndarray, values: np.ndarray, started: float) -> Residual:
         seconds = time.perf_counter() - started
@@ -221,7 +225,7 @@ class Memorizer:
 
     @cached_property
     def _interpolant(self) -> Interpolant:
-        return Interpolant(self.construction, self.direction, self.fraction_bits)
+        return Interpolant(self.construction, self.direction, 1 << self.fraction_bits)
 
 
 def what_it_does_not_say(sizes: MemorizationSizes) -> tuple[str, ...]:
@@ -274,13 +278,14 @@ def memorize(
     read = read_points(points)
     check_memory(len(read), read.dimensions)
     wanted = read_values(values, points, count=len(read))
-    _tell(progress, "projecting", 0, 1)
+    tell: Progress = progress or (lambda *words: None)
+    tell("projecting", 0, 1, "")
     placed = line_up(read, seed=seed)
-    _tell(progress, "projecting", 1, 1)
+    tell("projecting", 1, 1, "")
     kept, duplicates = settle(wanted, placed.order, placed.starts, conflicts=conflicts)
-    _tell(progress, "constructing", 0, 1)
+    tell("constructing", 0, 1, "")
     made = construct(placed.positions, kept, depth=depth)
-    _tell(progress, "constructing", 1, 1)
+    tell("constructing", 1, 1, "")
     certificate = certify_exactly(
         made,
         placed,
@@ -301,8 +306,3 @@ def memorize(
         seed=seed,
         seconds=time.perf_counter() - started,
     )
-
-
-def _tell(progress: Progress | None, phase: str, done: int, total: int) -> None:
-    if progress is not None:
-        progress(phase, done, total, "")

@@ -25,7 +25,6 @@ from nonvacuous.memorization.construction import (
     dense_layers,
     hidden_widths,
 )
-from nonvacuous.memorization.feedback import StoredWeights
 from nonvacuous.memorization.projection import Direction
 from nonvacuous.progress import Progress, Reporter
 
@@ -147,40 +146,20 @@ class MemorizingNetwork(nn.Module):
         return nn.Sequential(*first, *layers, *last).eval()
 
 
-def build_network(
-    direction: Tensor, stored: StoredWeights, *, grid: int | None, classes: int | None
-) -> MemorizingNetwork:
-    """The module that holds these numbers."""
-    if not bool(torch.isfinite(direction).all()):
-        raise BadInput(
-            "points: a feature is so small that its weight leaves the range of float64; multiply "
-            "the points by a constant first"
-        )
-    return MemorizingNetwork(
-        direction,
-        torch.from_numpy(stored.knots),
-        torch.from_numpy(stored.weights),
-        end=stored.end,
-        blocks=stored.blocks,
-        grid=grid,
-        classes=classes,
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Interpolant:
-    """The network's function along its direction: where it bends, its value and slope there."""
+    """The network's function along its direction; values are whole numbers over ``scale``."""
 
     construction: Construction
     direction: Direction
-    fraction_bits: int
+    scale: int
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """Values at prepared rows: exact at memorized points, O(log n) for each point."""
         if not self.direction.is_exact:
             return self._exactly(*self.direction.project(rows))
         positions = self.direction.project_float(rows)
-        knots, values, slopes = self._tables
+        knots, values, slopes = self._rounded
         segment = np.searchsorted(knots, positions, side="right") - 1
         inside = np.maximum(segment, 0)
         reached = values[inside] + slopes[inside] * (positions - knots[inside])
@@ -190,41 +169,32 @@ class Interpolant:
         """Values at exact positions in units of 2**unit, rounded once at the end."""
         own = self.direction.unit
         fine = min(unit, own)
-        bends = [bend << (own - fine) for bend in self._bends]
+        knots, values, slopes = self._table
+        bends = [bend << (own - fine) for bend in knots]
         reached = np.zeros(len(positions), dtype=np.float64)
         for i, position in enumerate(positions):
             here = position << (unit - fine)
             segment = bisect.bisect_right(bends, here) - 1
             if segment >= 0:
                 way = Fraction(here - bends[segment], 1 << (own - fine))
-                exact = self._values[segment] + self._slopes[segment] * way
-                reached[i] = float(exact / (1 << self.fraction_bits))
+                reached[i] = float((values[segment] + slopes[segment] * way) / self.scale)
         return reached
 
     @cached_property
-    def _bends(self) -> list[int]:
-        # The last point as a bend too, so that every memorized value stands in the table.
-        return [*self.construction.knots, self.construction.positions[-1]]
-
-    @cached_property
-    def _values(self) -> list[int]:
-        return [0, *self.construction.values]
-
-    @cached_property
-    def _slopes(self) -> list[Fraction]:
+    def _table(self) -> tuple[list[int], list[int], list[Fraction]]:
+        """Where the function bends, and its value and slope there."""
         made = self.construction
-        steps = zip(self._values, made.values, made.knots, made.positions, strict=False)
+        values = [0, *made.values]
+        steps = zip(values, made.values, made.knots, made.positions, strict=False)
         slopes = [Fraction(to - start, position - knot) for start, to, knot, position in steps]
-        return [*slopes, slopes[-1]]
+        # The last point as a bend too, so that every memorized value stands in the table.
+        return [*made.knots, made.positions[-1]], values, [*slopes, slopes[-1]]
 
     @cached_property
-    def _tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        scale = 1 << self.fraction_bits
-        return (
-            np.array(self._bends, dtype=np.float64),
-            np.array([value / scale for value in self._values]),
-            np.array([float(slope / scale) for slope in self._slopes]),
-        )
+    def _rounded(self) -> tuple[np.ndarray, ...]:
+        knots, values, slopes = self._table
+        scaled = ([value / self.scale for value in values], [float(s / self.scale) for s in slopes])
+        return tuple(np.array(column, dtype=np.float64) for column in (knots, *scaled))
 
 
 def dense_values(

@@ -13,7 +13,7 @@ from nonvacuous.randomization.corruptions import (
     corruption_findings,
 )
 from nonvacuous.randomization.rademacher import (
-    RademacherEstimate,
+    Rademacher,
     rademacher_estimate,
     sign_vectors,
 )
@@ -43,7 +43,7 @@ __all__ = [
     "Corrupted",
     "CorruptedDataset",
     "Corruption",
-    "RademacherEstimate",
+    "Rademacher",
     "Setting",
     "Spec",
     "Study",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 
 from torch import Tensor, nn
 
@@ -13,31 +12,8 @@ from nonvacuous.data import Examples
 from nonvacuous.errors import NonvacuousError, NotYetSupported
 from nonvacuous.networks import capture, fold_batch_norm
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
-from nonvacuous.randomization.intervals import over_networks
-from nonvacuous.randomization.outcomes import Outcome
-from nonvacuous.randomization.rademacher import rademacher_estimate
-from nonvacuous.randomization.results import Capacity, Rademacher
-from nonvacuous.randomization.settings import StudySettings
+from nonvacuous.randomization.results import Capacity
 from nonvacuous.rescaling.structure import score_difference
-
-
-def rademacher_of(signs: Sequence[Outcome], *, settings: StudySettings) -> Rademacher | None:
-    """From networks trained on random signs; a fit of all of them gives 1, guessing gives 0."""
-    if not signs:
-        return None
-    estimate = rademacher_estimate(
-        [outcome.train_errors for outcome in signs],
-        examples=signs[0].train_examples,
-        failure=settings.failure,
-    )
-    fits = [1.0 - 2.0 * outcome.train_error for outcome in signs]
-    return Rademacher(
-        complexity=over_networks(fits, confidence=settings.confidence),
-        sign_vectors=estimate.sign_vectors,
-        examples=estimate.examples,
-        gap_bound=estimate.gap,
-        verdict=estimate.verdict,
-    )
 
 
 def capacity_of(module: nn.Module, examples: Examples) -> Capacity:
@@ -96,13 +72,11 @@ def _vc(
     ends = f"at most {upper:,}"
     if widths is not None:
         ends = f"{vc_lower(inputs=example[0].numel(), widths=widths):,} to {upper:,}"
-    return ("VC dimension", ends, _vc_told(upper, count))
-
-
-def _vc_told(upper: int, count: int) -> str:
     if upper > count:
-        return f"the same for true and random labels; a bound needs far more than n = {count:,}"
-    return f"below n = {count:,}: here it does say something"
+        meaning = f"the same for true and random labels; a bound needs far more than n = {count:,}"
+    else:
+        meaning = f"below n = {count:,}: here it does say something"
+    return ("VC dimension", ends, meaning)
 
 
 #: Operators that hand on the numbers of each example in their order.

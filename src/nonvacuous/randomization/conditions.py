@@ -35,7 +35,6 @@ class Condition:
     """Data to train and test on.
 
     name        such as "true", "partial:0.4" or "gaussian"
-    kind        what was changed: "nothing", "labels" or "inputs"
     true        the true labels of the training examples
     corrupted   training examples whose label was redrawn, also where it came out the same; None
                 where no label was touched
@@ -43,7 +42,6 @@ class Condition:
     """
 
     name: str
-    kind: str
     train: Examples
     test: Examples
     true: Tensor
@@ -99,14 +97,12 @@ def corrupted_condition(dataset: Dataset, text: str, *, seed: int) -> Condition:
     spec = parse_corruption(text)
     made = corrupt(dataset, text, seed=derived_seed(seed, "corruption"))
     assert made.test is not None, "with_test comes first"
-    what = spec.corruption.what
     return Condition(
         name=str(spec),
-        kind=what,
         train=made.train,
         test=made.test,
         true=dataset.train.labels,
-        corrupted=made.corrupted if what == "labels" else None,
+        corrupted=made.corrupted if spec.corruption.what == "labels" else None,
         noise=noise_of(text),
     )
 
@@ -142,7 +138,7 @@ def sign_conditions(dataset: Dataset, count: int, *, seed: int) -> list[Conditio
 def _relabeled(dataset: Dataset, name: str, labels: Tensor) -> Condition:
     assert dataset.test is not None
     train = replace(dataset.train, labels=labels.to(dataset.train.labels.device))
-    return Condition(name, "labels", train, dataset.test, dataset.train.labels, None, 1.0)
+    return Condition(name, train, dataset.test, dataset.train.labels, None, 1.0)
 
 
 def input_sets(conditions: Sequence[Condition]) -> tuple[list[Condition], list[int]]:

@@ -216,9 +216,6 @@ _SMALLEST_P_VALUE = 1e-6
 _EXPECTED_PER_CELL = 14.0
 _READ = 64
 
-Pair = tuple[Tensor, Tensor]
-"""Inputs and labels."""
-
 
 def corruption_findings(
     spec: str, dataset: Dataset, *, seed: int = 0, workers: int = 0
@@ -229,48 +226,47 @@ def corruption_findings(
     workers   processes that read the examples in the last check; 0 reads them here
     """
     parsed = parse_corruption(spec)
-    before = (_copied(dataset.train), None if dataset.test is None else _copied(dataset.test))
+    clean = Dataset(_copied(dataset.train), dataset.test and _copied(dataset.test))
     first, again, other = (corrupt(dataset, spec, seed=own) for own in (seed, seed, seed + 1))
     return (
         *_drawn_once(parsed, first, again, other),
-        *_kept(parsed, dataset, before, first),
+        *_kept(parsed, dataset, clean, first),
         *_independent(parsed, dataset, first),
         *_lazy(spec, dataset, first, seed=seed, workers=workers),
     )
 
 
 def _drawn_once(spec: Spec, first: Corrupted, again: Corrupted, other: Corrupted) -> Iterator[str]:
-    if not _equal(first, again):
+    def equal(made: Corrupted) -> bool:
+        return _same(first.train, made.train) and _same(first.test, made.test)
+
+    if not equal(again):
         yield (
             "two calls with the same seed give different data: draw with setting.generator, not "
             "with a global generator"
         )
-    if spec.corruption.what != "nothing" and spec.strength > 0 and _equal(first, other):
+    if spec.corruption.what != "nothing" and spec.strength > 0 and equal(other):
         yield "two different seeds give the same data: the seed is not used"
 
 
-def _kept(
-    spec: Spec, dataset: Dataset, before: tuple[Pair, Pair | None], made: Corrupted
-) -> Iterator[str]:
-    clean_train, clean_test = before
+def _kept(spec: Spec, dataset: Dataset, clean: Dataset, made: Corrupted) -> Iterator[str]:
     given, what = "that were given have been written to: work on a copy", spec.corruption.what
-    if not _same(_pair(dataset.train), clean_train):
+    if not _same(dataset.train, clean.train):
         yield f"the training examples {given}"
-    if dataset.test is not None and not _same(_pair(dataset.test), clean_test):
+    if not _same(dataset.test, clean.test):
         yield f"the test examples {given}"
-    made_test = None if made.test is None else _pair(made.test)
-    if not _same_entry(made_test, clean_test, 1):
+    if not _same(made.test, clean.test, "labels"):
         yield (
             "test labels are corrupted: then nothing tells whether the network learned; only "
             "training labels may change"
         )
-    if what != "inputs" and not _same_entry(_pair(made.train), clean_train, 0):
+    if what != "inputs" and not _same(made.train, clean.train, "inputs"):
         yield f"training inputs changed although only labels may: what = {what!r}"
-    if what != "inputs" and not _same_entry(made_test, clean_test, 0):
+    if what != "inputs" and not _same(made.test, clean.test, "inputs"):
         yield f"test inputs changed although only labels may: what = {what!r}"
-    if what != "labels" and not _same_entry(_pair(made.train), clean_train, 1):
+    if what != "labels" and not _same(made.train, clean.train, "labels"):
         yield f"training labels changed although only inputs may: what = {what!r}"
-    if not torch.equal(made.changed, made.train.labels != clean_train[1]):
+    if not torch.equal(made.changed, made.train.labels != clean.train.labels):
         yield "the mask `changed` is not where the labels differ from the true ones"
 
 
@@ -309,47 +305,36 @@ def _lazy(
         if eager is None:
             continue
         lazy = CorruptedDataset(dataset, spec, seed=seed, part=part)
-        count = min(_READ, len(eager))
-        forward = [lazy[index] for index in range(count)]
-        backward = [lazy[index] for index in reversed(range(count))][::-1]
-        if not _same(_stacked(forward), _stacked(backward)):
+        order = range(min(_READ, len(eager)))
+        loader = torch.utils.data.DataLoader(lazy, batch_size=32, num_workers=workers)
+        forward = _stacked(eager, [lazy[index] for index in order])
+        backward = _stacked(eager, [lazy[index] for index in reversed(order)][::-1])
+        loaded = _stacked(eager, [item for batch in loader for item in zip(*batch, strict=True)])
+        if not _same(forward, backward):
             yield (
                 f"{part} examples differ each time they are read: nothing fixed is there to be "
                 "memorized; draw once, by seed and index"
             )
-        elif not _same(_stacked(forward), (eager.inputs[:count], eager.labels[:count])):
+        elif not _same(forward, eager.subset(order)):
             yield f"{part} examples read one at a time differ from those of corrupt()"
-        loader = torch.utils.data.DataLoader(lazy, batch_size=32, num_workers=workers)
-        batches = list(loader)
-        loaded = (torch.cat([b[0] for b in batches]), torch.cat([b[1] for b in batches]))
-        if not _same(loaded, _pair(eager)):
+        if not _same(loaded, eager):
             where = f"{workers} worker processes" if workers else "a DataLoader"
             yield f"{part} examples read by {where} differ from those of corrupt()"
 
 
-def _stacked(items: list[tuple[Tensor, int]]) -> Pair:
+def _stacked(like: Examples, items: list[tuple[Tensor, int]]) -> Examples:
     inputs = torch.stack([item[0] for item in items])
-    return inputs, torch.tensor([item[1] for item in items], device=inputs.device)
+    labels = torch.tensor([int(item[1]) for item in items], device=inputs.device)
+    return replace(like, inputs=inputs, labels=labels)
 
 
-def _pair(examples: Examples) -> Pair:
-    return examples.inputs, examples.labels
+def _copied(examples: Examples) -> Examples:
+    return replace(examples, inputs=examples.inputs.clone(), labels=examples.labels.clone())
 
 
-def _copied(examples: Examples) -> Pair:
-    return examples.inputs.clone(), examples.labels.clone()
-
-
-def _same(one: Pair | None, two: Pair | None) -> bool:
-    return _same_entry(one, two, 0) and _same_entry(one, two, 1)
-
-
-def _same_entry(one: Pair | None, two: Pair | None, entry: int) -> bool:
+def _same(one: Examples | None, two: Examples | None, *fields: str) -> bool:
+    """Whether the inputs and labels of two sets of examples are equal, or there are none."""
     if one is None or two is None:
         return one is two
-    return torch.equal(one[entry], two[entry])
-
-
-def _equal(one: Corrupted, two: Corrupted) -> bool:
-    tests = [None if made.test is None else _pair(made.test) for made in (one, two)]
-    return _same(_pair(one.train), _pair(two.train)) and _same(*tests)
+    names = fields or ("inputs", "labels")
+    return all(torch.equal(getattr(one, name), getattr(two, name)) for name in names)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.randomization.conditions import ConditionCertificate
+from nonvacuous.randomization.rademacher import Rademacher
 from nonvacuous.randomization.results import (
     ConditionResult,
     Finding,
     LeakCheck,
     Permutations,
-    Rademacher,
     Study,
 )
 

@@ -116,7 +116,9 @@ class BuiltInLearner:
                     fit_epoch=job.fit_epoch,
                     epochs=epochs,
                     stopped=job.stopped,
-                    rate_left=settings.rate_left(epochs),
+                    # The share of the sum of all learning rates that comes after: it is finite,
+                    # and a network that has not fitted by the time it is spent never will.
+                    rate_left=settings.rate_decay**epochs,
                     configuration=configuration,
                     seconds=result.seconds / len(tasks),
                 )

@@ -17,6 +17,7 @@ from nonvacuous.randomization.intervals import (
     ratio_over_networks,
 )
 from nonvacuous.randomization.outcomes import Outcome
+from nonvacuous.randomization.rademacher import Rademacher
 from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.randomization.regularization import RegularizationRow
 from nonvacuous.randomization.settings import StudySettings
@@ -83,26 +84,6 @@ class LeakCheck:
 
 
 @dataclass(frozen=True)
-class Rademacher:
-    """How well the network fits random signs: a lower bound on its Rademacher complexity.
-
-    gap_bound   the generalization gap that classical theory then allows, at the study's confidence;
-                1 says nothing
-    verdict     the same in words
-    """
-
-    complexity: Interval
-    sign_vectors: int
-    examples: int
-    gap_bound: float
-    verdict: str
-
-    @property
-    def is_vacuous(self) -> bool:
-        return self.gap_bound >= 1.0
-
-
-@dataclass(frozen=True)
 class Capacity:
     """What the architecture could do with any labels: never looks at them.
 
@@ -163,7 +144,7 @@ class Study:
 
     def to_dict(self) -> dict[str, Any]:
         record = asdict(self)
-        record["settings"] = self.settings.to_dict()
+        record["settings"] = self.settings.record()
         record["guessing"] = self.guessing
         if self.permutations is not None:
             record["permutations"]["p_value"] = self.permutations.p_value

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
 from typing import Any
+
+from pydantic import field_validator
 
 from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 from nonvacuous.randomization.registry import parse_corruption
+from nonvacuous.settings import Count, NonNegative, Positive, PositiveCount, Settings
 
 #: The classic set: true labels, more and more label noise, and three kinds of broken inputs.
 DEFAULT_CONDITIONS = (
@@ -22,10 +23,13 @@ DEFAULT_CONDITIONS = (
     "random-pixels",
     "gaussian",
 )
+_TRAINING = {
+    "epochs", "learning_rate", "momentum", "rate_decay", "weight_decay", "batch_size",
+    "standardize",
+}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class StudySettings:
+class StudySettings(Settings):
     """How much is trained, and how.
 
     conditions       what is done to the training data; "true" and "random-labels" are always there
@@ -47,66 +51,54 @@ class StudySettings:
     """
 
     conditions: tuple[str, ...] = DEFAULT_CONDITIONS
-    seeds: int = 3
-    permutations: int = 19
-    sign_vectors: int = 5
+    seeds: PositiveCount = 3
+    permutations: Count = 19
+    sign_vectors: Count = 5
     certificates: bool = True
     regularization: bool = False
     confidence: float = 0.95
-    seed: int = 0
-    epochs: int = 60
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    rate_decay: float = 0.96
-    weight_decay: float = 0.0
-    batch_size: int = 64
+    seed: Count = 0
+    epochs: PositiveCount = 60
+    learning_rate: Positive = 0.1
+    momentum: NonNegative = 0.9
+    rate_decay: Positive = 0.96
+    weight_decay: NonNegative = 0.0
+    batch_size: PositiveCount = 64
     standardize: bool = True
-    certificate_epochs: int = 15
-    certificate_trials: int = 20_000
+    certificate_epochs: PositiveCount = 15
+    certificate_trials: PositiveCount = 20_000
 
-    def __post_init__(self) -> None:
-        conditions = tuple(str(parse_corruption(text)) for text in self.conditions)
+    @field_validator("conditions")
+    @classmethod
+    def _every_one_once(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        conditions = tuple(str(parse_corruption(text)) for text in given)
         true, random = ((name,) * (name not in conditions) for name in ("true", "random-labels"))
         conditions = (*true, *conditions, *random)
         if len(set(conditions)) != len(conditions):
             raise BadInput(f"conditions: {', '.join(conditions)} names one of them twice")
-        object.__setattr__(self, "conditions", conditions)
-        checks.failure_of(self.confidence)
-        for name in ("permutations", "sign_vectors", "seed"):
-            checks.count(name, getattr(self, name), minimum=0)
-        for name in ("seeds", "epochs", "batch_size", "certificate_epochs", "certificate_trials"):
-            checks.count(name, getattr(self, name), minimum=1)
-        for name in ("learning_rate", "rate_decay"):
-            checks.positive(name, getattr(self, name))
-        for name in ("momentum", "weight_decay"):
-            checks.non_negative(name, getattr(self, name))
-        if self.rate_decay > 1.0:
-            raise BadInput(f"rate_decay must be at most 1, got rate_decay = {self.rate_decay!r}.")
+        return conditions
+
+    @field_validator("confidence")
+    @classmethod
+    def _below_one(cls, given: float) -> float:
+        checks.failure_of(given)
+        return given
+
+    @field_validator("rate_decay")
+    @classmethod
+    def _never_growing(cls, given: float) -> float:
+        if given > 1.0:
+            raise BadInput(f"rate_decay must be at most 1, got rate_decay = {given!r}.")
+        return given
 
     @property
     def failure(self) -> float:
-        """The decimal that is left: 0.95 leaves 0.05, not 0.050000000000000044."""
-        return float(1 - Fraction(repr(float(self.confidence))))
+        return checks.failure_of(self.confidence)
 
-    def training(self) -> dict[str, float | int]:
+    def training(self) -> dict[str, Any]:
         """What the built-in training is told, the same in every condition."""
-        names = (
-            "epochs", "learning_rate", "momentum", "rate_decay", "weight_decay", "batch_size",
-            "standardize",
-        )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+        return self.model_dump(include=_TRAINING)
 
-    def rate_left(self, epochs: int) -> float:
-        """The share of the sum of all learning rates, to infinity, that comes after ``epochs``.
-
-        A sum of rates that falls geometrically is finite: a network that has not fitted its labels
-        by the time that it is spent never will.
-        """
-        return self.rate_decay**epochs
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"conditions": list(self.conditions)}
-
-    def changed(self, **changes: Any) -> StudySettings:
-        """The same with some settings changed."""
-        return replace(self, **changes)
+    def record(self) -> dict[str, Any]:
+        """Plain values, as JSON has them."""
+        return self.model_dump(mode="json")

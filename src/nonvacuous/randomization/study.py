@@ -17,7 +17,7 @@ from nonvacuous.data import Dataset, find_duplicates, load
 from nonvacuous.data.functions import as_dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
-from nonvacuous.randomization.capacity_numbers import capacity_of, rademacher_of
+from nonvacuous.randomization.capacity_numbers import capacity_of
 from nonvacuous.randomization.conditions import (
     Condition,
     ConditionCertificate,
@@ -38,6 +38,7 @@ from nonvacuous.randomization.learners import (
     builder_of,
 )
 from nonvacuous.randomization.outcomes import Outcome, Task
+from nonvacuous.randomization.rademacher import Rademacher, rademacher_estimate
 from nonvacuous.randomization.regularization import (
     RegularizationRow,
     early_stopping,
@@ -112,7 +113,7 @@ def study(
     workshop = Workshop(learner, settings, folder, progress)
     workshop.open(
         {
-            **settings.to_dict(),
+            **settings.record(),
             "architecture": architecture,
             "network": str(example),
             "trained_by": learner.name,
@@ -128,7 +129,7 @@ def study(
     by_name = {entry.name: entry for entry in conditions}
     true, random = by_name["true"], by_name["random-labels"]
     permutations = parts.permutations(true)
-    signs = parts.relabeled("signs", sign_conditions, settings.sign_vectors)
+    rademacher = parts.rademacher()
     certificates = parts.certificates(given)
     matrix = parts.regularization(example, true, random)
     leak = parts.leak(random)
@@ -146,7 +147,7 @@ def study(
         conditions=tuple(conditions),
         permutations=permutations,
         leak=leak,
-        rademacher=rademacher_of(signs, settings=settings),
+        rademacher=rademacher,
         capacity=capacity_of(example, dataset.train),
         certificates=certificates,
         regularization=matrix,
@@ -208,6 +209,16 @@ class _Parts:
         # The network on true labels that has the seed of all the permuted ones.
         observed = true.outcomes[0].test_error
         return Permutations(observed, tuple(outcome.test_error for outcome in permuted))
+
+    def rademacher(self) -> Rademacher | None:
+        signs = self.relabeled("signs", sign_conditions, self.settings.sign_vectors)
+        if not signs:
+            return None
+        return rademacher_estimate(
+            [outcome.train_errors for outcome in signs],
+            examples=signs[0].train_examples,
+            confidence=self.settings.confidence,
+        )
 
     def certificates(self, given: Dataset) -> tuple[ConditionCertificate, ...]:
         """On the data as given: where inputs were scaled, the examples counted had a say in it."""

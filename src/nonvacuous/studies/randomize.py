@@ -154,7 +154,7 @@ class Randomize(SingleStudy[RandomizeSettings]):
         train = None if cell.train is None else import_function(cell.train)
         if settings.certificates:
             shown = Shown(at.ledger_file, dataset.train, command="randomize")
-            shown.record({"model": cell.model, "train": cell.train, **settings.to_dict()})
+            shown.record({"model": cell.model, "train": cell.train, **settings.record()})
         result = study(
             model,
             dataset,
