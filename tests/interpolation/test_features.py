@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from nonvacuous.errors import BadInput
+from nonvacuous.interpolation import filters
 from nonvacuous.interpolation.features import accumulate_distances, features_of, standardizer
-from nonvacuous.interpolation.filters import GaborBank, _halves, gabor_filters, random_patches
+from nonvacuous.interpolation.filters import _halves, gabor_features, gabor_filters, random_patches
 
 
 def images(count: int = 30, channels: int = 3, side: int = 12, seed: int = 0) -> torch.Tensor:
@@ -18,19 +19,20 @@ def images(count: int = 30, channels: int = 3, side: int = 12, seed: int = 0) ->
 def test_gabor_filters():
     even, odd = gabor_filters(9, 2.0, 5.0, 8)
     assert even.shape == odd.shape == (8, 9, 9)
-    for filters in (even, odd):
-        assert torch.allclose(filters.sum((1, 2)), torch.zeros(8), atol=1e-5)
-        assert torch.allclose(filters.square().sum((1, 2)), torch.ones(8), atol=1e-5)
+    for bank in (even, odd):
+        assert torch.allclose(bank.sum((1, 2)), torch.zeros(8), atol=1e-5)
+        assert torch.allclose(bank.square().sum((1, 2)), torch.ones(8), atol=1e-5)
     # Orientation 4 of 8 is a right angle: the same filter turned.
     assert torch.allclose(even[0].T, even[4], atol=1e-5)
     assert torch.allclose(even, even.flip(1, 2), atol=1e-6)
     assert torch.allclose(odd, -odd.flip(1, 2), atol=1e-6)
 
 
-def test_gabor_features_by_hand():
-    bank = GaborBank(scales=((5, 1.5, 4.0),), orientations=2, images_at_once=7)
+def test_gabor_features_by_hand(monkeypatch):
+    for name, value in (("SCALES", ((5, 1.5, 4.0),)), ("ORIENTATIONS", 2), ("_IMAGES_AT_ONCE", 7)):
+        monkeypatch.setattr(filters, name, value)
     x = images(10, 1, 8)
-    found = bank(x)
+    found = gabor_features(x)
     assert found.shape == (10, 2 * 2 * 2)
     even, odd = gabor_filters(5, 1.5, 4.0, 2)
     padded = np.pad(x[3, 0].numpy(), 2)
@@ -47,7 +49,7 @@ def test_gabor_features_by_hand():
 
 
 def test_gabor_answers_do_not_depend_on_brightness_or_phase():
-    bank = GaborBank()
+    bank = gabor_features
     x = images(3, 1, 28)
     middle = bank(x).reshape(3, 2, 8, 7, 7)[..., 2:5, 2:5]
     brighter = bank(x + 0.5).reshape(3, 2, 8, 7, 7)[..., 2:5, 2:5]

@@ -18,6 +18,7 @@ from nonvacuous.memorization.construction import construct, hidden_widths
 from nonvacuous.memorization.feedback import stored_weights
 from nonvacuous.memorization.networks import MemorizingNetwork, class_head, nearest_class
 from tests.examples import some
+from tests.memorization.oracles import dense
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -139,18 +140,18 @@ def test_dense_layers_compute_the_same(depth):
     labels = generator.integers(0, 5, size=60)
     found = memorize(pixels, labels, depth=depth)
     network = found.module()
-    dense = network.dense()
-    kinds = {type(layer) for layer in dense}
+    layers = dense(network)
+    kinds = {type(layer) for layer in layers}
     assert kinds == {nn.Flatten, nn.Linear, nn.ReLU}
-    linear = [layer for layer in dense if isinstance(layer, nn.Linear)]
+    linear = [layer for layer in layers if isinstance(layer, nn.Linear)]
     assert len(linear) == depth + 1  # the last one turns the value into class scores
     widths = hidden_widths(found.construction.blocks, 60)
     assert [layer.out_features for layer in linear[:-2]] == widths
     assert max(widths) == found.width <= -(-60 // (depth - 1)) + 4
     inputs = torch.from_numpy(generator.integers(0, 256, size=(200, 4))).double()
     with torch.no_grad():
-        torch.testing.assert_close(dense(inputs), network(inputs), rtol=1e-6, atol=1e-6)
-        assert (dense(torch.from_numpy(pixels).double()).argmax(1).numpy() == labels).all()
+        torch.testing.assert_close(layers(inputs), network(inputs), rtol=1e-6, atol=1e-6)
+        assert (layers(torch.from_numpy(pixels).double()).argmax(1).numpy() == labels).all()
 
 
 def test_the_same_function_between_the_points_at_every_depth():
@@ -163,12 +164,6 @@ def test_the_same_function_between_the_points_at_every_depth():
         found = memorize(points, values, depth=depth)
         np.testing.assert_array_equal(found.predict(elsewhere), wanted)
         np.testing.assert_allclose(found.forward(elsewhere), wanted, rtol=1e-8, atol=1e-8)
-
-
-def test_dense_layers_that_do_not_fit_are_refused():
-    network = MemorizingNetwork(torch.ones(20_000), torch.zeros(40_000), torch.zeros(40_000))
-    with pytest.raises(BadInput, match="GiB"):
-        network.dense()
 
 
 @pytest.mark.parametrize("depth", [2, 5])
@@ -230,5 +225,5 @@ def test_networks_built_from_stored_numbers(places, depth, seed):
     )
     positions = torch.tensor(places, dtype=torch.float64)[:, None]
     with torch.no_grad():
-        for found in (network(positions), network.dense()(positions)):
+        for found in (network(positions), dense(network)(positions)):
             np.testing.assert_allclose(found[:, 0].numpy(), values, atol=1e-11)

@@ -14,7 +14,12 @@ import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput, Unrecognized
-from nonvacuous.interpolation.filters import GaborBank, random_patches, tensor_cores
+from nonvacuous.interpolation.filters import (
+    GABOR,
+    gabor_features,
+    random_patches,
+    tensor_cores,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +59,7 @@ def _raw(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
 
 def _gabor(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
     _no_number("gabor", number)
-    bank = GaborBank()
-    return FeatureMap(bank, bank.description)
+    return FeatureMap(gabor_features, GABOR)
 
 
 def _patches(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:

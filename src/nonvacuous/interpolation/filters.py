@@ -24,45 +24,37 @@ ORIENTATIONS = 8
 POOL = 4
 
 
-@dataclass(frozen=True, eq=False)
-class GaborBank:
+GABOR = f"Gabor bank, {ORIENTATIONS} orientations x {len(SCALES)} scales"
+_IMAGES_AT_ONCE = 500
+
+
+def gabor_features(images: Tensor) -> Tensor:
     """Maps (images, channels, height, width) to (images, features); nothing in it is learned."""
+    if images.ndim != 4:
+        raise BadInput(
+            f"the Gabor bank needs images of shape (images, channels, height, width), not "
+            f"{tuple(images.shape)}; take raw features for other data"
+        )
+    if min(images.shape[2:]) < POOL:
+        raise BadInput(
+            f"images of {images.shape[2]} x {images.shape[3]} pixels are smaller than the "
+            f"{POOL} x {POOL} squares that are averaged; take raw features"
+        )
+    return torch.cat([_magnitudes(part) for part in images.float().split(_IMAGES_AT_ONCE)])
 
-    scales: tuple[tuple[int, float, float], ...] = SCALES
-    orientations: int = ORIENTATIONS
-    pool: int = POOL
-    images_at_once: int = 500
 
-    @property
-    def description(self) -> str:
-        return f"Gabor bank, {self.orientations} orientations x {len(self.scales)} scales"
-
-    def __call__(self, images: Tensor) -> Tensor:
-        if images.ndim != 4:
-            raise BadInput(
-                f"the Gabor bank needs images of shape (images, channels, height, width), not "
-                f"{tuple(images.shape)}; take raw features for other data"
-            )
-        if min(images.shape[2:]) < self.pool:
-            raise BadInput(
-                f"images of {images.shape[2]} x {images.shape[3]} pixels are smaller than the "
-                f"{self.pool} x {self.pool} squares that are averaged; take raw features"
-            )
-        parts = [self._some(part) for part in images.float().split(self.images_at_once)]
-        return torch.cat(parts)
-
-    def _some(self, images: Tensor) -> Tensor:
-        # Every channel is an image of its own.
-        planes = images.reshape(-1, 1, *images.shape[2:])
-        parts = []
-        for size, sigma, wavelength in self.scales:
-            even, odd = gabor_filters(size, sigma, wavelength, self.orientations)
-            filters = torch.cat([even, odd])[:, None].to(planes)
-            answers = F.conv2d(planes, filters, padding=size // 2)
-            first, second = answers.chunk(2, dim=1)
-            magnitude = (first.square() + second.square()).sqrt()
-            parts.append(F.avg_pool2d(magnitude, self.pool))
-        return torch.cat(parts, 1).reshape(len(images), -1)
+def _magnitudes(images: Tensor) -> Tensor:
+    # Every channel is an image of its own.
+    planes = images.reshape(-1, 1, *images.shape[2:])
+    parts = []
+    for size, sigma, wavelength in SCALES:
+        even, odd = gabor_filters(size, sigma, wavelength, ORIENTATIONS)
+        filters = torch.cat([even, odd])[:, None].to(planes)
+        answers = F.conv2d(planes, filters, padding=size // 2)
+        first, second = answers.chunk(2, dim=1)
+        magnitude = (first.square() + second.square()).sqrt()
+        parts.append(F.avg_pool2d(magnitude, POOL))
+    return torch.cat(parts, 1).reshape(len(images), -1)
 
 
 def gabor_filters(
@@ -122,7 +114,6 @@ class RandomPatches:
 
     weights: Tensor
     offsets: Tensor
-    patch: int = PATCH
 
     @property
     def filters(self) -> int:
@@ -130,7 +121,7 @@ class RandomPatches:
 
     @property
     def description(self) -> str:
-        return f"{self.filters:,} random {self.patch} x {self.patch} patches as filters"
+        return f"{self.filters:,} random {PATCH} x {PATCH} patches as filters"
 
     def __call__(self, images: Tensor) -> Tensor:
         """All features, (images, 8 x filters); for many filters see :meth:`chunks`."""
@@ -147,14 +138,14 @@ class RandomPatches:
         offsets = self.offsets[chosen].to(images.device)
         both = torch.cat([weights, -weights], 1)
         shift = torch.cat([offsets, -offsets]) - THRESHOLD
-        height, width = (side - self.patch + 1 for side in images.shape[2:])
+        height, width = (side - PATCH + 1 for side in images.shape[2:])
         quarters = _quarters(height, width).to(images.device)
         each = height * width * both.shape[1]
         at_once = max(1, _ACTIVATIONS.get(images.device.type, 2**27) // each)
         summed = []
         with tensor_cores():
             for some in images.split(at_once):
-                patches = _normalized(_patches(some, self.patch))
+                patches = _normalized(_patches(some))
                 answers = torch.addmm(shift, patches, both).relu_()
                 grouped = answers.view(len(some), height * width, -1)
                 summed.append(torch.matmul(quarters, grouped).reshape(len(some), -1))
@@ -165,10 +156,9 @@ def random_patches(
     images: Tensor, *, filters: int, seed: int = 0, sampled: int = SAMPLED
 ) -> RandomPatches:
     """Draw patches from images with values in [0, 1] and make filters of some of them."""
-    patch = PATCH
-    if images.ndim != 4 or min(images.shape[2:]) <= patch:
+    if images.ndim != 4 or min(images.shape[2:]) <= PATCH:
         raise BadInput(
-            f"random patches of {patch} x {patch} pixels need images (images, channels, height, "
+            f"random patches of {PATCH} x {PATCH} pixels need images (images, channels, height, "
             f"width) larger than that, not {tuple(images.shape)}; take raw features"
         )
     if not 1 <= filters <= sampled:
@@ -177,9 +167,9 @@ def random_patches(
     whole = images.detach().cpu()
     count, channels, height, width = whole.shape
     which = torch.randint(count, (sampled,), generator=generator)
-    top = torch.randint(height - patch + 1, (sampled,), generator=generator)
-    left = torch.randint(width - patch + 1, (sampled,), generator=generator)
-    steps = torch.arange(patch)
+    top = torch.randint(height - PATCH + 1, (sampled,), generator=generator)
+    left = torch.randint(width - PATCH + 1, (sampled,), generator=generator)
+    steps = torch.arange(PATCH)
     rows = (top[:, None] + steps)[:, None, :, None]
     columns = (left[:, None] + steps)[:, None, None, :]
     drawn = whole[which[:, None, None, None], torch.arange(channels)[:, None, None], rows, columns]
@@ -202,9 +192,9 @@ def random_patches(
     return RandomPatches(weights.float(), (-(mean @ weights)).float())
 
 
-def _patches(images: Tensor, patch: int) -> Tensor:
+def _patches(images: Tensor) -> Tensor:
     """(images x positions, coordinates of a patch)."""
-    columns = F.unfold(images.float(), patch)
+    columns = F.unfold(images.float(), PATCH)
     return columns.transpose(1, 2).reshape(-1, columns.shape[1])
 
 

@@ -175,11 +175,16 @@ def interpolate(
         flat = flat[distinct]
     if len(first) == 1:
         warnings.append("one point: the function is a multiple of the kernel around it")
-    gram, there = PointGram(chosen, flat.to(device)), None if folder is None else Path(folder)
-    work = _Work(
-        gram, targets, distinct, method, precision, memory, there, limits or Limits(), progress
-    )
-    return work.interpolant(tuple(warnings), identity=lambda: _identity(chosen, flat))
+    gram, limits = PointGram(chosen, flat.to(device)), limits or Limits()
+    plan = partial(
+        make_plan, gram.size, gram.coordinates, targets.matrix.shape[1], device=gram.device,
+        method=method, memory=memory, folder=folder if folder is None else Path(folder),
+        tile=limits.tile,
+    )  # fmt: skip
+    return _solved(
+        gram, targets, distinct, plan, precision, limits, partial(_identity, chosen, flat),
+        tuple(warnings), progress,
+    )  # fmt: skip
 
 
 def interpolate_distances(
@@ -206,82 +211,67 @@ def interpolate_distances(
     for part in distances.split(4096):
         if not bool(torch.isfinite(part).all()):
             raise BadInput("distances: some are not finite numbers; mend the features")
-    work = _Work(
-        DistanceGram(kernel, distances), checks.as_targets(values, count), np.arange(count),
-        "cholesky", precision, memory, None, Limits(iterations=0), progress,
-    )  # fmt: skip
-    return work.interpolant((), identity=lambda: "")
+    gram, targets = DistanceGram(kernel, distances), checks.as_targets(values, count)
+    plan = partial(make_plan, count, 0, targets.matrix.shape[1], device=gram.device, memory=memory)
+    limits = Limits(iterations=0)
+    return _solved(gram, targets, np.arange(count), plan, precision, limits, str, (), progress)
 
 
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """What is to be solved, and how the caller wants it done.
+def _solved(
+    gram: PointGram | DistanceGram,
+    targets: checks.Targets,
+    kept: np.ndarray,
+    plan: partial[Plan],
+    precision: Precision,
+    limits: Limits,
+    identity: Callable[[], str],
+    warnings: tuple[str, ...],
+    progress: Progress | None,
+) -> Interpolant:
+    """Solve as planned.
 
-    kept   the points that the matrix is of; the others only repeat them
+    kept       the points that the matrix is of; those that repeat them get the coefficient zero
+    identity   what a factor that is kept in a folder is recognized by
     """
+    with tempfile.TemporaryDirectory(prefix="nonvacuous-") as temporary:
 
-    gram: PointGram | DistanceGram
-    targets: checks.Targets
-    kept: np.ndarray
-    method: Method
-    precision: Precision
-    memory: int | None
-    folder: Path | None
-    limits: Limits
-    progress: Progress | None
-
-    def interpolant(self, warnings: tuple[str, ...], *, identity: Callable[[], str]) -> Interpolant:
-        """Solve; points that repeat others get the coefficient zero."""
-        with tempfile.TemporaryDirectory(prefix="nonvacuous-") as temporary:
+        def planned(precision: Precision) -> Plan:
+            made = plan(precision=precision)
             # Tiles of a nameless run go into a folder of their own, which goes away with it.
-            plan = self._plan(self.precision, Path(temporary))
-            again = partial(self._plan, "float64", Path(temporary))
-            solution = solve_equations(
-                self.gram,
-                self.targets.matrix[self.kept].to(self.gram.device),
-                plan,
-                identity="" if plan.folder is None else identity(),
-                limits=self.limits,
-                replan=again if self.precision == "auto" else None,
-                progress=self.progress,
-            )
-        coefficients, norms = {}, {}
-        squares = squared_norms(solution)
-        for name, columns in self.targets.columns.items():
-            array = np.zeros((len(self.targets.matrix), columns.stop - columns.start))
-            array[self.kept] = solution.coefficients[:, columns].cpu().numpy()
-            coefficients[name] = array[:, 0].copy() if name in self.targets.plain else array
-            coefficients[name].setflags(write=False)
-            norms[name] = math.sqrt(max(0.0, float(squares[columns].sum())))
-        return Interpolant(
-            kernel=self.gram.kernel,
-            coefficients=MappingProxyType(coefficients),
-            norms=MappingProxyType(norms),
-            residual=solution.residual,
-            refinements=solution.refinements,
-            iterations=solution.iterations,
-            pivots=solution.pivots,
-            plan=solution.plan,
-            warnings=(*warnings, *solution.warnings),
-            _gram=self.gram,
-            _kept=self.kept,
-        )
+            nameless = made.place == "disk" and plan.keywords.get("folder") is None
+            return replace(made, folder=Path(temporary)) if nameless else made
 
-    def _plan(self, precision: Precision, temporary: Path) -> Plan:
-        gram = self.gram
-        plan = make_plan(
-            gram.size,
-            gram.coordinates if isinstance(gram, PointGram) else 0,
-            self.targets.matrix.shape[1],
-            device=gram.device,
-            method=self.method,
-            precision=precision,
-            memory=self.memory,
-            folder=self.folder,
-            tile=self.limits.tile,
+        first = planned(precision)
+        solution = solve_equations(
+            gram,
+            targets.matrix[kept].to(gram.device),
+            first,
+            identity="" if first.folder is None else identity(),
+            limits=limits,
+            replan=partial(planned, "float64") if precision == "auto" else None,
+            progress=progress,
         )
-        on_disk = plan.place == "disk" and self.folder is None
-        return replace(plan, folder=temporary) if on_disk else plan
+    coefficients, norms = {}, {}
+    squares = squared_norms(solution)
+    for name, columns in targets.columns.items():
+        array = np.zeros((len(targets.matrix), columns.stop - columns.start))
+        array[kept] = solution.coefficients[:, columns].cpu().numpy()
+        coefficients[name] = array[:, 0].copy() if name in targets.plain else array
+        coefficients[name].setflags(write=False)
+        norms[name] = math.sqrt(max(0.0, float(squares[columns].sum())))
+    return Interpolant(
+        kernel=gram.kernel,
+        coefficients=MappingProxyType(coefficients),
+        norms=MappingProxyType(norms),
+        residual=solution.residual,
+        refinements=solution.refinements,
+        iterations=solution.iterations,
+        pivots=solution.pivots,
+        plan=solution.plan,
+        warnings=(*warnings, *solution.warnings),
+        _gram=gram,
+        _kept=kept,
+    )
 
 
 def one_hot(labels: Any, classes: int | None = None) -> np.ndarray:

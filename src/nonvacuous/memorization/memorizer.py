@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import nn
 
 from nonvacuous.bounds.capacity import MemorizationSizes, memorization_sizes
 from nonvacuous.errors import BadInput
@@ -108,7 +107,7 @@ class Memorizer:
     def module(
         self, *, scores: bool | None = None, dtype: torch.dtype = torch.float64
     ) -> MemorizingNetwork:
-        """An ordinary ``nn.Module`` in float64; ``.dense()`` of it has Linear and ReLU layers only.
+        """An ordinary ``nn.Module`` in float64.
 
         scores   True: one score for each class; False: the memorized number itself, shape
                  (points, 1); by default scores where the values are classes
@@ -148,16 +147,12 @@ class Memorizer:
         self,
         points: Any,
         *,
-        module: nn.Module | None = None,
         device: torch.device | str = "cpu",
         progress: Progress | None = None,
     ) -> np.ndarray:
-        """The honest way: every unit at every point in float64, n steps for each point.
-
-        ``module`` is another module to evaluate, one that gives one number for each point.
-        """
+        """The honest way: every unit at every point in float64, n steps for each point."""
         rows = read_points(points, shape=self.shape).rows
-        network = self.module(scores=False) if module is None else module
+        network = self.module(scores=False)
         return dense_values(network, rows, units=self.width, device=device, progress=progress)
 
     def residual(

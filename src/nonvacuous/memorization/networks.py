@@ -19,12 +19,7 @@ from torch import Tensor, nn
 
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.memorization.construction import (
-    Construction,
-    deep_value,
-    dense_layers,
-    hidden_widths,
-)
+from nonvacuous.memorization.construction import Construction, deep_value
 from nonvacuous.memorization.projection import Direction
 from nonvacuous.progress import Progress, Reporter
 
@@ -54,10 +49,6 @@ def nearest_class(values: np.ndarray, classes: int) -> np.ndarray:
     """
     nearest: np.ndarray = np.clip(np.ceil(values - 0.5), 0, classes - 1).astype(np.int64)
     return nearest
-
-
-#: Bytes above which a network of ordinary dense layers is not built.
-_LARGEST_DENSE = 4 << 30
 
 
 class Pixels(nn.Module):
@@ -123,27 +114,6 @@ class MemorizingNetwork(nn.Module):
             value = deep_value(positions, self.knots, weights, self.end, self.blocks)
         scores: Tensor = self.head(value)
         return scores
-
-    def dense(self) -> nn.Sequential:
-        """The same network of nothing but Linear and ReLU layers, with all zeros and copies.
-
-        Where the points are pixels behind floats, the layer that takes them back comes first.
-        """
-        widths = hidden_widths(self.blocks, len(self.knots))
-        sizes = zip([*widths, 1], [self.direction.in_features, *widths], strict=True)
-        needed = sum(rows * columns + rows for rows, columns in sizes) * 8
-        if needed > _LARGEST_DENSE:
-            raise BadInput(
-                f"dense layers would take {needed / 2**30:,.1f} GiB, mostly copies and zeros; use "
-                "the module itself, which stores every number once"
-            )
-        first: list[nn.Module] = [nn.Flatten()]
-        if self.grid is not None:
-            first.append(Pixels(self.grid))
-        rows = (self.direction.weight[0], self.knots, self.output.weight[0])
-        layers = dense_layers(*rows, self.end, self.blocks)
-        last = [] if self.classes is None else [class_head(self.classes, self.knots.dtype)]
-        return nn.Sequential(*first, *layers, *last).eval()
 
 
 @dataclass(frozen=True, eq=False)

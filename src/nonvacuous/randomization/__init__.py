@@ -24,14 +24,11 @@ from nonvacuous.randomization.registry import (
     Spec,
     parse_corruption,
     register_corruption,
-    unregister_corruption,
 )
 from nonvacuous.randomization.results import Study
 from nonvacuous.randomization.settings import StudySettings
 from nonvacuous.randomization.stability import (
-    AverageStability,
     UniformStability,
-    average_stability,
     perceptron_rule,
     uniform_stability,
 )
@@ -39,7 +36,6 @@ from nonvacuous.randomization.study import study
 
 __all__ = [
     "CORRUPTIONS",
-    "AverageStability",
     "Corrupted",
     "CorruptedDataset",
     "Corruption",
@@ -49,7 +45,6 @@ __all__ = [
     "Study",
     "StudySettings",
     "UniformStability",
-    "average_stability",
     "corrupt",
     "corruption_findings",
     "parse_corruption",
@@ -59,5 +54,4 @@ __all__ = [
     "sign_vectors",
     "study",
     "uniform_stability",
-    "unregister_corruption",
 ]

@@ -102,15 +102,16 @@ def perceptron_widths(graph: LayerGraph) -> tuple[int, ...]:
             raise NotYetSupported(
                 f"not a perceptron: {_named(node)} does not read the layer before"
             )
-        kind = _kind(node)
-        if kind == "linear" and bent == bool(widths):
+        trained = node.parameters or node.arguments.get("train") is True
+        silent = node.kind in _SILENT and not trained
+        if node.kind == "linear" and bent == bool(widths):
             _check_linear(node, shape, seen)
             seen.update(node.parameters)
             widths.append(node.shape[1])
             bent = False
-        elif kind == "relu" and widths and not bent:
+        elif node.kind == "relu" and widths and not bent:
             bent = True
-        elif kind != "silent" or math.prod(node.shape[1:]) != math.prod(shape[1:]):
+        elif not silent or math.prod(node.shape[1:]) != math.prod(shape[1:]):
             raise NotYetSupported(
                 f"not a perceptron: linear layers and ReLU must take turns, and {_named(node)} "
                 "does not fit in"
@@ -119,15 +120,6 @@ def perceptron_widths(graph: LayerGraph) -> tuple[int, ...]:
     if bent or not widths or graph.outputs != (current,):
         raise NotYetSupported("not a perceptron: it does not return the scores of a linear layer")
     return tuple(widths[:-1])
-
-
-def _kind(node: Node) -> str | None:
-    parts = node.op.split(".")
-    name = parts[1] if parts[0] == "aten" and len(parts) > 1 else ""
-    if name in ("linear", "relu"):
-        return name
-    idle = name in _SILENT and not node.parameters and node.arguments.get("train") is not True
-    return "silent" if idle else None
 
 
 def _check_linear(node: Node, shape: tuple[int, ...], seen: set[str]) -> None:

@@ -133,12 +133,6 @@ def register_corruption(
     return register
 
 
-def unregister_corruption(name: str) -> None:
-    """Forget a corruption."""
-    if CORRUPTIONS.pop(name, None) is None:
-        raise BadInput(f"unregister_corruption: there is no corruption {name}")
-
-
 @dataclass(frozen=True)
 class Spec:
     """A corruption and its strength; ``str`` gives the text form."""
