@@ -663,7 +663,7 @@ def sparsity() -> list[Row]:
         ),
         Row(
             "Convolutional networks",
-            "nonvacuous.sparsity.certify_sparse_conv",
+            "nonvacuous.sparsity.certify_sparse",
             "nonvacuous sparsity --data mnist --model cnn:8",
             "remark",
             "Theorem E for convolutions, .0462 on MNIST; D and F would at best have 2.5 to 8 times "

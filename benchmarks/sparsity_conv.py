@@ -25,7 +25,7 @@ from nonvacuous.bounds.holdout import holdout
 from nonvacuous.data import Examples, load
 from nonvacuous.data.splits import split_examples
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity import SparseSettings, certify_sparse_conv
+from nonvacuous.sparsity import SparseSettings, certify_sparse
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.training import unit_norm
 
@@ -140,7 +140,7 @@ def measure(
             "test_examples": len(test),
         }
         for variant in VARIANTS:
-            certificate = certify_sparse_conv(
+            certificate = certify_sparse(
                 network,
                 prior,
                 bound,

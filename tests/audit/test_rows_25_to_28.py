@@ -16,7 +16,8 @@ from nonvacuous.risk import bounded_cross_entropy
 from nonvacuous.rules.arithmetic import bound_record, complexity_nats, recompute_bound
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.rules.derandomization import charged_nats
-from nonvacuous.sparsity.recount import final_seed, frozen_setting
+from nonvacuous.sparsity.certificate import final_seed
+from nonvacuous.sparsity.certify import frozen_setting
 
 from . import sparse_worlds
 from .planting import assert_conditional, assert_refused, bound_with

@@ -24,8 +24,8 @@ from nonvacuous.rules.convolutions import (
     wrong_structure,
 )
 from nonvacuous.rules.derandomization import charged_nats
+from nonvacuous.sparsity.certify import frozen_setting
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
-from nonvacuous.sparsity.recount import frozen_conv_setting
 from nonvacuous.sparsity_records import NoiseLayer, SparsityRecord
 from tests.examples import some
 
@@ -284,10 +284,10 @@ def test_images_turned_on_their_side_have_the_same_digest_and_are_found(honest: 
 def test_without_sparsity_there_is_no_share_of_norms_to_choose() -> None:
     """It would be free, and every value would draw other noise."""
     plain = {"first": 0, "steps": (0,), "escape": 1, "tail": "cap", "factor": 1, "blend": 4}
-    assert frozen_conv_setting("E", "dense", plain).blend == 4
-    assert frozen_conv_setting("E", "sparse", {**plain, "blend": 5}).blend == 5
+    assert frozen_setting("E", "dense", plain, convolutional=True).blend == 4
+    assert frozen_setting("E", "sparse", {**plain, "blend": 5}, convolutional=True).blend == 5
     with pytest.raises(BadInput, match="share of norms"):
-        frozen_conv_setting("E", "dense", {**plain, "blend": 5})
+        frozen_setting("E", "dense", {**plain, "blend": 5}, convolutional=True)
 
 
 def test_tensors_of_other_shapes_are_refused(honest: Evidence) -> None:

@@ -18,7 +18,7 @@ from nonvacuous.kinds import prior_kind
 from nonvacuous.models import build
 from nonvacuous.verify import verify
 from tests.audit.sparse_conv_worlds import QUICK, examples, near, network, run
-from tests.sparsity.calls import certify_sparse_conv
+from tests.sparsity.calls import certify_sparse
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ def test_the_number_is_that_of_the_library(tmp_path: Path) -> None:
     parts = nv.data.Split.load(tmp_path / "run" / "split.npz")
     from nonvacuous.sparsity.training import scaled
 
-    found = certify_sparse_conv(
+    found = certify_sparse(
         *modules,
         scaled(examples()).subset(parts.bound),
         confidence=1 - 0.04,

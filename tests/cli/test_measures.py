@@ -7,6 +7,7 @@ import json
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from nonvacuous.cli import exits
@@ -81,8 +82,9 @@ def test_a_stopped_run_goes_on_where_it_was(place, invoke, monkeypatch):
     stopped = invoke(*words, "--force")
     assert stopped.code == exits.INTERRUPTED and "m keeps" in stopped.error
     assert stopped.next.endswith("--resume")
-    (stored,) = (place / "m/cells").glob("*/gauges.json")
-    assert not json.loads(stored.read_text())["gauges"][3:]
+    (stored,) = (place / "m/cells").glob("*/gauges.checkpoint")
+    with safe_open(stored, framework="pt") as file:
+        assert not json.loads(file.metadata()["facts"])["gauges"][3:]
     done = invoke(*words, "--resume")
     assert done.code == exits.DONE and json.loads(done.out) == undisturbed
     assert len(calls) == 4 + 3  # three of the six were there

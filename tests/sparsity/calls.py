@@ -14,8 +14,3 @@ _NAMES = {field.name for field in fields(SparseSettings)}
 def certify_sparse(*given: Any, **options: Any) -> SparsityCertificate:
     own = {name: options.pop(name) for name in list(options) if name in _NAMES}
     return sparsity.certify_sparse(*given, SparseSettings(**own), **options)
-
-
-def certify_sparse_conv(*given: Any, **options: Any) -> SparsityCertificate:
-    own = {name: options.pop(name) for name in list(options) if name in _NAMES}
-    return sparsity.certify_sparse_conv(*given, SparseSettings(**own), **options)

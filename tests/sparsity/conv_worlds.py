@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,6 +55,12 @@ def _layer(name: str, shape: tuple[int, ...], generator: torch.Generator, bias: 
     return ConvLayer(name, weight, shift if bias else None)
 
 
+def with_layers(chain: ConvChain, layers: Sequence[ConvLayer]) -> ConvChain:
+    """The same shapes with other numbers."""
+    pairs = zip(chain.stages, layers, strict=True)
+    return ConvChain(tuple(replace(stage, layer=layer) for stage, layer in pairs))
+
+
 def moved(chain: ConvChain, size: float, generator: torch.Generator) -> ConvChain:
     """A network nearby."""
     layers = [
@@ -64,7 +71,7 @@ def moved(chain: ConvChain, size: float, generator: torch.Generator) -> ConvChai
         )
         for s in chain.stages
     ]
-    return chain.with_layers(layers)
+    return with_layers(chain, layers)
 
 
 def tied(chain: ConvChain, image: Tensor, label: int, rival: int) -> ConvChain:
@@ -78,13 +85,13 @@ def tied(chain: ConvChain, image: Tensor, label: int, rival: int) -> ConvChain:
     if size == 0.0:
         # Nothing is active: only the biases count.
         zero = None if last.bias is None else torch.zeros_like(last.bias)
-        return chain.with_layers([*layers[:-1], replace(last, bias=zero)])
+        return with_layers(chain, [*layers[:-1], replace(last, bias=zero)])
     scores = last(values).flatten()
     weight = last.weight.clone()
     gap = float(scores[label] - scores[rival])
     # A hair beyond the tie, so that rounding cannot make the point right.
     weight[label] -= values[0] * ((gap + 1e-11 * abs(gap) + 1e-12) / size)
-    return chain.with_layers([*layers[:-1], replace(last, weight=weight)])
+    return with_layers(chain, [*layers[:-1], replace(last, weight=weight)])
 
 
 def inputs_of(
@@ -118,7 +125,7 @@ def _slopes(chain: ConvChain, image: Tensor, label: int) -> Tensor:
                 bias=None if bias is None else bias.clone().requires_grad_(),
             )
         )
-    scores = chain.with_layers(layers).scores(image[None])[0]
+    scores = with_layers(chain, layers).scores(image[None])[0]
     table = torch.zeros(1, chain.classes, chain.hidden, dtype=torch.float64)
     for rival in range(chain.classes):
         for k in range(chain.hidden):
@@ -165,7 +172,7 @@ def weight_noise(
         sums = layers[-1](values)
         before.append(sums[0].flatten(1).numpy())
         values = stage.pool(sums.clamp(min=0))
-    return chain.with_layers(layers), before
+    return with_layers(chain, layers), before
 
 
 @dataclass(frozen=True)

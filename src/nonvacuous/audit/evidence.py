@@ -24,7 +24,7 @@ from nonvacuous.records import (
 )
 from nonvacuous.risk import Loss
 from nonvacuous.rules.attempts import Standing
-from nonvacuous.sparsity.recount import Network
+from nonvacuous.sparsity.weights import Network
 from nonvacuous.sparsity_records import SparsityRecord
 
 

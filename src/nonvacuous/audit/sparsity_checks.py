@@ -35,16 +35,16 @@ from nonvacuous.rules.derandomization import (
     odd_charge,
     odd_norm,
     setting_of,
-    squared_distances,
     wrong_layer_distance,
 )
+from nonvacuous.sparsity.certificate import final_seed
+from nonvacuous.sparsity.certify import recount
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import misread, read_network
 from nonvacuous.sparsity.conv_search import read_inputs as read_images
 from nonvacuous.sparsity.noise import read_inputs
-from nonvacuous.sparsity.recount import Network, final_seed, recount
 from nonvacuous.sparsity.setting import THEOREMS
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.sparsity_records import SparsityRecord
 
 MODES = ("sparsity",)
@@ -128,7 +128,7 @@ def same_noise(evidence: Evidence) -> Outcome:
                         "the theorem's KL is that of equal noise. Use one scale for each layer, "
                         "and for the bias of a convolution that over the root of its positions."
                     )
-    for layer, distance in zip(record.layers, squared_distances(layers, prior), strict=True):
+    for layer, distance in zip(record.layers, layers.squared_distances(prior), strict=True):
         if not math.isclose(layer.squared_distance, distance, rel_tol=1e-9):
             return refuse(
                 f"layer {layer.name} is recorded at squared distance {layer.squared_distance!r} "

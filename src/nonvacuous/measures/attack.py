@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,76 +13,32 @@ from torch import Tensor, nn
 
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.files import write_atomically
 from nonvacuous.measures.gauges import moved
 from nonvacuous.measures.panel import measured
 from nonvacuous.measures.registry import Measure, chosen
 from nonvacuous.measures.subject import Subject
 from nonvacuous.measures.values import Result, Undefined, Value, relative_difference
 from nonvacuous.progress import Progress
-
-#: Changes when what is written changes.
-_FORMAT = 1
-Gauge = Mapping[str, Result]
+from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 
 
-class GaugeStore:
-    """The results of every finished gauge; None as the path keeps nothing.
-
-    Numbers are written in hexadecimal: a resumed attack ends with the very same ones.
-    """
-
-    def __init__(
-        self, path: Path | None, subject: Subject, measures: Sequence[Measure], *, spread: float
-    ) -> None:
-        self._path = path
-        self._gauges: list[dict[str, Any]] = []
-        self._key: dict[str, Any] = {}
-        if path is None:
-            return
-        tensors = {f"weights {name}": weight for name, weight in subject.weights.items()}
-        tensors |= {f"initial {name}": w for name, w in (subject.initial or {}).items()}
-        if subject.inputs is not None and subject.labels is not None:
-            tensors |= {"inputs": subject.inputs, "labels": subject.labels}
-        self._key = {
-            "format": _FORMAT,
-            "subject": tensors_digest(tensors),
-            "measures": [[measure.name, measure.formula] for measure in measures],
-            "spread": spread.hex(),
-            "seed": subject.seed,
-        }
-        if path.exists():
-            self._gauges = self._read(path)
-
-    def get(self, number: int) -> Gauge | None:
-        if number >= len(self._gauges):
-            return None
-        return {name: _decoded(plain) for name, plain in self._gauges[number].items()}
-
-    def add(self, results: Gauge) -> None:
-        if self._path is None:
-            return
-        self._gauges.append({name: _encoded(result) for name, result in results.items()})
-        text = json.dumps({"key": self._key, "gauges": self._gauges}, allow_nan=False)
-        write_atomically(self._path, lambda stream: stream.write(text.encode()))
-
-    def _read(self, path: Path) -> list[dict[str, Any]]:
-        try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            key, gauges = stored["key"], list(stored["gauges"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadInput(
-                f"{path} is not the beginning of an attack ({error}); delete it, or name another"
-            ) from error
-        if key != self._key:
-            raise BadInput(
-                f"{path} belongs to an attack on another network, or with other measures, spread "
-                "or seed; delete it, or name another file"
-            )
-        return gauges
+def _configuration(subject: Subject, measures: Sequence[Measure], spread: float) -> dict[str, Any]:
+    """What the results of a gauge depend on, for the file in which they are kept."""
+    tensors = {f"weights {name}": weight for name, weight in subject.weights.items()}
+    tensors |= {f"initial {name}": w for name, w in (subject.initial or {}).items()}
+    if subject.inputs is not None and subject.labels is not None:
+        tensors |= {"inputs": subject.inputs, "labels": subject.labels}
+    return {
+        "kind": "attack",
+        "subject": tensors_digest(tensors),
+        "measures": [[measure.name, measure.formula] for measure in measures],
+        "spread": spread,
+        "seed": subject.seed,
+    }
 
 
 def _encoded(result: Result) -> Any:
+    """In hexadecimal, which knows infinity: a resumed attack ends with the very same numbers."""
     if isinstance(result, Undefined):
         return {"undefined": result.reason}
     return [float(result.number).hex(), None if result.log is None else float(result.log).hex()]
@@ -175,8 +130,10 @@ def attack(
         raise BadInput(f"an attack needs gauges >= 1 and spread > 0, got {gauges} and {spread!r}")
     measures = chosen(only, without)
     subject = Subject.of(model, examples, initial=initial, seed=seed)
-    path = None if checkpoint is None else Path(checkpoint)
-    store = GaugeStore(path, subject, measures, spread=spread)
+    kept = _configuration(subject, measures, spread)
+    path, done = None if checkpoint is None else Path(checkpoint), list[dict[str, Any]]()
+    if path is not None and path.exists():
+        done = list(load_checkpoint(path, configuration=kept).facts["gauges"])
     seen: dict[str, list[Result]] = {measure.name: [] for measure in measures}
     for number in range(gauges + 1):
         other = subject if number == 0 else moved(subject, "rescaling", draw=number, spread=spread)
@@ -184,12 +141,14 @@ def attack(
             raise Unsupported(f"there is nothing to attack: {other}")
         if progress is not None:
             progress("gauges", number, gauges + 1, f"gauge {number} of {gauges}")
-        results = store.get(number)
-        if results is None:
+        if number == len(done):
             results = measured(other, measures).results
-            store.add(results)
-        for name, result in results.items():
-            seen[name].append(result)
+            done.append({name: _encoded(result) for name, result in results.items()})
+            if path is not None:
+                facts = {"gauges": done}
+                save_checkpoint(path, tensors={}, facts=facts, configuration=kept)
+        for name, plain in done[number].items():
+            seen[name].append(_decoded(plain))
     if progress is not None:
         progress("gauges", gauges + 1, gauges + 1, "")
     return Attack(

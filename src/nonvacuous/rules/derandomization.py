@@ -13,18 +13,10 @@ from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.records import ComplexityRecord, RiskRecord
 from nonvacuous.rules.arithmetic import tolerance
 from nonvacuous.rules.convolutions import chain_from
+from nonvacuous.sparsity.certify import AnyEvaluator, AnySetting, evaluator_of, frozen_setting
 from nonvacuous.sparsity.constants import Charge
-from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.recount import (
-    AnyEvaluator,
-    AnySetting,
-    Network,
-    evaluator_of,
-    frozen_conv_setting,
-    frozen_setting,
-)
 from nonvacuous.sparsity.setting import total_nats
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
 
 _BATCH = 8192
@@ -32,9 +24,10 @@ _BATCH = 8192
 
 def setting_of(record: SparsityRecord) -> AnySetting:
     """The frozen setting; :class:`BadInput` where the record names none that exists."""
-    if record.images is not None:
-        return frozen_conv_setting(record.theorem, record.variant, record.setting)
-    return frozen_setting(record.theorem, record.variant, record.setting)
+    convolutional = record.images is not None
+    return frozen_setting(
+        record.theorem, record.variant, record.setting, convolutional=convolutional
+    )
 
 
 def evaluator_for(
@@ -150,15 +143,6 @@ def layers_from(record: SparsityRecord, tensors: Mapping[str, Tensor]) -> Networ
         weights.append(parts[0])
         biases.append(parts[1] if len(parts) == 2 else None)
     return Layers(tuple(weights), tuple(biases), tuple(layer.name for layer in record.layers))
-
-
-def squared_distances(network: Network, prior: Network) -> tuple[float, ...]:
-    """How far each layer is from the prior's; two networks of different kinds are refused."""
-    if isinstance(network, ConvChain) and isinstance(prior, ConvChain):
-        return network.squared_distances(prior)
-    if isinstance(network, Layers) and isinstance(prior, Layers):
-        return network.squared_distances(prior)
-    raise BadInput("of the network and its prior, one has convolutions and the other has none")
 
 
 def counts_constant(network: Network) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nonvacuous.sparsity.certificate import SparsityCertificate
-from nonvacuous.sparsity.certify import certify_sparse, certify_sparse_conv
+from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
@@ -36,7 +36,6 @@ __all__ = [
     "SparsityStudy",
     "babel_norm",
     "certify_sparse",
-    "certify_sparse_conv",
     "greedy_sparsity",
     "growth",
     "local_radii",

@@ -1,31 +1,51 @@
-"""A certificate for one fixed network: search, freeze, fresh noise, one number."""
+"""A certificate for one fixed network: search, freeze, fresh noise, one number.
+
+And one that was made earlier, gone through again from what its record holds, a frozen setting and a
+seed: nothing is searched then. Whoever writes certificates and whoever checks them call this.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.sparsity import conv_search, noise
-from nonvacuous.sparsity.certificate import SparsityCertificate, final_estimate
+from nonvacuous.sparsity.certificate import (
+    Count,
+    SparsityCertificate,
+    count_losses,
+    final_estimate,
+)
 from nonvacuous.sparsity.conv_chain import ConvChain
-from nonvacuous.sparsity.conv_reading import conv_chain
+from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.conv_search import CONV_THEOREM, ConvEvaluator
+from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting
 from nonvacuous.sparsity.gauge import gauged
-from nonvacuous.sparsity.judging import Judge, Network
+from nonvacuous.sparsity.judging import Judge
 from nonvacuous.sparsity.search import Evaluator
-from nonvacuous.sparsity.setting import SparseSettings
-from nonvacuous.sparsity.theorem_a import UniformEvaluator
+from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, THEOREMS, Setting, SparseSettings
+from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
+from nonvacuous.sparsity.theorem_e import TAILS
+from nonvacuous.sparsity.theorem_f import SIZES
+from nonvacuous.sparsity.weights import Layers, Network
+
+#: The theorems, and what they choose.
+AnyEvaluator = Judge[Any, Any, Any]
+AnySetting = Setting | UniformSetting | ConvSetting
 
 
 def certify_sparse(
-    layers: Network,
-    prior: Network,
+    network: nn.Module | Network,
+    prior: nn.Module | Network,
     examples: Examples,
     settings: SparseSettings | None = None,
     *,
@@ -33,9 +53,11 @@ def certify_sparse(
     device: torch.device | str | None = None,
     progress: Progress | None = None,
 ) -> SparsityCertificate:
-    """Certify the fixed network ``layers`` with examples that ``prior`` has not seen.
+    """Certify the fixed ``network`` with examples that ``prior`` has not seen.
 
-    A chain of convolutions has Theorem E and the gauge it is given in.
+    Covered are chains of linear layers and convolutions with ReLU between them, a convolution
+    followed by at most one max or average pooling; every other layer is refused by name. With
+    convolutions the theorem is E (docs/theory/sparsity.md, 10) and the gauge the given one.
 
     device   where noise is drawn and losses are counted, in float64; without it, where the examples
              lie. Constants of the network are measured on the processor. Each kind of device has
@@ -44,21 +66,21 @@ def certify_sparse(
     """
     chosen = settings or SparseSettings()
     where = examples.inputs.device if device is None else torch.device(device)
-    if isinstance(layers, ConvChain) or isinstance(prior, ConvChain):
-        chain, center = check_covered(layers, prior, theorem=chosen.theorem, gauge=chosen.gauge)
-        chain.check_same_shape(center)
-        layers, prior = chain.to(where), center.to(where)
-    else:
+    layers, center = (
+        read_network(one, examples.inputs[:2]) if isinstance(one, nn.Module) else one
+        for one in (network, prior)
+    )
+    check_covered(layers, center, theorem=chosen.theorem, gauge=chosen.gauge)
+    if isinstance(layers, Layers) and isinstance(center, Layers):
         layers.check_alive()
-        layers.check_same_shape(prior)
-        layers, prior = gauged(layers, prior, chosen.gauge)
+        layers, center = gauged(layers, center, chosen.gauge)
     with torch.no_grad():
-        inputs = read_inputs(layers, prior, examples, where)
+        inputs = read_inputs(layers, center, examples, where)
         if isinstance(layers, ConvChain):
-            _check_alive(layers, inputs.images)
+            _check_alive(layers.to(where), inputs.images)
     judge = evaluator_of(
         layers,
-        prior,
+        center,
         theorem=chosen.theorem,
         variant=chosen.variant,
         choices=chosen.choices,
@@ -90,68 +112,33 @@ def evaluator_of(
     choices: int = 1,
     device: torch.device | str = "cpu",
     block: int = 1,
-) -> Judge[Any, Any, Any]:
+) -> AnyEvaluator:
     """The theorem for this network and prior, ready to judge a setting."""
-    sparse = variant == "sparse"
-    if isinstance(layers, ConvChain) or isinstance(prior, ConvChain):
-        chain, center = check_covered(layers, prior, theorem=theorem, gauge="given")
-        chain.check_same_shape(center)
+    check_covered(layers, prior, theorem=theorem, gauge="given")
+    same: dict[str, Any] = {"sparse": variant == "sparse", "choices": choices}
+    if isinstance(layers, ConvChain) and isinstance(prior, ConvChain):
         # Norms of pooling use derivatives.
         with torch.enable_grad():
-            moved = chain.to(device), center.to(device)
-            return ConvEvaluator(*moved, sparse=sparse, choices=choices)
+            return ConvEvaluator(layers.to(device), prior.to(device), **same)
+    assert isinstance(layers, Layers) and isinstance(prior, Layers)
     if theorem == "A":
-        return UniformEvaluator(
-            layers, prior, sparse=sparse, choices=choices, device=device, block=block
-        )
-    return Evaluator(layers, prior, theorem=theorem, sparse=sparse, choices=choices, device=device)
+        return UniformEvaluator(layers, prior, device=device, block=block, **same)
+    return Evaluator(layers, prior, theorem=theorem, device=device, **same)
 
 
-def certify_sparse_conv(
-    module: nn.Module | ConvChain,
-    prior_module: nn.Module | ConvChain,
-    examples: Examples,
-    settings: SparseSettings | None = None,
-    *,
-    seed: int = 0,
-    device: torch.device | str | None = None,
-    progress: Progress | None = None,
-) -> SparsityCertificate:
-    """Certify the fixed network ``module`` with examples that ``prior_module`` has not seen.
-
-    Covered are chains of convolutions and linear layers with ReLU between them, each followed by
-    at most one max or average pooling; every other layer is refused by name. The theorem is E
-    (docs/theory/sparsity.md, 10). ``device`` is by default where the examples are.
-    """
-    network, prior = (
-        one if isinstance(one, ConvChain) else conv_chain(one, examples.inputs[:2])
-        for one in (module, prior_module)
-    )
-    return certify_sparse(
-        network, prior, examples, settings, seed=seed, device=device, progress=progress
-    )
-
-
-def check_covered(
-    network: Network, prior: Network, *, theorem: str, gauge: str
-) -> tuple[ConvChain, ConvChain]:
-    """Network and prior if Theorem E covers both, else a refusal."""
-    if not isinstance(network, ConvChain) or not isinstance(prior, ConvChain):
-        raise BadInput(
-            "of the network and its prior, one has convolutions and the other has none; build the "
-            "prior as the network is built"
-        )
-    if theorem != CONV_THEOREM:
+def check_covered(network: Network, prior: Network, *, theorem: str, gauge: str) -> None:
+    """Refuse what no theorem is about."""
+    network.check_same_shape(prior)
+    if isinstance(network, ConvChain) and theorem != CONV_THEOREM:
         raise BadInput(
             f"theorem {theorem} covers linear layers only; a convolutional network is certified "
             f'by theorem "{CONV_THEOREM}"'
         )
-    if gauge != "given":
+    if isinstance(network, ConvChain) and gauge != "given":
         raise BadInput(
             f"gauge {gauge!r} is there for linear layers only; a convolutional network is "
             'certified with the weights it has: gauge="given"'
         )
-    return network, prior
 
 
 def _check_alive(chain: ConvChain, images: Tensor) -> None:
@@ -165,3 +152,84 @@ def _check_alive(chain: ConvChain, images: Tensor) -> None:
                 "a smaller learning rate"
             )
         images = stage.pool(before.clamp(min=0))
+
+
+# A certificate that was made earlier: its setting, and its losses counted again.
+
+
+def frozen_setting(
+    theorem: str, variant: str, record: Mapping[str, Any], *, convolutional: bool = False
+) -> AnySetting:
+    """The setting that a record names; positions outside the grids are refused."""
+    if theorem not in THEOREMS:
+        raise BadInput(f"there is no Theorem {theorem!r}; there are {', '.join(THEOREMS)}")
+    if convolutional and theorem != CONV_THEOREM:
+        raise BadInput(
+            f"theorem {theorem!r} does not cover convolutions; a convolutional network is "
+            f"certified by theorem {CONV_THEOREM}"
+        )
+    kind: Any = Setting if theorem != "A" else UniformSetting
+    if convolutional:
+        kind = ConvSetting
+    names = {entry.name for entry in fields(kind)}
+    if set(record) != names:
+        odd = sorted(set(record) ^ names)
+        raise BadInput(f"a setting of Theorem {theorem} has {sorted(names)}; see {odd}")
+    try:
+        # A record from a file may hold anything: positions are whole numbers, and no fractions.
+        setting: AnySetting = TypeAdapter(kind).validate_json(json.dumps(dict(record)), strict=True)
+    except (TypeError, ValidationError) as error:
+        raise BadInput(f"the setting cannot be read: {error}") from error
+    if setting.first not in FIRST_SCALE or setting.escape not in range(len(ESCAPES)):
+        raise BadInput("the setting names a noise scale or an escape probability off its grid")
+    _check_free(theorem, variant, setting)
+    return setting
+
+
+def _check_free(theorem: str, variant: str, setting: AnySetting) -> None:
+    """A choice that costs nothing must be none: it would draw other noise, or ask for less."""
+    if isinstance(setting, UniformSetting):
+        if min(setting.inactive, default=0) < 0:
+            raise BadInput("the setting asks for less than no inactive unit")
+        if variant != "sparse" and any(setting.inactive):
+            raise BadInput("a setting without the use of inactive units asks for some")
+        return
+    if setting.tail not in {"D": (None,), "E": TAILS, "F": (SIZES,)}[theorem]:
+        raise BadInput(f"the setting's tail cannot be {setting.tail!r}")
+    if isinstance(setting, ConvSetting):
+        if setting.blend not in range(len(BLENDS)):
+            raise BadInput("the setting names a share of norms off its grid")
+        if variant != "sparse" and setting.blend != ConvSetting.blend:
+            raise BadInput(
+                "a setting without the use of inactive units has no share of norms to name"
+            )
+        return
+    if theorem == "D" and setting.factor:
+        raise BadInput("Theorem D has no tail, and the setting names a factor of it")
+    if setting.anchored and (theorem == "D" or variant != "sparse"):
+        raise BadInput(
+            f"Theorem {theorem}, {variant}, has no mean shifts that meet the prior's weights"
+        )
+
+
+def recount(
+    evaluator: AnyEvaluator,
+    prior: Network,
+    setting: AnySetting,
+    examples: Examples,
+    *,
+    passes: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> Count:
+    """Count the losses of a frozen setting with the noise that ``seed`` draws.
+
+    ``seed`` is that of the noise itself (:func:`~nonvacuous.sparsity.certificate.final_seed`), so
+    that another one gives fresh trials. Theorem A draws no noise: every example is looked at once.
+    """
+    phase = "counting again"
+    with torch.no_grad():
+        inputs = read_inputs(evaluator.network, prior, examples, evaluator.device)
+        return count_losses(
+            evaluator, setting, inputs, passes=passes, seed=seed, phase=phase, progress=progress
+        )

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.weights import check_size, usable
+from nonvacuous.sparsity.weights import Network, check_size, content
 
 Pair = tuple[int, int]
 ImageShape = tuple[int, int, int]
@@ -129,10 +128,11 @@ class Stage:
 
 
 @dataclass(frozen=True, eq=False)
-class ConvChain:
+class ConvChain(Network):
     """The stages of a network; the last is the output layer, which has one position."""
 
     stages: tuple[Stage, ...]
+    _alone = True
 
     @classmethod
     def of(cls, shape: ImageShape, parts: list[tuple[ConvLayer, Pool]]) -> ConvChain:
@@ -156,25 +156,28 @@ class ConvChain:
         return chain
 
     @property
-    def hidden(self) -> int:
-        """The number of hidden layers, K."""
-        return len(self.stages) - 1
-
-    @property
-    def classes(self) -> int:
-        return self.stages[-1].middle[0]
-
-    @property
     def input_shape(self) -> ImageShape:
         return self.stages[0].before
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:  # type: ignore[override]
         return tuple(stage.layer.name for stage in self.stages)
 
     @property
-    def weights(self) -> tuple[Tensor, ...]:
+    def weights(self) -> tuple[Tensor, ...]:  # type: ignore[override]
         return tuple(stage.layer.weight for stage in self.stages)
+
+    @property
+    def biases(self) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return tuple(stage.layer.bias for stage in self.stages)
+
+    @property
+    def inputs(self) -> int:
+        return math.prod(self.input_shape)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        return tuple(stage.positions for stage in self.stages)
 
     @property
     def output(self) -> Tensor:
@@ -186,58 +189,21 @@ class ConvChain:
         weight = self.stages[0].layer.weight
         return inputs.detach().to(weight.device, torch.float64).reshape(-1, *self.input_shape)
 
-    def scores(self, images: Tensor) -> Tensor:
-        """The network itself, without noise."""
+    def scores(self, inputs: Tensor) -> Tensor:
+        images = self.images(inputs)
         for stage in self.stages[:-1]:
             images = stage.pool(stage.layer(images).clamp(min=0))
         return self.stages[-1].layer(images).flatten(1)
 
-    def to(self, device: torch.device | str) -> ConvChain:
-        return self._each(lambda tensor: tensor.to(device))
-
-    def zero(self) -> ConvChain:
-        """The same chain with every number zero: a prior that has seen nothing."""
-        return self._each(torch.zeros_like)
-
-    def reference(self) -> ConvChain:
-        """As a prior: itself, with fixed Gaussian weights for a layer whose kernels are all equal;
-        see :meth:`nonvacuous.sparsity.weights.Layers.reference`.
-        """
-        weights = usable(self.weights, alone=True)
-        pairs = zip(self.stages, weights, strict=True)
-        return self.with_layers([replace(stage.layer, weight=weight) for stage, weight in pairs])
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> ConvChain:
-        return self.with_layers(
-            [
-                replace(
-                    stage.layer,
-                    weight=change(stage.layer.weight),
-                    bias=None if stage.layer.bias is None else change(stage.layer.bias),
-                )
-                for stage in self.stages
-            ]
+    def _with(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> ConvChain:
+        return ConvChain(
+            tuple(
+                replace(stage, layer=replace(stage.layer, weight=weight, bias=bias))
+                for stage, weight, bias in zip(self.stages, weights, biases, strict=True)
+            )
         )
 
-    def with_layers(self, layers: Sequence[ConvLayer]) -> ConvChain:
-        """The same shapes with other numbers."""
-        pairs = zip(self.stages, layers, strict=True)
-        return ConvChain(tuple(replace(stage, layer=layer) for stage, layer in pairs))
-
-    def squared_distances(self, other: ConvChain) -> tuple[float, ...]:
-        """For each layer, squared distances over the squared share of noise that a number gets."""
-        self.check_same_shape(other)
-        totals = []
-        for mine, theirs in zip(self.stages, other.stages, strict=True):
-            total = float((mine.layer.weight - theirs.layer.weight).square().sum())
-            if mine.layer.bias is not None and theirs.layer.bias is not None:
-                moved = float((mine.layer.bias - theirs.layer.bias).square().sum())
-                total += moved * mine.positions
-            totals.append(total * (1.0 + 1e-12))
-        return tuple(totals)
-
-    def check_same_shape(self, other: ConvChain) -> None:
-        """Refuse a prior whose layers differ in anything but their numbers."""
+    def _check_alike(self, other: ConvChain) -> None:
         if len(self.stages) != len(other.stages):
             raise BadInput(
                 f"the network has {len(self.stages)} layers and its prior {len(other.stages)}; "
@@ -257,10 +223,7 @@ class ConvChain:
             layer = stage.layer
             shapes = (layer.weight.shape, layer.stride, layer.padding, layer.dilation, stage.pool)
             total.update(str(shapes).encode())
-            for tensor in (layer.weight, layer.bias):
-                total.update(
-                    b"none" if tensor is None else np.ascontiguousarray(tensor.cpu()).tobytes()
-                )
+            total.update(content(layer.weight) + content(layer.bias))
         return total.hexdigest()
 
     def _check(self) -> None:

@@ -13,7 +13,7 @@ from nonvacuous.errors import BadInput, NotYetSupported
 from nonvacuous.networks.capture import capture
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, ImageShape, Pair, Pool
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.weights import Layers, Network
 
 #: Operators that hand their input on, number for number.
 _PASSES = frozenset({"alias", "clone", "contiguous", "detach", "dropout", "identity"})
@@ -26,7 +26,7 @@ def conv_chain(module: nn.Module, example: Tensor) -> ConvChain:
     return _Reader(capture(module, example)).chain()
 
 
-def read_network(module: nn.Module, example: Tensor) -> Layers | ConvChain:
+def read_network(module: nn.Module, example: Tensor) -> Network:
     """The form in which a module is certified: layers of numbers, or a chain of convolutions."""
     if is_convolutional(module):
         return conv_chain(module, example)
@@ -234,7 +234,7 @@ _HANGING = 1000
 _TIE = 1e-12
 
 
-def read_faithfully(module: nn.Module, examples: Examples) -> Layers | ConvChain:
+def read_faithfully(module: nn.Module, examples: Examples) -> Network:
     """The layers of a module that predicts these examples as they do; other modules are refused."""
     network = read_network(module, examples.inputs[:2])
     difference = misread(module, network, examples)
@@ -243,12 +243,12 @@ def read_faithfully(module: nn.Module, examples: Examples) -> Layers | ConvChain
     return network
 
 
-def misread(module: nn.Module, network: Layers | ConvChain, examples: Examples) -> str | None:
+def misread(module: nn.Module, network: Network, examples: Examples) -> str | None:
     """What sets the module apart from its layers, or None if it predicts as they do."""
     hanging = 0
     for piece in examples.inputs.split(_BATCH):
         with torch.no_grad():
-            lost, close, broken = _compared(_outputs(module, piece), _scores(network, piece))
+            lost, close, broken = _compared(_outputs(module, piece), network.scores(piece))
         if broken:
             return (
                 f"{broken} scores of the module are not finite, those of its layers are; scale "
@@ -265,7 +265,7 @@ def misread(module: nn.Module, network: Layers | ConvChain, examples: Examples) 
     few = examples.inputs[:_FEW]
     with torch.enable_grad():
         outputs = _outputs(module, few).detach()
-    lost, _, broken = _compared(outputs, _scores(network, few))
+    lost, _, broken = _compared(outputs, network.scores(few))
     return _apart(lost + broken, len(few)) if lost or broken else None
 
 
@@ -282,17 +282,6 @@ def _outputs(module: nn.Module, inputs: Tensor) -> Tensor:
     if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(inputs):
         raise BadInput(f"the network returned no row of class scores for each of {len(inputs)}")
     return outputs
-
-
-def _scores(network: Layers | ConvChain, inputs: Tensor) -> Tensor:
-    if isinstance(network, ConvChain):
-        return network.scores(network.images(inputs))
-    values = inputs.to(network.weights[0].device).flatten(1).double()
-    last = len(network.weights) - 1
-    for k, (matrix, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
-        values = values @ matrix.T if bias is None else values @ matrix.T + bias
-        values = values if k == last else values.clamp(min=0)
-    return values
 
 
 def _compared(outputs: Tensor, scores: Tensor) -> tuple[int, int, int]:

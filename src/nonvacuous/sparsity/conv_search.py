@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +43,7 @@ def read_inputs(chain: ConvChain, prior: ConvChain, examples: Examples) -> ConvI
     check_examples(
         examples,
         chain.names[0],
-        numbers=math.prod(chain.input_shape),
+        numbers=chain.inputs,
         classes=chain.classes,
         shape=f"images of shape {chain.input_shape}",
     )

@@ -18,7 +18,6 @@ from nonvacuous.bounds.holdout import sampling
 from nonvacuous.bounds.sparsity import derandomized
 from nonvacuous.progress import Progress, Reporter
 from nonvacuous.sparsity.constants import Charge, chosen_among
-from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_noise import ConvPass
 from nonvacuous.sparsity.noise import Columns, NoisyPass, pair_margins
 from nonvacuous.sparsity.setting import (
@@ -31,15 +30,13 @@ from nonvacuous.sparsity.setting import (
     total_nats,
 )
 from nonvacuous.sparsity.theorem_e import TAILS
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.weights import Network
 
 #: A margin this little above its threshold still counts as a loss: more than rounding can do.
 _RELATIVE, _ABSOLUTE = 1e-8, 1e-11
 #: A margin within this of its threshold, relative, may fall to the other side on another machine.
 _CLOSE = 1e-6
 
-#: A network as its theorems read it.
-Network = Layers | ConvChain
 SettingT = TypeVar("SettingT", bound=Scales)
 TailedT = TypeVar("TailedT", bound=Tailed)
 InputsT = TypeVar("InputsT", bound=Columns)
@@ -74,7 +71,7 @@ class Judge(ABC, Generic[SettingT, InputsT, PassT]):
     ) -> None:
         self.sparse, self.device = sparse, torch.device(device)
         self.network: Any = network.to(device)
-        self.distances = network.squared_distances(prior)  # type: ignore[arg-type]
+        self.distances = network.squared_distances(prior)
         self._shared = chosen_among(choices)
 
     @abstractmethod

@@ -43,9 +43,8 @@ from nonvacuous.sparsity.measuring import (
 )
 from nonvacuous.sparsity.norms import sparse_norm
 from nonvacuous.sparsity.radii import LEVEL, LocalScales, local_scales
-from nonvacuous.sparsity.recount import Network
 from nonvacuous.sparsity.setting import SparseSettings, Theorem
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.weights import Layers, Network
 
 EPSILONS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 #: Fewer examples say nothing about a distribution, and no bound is of use on them.
@@ -99,17 +98,18 @@ def study(
     sizes = sorted(checks.grid_of("epsilons", epsilons))
     network = _network(model, sample)
     _check(network, sample)
-    base = None if prior is None else _alike(network, _network(prior, sample))
+    base = None if prior is None else _network(prior, sample)
     if isinstance(network, Layers):
         network.check_alive()
-        if isinstance(base, Layers):
-            network.check_same_shape(base)
+    if base is not None:
+        network.check_same_shape(base)
     measured = _measured(network, sample, sizes, progress)
     radii: tuple[Tensor, ...] = ()
-    if isinstance(network, ConvChain):
-        own = _of_convolutions(network, base, measured, input_norm, failure)
-    else:
+    if isinstance(network, Layers):
         own, radii = _of_layers(network, base, measured, sample, input_norm, failure, progress)
+    else:
+        assert isinstance(network, ConvChain)
+        own = _of_convolutions(network, base, measured, input_norm, failure)
     names = network.names[:-1]
     middle = measured.choices[len(measured.choices) // 2]
     picked = torch.from_numpy(
@@ -142,11 +142,12 @@ def _measured(
     network: Network, sample: Examples, sizes: Sequence[float], progress: Progress | None = None
 ) -> Measured:
     given = (sample.inputs, sample.labels.cpu())
-    if isinstance(network, ConvChain):
-        measured = measure_conv(network, *given, epsilons=sizes, level=LEVEL, progress=progress)
-    else:
+    if isinstance(network, Layers):
         chain = PlainChain.of(network)
         measured = measure(chain, *given, epsilons=sizes, level=LEVEL, progress=progress)
+    else:
+        assert isinstance(network, ConvChain)
+        measured = measure_conv(network, *given, epsilons=sizes, level=LEVEL, progress=progress)
     if sizes:
         check_alive(measured, network.names)
     return measured
@@ -220,7 +221,7 @@ def _of_convolutions(
         )
     hidden = (stage.units for stage in chain.stages[:-1])
     return {
-        "sizes": (math.prod(chain.input_shape), *hidden, chain.classes),
+        "sizes": (chain.inputs, *hidden, chain.classes),
         "biases": any(has_bias(stage) for stage in chain.stages),
         "input_norm": longest,
         "norm_bounds": bounds,
@@ -230,7 +231,7 @@ def _of_convolutions(
 
 
 def _network(model: nn.Module | Network, examples: Examples) -> Network:
-    if isinstance(model, Layers | ConvChain):
+    if isinstance(model, Network):
         return model
     if not isinstance(model, nn.Module):
         raise BadInput(
@@ -240,15 +241,6 @@ def _network(model: nn.Module | Network, examples: Examples) -> Network:
     return read_faithfully(model, examples)
 
 
-def _alike(network: Network, other: Network) -> Network:
-    if isinstance(other, type(network)):
-        return other
-    raise BadInput(
-        "of the network and its prior, one has convolutions and the other has none; a prior has "
-        "the shape of its network."
-    )
-
-
 def _check(network: Network, examples: Examples) -> None:
     if len(examples) < FEWEST:
         raise BadInput(
@@ -256,10 +248,9 @@ def _check(network: Network, examples: Examples) -> None:
             f"distributed needs at least {FEWEST}. Bring more examples."
         )
     width = math.prod(examples.example_shape)
-    inputs = network.inputs if isinstance(network, Layers) else math.prod(network.input_shape)
-    if inputs != width:
+    if network.inputs != width:
         raise BadInput(
-            f"layer {network.names[0]} takes {inputs} inputs, but an example of "
+            f"layer {network.names[0]} takes {network.inputs} inputs, but an example of "
             f"{examples.name} has {width}; bring data of the shape the network was built for."
         )
     highest = int(examples.labels.max())

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -23,14 +25,108 @@ from nonvacuous.errors import BadInput
 _SMALLEST = 1e-60
 
 
-@dataclass(frozen=True, eq=False)
-class Layers:
-    """Weights of a chain of linear layers with ReLU between them, in float64.
+class Network(ABC):
+    """A network as its theorems read it: one tensor of weights per layer, first layer first.
 
-    weights   one matrix (outputs, inputs) per layer, first layer first
-    biases    one vector or None per layer
     names     where each layer stands in the module, for messages
+    weights   in float64, one row (or kernel) per output
+    biases    one vector or None per layer
     """
+
+    names: tuple[str, ...]
+    weights: tuple[Tensor, ...]
+    biases: tuple[Tensor | None, ...]
+    #: Whether a layer of one unit is as good as any in a prior, unless its weights are zero.
+    _alone: ClassVar[bool] = False
+
+    @abstractmethod
+    def scores(self, inputs: Tensor) -> Tensor:
+        """The network itself, without noise, on inputs of any shape."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """sha256 over all numbers."""
+
+    @abstractmethod
+    def _with(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Self:
+        """The same shapes with other numbers."""
+
+    @abstractmethod
+    def _check_alike(self, other: Any) -> None:
+        """Refuse a network of the same kind whose layers differ in anything but their numbers."""
+
+    @property
+    @abstractmethod
+    def inputs(self) -> int:
+        """How many numbers an example has."""
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """At how many positions each layer's bias is added."""
+        return (1,) * len(self.weights)
+
+    @property
+    def hidden(self) -> int:
+        """The number of hidden layers, K."""
+        return len(self.weights) - 1
+
+    @property
+    def classes(self) -> int:
+        return len(self.weights[-1])
+
+    def to(self, device: torch.device | str) -> Self:
+        return self._each(lambda tensor: tensor.to(device))
+
+    def zero(self) -> Self:
+        """The same shapes with every number zero: the prior that knows nothing."""
+        return self._each(torch.zeros_like)
+
+    def reference(self) -> Self:
+        """As a prior: itself; a layer whose rows are all equal gives way to fixed Gaussian weights.
+
+        It fixes the grids and the expected sizes of activations, so it must not depend on the bound
+        examples; nothing else is asked of it.
+        """
+        generator = torch.Generator().manual_seed(2307)
+        chosen = []
+        for weight in self.weights:
+            entries = torch.randn(
+                weight.shape, generator=generator, dtype=torch.float64, device="cpu"
+            )
+            differ = weight != 0 if self._alone and len(weight) == 1 else weight != weight[:1]
+            scaled = entries * math.sqrt(2.0 / weight[0].numel())
+            chosen.append(weight if bool(differ.any()) else scaled.to(weight.device))
+        return self._with(chosen, self.biases)
+
+    def squared_distances(self, other: Network) -> tuple[float, ...]:
+        """For each layer, squared distances over the squared share of noise that a number gets."""
+        self.check_same_shape(other)
+        totals = []
+        pairs = zip(self.weights, other.weights, self.biases, other.biases, strict=True)
+        for (mine, theirs, bias, other_bias), often in zip(pairs, self.positions, strict=True):
+            total = float((mine - theirs).square().sum())
+            if bias is not None and other_bias is not None:
+                total += float((bias - other_bias).square().sum()) * often
+            totals.append(total * (1.0 + 1e-12))
+        return tuple(totals)
+
+    def check_same_shape(self, other: Network) -> None:
+        """Refuse a prior whose layers differ in anything but their numbers."""
+        if type(self) is not type(other):
+            raise BadInput(
+                "of the network and its prior, one has convolutions and the other has none; build "
+                "the prior as the network is built"
+            )
+        self._check_alike(other)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+        biases = [None if bias is None else change(bias) for bias in self.biases]
+        return self._with([change(weight) for weight in self.weights], biases)
+
+
+@dataclass(frozen=True, eq=False)
+class Layers(Network):
+    """A chain of linear layers with ReLU between them; weights are matrices (outputs, inputs)."""
 
     weights: tuple[Tensor, ...]
     biases: tuple[Tensor | None, ...]
@@ -77,10 +173,6 @@ class Layers:
         )
 
     @property
-    def hidden(self) -> int:
-        return len(self.weights) - 1
-
-    @property
     def widths(self) -> tuple[int, ...]:
         return tuple(int(matrix.shape[0]) for matrix in self.weights[:-1])
 
@@ -88,44 +180,17 @@ class Layers:
     def inputs(self) -> int:
         return int(self.weights[0].shape[1])
 
-    @property
-    def classes(self) -> int:
-        return int(self.weights[-1].shape[0])
+    def scores(self, inputs: Tensor) -> Tensor:
+        values = inputs.to(self.weights[0].device).flatten(1).double()
+        for k, (matrix, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            values = values @ matrix.T if bias is None else values @ matrix.T + bias
+            values = values if k == self.hidden else values.clamp(min=0)
+        return values
 
-    def to(self, device: torch.device | str) -> Layers:
-        return self._each(lambda tensor: tensor.to(device))
+    def _with(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Layers:
+        return Layers(tuple(weights), tuple(biases), self.names)
 
-    def zero(self) -> Layers:
-        """The same shapes with every number zero: the prior that knows nothing."""
-        return self._each(torch.zeros_like)
-
-    def reference(self) -> Layers:
-        """As a prior: itself; a layer whose rows are all equal gives way to fixed Gaussian weights.
-
-        It fixes the grids and the expected sizes of activations, so it must not depend on the bound
-        examples; nothing else is asked of it.
-        """
-        return replace(self, weights=tuple(usable(self.weights)))
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Layers:
-        biases = (None if bias is None else change(bias) for bias in self.biases)
-        return Layers(tuple(map(change, self.weights)), tuple(biases), self.names)
-
-    def squared_distances(self, other: Layers) -> tuple[float, ...]:
-        """The squared distance of each layer, bias included, from another network of this shape."""
-        self.check_same_shape(other)
-        totals = []
-        for mine, theirs, bias, other_bias in zip(
-            self.weights, other.weights, self.biases, other.biases, strict=True
-        ):
-            total = float((mine - theirs).square().sum())
-            if bias is not None and other_bias is not None:
-                total += float((bias - other_bias).square().sum())
-            totals.append(total * (1.0 + 1e-12))
-        return tuple(totals)
-
-    def check_same_shape(self, other: Layers) -> None:
-        """Refuse another network with other layers or other biases."""
+    def _check_alike(self, other: Layers) -> None:
         mine = [tuple(matrix.shape) for matrix in self.weights]
         theirs = [tuple(matrix.shape) for matrix in other.weights]
         if mine != theirs:
@@ -166,22 +231,13 @@ class Layers:
     def digest(self) -> str:
         total = hashlib.sha256()
         for tensor in (*self.weights, *self.biases):
-            total.update(
-                b"none" if tensor is None else np.ascontiguousarray(tensor.cpu()).tobytes()
-            )
+            total.update(content(tensor))
         return total.hexdigest()
 
 
-def usable(weights: Sequence[Tensor], *, alone: bool = False) -> list[Tensor]:
-    """Weights whose outputs differ, else fixed Gaussian ones; ``alone``: a single one need not."""
-    generator = torch.Generator().manual_seed(2307)
-    chosen = []
-    for weight in weights:
-        entries = torch.randn(weight.shape, generator=generator, dtype=torch.float64, device="cpu")
-        differ = weight != 0 if alone and len(weight) == 1 else weight != weight[:1]
-        scaled = entries * math.sqrt(2.0 / weight[0].numel())
-        chosen.append(weight if bool(differ.any()) else scaled.to(weight.device))
-    return chosen
+def content(tensor: Tensor | None) -> bytes:
+    """The numbers as they enter a digest."""
+    return b"none" if tensor is None else np.ascontiguousarray(tensor.cpu()).tobytes()
 
 
 def _copy(tensor: Tensor) -> Tensor:

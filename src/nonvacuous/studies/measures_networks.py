@@ -62,7 +62,7 @@ def measured(settings: MeasuresSettings, at: Context, files: Sequence[str]) -> d
             seed=settings.seed,
             only=settings.words("only"),
             without=settings.words("without"),
-            checkpoint=at.folder / "gauges.json",
+            checkpoint=at.folder / "gauges.checkpoint",
             progress=at.progress,
         ).to_dict()
     compared = None if rival is None else _panel(settings, rival, at)

@@ -19,7 +19,6 @@ from nonvacuous.sparsity.conv_reading import conv_chain, read_faithfully
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv, without_biases
 from nonvacuous.sparsity.measuring import measure_conv
 from nonvacuous.sparsity.priors import make_conv_prior, make_prior
-from nonvacuous.sparsity.recount import Network
 from nonvacuous.sparsity.training import (
     ChainTraining,
     chain_errors,
@@ -27,7 +26,7 @@ from nonvacuous.sparsity.training import (
     train_chain,
     unit_norm,
 )
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.studies.networks import build_network, load_weights
 from nonvacuous.study.study import Context
 from nonvacuous.training.checks import check_fits

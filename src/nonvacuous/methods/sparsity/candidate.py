@@ -32,9 +32,8 @@ from nonvacuous.methods.sparsity import Sparsity
 from nonvacuous.methods.sparsity.training import Trainer, kept
 from nonvacuous.records import TwinRecord
 from nonvacuous.seeds import derived_seed
-from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import is_convolutional, read_network
-from nonvacuous.sparsity.recount import Network
+from nonvacuous.sparsity.weights import Network
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +166,7 @@ def layer_tensors(module: nn.Module, layers: Network) -> tuple[tuple[str, ...], 
         )
 
     layered = []
-    for name, weight, bias in _numbers(layers):
+    for name, weight, bias in zip(layers.names, layers.weights, layers.biases, strict=True):
         names = (find(weight, f"{name}.weight"),)
         layered.append(names if bias is None else (*names, find(bias, f"{name}.bias")))
     left = [name for name in parameters if name not in used]
@@ -182,7 +181,8 @@ def layer_tensors(module: nn.Module, layers: Network) -> tuple[tuple[str, ...], 
 def chain_names(module: nn.Module, examples: Examples) -> tuple[str, ...]:
     """The weights of a chain that can be trained here, first layer first."""
     layers = read_network(module, examples.inputs[:2])
-    biased = [name for name, _, bias in _numbers(layers) if bias is not None]
+    named = zip(layers.names, layers.biases, strict=True)
+    biased = [name for name, bias in named if bias is not None]
     if biased:
         raise BadInput(
             f"layer {biased[0]} has a bias, and the networks that mode sparsity trains have none. "
@@ -190,14 +190,6 @@ def chain_names(module: nn.Module, examples: Examples) -> tuple[str, ...]:
             "train it yourself and give a prior"
         )
     return tuple(names[0] for names in layer_tensors(module, layers))
-
-
-def _numbers(layers: Network) -> list[tuple[str, Tensor, Tensor | None]]:
-    """Name, weights and bias of each layer."""
-    if isinstance(layers, ConvChain):
-        parts = [stage.layer for stage in layers.stages]
-        return [(part.name, part.weight, part.bias) for part in parts]
-    return list(zip(layers.names, layers.weights, layers.biases, strict=True))
 
 
 def _same(parameter: Tensor, value: Tensor) -> bool:

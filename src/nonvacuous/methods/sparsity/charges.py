@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.records import ComplexityRecord
 from nonvacuous.rules.derandomization import charge_records, charged_nats
+from nonvacuous.sparsity.certify import AnySetting
 from nonvacuous.sparsity.constants import EXPONENTS, FINENESS, Charge, chosen_among
 from nonvacuous.sparsity.conv_setting import ConvSetting
-from nonvacuous.sparsity.recount import AnySetting
 from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, Setting
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord

@@ -29,11 +29,13 @@ from nonvacuous.rules.derandomization import (
     wrong_layer_distance,
 )
 from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.certificate import final_seed
+from nonvacuous.sparsity.certify import recount
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import misread, read_network
 from nonvacuous.sparsity.conv_setting import ConvSetting
-from nonvacuous.sparsity.recount import Network, final_seed, recount
 from nonvacuous.sparsity.setting import Setting
+from nonvacuous.sparsity.weights import Network
 from nonvacuous.sparsity_records import SparsityRecord
 from nonvacuous.verification.checking import PriorChecking
 from nonvacuous.verification.findings import FALSE_ALARM, Disagreement, equal, same_rate
