@@ -77,12 +77,9 @@ def test_steps_are_recorded_for_both_parts() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: center_crop(torch.zeros(1, 3, 8, 8), 9), "cannot be cut out of images of 8 x 8"),
-        (lambda: center_crop(torch.zeros(1, 3, 8, 8), 0), "not a number of pixels"),
-        (lambda: center_crop(torch.zeros(1, 3, 8, 8), 4.0), "not a number of pixels"),
-        (lambda: center_crop(torch.zeros(8, 8), 4), "holds no images"),
-        (lambda: whiten_each_image(torch.zeros(3)), "of shape"),
-        (lambda: whiten_each_image(torch.zeros(2, 3, dtype=torch.uint8)), "floating-point"),
+        (lambda: center_crop(torch.zeros(1, 3, 8, 8), 9), "9 x 9 pixels cannot be cut out"),
+        (lambda: center_crop(torch.zeros(1, 3, 8, 8), 0), "0 x 0 pixels cannot be cut out"),
+        (lambda: center_crop(torch.zeros(8, 8), 4), r"of shape \(8, 8\)"),
     ],
 )
 def test_bad_input(call, message: str) -> None:

@@ -58,7 +58,7 @@ def test_the_preconditioner_saves_iterations_and_changes_nothing_else():
         )
         for precondition in (lambda v: v.clone(), greedy_preconditioner(gram, rank=100))
     ]
-    assert all(run.converged for run in runs)
+    assert all(run.residual <= 1e-7 for run in runs)
     assert runs[1].iterations < runs[0].iterations / 2
 
 
@@ -68,7 +68,7 @@ def test_a_start_at_the_solution_needs_no_iteration():
     run = conjugate_gradient(
         lambda v: k @ v, right, precondition=lambda v: v, start=right / 2, tolerance=1e-9
     )
-    assert run.iterations == 0 and run.converged
+    assert run.iterations == 0 and run.residual == 0
 
 
 def test_a_column_of_zeros_does_no_harm():

@@ -130,15 +130,15 @@ def test_a_wrong_weight_is_found():
     from nonvacuous.memorization.projection import line_up
 
     points = read_points(GOOD)
-    placed = line_up(points, seed=0)
+    ordered = line_up(points, seed=0)
     made = memorize(GOOD, [1, 2, 3]).construction
-    assert certify_exactly(made, placed, points.rows).mismatches == 0
+    assert certify_exactly(made, ordered, points.rows).mismatches == 0
     weights = list(made.weights)
     weights[1] += Fraction(1, 10**30)
     with pytest.raises(InvalidCertificate, match="2 of 3 values differ"):
-        certify_exactly(replace(made, weights=tuple(weights)), placed, points.rows)
+        certify_exactly(replace(made, weights=tuple(weights)), ordered, points.rows)
     with pytest.raises(InvalidCertificate, match="does not lie between"):
-        certify_exactly(replace(made, knots=made.knots[::-1]), placed, points.rows)
-    moved = replace(placed, positions=tuple(z + 1 for z in placed.positions))
+        certify_exactly(replace(made, knots=made.knots[::-1]), ordered, points.rows)
+    moved = replace(ordered, positions=tuple(z + 1 for z in ordered.positions))
     with pytest.raises(InvalidCertificate, match="positions differ"):
         certify_exactly(made, moved, points.rows)

@@ -6,12 +6,25 @@ from torch import Tensor
 
 from nonvacuous.data import Examples, digits
 from nonvacuous.errors import BadInput
+from nonvacuous.models import build
 from nonvacuous.randomization import corrupt
-from nonvacuous.randomization.stability import (
-    Predictor,
-    perceptron_rule,
-    uniform_stability,
-)
+from nonvacuous.randomization.stability import Predictor, Rule, uniform_stability
+from nonvacuous.seeds import derived_seed
+from nonvacuous.training.erm import TrainSettings, train
+
+
+def perceptron_rule(model: str, *, epochs: int, learning_rate: float = 0.2) -> Rule:
+    """The rule that trains a reference network by SGD."""
+    settings = TrainSettings(epochs=epochs, batch_size=50, learning_rate=learning_rate)
+
+    def rule(examples: Examples, seed: int) -> Predictor:
+        network = build(
+            model, examples.example_shape, examples.classes, seed=derived_seed(seed, "weights")
+        )
+        return train(network, examples, settings, seed=derived_seed(seed, "order")).module
+
+    return rule
+
 
 QUICK = perceptron_rule("mlp:128", epochs=100, learning_rate=0.3)
 

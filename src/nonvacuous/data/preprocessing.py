@@ -118,18 +118,11 @@ def center_crop(inputs: Tensor, size: int) -> Tensor:
 
     Where the margin is odd, the larger part of it is cut at the right and at the bottom.
     """
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise BadInput(f"center_crop: size = {size!r} is not a number of pixels; give 1 or more")
-    if inputs.ndim < 3:
-        raise BadInput(
-            f"center_crop: a tensor of shape {tuple(inputs.shape)} holds no images; give one of "
-            "shape (channels, height, width) or (examples, channels, height, width)"
-        )
     height, width = inputs.shape[-2:]
-    if size > min(height, width):
+    if inputs.ndim < 3 or not 1 <= size <= min(height, width):
         raise BadInput(
-            f"center_crop: {size} x {size} pixels cannot be cut out of images of {height} x "
-            f"{width}; give a size of at most {min(height, width)}"
+            f"center_crop: {size} x {size} pixels cannot be cut out of images of shape "
+            f"{tuple(inputs.shape)}"
         )
     top, left = (height - size) // 2, (width - size) // 2
     return inputs[..., top : top + size, left : left + size]
@@ -141,11 +134,6 @@ def whiten_each_image(inputs: Tensor) -> Tensor:
     (x - mean) / max(standard deviation, 1 / sqrt(number of values)): the floor keeps an image of
     one color from being divided by nothing. ``inputs`` has shape (examples, ...).
     """
-    if inputs.ndim < 2 or not inputs.is_floating_point():
-        raise BadInput(
-            f"whiten_each_image: give floating-point images of shape (examples, ...), not "
-            f"{inputs.dtype} of shape {tuple(inputs.shape)}"
-        )
     values = inputs.flatten(1)
     means = values.mean(dim=1, keepdim=True)
     deviations = values.std(dim=1, correction=0, keepdim=True)

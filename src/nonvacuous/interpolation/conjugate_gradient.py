@@ -8,7 +8,7 @@ fast the answer is reached, never which answer that is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,19 +17,16 @@ from nonvacuous.interpolation.gram import Gram
 from nonvacuous.interpolation.plan import RANK
 
 
-@dataclass(frozen=True)
-class Iterated:
-    """What conjugate gradients reached.
-
-    residual     max |K a − y| of the solution, computed afresh at the end
-    converged    whether that is within the tolerance
-    """
+class Iterated(NamedTuple):
+    """What conjugate gradients reached; ``remainder`` is y − K a, computed afresh at the end."""
 
     solution: Tensor
     remainder: Tensor
-    residual: float
     iterations: int
-    converged: bool
+
+    @property
+    def residual(self) -> float:
+        return float(self.remainder.abs().max())
 
 
 def conjugate_gradient(
@@ -75,9 +72,7 @@ def conjugate_gradient(
         if not bool(inner.isfinite().all()):
             break
     # What the recursion believes drifts away from the truth: only a fresh product counts.
-    true_remainder = right_sides - multiply(best)
-    residual = float(true_remainder.abs().max())
-    return Iterated(best, true_remainder, residual, iterations, residual <= tolerance)
+    return Iterated(best, right_sides - multiply(best), iterations)
 
 
 def greedy_preconditioner(gram: Gram, *, rank: int = RANK) -> Callable[[Tensor], Tensor]:

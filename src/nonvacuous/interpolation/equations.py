@@ -186,7 +186,7 @@ def _by_iteration(
         report=lambda step, size: reporter.report(step, limit, f"residual {size:.1e}"),
     )
     warnings: tuple[str, ...] = ()
-    if not done.converged:
+    if not done.residual <= tolerance:  # or not a number
         warnings = (
             f"conjugate gradients stopped after {done.iterations} iterations with the residual "
             f"{done.residual:.1e}, above the tolerance {tolerance:g}: this is NOT an interpolant "

@@ -52,14 +52,15 @@ class FeatureMap:
 Factory = Callable[[Tensor, int | None, int], FeatureMap]
 
 
-def _raw(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
-    _no_number("raw", number)
-    return FeatureMap(lambda x: x.reshape(len(x), -1), "raw values")
+def _fixed(name: str, made: FeatureMap) -> Factory:
+    """Features that neither a number nor the inputs decide."""
 
+    def factory(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
+        if number is not None:
+            raise BadInput(f"{name} features take no number; write {name}, not {name}:{number}")
+        return made
 
-def _gabor(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
-    _no_number("gabor", number)
-    return FeatureMap(gabor_features, GABOR)
+    return factory
 
 
 def _patches(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
@@ -68,7 +69,11 @@ def _patches(inputs: Tensor, number: int | None, seed: int) -> FeatureMap:
 
 
 #: Features by name; others may be entered.
-FEATURES: dict[str, Factory] = {"raw": _raw, "gabor": _gabor, "patches": _patches}
+FEATURES: dict[str, Factory] = {
+    "raw": _fixed("raw", FeatureMap(lambda x: x.reshape(len(x), -1), "raw values")),
+    "gabor": _fixed("gabor", FeatureMap(gabor_features, GABOR)),
+    "patches": _patches,
+}
 
 
 def parse_features(spec: str) -> tuple[str, int | None]:
@@ -107,11 +112,6 @@ def features_of(
     return Features(
         made.cpu(), None if other is None else other.cpu(), chosen.description, constant
     )
-
-
-def _no_number(name: str, number: int | None) -> None:
-    if number is not None:
-        raise BadInput(f"{name} features take no number; write {name}, not {name}:{number}")
 
 
 @dataclass(frozen=True, eq=False)

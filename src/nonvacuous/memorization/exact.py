@@ -14,7 +14,7 @@ import numpy as np
 
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.memorization.construction import Construction
-from nonvacuous.memorization.projection import Placed
+from nonvacuous.memorization.projection import Ordered
 from nonvacuous.progress import Progress, Reporter
 
 #: Points whose wide projections are computed a second time, one Python number after the other.
@@ -70,7 +70,7 @@ def exact_values(construction: Construction) -> Iterator[Fraction]:
 
 def certify_exactly(
     construction: Construction,
-    placed: Placed,
+    ordered: Ordered,
     rows: np.ndarray,
     *,
     unreachable: int = 0,
@@ -89,15 +89,15 @@ def certify_exactly(
         if i % _REPORT_EVERY == 0:
             reporter.report(i, total, "exact arithmetic")
     if mismatches:
-        where = int(placed.order[placed.starts[first]])
+        where = int(ordered.order[ordered.starts[first]])
         raise InvalidCertificate(
             f"{mismatches:,} of {total:,} values differ in exact arithmetic, the first at position "
             f"{where}: these weights do not memorize these values; construct them again"
         )
-    projections = _check_projections(placed, rows)
+    projections = _check_projections(ordered, rows)
     reporter.report(total, total, "exact arithmetic", always=True)
     return ExactCertificate(
-        points=len(placed.order),
+        points=len(ordered.order),
         distinct=total,
         mismatches=0,
         projections=projections,
@@ -117,17 +117,17 @@ def _check_order(construction: Construction) -> None:
         before = here
 
 
-def _check_projections(placed: Placed, rows: np.ndarray) -> int:
+def _check_projections(ordered: Ordered, rows: np.ndarray) -> int:
     """Positions once more: by 64-bit sums where float64 was exact, else number by number."""
-    direction = placed.direction
-    first = placed.order[placed.starts]
+    direction = ordered.direction
+    first = ordered.order[ordered.starts]
     if direction.is_exact:
         again = direction.project_short(rows)[first]
-        wrong = [a != b for a, b in zip(again.tolist(), placed.positions, strict=True)]
+        wrong = [a != b for a, b in zip(again.tolist(), ordered.positions, strict=True)]
     else:
         chosen = np.unique(np.linspace(0, len(first) - 1, _SAMPLED).astype(np.int64))
         wrong = [
-            _slow_position(rows[first[i]], placed) != Fraction(placed.positions[i])
+            _slow_position(rows[first[i]], ordered) != Fraction(ordered.positions[i])
             for i in chosen.tolist()
         ]
     if any(wrong):
@@ -138,9 +138,9 @@ def _check_projections(placed: Placed, rows: np.ndarray) -> int:
     return len(wrong)
 
 
-def _slow_position(row: np.ndarray, placed: Placed) -> Fraction:
+def _slow_position(row: np.ndarray, ordered: Ordered) -> Fraction:
     """One position in units of the direction, by Python's own fractions."""
-    direction = placed.direction
+    direction = ordered.direction
     total = sum(
         (
             Fraction(value) * weight * Fraction(2) ** exponent

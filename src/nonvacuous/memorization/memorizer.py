@@ -167,7 +167,7 @@ class Memorizer:
         started = time.perf_counter()
         outputs = self.forward(points, device=device, progress=progress)
         wanted = read_values(values, points, count=len(outputs)).floats()
-        return self._residual(outputs, wanted, started)
+        return Residual.of(outputs, wanted, self.classes, since=started)
 
     def residual_in(self, dtype: torch.dtype) -> Residual:
         """The honest way along the direction, with all numbers rounded to another type."""
@@ -179,7 +179,7 @@ class Memorizer:
         positions = np.array([[position / unit] for position in made.positions])
         outputs = dense_values(network, positions, units=self.width)
         values = np.array([value / (1 << self.fraction_bits) for value in made.values])
-        return self._residual(outputs, values, started)
+        return Residual.of(outputs, values, self.classes, since=started)
 
     def _network(self, direction: torch.Tensor, **more: Any) -> MemorizingNetwork:
         """The stored numbers in the type of the direction."""
@@ -190,10 +190,6 @@ class Memorizer:
         return MemorizingNetwork(
             direction, knots, weights, end=stored.end, blocks=stored.blocks, **more
         )
-
-    def _residual(self, outputs: np.ndarray, values: np.ndarray, started: float) -> Residual:
-        seconds = time.perf_counter() - started
-        return Residual.of(outputs, values, is_class=self.classes is not None, seconds=seconds)
 
     def save(self, path: str | Path) -> Path:
         """Write the float64 network as safetensors; ``nonvacuous.memorization.load`` reads it."""
@@ -275,16 +271,16 @@ def memorize(
     wanted = read_values(values, points, count=len(read))
     tell: Progress = progress or (lambda *words: None)
     tell("projecting", 0, 1, "")
-    placed = line_up(read, seed=seed)
+    ordered = line_up(read, seed=seed)
     tell("projecting", 1, 1, "")
-    kept, duplicates = settle(wanted, placed.order, placed.starts, conflicts=conflicts)
+    kept, duplicates = settle(wanted, ordered.order, ordered.starts, conflicts=conflicts)
     tell("constructing", 0, 1, "")
-    made = construct(placed.positions, kept, depth=depth)
+    made = construct(ordered.positions, kept, depth=depth)
     tell("constructing", 1, 1, "")
     certificate = certify_exactly(
         made,
-        placed,
-        placed.direction.prepare(read.rows),
+        ordered,
+        ordered.direction.prepare(read.rows),
         unreachable=duplicates.floor,
         progress=progress,
     )
@@ -295,7 +291,7 @@ def memorize(
         classes=wanted.classes,
         certificate=certificate,
         duplicates=duplicates,
-        direction=placed.direction,
+        direction=ordered.direction,
         construction=made,
         fraction_bits=wanted.fraction_bits,
         seed=seed,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import time
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.memorization.construction import Construction, deep_value
-from nonvacuous.memorization.projection import Direction
+from nonvacuous.memorization.projection import Direction, project_float
 from nonvacuous.progress import Progress, Reporter
 
 #: Hidden units times points evaluated at once.
@@ -128,7 +129,7 @@ class Interpolant:
         """Values at prepared rows: exact at memorized points, O(log n) for each point."""
         if not self.direction.is_exact:
             return self._exactly(*self.direction.project(rows))
-        positions = self.direction.project_float(rows)
+        positions = project_float(rows, self.direction.weights())
         knots, values, slopes = self._rounded
         segment = np.searchsorted(knots, positions, side="right") - 1
         inside = np.maximum(segment, 0)
@@ -210,13 +211,13 @@ class Residual:
 
     @classmethod
     def of(
-        cls, outputs: np.ndarray, values: np.ndarray, *, is_class: bool, seconds: float
+        cls, outputs: np.ndarray, values: np.ndarray, classes: int | None, *, since: float
     ) -> Residual:
         """How far the network's outputs are from the values memorized."""
         with np.errstate(invalid="ignore", over="ignore"):
             distance = np.nan_to_num(np.abs(outputs - values), nan=np.inf, posinf=np.inf)
-        wrong = int((~(distance < 0.5)).sum()) if is_class else None
-        return cls(len(outputs), float(distance.max()), wrong, seconds)
+        wrong = None if classes is None else int((~(distance < 0.5)).sum())
+        return cls(len(outputs), float(distance.max()), wrong, time.perf_counter() - since)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers; an error beyond all numbers becomes None, which JSON can hold."""

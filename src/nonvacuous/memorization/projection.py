@@ -63,14 +63,6 @@ class Direction:
         lowest = fixed_point.lowest_digit(rows, self.exponents)
         return fixed_point.wide_sums(rows, self.whole, self.exponents, lowest=lowest), lowest
 
-    def project_float(self, rows: np.ndarray) -> np.ndarray:
-        """Positions of prepared rows in plain float64, as the network computes them."""
-        weights = self.weights()
-        projected = np.empty(len(rows), dtype=np.float64)
-        for part, block in fixed_point.chunks(rows):
-            projected[part] = block.astype(np.float64) @ weights
-        return projected
-
     def project_short(self, rows: np.ndarray) -> np.ndarray:
         """64-bit sums, exact for rows as large as those the direction was drawn for."""
         scale = int(self.exponents[0])
@@ -82,8 +74,14 @@ class Direction:
         return projected
 
 
+def project_float(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Positions of prepared rows in plain float64, as the network computes them."""
+    parts = [block.astype(np.float64) @ weights for _, block in fixed_point.chunks(rows)]
+    return np.concatenate(parts)
+
+
 @dataclass(frozen=True, eq=False)
-class Placed:
+class Ordered:
     """Points along a direction, sorted, copies of a point together.
 
     order       indices into the caller's list, sorted by where they lie
@@ -97,7 +95,7 @@ class Placed:
     positions: tuple[int, ...]
 
 
-def line_up(points: Points, *, seed: int) -> Placed:
+def line_up(points: Points, *, seed: int) -> Ordered:
     """Draw directions until one keeps every two different points apart; the first nearly always.
 
     Where float64 is exact, the best of several is taken: its smallest gap decides how well a
@@ -118,7 +116,7 @@ def line_up(points: Points, *, seed: int) -> Placed:
             order, starts = _sorted(positions)
             if _copies_only(rows, order, starts):
                 kept = tuple(positions[order[start]] for start in starts.tolist())
-                return Placed(chosen, order, starts, kept)
+                return Ordered(chosen, order, starts, kept)
     raise NotYetSupported(
         f"points: {MOST_DRAWS} random directions all put two different points on one place; try "
         "another seed, or add a random rotation of the features before memorizing"
@@ -133,9 +131,7 @@ def _widest_first(
         yield drawn[0], drawn[0].project(rows)[0]
         return
     matrix = np.stack([direction.weights() for direction in drawn], axis=1)
-    positions = np.empty((len(rows), len(drawn)), dtype=np.float64)
-    for part, block in fixed_point.chunks(rows):
-        positions[part] = block.astype(np.float64) @ matrix  # exact, so in any order
+    positions = project_float(rows, matrix)  # exact, so in any order
     widths = [_smallest_gap(positions[:, number]) for number in range(len(drawn))]
     for number in np.argsort(widths)[::-1]:
         yield drawn[number], positions[:, number].astype(np.int64).tolist()

@@ -27,11 +27,7 @@ from nonvacuous.randomization.registry import (
 )
 from nonvacuous.randomization.results import Study
 from nonvacuous.randomization.settings import StudySettings
-from nonvacuous.randomization.stability import (
-    UniformStability,
-    perceptron_rule,
-    uniform_stability,
-)
+from nonvacuous.randomization.stability import UniformStability, uniform_stability
 from nonvacuous.randomization.study import study
 
 __all__ = [
@@ -48,7 +44,6 @@ __all__ = [
     "corrupt",
     "corruption_findings",
     "parse_corruption",
-    "perceptron_rule",
     "rademacher_estimate",
     "register_corruption",
     "sign_vectors",

@@ -17,9 +17,7 @@ from torch import Tensor
 
 from nonvacuous.data.examples import Dataset, Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.randomization.registry import STANDARD, ImageRule, Setting, Spec, parse_corruption
-
-__all__ = ["STANDARD", "Corrupted", "CorruptedDataset", "Part", "corrupt"]
+from nonvacuous.randomization.registry import ImageRule, Setting, Spec, parse_corruption
 
 Part = Literal["train", "test"]
 

@@ -101,11 +101,8 @@ def register_corruption(
     what: What,
     takes_strength: bool = False,
     independent: bool = True,
-    replace: bool = False,
 ) -> Callable[[AnyFunction], AnyFunction]:
     """Add a corruption of your own, as a decorator; see :class:`Corruption` for the arguments.
-
-    replace   allow a corruption that is there already to be replaced
 
     Then try it: :func:`nonvacuous.randomization.corruption_findings` lists what is wrong with it.
     """
@@ -118,10 +115,9 @@ def register_corruption(
         raise BadInput(
             f"register_corruption: {name} has what = {what!r}; write 'labels' or 'inputs'"
         )
-    if name in CORRUPTIONS and not replace:
+    if name in CORRUPTIONS:
         raise BadInput(
-            f"register_corruption: there is a corruption {name} already; pass replace=True to put "
-            "yours in its place"
+            f"register_corruption: there is a corruption {name} already; choose another name"
         )
 
     def register(function: AnyFunction) -> AnyFunction:
@@ -249,7 +245,3 @@ def _positions(shape: tuple[int, ...]) -> int:
 
 def _reordered(image: Tensor, order: Tensor) -> Tensor:
     return image.reshape(-1, len(order))[:, order].reshape(image.shape)
-
-
-STANDARD: tuple[str, ...] = tuple(CORRUPTIONS)
-"""The names of the corruptions that the library brings along."""

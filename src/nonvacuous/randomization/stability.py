@@ -15,9 +15,6 @@ from torch import Tensor
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.models import build
-from nonvacuous.seeds import derived_seed
-from nonvacuous.training.erm import TrainSettings, train
 
 Predictor = Callable[[Tensor], Tensor]
 """Inputs (examples, ...) in, class scores (examples, classes) out."""
@@ -50,22 +47,6 @@ class UniformStability:
     def difference(self) -> int:
         """How far this one swap moved one loss: where it is 1, the uniform stability is, too."""
         return abs(self.loss_after - self.loss_before)
-
-
-def perceptron_rule(
-    model: str = "mlp:128", *, epochs: int = 200, learning_rate: float = 0.2, batch_size: int = 50
-) -> Rule:
-    """The rule that trains a reference network by SGD: a second or two for a few hundred digits."""
-
-    settings = TrainSettings(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
-
-    def rule(examples: Examples, seed: int) -> Predictor:
-        network = build(
-            model, examples.example_shape, examples.classes, seed=derived_seed(seed, "weights")
-        )
-        return train(network, examples, settings, seed=derived_seed(seed, "order")).module
-
-    return rule
 
 
 def uniform_stability(

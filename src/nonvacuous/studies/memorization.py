@@ -181,8 +181,7 @@ def _measure(
         record["float64"] = {"refused": str(error)}
         return None
     errors: np.ndarray = np.abs(values - kept)
-    wrong = int((~(errors < 0.5)).sum())
-    measured = Residual(len(train), float(errors.max()), wrong, time.perf_counter() - started)
+    measured = Residual.of(values, kept, network.classes, since=started)
     record["float64"] = {"exact_evaluation": exact_error, "forward": measured.to_dict()}
     record["float32"] = {"refused": True, **float32.to_dict()}
     return errors
@@ -261,6 +260,7 @@ def _drawn(
 ) -> dict[str, Any]:
     """The points of the pictures. The times against n are measured on parts of the points."""
     from nonvacuous.memorization import memorize
+    from nonvacuous.memorization.projection import project_float
 
     made = network.construction
     shown = min(_SHOWN, len(made))
@@ -273,7 +273,7 @@ def _drawn(
     if errors is not None:
         # Errors of the honest forward pass along the direction, largest in each stretch.
         rows = network.direction.prepare(train.inputs.numpy().reshape(len(train), -1))
-        order = np.argsort(network.direction.project_float(rows), kind="stable")
+        order = np.argsort(project_float(rows, network.direction.weights()), kind="stable")
         parts = np.array_split(errors[order], min(_STRETCHES, len(errors)))
         # A logarithmic scale has no room for zero.
         largest = [max(float(part.max()), 1e-17) for part in parts]

@@ -22,9 +22,7 @@ _TEST_KEYS = ("x_test", "y_test")
 _CHANNELS = (1, 3, 4)
 
 
-def read_npz(
-    path: str | Path, *, name: str | None = None, class_names: Sequence[str] | None = None
-) -> Dataset:
+def read_npz(path: str | Path, *, class_names: Sequence[str] | None = None) -> Dataset:
     """A data set from an npz file.
 
     Keys: inputs/labels, or x/y, or x_train/y_train with x_test/y_test where there is a test set; in
@@ -35,15 +33,11 @@ def read_npz(
     8-bit pixels of shape (n, height, width) get one channel. Files with Python objects are refused.
     """
     path = Path(path)
-    return dataset_of_arrays(read_npz_arrays(path), path, name=name, class_names=class_names)
+    return dataset_of_arrays(read_npz_arrays(path), path, class_names)
 
 
 def dataset_of_arrays(
-    arrays: dict[str, np.ndarray],
-    path: Path,
-    *,
-    name: str | None = None,
-    class_names: Sequence[str] | None = None,
+    arrays: dict[str, np.ndarray], path: Path, class_names: Sequence[str] | None
 ) -> Dataset:
     """A data set from named arrays, whatever file they were in; X_train is x_train."""
     lowered = {key.lower(): array for key, array in arrays.items()}
@@ -62,7 +56,7 @@ def dataset_of_arrays(
         pair,
         train,
         _TEST_KEYS if _TEST_KEYS[0] in arrays else None,
-        name=name or path.stem,
+        name=path.stem,
         class_names=class_names or _class_names(arrays, path),
         unused=tuple(sorted(set(arrays) - {*train, "class_names", *_TEST_KEYS})),
     )
@@ -146,9 +140,7 @@ def _array(path: Path) -> np.ndarray:
     return loaded
 
 
-def read_pt(
-    path: str | Path, *, name: str | None = None, class_names: Sequence[str] | None = None
-) -> Dataset:
+def read_pt(path: str | Path, *, class_names: Sequence[str] | None = None) -> Dataset:
     """A data set from a .pt file: a pair (inputs, labels) of tensors, or a dict of the npz keys."""
     path = Path(path)
     try:
@@ -171,4 +163,4 @@ def read_pt(
         key: (value.float() if value.is_floating_point() else value).detach().numpy()
         for key, value in stored.items()
     }
-    return dataset_of_arrays(arrays, path, name=name, class_names=class_names)
+    return dataset_of_arrays(arrays, path, class_names)

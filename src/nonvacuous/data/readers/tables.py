@@ -191,9 +191,7 @@ def _listed(columns: Sequence[str]) -> str:
     return ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "") or "no columns"
 
 
-def read_csv(
-    path: str | Path, *, name: str | None = None, class_names: Sequence[str] | None = None
-) -> Dataset:
+def read_csv(path: str | Path, *, class_names: Sequence[str] | None = None) -> Dataset:
     """A data set from a .csv or .tsv file with a header.
 
     The label column is called label, labels, y, target or class, in capitals or not; labels are
@@ -231,7 +229,7 @@ def read_csv(
             f"{path}: {len(missing)} labels are missing, the first in line {body[missing[0]][0]}. "
             "Leave such rows out, or give them a class with a name"
         )
-    return Dataset(Examples.of((inputs, values), class_names=class_names, name=name or path.stem))
+    return Dataset(Examples.of((inputs, values), class_names=class_names, name=path.stem))
 
 
 def _as_numbers(labels: list[str]) -> np.ndarray:
