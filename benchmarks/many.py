@@ -45,9 +45,8 @@ Plan = list[tuple[str, str, str, tuple[int, ...]]]
 def plan(device: str) -> Plan:
     if device != "cuda":
         return [
-            (network, "float32", method, numbers)
+            (network, "float32", "matrices", (1, 2, 4, 8))
             for network in ("mlp:512", "mlp:512,512,512")
-            for method, numbers in (("matrices", (1, 2, 4, 8)), ("vmap", (4,)))
         ]
     cases: Plan = []
     for network in ("mlp:512", "mlp:512,512,512"):
@@ -59,8 +58,6 @@ def plan(device: str) -> Plan:
     for network in ("alexnet", "inception"):
         for precision in ("float32", "bfloat16"):
             cases.append((network, precision, "streams", (1, 2, 4, 8)))
-            if network == "alexnet" or precision == "float32":
-                cases.append((network, precision, "vmap", (4,)))
     return cases
 
 

@@ -249,7 +249,7 @@ def test_bad_settings_are_refused_by_name(change: dict[str, object], words: str)
 def test_models_that_do_not_fit_the_examples_are_refused() -> None:
     with pytest.raises(BadInput, match="2 outputs"):
         train(small_mlp(classes=2), blobs())
-    with pytest.raises(BadInput, match=r"cannot predict examples of shape \(1, 6, 6\)"):
+    with pytest.raises(BadInput, match=r"cannot take examples of shape \(1, 6, 6\)"):
         train(small_mlp(), stripes())
     with pytest.raises(BadInput, match="one row per example"):
         train(nn.Sequential(nn.Linear(4, 3), nn.Flatten(0)), blobs())

@@ -36,7 +36,7 @@ SHARED = perceptron(0)
         ({"inputs": [(images() * 9).long()]}, "floating-point"),
         ({"labels": labelings()[0]}, "labels.unsqueeze"),
         ({"labels": labelings().float()}, "int64"),
-        ({"labels": labelings() + 1}, "from 1 to 4, but the network has 4 outputs"),
+        ({"labels": labelings() + 1}, "from 1 to 4, but the model has 4 outputs"),
         ({"jobs": []}, "at least one Job"),
         ({"jobs": [Job(labels=2)]}, "there are 2 rows"),
         ({"jobs": [Job(inputs=1)]}, "1 sets"),
@@ -47,7 +47,7 @@ SHARED = perceptron(0)
         ({"jobs": [Job(augmentation="flip")]}, "'none', 'crop', 'full'"),
         ({"inputs": [images().flatten(1)], "jobs": [Job(augmentation="crop")]}, "needs images"),
         ({"crop_size": 9}, "at least as large"),
-        ({"crop_size": 6}, "cannot predict inputs of shape"),
+        ({"crop_size": 6}, "cannot take inputs as cropped of shape"),
         ({"marked": torch.zeros(90, dtype=torch.bool)}, "marked has shape"),
         ({"test": []}, "one pair"),
         ({"test": [(images(5), labelings(6)[0])]}, "5 inputs, but 6"),
@@ -78,14 +78,6 @@ SHARED = perceptron(0)
         (
             {"build": lambda seed: nn.Sequential(perceptron(seed), nn.AlphaDropout())},
             "AlphaDropout",
-        ),
-        (
-            {
-                "build": convolutional,
-                "method": "vmap",
-                "settings": ManySettings(epochs=1, precision="bfloat16"),
-            },
-            "batch normalization in bfloat16",
         ),
     ],
 )  # fmt: skip

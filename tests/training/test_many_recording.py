@@ -87,10 +87,12 @@ def trained(
     )
 
 
-@pytest.mark.slow_if("streams-convolutional-90", "vmap-convolutional-90")
+@pytest.mark.slow_if("convolutional-streams-90")
 @pytest.mark.parametrize("count", [20, 90])
-@pytest.mark.parametrize("build", [perceptron, convolutional])
-@pytest.mark.parametrize("method", ["streams", "vmap"])
+@pytest.mark.parametrize(
+    ("build", "method"),
+    [(perceptron, "streams"), (convolutional, "streams"), (perceptron, "matrices")],
+)
 def test_recorded_training_is_the_plain_one(
     build: Callable[[int], nn.Module], count: int, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,10 +41,10 @@ def killing(epoch: int) -> Callable[[str, int, int, str], None]:
     return progress
 
 
-@pytest.mark.slow_if("convolutional-one at a time", "convolutional-vmap")
+@pytest.mark.slow_if("convolutional-one at a time")
 @pytest.mark.parametrize(
     ("build", "method"),
-    [(perceptron, "matrices"), (convolutional, "one at a time"), (convolutional, "vmap")],
+    [(perceptron, "matrices"), (convolutional, "one at a time")],
 )
 def test_killed_and_resumed(build: Callable[[int], nn.Module], method: str, tmp_path: Path) -> None:
     file = tmp_path / "networks.safetensors"
@@ -118,7 +118,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
             perceptron, [images()], labelings(), JOBS[:1], prepare=lambda seen: seen / 2, **options
         )
     with pytest.raises(OtherConfiguration, match="method was"):
-        train_many(perceptron, [images()], labelings(), JOBS[:1], method="vmap", **options)
+        train_many(perceptron, [images()], labelings(), JOBS[:1], method="one at a time", **options)
 
 
 def test_training_leaves_the_callers_random_numbers_alone() -> None:

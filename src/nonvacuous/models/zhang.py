@@ -23,8 +23,7 @@ _AFTER = ((176, 160), (176, 160))
 class ShiftBatchNorm(nn.BatchNorm2d):
     """Batch normalization that learns a shift per channel while its scale stays at 1.
 
-    The fixed scale and the running statistics are buffers, updated in place. So the module runs
-    under torch.func.functional_call and vmap, where each of many networks has its own row of them.
+    The fixed scale is a buffer: it has no price.
     """
 
     def __init__(self, channels: int) -> None:

@@ -56,68 +56,64 @@ def module_device(module: nn.Module) -> torch.device:
 def resident(
     examples: Examples, module: nn.Module, device: torch.device, *, name: str = "examples"
 ) -> tuple[Tensor, Tensor]:
-    """All inputs and labels on the device, in the module's dtype, after a trial prediction.
-
-    The trial catches what a GPU reports only as an unreadable assertion: outputs of the wrong
-    shape and labels that the network has no output for.
-    """
-    count = len(examples)
-    if count == 0:
+    """All inputs and labels on the device, in the module's dtype, after a trial prediction."""
+    if len(examples) == 0:
         raise BadInput(f"{name} is empty: give at least one example.")
     inputs, labels = examples.inputs.to(device), examples.labels.to(device)
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), inputs.dtype)
     if inputs.is_floating_point():
         inputs = inputs.to(dtype)
-    was_training = module.training
-    module.eval()
-    try:
-        with torch.no_grad():
-            outputs = module(inputs[:2])
-    except Exception as error:
-        raise BadInput(
-            f"The model cannot predict {name} of shape {tuple(inputs.shape[1:])}: {error}. Give "
-            "a model that accepts a batch of these inputs."
-        ) from error
-    finally:
-        module.train(was_training)
-    shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != min(2, count):
-        raise BadInput(
-            f"The model's output for {min(2, count)} examples is {shape}; training needs a tensor "
-            "of one row per example and one column per class."
-        )
-    lowest, highest = int(labels.min()), int(labels.max())
-    if lowest < 0 or highest >= outputs.shape[1]:
-        raise BadInput(
-            f"The labels of {name} run from {lowest} to {highest}, but the model has "
-            f"{outputs.shape[1]} outputs. Give it one output per class."
-        )
+    check_predicts(module, inputs[:2], [labels], what=name)
     return inputs, labels
+
+
+def check_predicts(
+    module: nn.Module, inputs: Tensor, labels: Sequence[Tensor], *, what: str
+) -> None:
+    """A trial prediction: scores of the right shape, and a class for every label.
+
+    It catches what a GPU reports only as an unreadable assertion.
+    """
+    classes = _scores(module, inputs, "the model", what).shape[1]
+    lowest = min(int(row.min()) for row in labels)
+    highest = max(int(row.max()) for row in labels)
+    if lowest < 0 or highest >= classes:
+        raise BadInput(
+            f"The labels of the {what} run from {lowest} to {highest}, but the model has {classes} "
+            "outputs. Give it one output per class, counted from 0."
+        )
 
 
 def check_fits(module: nn.Module, examples: Examples, *, spec: str) -> None:
     """Run the network on two examples, so that a misfit is known before anything is trained."""
-    shape, classes = examples.example_shape, examples.classes
-    inputs = f"inputs of shape {shape} (the examples of {examples.name})"
+    model, classes = f"the model {spec}", examples.classes
+    outputs = _scores(module, examples.inputs[:2], model, "inputs")
+    if outputs.shape[1] != classes:
+        raise BadInput(
+            f"{model} gives outputs of shape {tuple(outputs.shape)} for two examples of "
+            f"{examples.name}; a classifier of {classes} classes must give (2, {classes}), one "
+            "score for each class."
+        )
+
+
+def _scores(module: nn.Module, inputs: Tensor, model: str, what: str) -> Tensor:
+    """What the module in evaluation mode returns, refused unless it has a row for each input."""
     was_training = module.training
     try:
         with torch.no_grad():
-            outputs = module.eval()(examples.inputs[:2])
+            outputs = module.eval()(inputs)
     except Exception as error:  # the user's code may raise anything
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise BadInput(
-            f"the model {spec} cannot take {inputs}: {first}. Build it for this shape, or bring "
-            "the data in the shape it expects.",
+            f"{model} cannot take {what} of shape {tuple(inputs.shape[1:])}: {first}. Build it for "
+            "this shape, or bring the data in the shape it expects.",
         ) from error
     finally:
         module.train(was_training)
-    if not isinstance(outputs, Tensor) or tuple(outputs.shape) != (2, classes):
-        got = (
-            f"outputs of shape {tuple(outputs.shape)}"
-            if isinstance(outputs, Tensor)
-            else f"a {type(outputs).__name__}"
-        )
-        raise BadInput(
-            f"the model {spec} gives {got} for two {inputs}; a classifier of {classes} classes "
-            f"must give (2, {classes}), one score for each class.",
-        )
+    if isinstance(outputs, Tensor) and outputs.ndim == 2 and len(outputs) == len(inputs):
+        return outputs
+    shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+    raise BadInput(
+        f"{model} gives {shape} for {len(inputs)} examples; it must give a tensor of one row per "
+        "example and one column per class."
+    )

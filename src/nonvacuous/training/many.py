@@ -15,7 +15,7 @@ from torch import nn
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import Unsupported
 from nonvacuous.progress import Progress, Reporter
-from nonvacuous.training.checks import real_number
+from nonvacuous.training.checks import check_predicts, real_number
 from nonvacuous.training.graphs import fast_arithmetic
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import (
@@ -27,7 +27,6 @@ from nonvacuous.training.many_jobs import (
     ManySettings,
     built,
     check_jobs,
-    check_outputs,
     check_settings,
 )
 from nonvacuous.training.many_material import Material, as_measured, shown
@@ -65,7 +64,6 @@ def train_many(
                 `lambda seed: models.build("mlp:512", (3, 28, 28), 10, seed=seed)`
     method      "matrices": plain perceptrons, all weights in one tensor per layer; and "cnn:..." of
                 few channels, whose windows become rows of a matrix
-                "vmap": any network, all weights in one tensor per layer
                 "streams": one recorded CUDA graph per network, side by side on the GPU
                 "one at a time": ordinary training, one network after the other
                 "auto": the fastest that fits network and device. All give the same results up to
@@ -97,7 +95,7 @@ def train_many(
     material = Material(examples, jobs, device=where, dtype=dtype)
     wanted = [examples.labels, *(labels for _, labels in examples.test or ())]
     for seen in material.train.values():
-        check_outputs(modules[0].to(where), shown(seen[:2]), wanted)
+        check_predicts(modules[0].to(where), shown(seen[:2]), wanted, what="inputs as cropped")
     with fast_arithmetic(where):
         trainer = build_trainer(chosen, modules, jobs, material, settings)
         try:

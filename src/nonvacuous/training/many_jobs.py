@@ -13,7 +13,7 @@ from nonvacuous.training.checks import one_of, real_number, whole_number
 
 AUGMENTATIONS = ("none", "crop", "full")
 PRECISIONS = ("float32", "bfloat16")
-METHODS = ("auto", "matrices", "vmap", "streams", "one at a time")
+METHODS = ("auto", "matrices", "streams", "one at a time")
 
 Prepare = Callable[[Tensor], Tensor]
 """A function of a batch of inputs, such as whitening; each input must be changed by itself."""
@@ -292,35 +292,6 @@ def built(build: Callable[[int], nn.Module], jobs: Sequence[Job]) -> list[nn.Mod
     if not any(parameter.requires_grad for parameter in modules[0].parameters()):
         raise BadInput("The network has no parameter that requires a gradient: nothing to train.")
     return modules
-
-
-def check_outputs(module: nn.Module, seen: Tensor, labels: Sequence[Tensor]) -> None:
-    """A trial prediction: scores of the right shape, and a class for every label."""
-    was_training = module.training
-    module.eval()
-    try:
-        with torch.no_grad():
-            outputs = module(seen)
-    except Exception as error:
-        raise BadInput(
-            f"The network cannot predict inputs of shape {tuple(seen.shape[1:])} (after cropping "
-            f"and preparation): {error}. Check its input shape, crop_size and prepare."
-        ) from error
-    finally:
-        module.train(was_training)
-    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(seen):
-        shape = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise BadInput(
-            f"The network's output for {len(seen)} examples is {shape}; training needs one row per "
-            "example and one column per class."
-        )
-    lowest = min(int(row.min()) for row in labels)
-    highest = max(int(row.max()) for row in labels)
-    if lowest < 0 or highest >= outputs.shape[1]:
-        raise BadInput(
-            f"The labels run from {lowest} to {highest}, but the network has {outputs.shape[1]} "
-            "outputs. Give it one output per class, counted from 0."
-        )
 
 
 def _shapes(module: nn.Module) -> list[tuple[str, tuple[int, ...]]]:

@@ -41,7 +41,6 @@ class Stack(ABC):
             )
         self.recordings = Recordings(material.device) if recorded else None
         self.trained: dict[str, Tensor] = {}
-        self.buffers: dict[str, Tensor] = {}
         self._momenta: dict[str, Tensor] = {}
         self._seat(jobs)
 
@@ -213,12 +212,11 @@ class Stack(ABC):
 
     def changed(self) -> list[Tensor]:
         """The tensors of the networks that steps change."""
-        return [*self.trained.values(), *self.buffers.values(), *self._momenta.values()]
+        return [*self.trained.values(), *self._momenta.values()]
 
-    def take(self, trained: dict[str, Tensor], buffers: dict[str, Tensor]) -> None:
+    def take(self, trained: dict[str, Tensor]) -> None:
         """Begin with these stacked tensors and no momentum."""
         self.trained = {name: tensor.requires_grad_() for name, tensor in trained.items()}
-        self.buffers = buffers
         self._momenta = {name: torch.zeros_like(tensor) for name, tensor in trained.items()}
 
     def keep(self, kept: Sequence[int]) -> None:
@@ -228,7 +226,7 @@ class Stack(ABC):
             return {name: tensor.detach()[list(kept)] for name, tensor in tensors.items()}
 
         momenta = chosen(self._momenta)
-        self.take(chosen(self.trained), chosen(self.buffers))
+        self.take(chosen(self.trained))
         self._momenta = momenta
         self._seat([self.jobs[number] for number in kept])
         if self.recordings is not None:
@@ -237,8 +235,7 @@ class Stack(ABC):
     def tensors(self, number: int) -> dict[str, Tensor]:
         """One network and its momentum; see `nonvacuous.training.many_trainer.Trainer`."""
         momenta = {name: tensor[number] for name, tensor in self._momenta.items()}
-        both = {**self.trained, **self.buffers}
-        state = {name: tensor.detach()[number] for name, tensor in both.items()}
+        state = {name: tensor.detach()[number] for name, tensor in self.trained.items()}
         return {
             **{f"state.{name}": tensor for name, tensor in self.named(state).items()},
             **{f"momentum.{name}": tensor for name, tensor in self.named(momenta).items()},

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
 
-from nonvacuous.errors import BadInput, Unsupported
+from nonvacuous.errors import BadInput
 from nonvacuous.models.cnn import Cnn, Mlp
-from nonvacuous.training.many_dropout import Chance, dropped, seed_dropout, with_faster_layers
+from nonvacuous.training.many_dropout import dropped
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material
 from nonvacuous.training.many_measuring import Measured, read
@@ -22,7 +21,7 @@ from nonvacuous.training.many_stacked import Stack
 #
 # Weights are kept as (networks, inputs, outputs), transposed against torch's linear layers, so that
 # batched products read them as they lie. A convolution is the same product, of every window of its
-# input: grouped convolutions, what vmap makes of it, are far slower for networks of few channels.
+# input: grouped convolutions are far slower for networks of few channels.
 
 
 def plain_stack(module: nn.Module) -> list[tuple[str, nn.Linear | nn.Conv2d]] | None:
@@ -100,7 +99,7 @@ class Matrices(Stack):
             ]
             trained[f"{name}.weight"] = torch.stack(weights)
             trained[f"{name}.bias"] = torch.stack(biases)
-        self.take(trained, {})
+        self.take(trained)
 
     def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
         values, dropping = inputs, 0
@@ -170,61 +169,6 @@ def _pooled(values: Tensor) -> Tensor:
     images = values.flatten(0, 1).permute(0, 3, 1, 2)
     largest: Tensor = torch.nn.functional.max_pool2d(images, 2).unflatten(0, values.shape[:2])
     return largest
-
-
-# Any networks of one architecture, stacked: one forward pass of `torch.func.vmap` serves all.
-
-
-class Vmapped(Stack):
-    """Any networks of one architecture. Frozen parameters are kept as buffers."""
-
-    def __init__(
-        self,
-        modules: Sequence[nn.Module],
-        jobs: Sequence[Job],
-        material: Material,
-        settings: ManySettings,
-    ) -> None:
-        super().__init__(jobs, material, settings, recorded=material.device.type == "cuda")
-        if settings.precision == "bfloat16" and any(
-            isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in modules[0].modules()
-        ):
-            raise BadInput(
-                'method="vmap" cannot train batch normalization in bfloat16: torch.func.vmap wants '
-                'its running statistics in the same precision. Use method="auto".'
-            )
-        device = material.device
-        stacked, buffers = stack_module_state([module.to(device) for module in modules])
-        frozen = {name for name, p in modules[0].named_parameters() if not p.requires_grad}
-        still = {name: stacked[name].detach() for name in frozen}
-        trained = {name: t.detach() for name, t in stacked.items() if name not in frozen}
-        self.take(trained, {**buffers, **still})
-        # What the layers of dropout read: set to each network's own while vmap runs.
-        self._inner = Chance(self.chance.seed[0], self.chance.step, self.chance.rate[0])
-        self._module = seed_dropout(
-            with_faster_layers(modules[0]), self._inner, everywhere=self.drops
-        )
-
-    def outputs(self, inputs: Tensor, *, training: bool) -> Tensor:
-        self._module.train(training)
-        self._inner.step = self.chance.step
-
-        def one(tensors: dict[str, Tensor], seed: Tensor, rate: Tensor, batch: Tensor) -> Tensor:
-            self._inner.seed, self._inner.rate = seed, rate
-            result: Tensor = functional_call(self._module, tensors, (batch,))
-            return result
-
-        both = {**self.trained, **self.buffers}
-        try:
-            with precision(self._settings, inputs.device):
-                outputs: Tensor = vmap(one)(both, self.chance.seed, self.chance.rate, inputs)
-        except RuntimeError as error:
-            if "vmap" not in str(error):
-                raise
-            raise Unsupported(
-                f'This network cannot be trained by torch.func.vmap: {error}. Use method="auto".'
-            ) from error
-        return outputs
 
 
 class Trainer:
@@ -343,8 +287,6 @@ def build_trainer(
     """A trainer of these networks by the method named."""
     if method == "matrices":
         return Trainer([Matrices(modules, jobs, material, settings)], material)
-    if method == "vmap":
-        return Trainer([Vmapped(modules, jobs, material, settings)], material)
     networks = zip(modules, jobs, strict=True)
     recorded = method == "streams"
     return Trainer(

@@ -40,7 +40,7 @@ TIMING = GroupTiming(
     networks=5,
     epochs=80,
     seconds=40.0,
-    method="vmap",
+    method="streams",
     device="cuda",
     solo_seconds=0.3,
 )
