@@ -139,7 +139,7 @@ def test_the_classic_networks(name: str) -> None:
 
 
 def test_bfloat16_keeps_weights_in_float32() -> None:
-    settings = replace(SETTINGS, precision="bfloat16")
+    settings = SETTINGS.changed(precision="bfloat16")
     options = {**world(), "settings": settings}
     for build in (perceptron, convolutional):
         exact = train_many(build, inputs(), labelings(), JOBS[:1], **world()).jobs[0]

@@ -40,11 +40,6 @@ SHARED = perceptron(0)
         ({"jobs": []}, "at least one Job"),
         ({"jobs": [Job(labels=2)]}, "there are 2 rows"),
         ({"jobs": [Job(inputs=1)]}, "1 sets"),
-        ({"jobs": [Job(), Job(seed=-1)]}, r"jobs\[1\].seed"),
-        ({"jobs": [Job(learning_rate=0.0)]}, "learning_rate"),
-        ({"jobs": [Job(weight_decay=-1.0)]}, "weight_decay"),
-        ({"jobs": [Job(dropout=1.0)]}, "dropout"),
-        ({"jobs": [Job(augmentation="flip")]}, "'none', 'crop', 'full'"),
         ({"inputs": [images().flatten(1)], "jobs": [Job(augmentation="crop")]}, "needs images"),
         ({"crop_size": 9}, "at least as large"),
         ({"crop_size": 6}, "cannot take inputs as cropped of shape"),
@@ -52,10 +47,6 @@ SHARED = perceptron(0)
         ({"test": []}, "one pair"),
         ({"test": [(images(5), labelings(6)[0])]}, "5 inputs, but 6"),
         ({"test": [(images(5), labelings(5))]}, "per test example"),
-        ({"settings": ManySettings(epochs=0)}, "epochs"),
-        ({"settings": ManySettings(epochs=1, precision="half")}, "precision"),
-        ({"settings": ManySettings(epochs=1, decay=1.5)}, "decay"),
-        ({"settings": ManySettings(epochs=1, momentum=1.0)}, "momentum"),
         ({"method": "magic"}, "method is 'magic'"),
         ({"method": "streams"}, "needs a CUDA device"),
         ({"build": convolutional, "method": "matrices"}, "Use method=\"auto\""),
@@ -84,6 +75,29 @@ SHARED = perceptron(0)
 def test_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         attempt(**changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": -1}, "seed"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"weight_decay": -1.0}, "weight_decay"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"augmentation": "flip"}, "'none', 'crop', 'full'"),
+    ],
+)
+def test_a_job_refuses_what_it_cannot_be(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        Job(**change)
+
+
+@pytest.mark.parametrize(
+    "change", [{"epochs": 0}, {"precision": "half"}, {"decay": 1.5}, {"momentum": 1.0}]
+)
+def test_settings_refuse_what_they_cannot_be(change: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=next(iter(change))):
+        ManySettings(**{"epochs": 1, **change})
 
 
 def test_arguments_are_left_as_they_are() -> None:

@@ -78,7 +78,13 @@ class BuiltInLearner:
                 marked=torch.stack([_marks(condition) for condition in conditions]),
             ),
             [
-                Job(row, inputs[row], task.seed, settings.learning_rate, **switched[row])
+                Job(
+                    labels=row,
+                    inputs=inputs[row],
+                    seed=task.seed,
+                    learning_rate=settings.learning_rate,
+                    **switched[row],
+                )
                 for row, task in enumerate(tasks)
             ],
             settings=ManySettings(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -15,10 +14,11 @@ from torch import nn
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import Unsupported
 from nonvacuous.progress import Progress, Reporter
-from nonvacuous.training.checks import check_predicts, real_number
+from nonvacuous.training.checks import check_predicts, one_of, real_number
 from nonvacuous.training.graphs import fast_arithmetic
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import (
+    METHODS,
     EpochRecord,
     Job,
     JobResult,
@@ -27,7 +27,6 @@ from nonvacuous.training.many_jobs import (
     ManySettings,
     built,
     check_jobs,
-    check_settings,
 )
 from nonvacuous.training.many_material import Material, as_measured, shown
 from nonvacuous.training.many_run import Run
@@ -80,7 +79,7 @@ def train_many(
     """
     begun = time.monotonic()
     jobs = tuple(jobs)
-    check_settings(settings, method)
+    one_of("method", method, METHODS)
     check_jobs(jobs, examples)
     real_number("checkpoint_seconds", checkpoint_seconds, least=0.0)
     modules = built(build, jobs)
@@ -197,8 +196,8 @@ def _configuration(
     }
     return {
         "kind": "many networks",
-        "jobs": [dataclasses.asdict(job) for job in jobs],
-        **dataclasses.asdict(settings),
+        "jobs": [job.record() for job in jobs],
+        **settings.record(),
         "crop_size": examples.crop_size,
         "architecture": str(modules[0]),
         "initial_weights": tensors_digest(initial),

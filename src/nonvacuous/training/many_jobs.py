@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from nonvacuous.errors import BadInput
-from nonvacuous.training.checks import one_of, real_number, whole_number
+from nonvacuous.settings import (
+    Count,
+    NonNegative,
+    Positive,
+    PositiveCount,
+    Settings,
+    Share,
+    checked,
+)
+from nonvacuous.training.checks import one_of, whole_number
 
 AUGMENTATIONS = ("none", "crop", "full")
 PRECISIONS = ("float32", "bfloat16")
@@ -48,8 +59,7 @@ class ManyExamples:
         _check_examples(self.inputs, self.labels, self.test, self.marked)
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Settings):
     """One network to train: what it learns from and how.
 
     labels          which row of the label matrix it learns
@@ -64,17 +74,16 @@ class Job:
                     the network's first layer, if linear, keeps all of its inputs
     """
 
-    labels: int = 0
-    inputs: int = 0
-    seed: int = 0
-    learning_rate: float = 0.01
-    weight_decay: float = 0.0
-    augmentation: str = "none"
-    dropout: float = 0.0
+    labels: Count = 0
+    inputs: Count = 0
+    seed: Count = 0
+    learning_rate: Positive = 0.01
+    weight_decay: NonNegative = 0.0
+    augmentation: Annotated[str, checked(one_of, choices=AUGMENTATIONS)] = "none"
+    dropout: Share = 0.0
 
 
-@dataclass(frozen=True)
-class ManySettings:
+class ManySettings(Settings):
     """What all jobs share.
 
     epochs          passes over the training examples
@@ -93,16 +102,16 @@ class ManySettings:
                     stay float32)
     """
 
-    epochs: int
-    batch_size: int = 128
-    momentum: float = 0.9
-    decay: float = 0.95
+    epochs: PositiveCount
+    batch_size: PositiveCount = 128
+    momentum: Share = 0.9
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.95
     stop_when_fit: bool = False
-    fit_loss: float | None = None
-    patience: int = 1
-    stop_loss: float | None = None
-    measure_every: int = 1
-    precision: str = "float32"
+    fit_loss: Positive | None = None
+    patience: PositiveCount = 1
+    stop_loss: Positive | None = None
+    measure_every: PositiveCount = 1
+    precision: Annotated[str, checked(one_of, choices=PRECISIONS)] = "float32"
 
 
 @dataclass(frozen=True)
@@ -163,24 +172,6 @@ class ManyResult:
 # Checks of what `train_many` is given, before anything long begins.
 
 
-def check_settings(settings: ManySettings, method: str) -> None:
-    """Every field of the settings within its range."""
-    if not isinstance(settings, ManySettings):
-        raise BadInput(f"settings is {type(settings).__name__}; give ManySettings(epochs=...).")
-    whole_number("settings.epochs", settings.epochs, least=1)
-    whole_number("settings.batch_size", settings.batch_size, least=1)
-    real_number("settings.momentum", settings.momentum, least=0.0, below=1.0)
-    real_number("settings.decay", settings.decay, above=0.0, below=1.0 + 1e-12)
-    if settings.fit_loss is not None:
-        real_number("settings.fit_loss", settings.fit_loss, above=0.0)
-    if settings.stop_loss is not None:
-        real_number("settings.stop_loss", settings.stop_loss, above=0.0)
-    whole_number("settings.patience", settings.patience, least=1)
-    whole_number("settings.measure_every", settings.measure_every, least=1)
-    one_of("settings.precision", settings.precision, PRECISIONS)
-    one_of("method", method, METHODS)
-
-
 def _check_examples(
     inputs: Sequence[Tensor],
     labels: Tensor,
@@ -236,18 +227,11 @@ def check_jobs(jobs: Sequence[Job], examples: ManyExamples) -> None:
         raise BadInput("jobs is empty: give at least one Job.")
     for number, job in enumerate(jobs):
         where = f"jobs[{number}]"
-        whole_number(f"{where}.labels", job.labels, least=0)
-        whole_number(f"{where}.inputs", job.inputs, least=0)
-        whole_number(f"{where}.seed", job.seed, least=0)
         if job.labels >= len(labels) or job.inputs >= len(inputs):
             raise BadInput(
                 f"{where} asks for row {job.labels} of labels and input set {job.inputs}, but "
                 f"there are {len(labels)} rows and {len(inputs)} sets, counted from 0."
             )
-        real_number(f"{where}.learning_rate", job.learning_rate, above=0.0)
-        real_number(f"{where}.weight_decay", job.weight_decay, least=0.0)
-        real_number(f"{where}.dropout", job.dropout, least=0.0, below=1.0)
-        one_of(f"{where}.augmentation", job.augmentation, AUGMENTATIONS)
         shape = tuple(inputs[job.inputs].shape[1:])
         if job.augmentation != "none" and len(shape) != 3:
             raise BadInput(
