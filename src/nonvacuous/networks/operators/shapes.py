@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from nonvacuous.networks.log_scale import LogScale, concatenate
@@ -16,82 +19,90 @@ def reshape(passage: Passage) -> LogScale:
     return passage.scale("self").reshape(passage.shape)
 
 
-@register_operator("aten.permute")
-def permute(passage: Passage) -> LogScale:
-    return passage.scale("self").permute(passage.integers("dims"))
+def _move(x: LogScale, source: Sequence[int], target: Sequence[int]) -> LogScale:
+    """Some axes elsewhere: numpy finds the order, with the numbers of axes in place of sizes."""
+    return x.permute(np.moveaxis(np.empty(range(x.dimensions)), source, target).shape)
 
 
-@register_operator("aten.transpose", "aten.t", "aten.numpy_T", "aten.mT", "aten.swapaxes")
-def transpose(passage: Passage) -> LogScale:
-    scale = passage.scale("self")
-    order = list(range(scale.dimensions))
-    first = passage.integer("dim0", passage.integer("axis0", -2))
-    second = passage.integer("dim1", passage.integer("axis1", -1))
-    if passage.node.op.startswith("aten.numpy_T"):
-        return scale.permute(order[::-1])
-    if scale.dimensions < 2:
-        return scale
-    a, b = scale.axis(first), scale.axis(second)
-    order[a], order[b] = order[b], order[a]
-    return scale.permute(order)
-
-
-@register_operator("aten.movedim")
-def move_axes(passage: Passage) -> LogScale:
-    scale = passage.scale("self")
-    source = [scale.axis(a) for a in passage.integers("source")]
-    target = [scale.axis(a) for a in passage.integers("destination")]
-    order = [-1] * scale.dimensions
-    for old, new in zip(source, target, strict=True):
-        order[new] = old
-    rest = iter(a for a in range(scale.dimensions) if a not in source)
-    return scale.permute([a if a >= 0 else next(rest) for a in order])
-
-
-@register_operator("aten.squeeze")
-def squeeze(passage: Passage) -> LogScale:
-    scale = passage.scale("self")
-    named = [scale.axis(a) for a in passage.integers("dim")] or list(range(scale.dimensions))
-    for axis in sorted(set(named), reverse=True):
-        if scale.shape[axis] == 1:
-            scale = scale.squeeze(axis)
-    return scale
-
-
-@register_operator("aten.unsqueeze")
-def unsqueeze(passage: Passage) -> LogScale:
-    return passage.scale("self").unsqueeze(passage.integer("dim"))
-
-
-@register_operator("aten.expand", "aten.expand_as", "aten.broadcast_to")
-def expand(passage: Passage) -> LogScale:
-    return passage.scale("self").broadcast_to(passage.shape)
-
-
-@register_operator("aten.select.int")
-def select(passage: Passage) -> LogScale:
-    return passage.scale("self").select(passage.integer("dim"), passage.integer("index"))
-
-
-@register_operator("aten.slice")
-def slice_(passage: Passage) -> LogScale:
-    scale = passage.scale("self")
-    axis = scale.axis(passage.integer("dim"))
-    positions = _sliced(passage, scale.shape[axis])
-    return scale.take(axis, positions)
+def _transpose(p: Passage, x: LogScale) -> LogScale:
+    first = p.integer("dim0", p.integer("axis0", -2))
+    second = p.integer("dim1", p.integer("axis1", -1))
+    return _move(x, (first, second), (second, first)) if x.dimensions > 1 else x
 
 
 def _sliced(passage: Passage, size: int) -> np.ndarray:
     start, end = passage.attribute("start"), passage.attribute("end")
-    step = passage.integer("step", 1)
-    return np.arange(size)[slice(start, end, step)]
+    return np.arange(size)[slice(start, end, passage.integer("step", 1))]
 
 
-@register_operator("aten.narrow")
-def narrow(passage: Passage) -> LogScale:
-    start = passage.integer("start")
-    positions = np.arange(start, start + passage.integer("length"))
-    return passage.scale("self").take(passage.integer("dim"), positions)
+def _narrow(p: Passage, x: LogScale) -> LogScale:
+    start = p.integer("start")
+    return x.take(p.integer("dim"), np.arange(start, start + p.integer("length")))
+
+
+def _flip(p: Passage, x: LogScale) -> LogScale:
+    for axis in p.integers("dims"):
+        x = x.take(axis, np.arange(x.shape[axis])[::-1])
+    return x
+
+
+def _squeeze(p: Passage, x: LogScale) -> LogScale:
+    named = {x.axis(a) for a in p.integers("dim")} or range(x.dimensions)
+    for axis in sorted(named, reverse=True):
+        x = x.squeeze(axis) if x.shape[axis] == 1 else x
+    return x
+
+
+def _repeat(p: Passage, x: LogScale) -> LogScale:
+    """The whole tensor again and again."""
+    counts = p.integers("repeats")
+    x = x.broadcast_to((1,) * (len(counts) - x.dimensions) + x.shape)
+    for axis, count in enumerate(counts):
+        x = x.take(axis, np.tile(np.arange(x.shape[axis]), count))
+    return x
+
+
+def _repeat_interleave(p: Passage, x: LogScale) -> LogScale:
+    if p.attribute("dim") is None:
+        return x.reshape((math.prod(x.shape),)).repeat_along(0, p.integer("repeats"))
+    return x.repeat_along(p.integer("dim"), p.integer("repeats"))
+
+
+def _roll(p: Passage, x: LogScale) -> LogScale:
+    shifts, axes = p.integers("shifts"), p.integers("dims")
+    if not axes:
+        flat = x.reshape((math.prod(x.shape),))
+        return flat.take(0, np.roll(np.arange(flat.shape[0]), shifts[0])).reshape(x.shape)
+    for shift, axis in zip(shifts, axes, strict=True):
+        x = x.take(axis, np.roll(np.arange(x.shape[axis]), shift))
+    return x
+
+
+#: What becomes of the scale of the one tensor that these operators rearrange.
+_MOVES: dict[str, Callable[[Passage, LogScale], LogScale | list[LogScale]]] = {
+    "permute": lambda p, x: x.permute(p.integers("dims")),
+    "transpose swapaxes t mT": _transpose,
+    "numpy_T": lambda p, x: x.permute(range(x.dimensions)[::-1]),
+    "movedim": lambda p, x: _move(x, p.integers("source"), p.integers("destination")),
+    "squeeze": _squeeze,
+    "unsqueeze": lambda p, x: x.unsqueeze(p.integer("dim")),
+    "expand expand_as broadcast_to": lambda p, x: x.broadcast_to(p.shape),
+    "select.int": lambda p, x: x.select(p.integer("dim"), p.integer("index")),
+    "slice": lambda p, x: x.take(p.integer("dim"), _sliced(p, x.shape[p.integer("dim")])),
+    "narrow": _narrow,
+    "unbind": lambda p, x: [
+        x.select(p.integer("dim"), k) for k in range(x.shape[p.integer("dim")])
+    ],
+    "flip": _flip,
+    "roll": _roll,
+    "repeat": _repeat,
+    "repeat_interleave.self_int": _repeat_interleave,
+    # Real and imaginary part will be mixed by multiplication: they scale alike.
+    "view_as_complex": lambda p, x: p.constant(x, [-1]).select(-1, 0),
+    "view_as_real": lambda p, x: x.unsqueeze(x.dimensions).broadcast_to(p.shape),
+}
+for _names, _rule in _MOVES.items():
+    register_operator(*aten(_names))(lambda p, rule=_rule: rule(p, p.scale("self")))
 
 
 @register_operator(*aten("chunk split split_with_sizes tensor_split unsafe_chunk"))
@@ -103,13 +114,6 @@ def split(passage: Passage) -> list[LogScale]:
         scale.take(axis, np.arange(end - shape[axis], end))
         for end, shape in zip(ends, passage.node.shapes, strict=True)
     ]
-
-
-@register_operator("aten.unbind")
-def unbind(passage: Passage) -> list[LogScale]:
-    scale = passage.scale("self")
-    axis = scale.axis(passage.integer("dim"))
-    return [scale.select(axis, k) for k in range(scale.shape[axis])]
 
 
 @register_operator("getitem")
@@ -129,26 +133,6 @@ def cat(passage: Passage) -> LogScale:
 def stack(passage: Passage) -> LogScale:
     axis = passage.integer("dim") % len(passage.shape)
     return concatenate([s.unsqueeze(axis) for s in passage.scales("tensors")], axis)
-
-
-@register_operator("aten.repeat")
-def repeat(passage: Passage) -> LogScale:
-    """The whole tensor again and again."""
-    counts = passage.integers("repeats")
-    scale = passage.scale("self")
-    scale = scale.broadcast_to((1,) * (len(counts) - scale.dimensions) + scale.shape)
-    for axis, count in enumerate(counts):
-        scale = scale.take(axis, np.tile(np.arange(scale.shape[axis]), count))
-    return scale
-
-
-@register_operator("aten.repeat_interleave.self_int")
-def repeat_interleave(passage: Passage) -> LogScale:
-    scale = passage.scale("self")
-    if passage.attribute("dim") is None:
-        scale = scale.reshape((int(np.prod(scale.shape)),))
-    axis = passage.integer("dim") if passage.attribute("dim") is not None else 0
-    return scale.repeat_along(axis, passage.integer("repeats"))
 
 
 @register_operator("aten.pad", "aten.constant_pad_nd")
@@ -184,26 +168,6 @@ def pad(passage: Passage) -> LogScale:
     return scale
 
 
-@register_operator("aten.flip")
-def flip(passage: Passage) -> LogScale:
-    scale = passage.scale("self")
-    for axis in passage.integers("dims"):
-        scale = scale.take(axis, np.arange(scale.shape[axis])[::-1])
-    return scale
-
-
-@register_operator("aten.roll")
-def roll(passage: Passage) -> LogScale:
-    scale = passage.scale("self")
-    shifts, axes = passage.integers("shifts"), passage.integers("dims")
-    if not axes:
-        flat = scale.reshape((int(np.prod(scale.shape)),))
-        return flat.take(0, np.roll(np.arange(flat.shape[0]), shifts[0])).reshape(scale.shape)
-    for shift, axis in zip(shifts, axes, strict=True):
-        scale = scale.take(axis, np.roll(np.arange(scale.shape[axis]), shift))
-    return scale
-
-
 @register_operator("aten.index.Tensor")
 def index(passage: Passage) -> LogScale:
     """Positions picked by tensors of indices: along those axes everything must scale alike."""
@@ -221,18 +185,6 @@ def index(passage: Passage) -> LogScale:
     for _ in range(len(passage.shape) - scale.dimensions):
         scale = scale.unsqueeze(side)
     return LogScale(passage.shape, scale.broadcast_to(passage.shape).terms)
-
-
-@register_operator("aten.view_as_complex")
-def view_as_complex(passage: Passage) -> LogScale:
-    """Real and imaginary part will be mixed by multiplication: they scale alike."""
-    return passage.constant(passage.scale("self"), [-1]).select(-1, 0)
-
-
-@register_operator("aten.view_as_real")
-def view_as_real(passage: Passage) -> LogScale:
-    scale = passage.scale("self")
-    return scale.unsqueeze(scale.dimensions).broadcast_to(passage.shape)
 
 
 @register_operator("aten.index_select")
