@@ -20,7 +20,7 @@ from nonvacuous.records import (
     KlTerm,
     RiskRecord,
 )
-from nonvacuous.risk import Loss, estimate_risk, estimate_risk_shared, zero_one
+from nonvacuous.risk import Loss, estimate_risk, zero_one
 from nonvacuous.rules.arithmetic import (
     bound_record,
     complexity_nats,
@@ -34,6 +34,7 @@ from nonvacuous.rules.arithmetic import line as ledger_line
 from nonvacuous.rules.digests import example_set, fixed_tensors
 from nonvacuous.rules.drawing import draw_network, sampling_seed
 from nonvacuous.rules.symmetries import SYMMETRIES, captured, symmetry_savings
+from tests.risk.plain import as_estimate, risks_of_draws
 
 FAILURE = 0.05
 TRIALS = 2_000
@@ -145,9 +146,11 @@ def stochastic(
     generator = torch.Generator().manual_seed(sampled_with)
     bound_part = data.subset(parts.bound)
     if shared:
-        estimate = estimate_risk_shared(
-            certified, posterior, bound_part, loss=loss, draws=200, generator=generator
+        pair = bound_part.inputs, bound_part.labels
+        risks = risks_of_draws(
+            certified, posterior, pair, loss=loss, draws=200, generator=generator
         )
+        estimate = as_estimate(risks, loss=loss, examples=len(bound_part))
     else:
         estimate = estimate_risk(
             certified, posterior, bound_part, loss=loss, trials=TRIALS, generator=generator

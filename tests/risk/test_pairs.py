@@ -12,25 +12,19 @@ from torch import Tensor, nn
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
-from nonvacuous.risk import (
-    Loss,
-    bounded_cross_entropy,
-    estimate_risk,
-    estimate_risk_shared,
-    plain_risk,
-)
+from nonvacuous.risk import Loss, bounded_cross_entropy, estimate_risk
 from nonvacuous.risk import pairs as pairs_module
 from nonvacuous.risk.estimate import OutOfMemory
 from nonvacuous.seeds import DRAWS
 
 from .networks import CASES, Case, build, seeded
+from .plain import risks_of_draws
 
 
 def exact_risk(network, posterior, examples, draws: int) -> tuple[float, float]:
     """Mean over plain weight draws, with its standard error (draws, not examples, count)."""
-    result = estimate_risk_shared(network, posterior, examples, draws=draws, generator=seeded(77))
-    per_draw = torch.tensor(result.per_draw, dtype=torch.float64)
-    return float(per_draw.mean()), float(per_draw.std()) / math.sqrt(draws)
+    risks = risks_of_draws(network, posterior, examples, draws=draws, generator=seeded(77))
+    return float(risks.mean()), float(risks.std()) / math.sqrt(draws)
 
 
 @pytest.mark.slow
@@ -97,14 +91,9 @@ def test_the_count_is_binomial_while_shared_draws_are_correlated(problem) -> Non
     p = float(counts.mean()) / trials
     statistic = float(counts.var()) / (trials * p * (1 - p)) * (repetitions - 1)
     assert 1e-5 < stats.chi2.cdf(statistic, repetitions - 1) < 1 - 1e-5
-    shared = estimate_risk_shared(
-        network, posterior, examples, draws=repetitions, generator=generator
-    )
-    spread = torch.tensor(shared.per_draw, dtype=torch.float64).var() / (p * (1 - p) / trials)
-    # Forty examples with one draw are far from forty independent trials ...
-    assert float(spread) > 2
-    # ... and the estimate does not claim them: one trial a draw, and no count of errors.
-    assert (shared.trials, shared.errors, shared.scheme) == (repetitions, None, "shared draws")
+    shared = risks_of_draws(network, posterior, examples, draws=repetitions, generator=generator)
+    # Forty examples with one draw are far from forty independent trials.
+    assert float(shared.var() / (p * (1 - p) / trials)) > 2
 
 
 def test_tiny_scales_reproduce_the_plain_network(problem) -> None:
@@ -120,8 +109,6 @@ def test_tiny_scales_reproduce_the_plain_network(problem) -> None:
     whole = estimate_risk(network, still, examples, trials=20_000, generator=seeded())
     expected = float(wrong.double().mean())
     assert abs(whole.risk - expected) < 4 * math.sqrt(expected * (1 - expected) / 20_000)
-    plain = plain_risk(network, examples)
-    assert (plain.errors, plain.trials) == (int(wrong.sum()), 40)
 
 
 def test_examples_are_drawn_uniformly_with_replacement(problem) -> None:
@@ -308,10 +295,8 @@ def test_bounded_losses_are_summed(problem) -> None:
         network, posterior, examples, loss=loss, trials=20_000, generator=seeded()
     )
     assert result.errors is None and 0 < result.total < 20_000
-    shared = estimate_risk_shared(
-        network, posterior, examples, loss=loss, draws=1000, generator=seeded()
-    )
-    assert result.risk == pytest.approx(shared.risk, abs=0.01)
+    shared = risks_of_draws(network, posterior, examples, loss=loss, draws=1000, generator=seeded())
+    assert result.risk == pytest.approx(float(shared.mean()), abs=0.01)
 
 
 def test_ranges_other_than_the_unit_interval(problem) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, Unsupported, WrongMode
-from nonvacuous.risk import estimate_risk, estimate_risk_shared, plain_risk
+from nonvacuous.risk import estimate_risk
 
 from .networks import seeded
 
@@ -16,11 +16,8 @@ from .networks import seeded
 def test_training_mode_is_refused_by_layer_name(problem) -> None:
     network, posterior, examples = problem
     network[1].train()
-    for estimator in (estimate_risk, estimate_risk_shared):
-        with pytest.raises(WrongMode, match="'1'"):
-            estimator(network, posterior, examples, generator=seeded())
-    with pytest.raises(WrongMode):
-        plain_risk(network, examples)
+    with pytest.raises(WrongMode, match="'1'"):
+        estimate_risk(network, posterior, examples, generator=seeded())
 
 
 def test_predictions_that_depend_on_the_batch_are_refused() -> None:

@@ -5,16 +5,12 @@ from __future__ import annotations
 from nonvacuous.risk.estimate import RiskEstimate
 from nonvacuous.risk.losses import Loss, bounded_cross_entropy, margin_loss, zero_one
 from nonvacuous.risk.pairs import estimate_risk
-from nonvacuous.risk.shared import estimate_risk_shared, margins, plain_risk
 
 __all__ = [
     "Loss",
     "RiskEstimate",
     "bounded_cross_entropy",
     "estimate_risk",
-    "estimate_risk_shared",
     "margin_loss",
-    "margins",
-    "plain_risk",
     "zero_one",
 ]

@@ -34,7 +34,6 @@ class RiskEstimate:
     examples: int
     lower: float = 0.0
     upper: float = 1.0
-    per_draw: tuple[float, ...] = ()
 
     @property
     def risk(self) -> float:

@@ -3,8 +3,7 @@
 Each trial draws one example, uniformly and with replacement, and all weights anew. The trials are
 independent and identically distributed, so the number of errors is binomial with exactly the
 empirical risk of the random predictor as its mean, and the exact binomial tail applies. Passing
-one weight draw over the whole data set, in contrast, gives one independent trial for all its work
-(see :mod:`nonvacuous.risk.shared`).
+one weight draw over the whole data set, in contrast, gives one independent trial for all its work.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ network itself must treat every example by itself; one that does not is refused.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput, Unsupported, WrongMode
 from nonvacuous.risk.estimate import is_out_of_memory
@@ -48,27 +48,22 @@ class Probe:
         return True
 
 
-def probe_network(
-    module: nn.Module, posterior: DiagonalGaussian, inputs: Tensor
-) -> tuple[nn.Module, Probe]:
-    """A hollow copy of the network, checked with the mean weights on a few examples."""
-    hollow = _hollow_copy(module)
-    means = posterior.mean_weights()
-    few = torch.linspace(0, len(inputs) - 1, 5).round().long().to(inputs.device)
-    probe_inputs = inputs.index_select(0, few).to(posterior.device)
-    outputs = _run(hollow, means, probe_inputs)
-    if not bool(torch.isfinite(outputs).all()):
-        _check_no_hidden_parameter(hollow, means, probe_inputs)
-    _check_each_example_alone(hollow, means, probe_inputs, outputs)
-    return hollow, Probe(probe_inputs, outputs)
-
-
 def prepare(
     module: nn.Module, posterior: DiagonalGaussian, inputs: Tensor, *, local: bool
 ) -> tuple[Forward, Probe]:
     """The fastest exact way to run trials of this network, with the probe it was checked on."""
-    hollow, probe = probe_network(module, posterior, inputs)
-    finite = bool(torch.isfinite(probe.outputs).all())
+    # Its parameters are all NaN: only weights handed in from outside can be used.
+    hollow = copied_network(module)
+    _fill(hollow, None)
+    means = posterior.mean_weights()
+    few = torch.linspace(0, len(inputs) - 1, 5).round().long().to(inputs.device)
+    probe_inputs = inputs.index_select(0, few).to(posterior.device)
+    outputs = _run(hollow, means, probe_inputs)
+    finite = bool(torch.isfinite(outputs).all())
+    if not finite:
+        _check_no_hidden_parameter(hollow, means, probe_inputs)
+    _check_each_example_alone(hollow, means, probe_inputs, outputs)
+    probe = Probe(probe_inputs, outputs)
     # Where outputs are NaN anyway, NaN cannot betray a parameter that a local rule missed.
     if local and finite:
         for late in (True, False):
@@ -84,19 +79,6 @@ def prepare(
         "plain pass; it keeps a state between calls or refuses single examples, so no risk over "
         "weight draws can be measured"
     )
-
-
-def _hollow_copy(module: nn.Module) -> nn.Module:
-    """A copy whose parameters are all NaN: only weights handed in from outside can be used."""
-    try:
-        hollow = copy.deepcopy(module)
-    except Exception as error:
-        raise Unsupported(
-            f"the network cannot be copied ({error}), and the original is never touched; keep only "
-            "parameters, buffers and plain Python values as attributes"
-        ) from error
-    _fill(hollow, None)
-    return hollow
 
 
 def _fill(module: nn.Module, weights: Mapping[str, Tensor] | None) -> None:
