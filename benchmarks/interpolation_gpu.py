@@ -90,7 +90,7 @@ def studied(dataset: Dataset, task: Task, device: str) -> dict[str, Any]:
     clear(device)
     start = time.perf_counter()
     study, _ = run_study(dataset, task, device=device)
-    record = study.to_dict()
+    record = study.model_dump(mode="json")
     record["wall_seconds"] = time.perf_counter() - start
     if device == "cuda":
         record["gpu_peak_bytes"] = torch.cuda.max_memory_allocated()

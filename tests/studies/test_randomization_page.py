@@ -10,7 +10,8 @@ from nonvacuous.randomization import study
 from nonvacuous.randomization.results import Finding, Permutations
 from nonvacuous.report.study import render
 from nonvacuous.studies.randomization_figures import figures
-from nonvacuous.studies.randomization_page import lead, page_of
+from nonvacuous.studies.randomization_page import lead, page
+from nonvacuous.study.study import Single
 from tests.randomization.study_worlds import SMALL, clouds
 
 
@@ -39,7 +40,7 @@ def test_the_headline_does_not_say_more_than_the_test(result):
     assert "(p = 0.25; 19 could)" in lead(result)
     one = replace(result, permutations=Permutations(0.1, (0.6,)))
     assert "1 permutation of the labels cannot tell" in lead(one)
-    text = render(page_of(one, figures(one), command="x"))
+    text = render(page(Single(record=one.to_dict()), "x"))
     assert "1 more network was trained" in text and "1 permutation cannot give" in text
 
 
@@ -60,8 +61,8 @@ def test_without_permutations_the_interval_decides(result):
 
 @pytest.mark.slow
 def test_every_question_has_its_section(result):
-    page = page_of(result, figures(result), command="nonvacuous randomize --data <clouds>")
-    assert [section.heading for section in page.sections] == [
+    shown = page(Single(record=result.to_dict()), "nonvacuous randomize --data <clouds>")
+    assert [section.heading for section in shown.sections] == [
         "What was found",
         "The same training, other data",
         "Signal first, noise later?",
@@ -71,7 +72,7 @@ def test_every_question_has_its_section(result):
         "Is it the regularization?",
         "Was anything else changed?",
     ]
-    text = render(page)
+    text = render(shown)
     assert "&lt;clouds&gt;" in text and "<clouds>" not in text
     assert result.configuration[:12] in text
 

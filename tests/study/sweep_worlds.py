@@ -54,6 +54,7 @@ def takes_two(*, one, two):
 
 DRIVER = """
 import json, sys
+from dataclasses import asdict
 from nonvacuous.study.sweep import sweep_of
 from nonvacuous.study.engine import run_sweep
 
@@ -63,7 +64,7 @@ if engine == "ray":
 else:
     from nonvacuous.study.local import LocalEngine as Engine
 summary = run_sweep(sweep_of(record), folder, engine=Engine(**options))
-print(json.dumps(summary.to_dict()))
+print(json.dumps(asdict(summary)))
 """
 
 

@@ -213,7 +213,7 @@ def _trouble(failure: Failure) -> str:
 
 def _tell(summary: Summary, folder: Path, *, as_json: bool) -> int:
     if as_json:
-        write_json(summary.to_dict())
+        write_json(asdict(summary))
     else:
         parts = [f"{summary.done:,} of {summary.cells:,} cells done"]
         counts = ("failed", summary.failed), ("had ended before", summary.cells - summary.computed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,19 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
     numeric: tuple[bool, ...] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        rows: Iterable[Mapping[str, str]],
+        caption: str = "",
+        words: Collection[str] | None = None,
+    ) -> Table:
+        """One row at least, entries under their headings; ``words``: columns without numbers."""
+        every = tuple(rows)
+        headings = tuple(every[0])
+        numeric = None if words is None else tuple(heading not in words for heading in headings)
+        return cls(headings, tuple(tuple(row.values()) for row in every), caption, numeric)
 
     def __post_init__(self) -> None:
         for row in self.rows:

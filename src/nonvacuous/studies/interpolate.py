@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from nonvacuous.errors import BadInput
-from nonvacuous.report.study import StudyPage
 from nonvacuous.study.settings import EXAMPLES, DataSettings, first_examples
 from nonvacuous.study.study import Answer, Context, Single, SingleStudy
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from nonvacuous.data import Dataset
     from nonvacuous.interpolation.plan import Plan
-    from nonvacuous.studies.interpolation import InterpolationStudy, Task
+    from nonvacuous.studies.interpolation import Task
 
 #: Runs longer than this keep their factor in the folder, so that they can be resumed.
 _LONG = 120.0
@@ -77,6 +76,9 @@ class InterpolateSettings(DataSettings):
     )
     estimate: bool = Field(False, exclude=True, description="Only say what it would take.")
 
+    def check(self) -> None:
+        self.task, self.memory_bytes  # noqa: B018
+
     @property
     def memory_bytes(self) -> int | None:
         """A size such as 8GB or 500MB; a number alone counts bytes."""
@@ -122,10 +124,7 @@ class Interpolate(SingleStudy[InterpolateSettings]):
     kept = ("coefficients.npz",)
     may_change = frozenset({"method", "precision", "memory"})
     usual_folder = "runs/interpolate-DATA-FEATURES-KERNEL-seedN"
-
-    def cells(self, settings: InterpolateSettings, finished: Sequence[Any]) -> Sequence[Any]:
-        settings.task, settings.memory_bytes  # noqa: B018  (refused here, before any work)
-        return (settings,)
+    pages = "nonvacuous.studies.interpolation_page"
 
     def title(self, settings: InterpolateSettings) -> str:
         return f"{settings.data}, {settings.features}, {settings.kernel}. Seed {settings.seed}"
@@ -172,31 +171,16 @@ class Interpolate(SingleStudy[InterpolateSettings]):
             at.folder / self.kept[0],
             lambda stream: np.savez(stream, allow_pickle=False, **coefficients),
         )
-        return Single(study.to_dict(), {})
+        return Single(record=study.model_dump(mode="json"))
 
     def result(self, settings: InterpolateSettings, finished: Sequence[Any], at: Context) -> Single:
         single = super().result(settings, finished, at)
-        return Single({**single.record, "folder": str(at.folder)}, {})
-
-    def page(self, result: Single, command: str) -> StudyPage:
-        from nonvacuous.studies.interpolation_page import page_of
-
-        return page_of(_study(result), command)
+        return Single(record={**single.record, "folder": str(at.folder)})
 
     def show(self, result: Single, console: Console) -> None:
-        from nonvacuous.studies.interpolation_page import labelings_table, lead
+        from nonvacuous.studies.interpolation_page import write_text
 
-        study = _study(result)
-        console.print(lead(study), soft_wrap=True)
-        table = labelings_table(study)
-        replace(table, caption=f"{table.caption}, seed {study.seed}.").print(console)
-        steps = " > ".join(f"{value:.1e}" for value in study.refinements)
-        method = f"{study.method} in {study.precision}"
-        if study.iterations:
-            method += f", {study.iterations:,} iterations of conjugate gradients"
-        console.print(f"{method}, residual {steps}; no ridge.", soft_wrap=True)
-        for warning in study.warnings:
-            console.print(f"Note: {warning}.", soft_wrap=True)
+        write_text(result, console)
 
     def next_command(self, result: Single, folder: Path | None) -> str | Mapping[str, str | None]:
         if result.record["labelings"][-1]["labels"] == "true":
@@ -205,12 +189,6 @@ class Interpolate(SingleStudy[InterpolateSettings]):
 
 
 STUDY = Interpolate()
-
-
-def _study(result: Single) -> InterpolationStudy:
-    from nonvacuous.studies.interpolation import InterpolationStudy
-
-    return InterpolationStudy.from_dict({k: v for k, v in result.record.items() if k != "folder"})
 
 
 def _with_remedy(error: BadInput) -> BadInput:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import re
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import TypeAdapter
 from torch import Tensor
 
 from nonvacuous.data import Dataset
@@ -30,14 +29,14 @@ from nonvacuous.interpolation.solve import (
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
+from nonvacuous.study.settings import Frozen
 
 #: With more filters than this, features are counted into distances and never kept.
 MOST_FILTERS = 4000
 _FILTERS_AT_ONCE = 1000
 
 
-@dataclass(frozen=True)
-class Labeling:
+class Labeling(Frozen):
     """What came of one labeling of the training points."""
 
     labels: str
@@ -47,8 +46,7 @@ class Labeling:
     test_errors: int | None
 
 
-@dataclass(frozen=True)
-class InterpolationStudy:
+class InterpolationStudy(Frozen):
     """Everything a table or a page says about one study."""
 
     data: str
@@ -74,13 +72,6 @@ class InterpolationStudy:
     warnings: tuple[str, ...]
     seed: int
     device: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> InterpolationStudy:
-        return TypeAdapter(cls).validate_python(record)
 
 
 @dataclass(frozen=True)
@@ -185,7 +176,13 @@ def run_study(
         parameters=dict(kernel.parameters),
         median_squared_distance=median,
         labelings=tuple(
-            Labeling(name, changed[name], function.norms[name], wrong[name], errors.get(name))
+            Labeling(
+                labels=name,
+                changed=changed[name],
+                norm=function.norms[name],
+                train_errors=wrong[name],
+                test_errors=errors.get(name),
+            )
             for name in labels
         ),
         method=function.plan.method,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from rich.console import Console
+
 from nonvacuous.interpolation.plan import describe_bytes
 from nonvacuous.progress import describe_seconds
 from nonvacuous.report import plots
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.studies.interpolation import InterpolationStudy
+from nonvacuous.study.study import Single
 
 
 def percent(errors: int | None, examples: int) -> str:
@@ -54,7 +59,26 @@ def lead(study: InterpolationStudy) -> str:
     return f"{fits}, to within {study.residual:.0e}; on new examples it errs on {errs}."
 
 
-def page_of(study: InterpolationStudy, command: str) -> StudyPage:
+def _study(result: Single) -> InterpolationStudy:
+    return InterpolationStudy(**{k: v for k, v in result.record.items() if k != "folder"})
+
+
+def write_text(result: Single, console: Console) -> None:
+    study = _study(result)
+    console.print(lead(study), soft_wrap=True)
+    table = labelings_table(study)
+    replace(table, caption=f"{table.caption}, seed {study.seed}.").print(console)
+    steps = " > ".join(f"{value:.1e}" for value in study.refinements)
+    method = f"{study.method} in {study.precision}"
+    if study.iterations:
+        method += f", {study.iterations:,} iterations of conjugate gradients"
+    console.print(f"{method}, residual {steps}; no ridge.", soft_wrap=True)
+    for warning in study.warnings:
+        console.print(f"Note: {warning}.", soft_wrap=True)
+
+
+def page(result: Single, command: str) -> StudyPage:
+    study = _study(result)
     names = [entry.labels for entry in study.labelings]
     norms = {"norm": [entry.norm for entry in study.labelings]}
     caption = (

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from nonvacuous.errors import BadInput
-from nonvacuous.report.study import StudyPage
 from nonvacuous.study.settings import DataSettings
 from nonvacuous.study.study import Answer, Context, Single, SingleStudy
 
@@ -109,7 +108,6 @@ class MeasuresSettings(DataSettings):
         return self.record() | {name: w and list(w) for name, w in words.items()}
 
     def check(self) -> None:
-        """Refuse what cannot be meant, before any data is read."""
         from nonvacuous.randomization.registry import parse_corruption
         from nonvacuous.studies.networks import check_file
 
@@ -147,12 +145,10 @@ class Measures(SingleStudy[MeasuresSettings]):
     devices = ("cpu",)
     #: Only of networks that were trained here.
     kept = ("network.safetensors", "other.safetensors")
+    pages = "nonvacuous.studies.measures_page"
 
     def cells(self, settings: MeasuresSettings, finished: Sequence[Any]) -> Sequence[Any]:
-        if settings.formulas:
-            return ()
-        settings.check()
-        return (settings,)
+        return () if settings.formulas else super().cells(settings, finished)
 
     def title(self, settings: MeasuresSettings) -> str:
         return f"{settings.model} on {settings.data}, seed {settings.seed}"
@@ -173,17 +169,12 @@ class Measures(SingleStudy[MeasuresSettings]):
     def compute(self, cell: MeasuresSettings, at: Context) -> Single:
         from nonvacuous.studies.measures_networks import measured
 
-        return Single(measured(cell, at, self.kept), {})
+        return Single(record=measured(cell, at, self.kept))
 
     def show(self, result: Single, console: Console) -> None:
         from nonvacuous.studies.measures_page import write_text
 
-        write_text(dict(result.record), console)
-
-    def page(self, result: Single, command: str) -> StudyPage:
-        from nonvacuous.studies.measures_page import page_of
-
-        return page_of(dict(result.record), command)
+        write_text(result.record, console)
 
     def next_command(self, result: Single, folder: Path | None) -> str | Mapping[str, str | None]:
         """First the attack, then the comparison, then the page, then a bound that survives."""

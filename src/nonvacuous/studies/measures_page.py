@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,11 @@ from rich.console import Console
 
 from nonvacuous.report.plots import bars
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.study.study import Single
 
 Row = tuple[str, ...]
 _SHORT = {"rescaling": "gauge", "permutation": "order", "output scale": "output scale"}
-Shown = dict[str, Any]
+Shown = Mapping[str, Any]
 #: Training here ends at 0 errors and this loss, so that two networks are compared at equal fit.
 FIT_LOSS = 0.05
 
@@ -169,7 +171,7 @@ def comparison_text(record: Shown) -> str:
     )
 
 
-def write_formulas(records: list[Shown], console: Console) -> None:
+def write_formulas(records: Sequence[Shown], console: Console) -> None:
     """One line for each measure, under the heading of its family."""
     family = None
     for entry in records:
@@ -207,8 +209,8 @@ def _print(table: Table, console: Console) -> None:
 _DRAWN = 15
 
 
-def page_of(record: Shown, command: str) -> StudyPage:
-    sections = []
+def page(result: Single, command: str) -> StudyPage:
+    record, sections = result.record, []
     if record["attack"] is not None:
         sections.append(_attack(record))
     sections += [_values(record), _formulas(record), _not_said()]

@@ -103,7 +103,7 @@ class Memorize(SingleStudy[MemorizeSettings]):
                 network.save(at.folder / self.kept[0])
             except Unsupported as error:
                 record["facts"]["float64"] = f"refused: {error}"
-        return Single(record, _drawn(network, train, values, errors))
+        return Single(record=record, drawn=_drawn(network, train, values, errors))
 
     def show(self, result: Single, console: Console) -> None:
         record = result.record

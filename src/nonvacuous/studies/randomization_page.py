@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from pydantic import TypeAdapter
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -11,11 +12,22 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.randomization.results import ConditionResult, Study
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
 from nonvacuous.report.wording import plural, printable
-from nonvacuous.studies.randomization_figures import half_corrupted
+from nonvacuous.studies.randomization_figures import figures, half_corrupted
+from nonvacuous.study.study import Single
 
 
-def page_of(study: Study, drawn: dict[str, str], *, command: str) -> StudyPage:
+def _study(result: Single) -> Study:
+    return TypeAdapter(Study).validate_python(dict(result.record))
+
+
+def files(result: Single, _page: StudyPage | None) -> dict[str, str]:
+    return {f"figures/{name}.svg": svg for name, svg in figures(_study(result)).items()}
+
+
+def page(result: Single, command: str) -> StudyPage:
     """The whole page, in the order of a person's questions."""
+    study = _study(result)
+    drawn = figures(study)
     every = [
         _findings(study),
         _conditions(study, drawn),
@@ -103,8 +115,9 @@ def _badges(study: Study) -> tuple[str, ...]:
 _MARKS = {"problem": "PROBLEM", "good": "found", "note": "note"}
 
 
-def write_text(study: Study, console: Console) -> None:
+def write_text(result: Single, console: Console) -> None:
     """The answer in one sentence, then what it rests on."""
+    study = _study(result)
     console.print(printable(lead(study)), style="bold", soft_wrap=True)
     console.print()
     console.print(_table(study))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from nonvacuous.errors import BadInput
-from nonvacuous.report.study import StudyPage
 from nonvacuous.study.settings import DataSettings, default_folder
 from nonvacuous.study.study import Context, Single, SingleStudy
 
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nonvacuous.progress import Progress
-    from nonvacuous.randomization.results import Study
     from nonvacuous.randomization.settings import StudySettings
 
 _test: Any = partial(Field, json_schema_extra={"group": "The tests"})
@@ -98,6 +95,14 @@ class RandomizeSettings(DataSettings):
         description="Shift and scale all inputs by one mean and one standard deviation first.",
     )
 
+    def check(self) -> None:
+        if self.train is not None and self.regularization:
+            raise BadInput(
+                "--regularization switches regularizers in the built-in training; with --train "
+                "they are inside your function. Leave one of them out"
+            )
+        self.study  # noqa: B018
+
     @property
     def study(self) -> StudySettings:
         """What the study itself is told."""
@@ -116,15 +121,7 @@ class Randomize(SingleStudy[RandomizeSettings]):
     name, settings, cell = "randomize", RandomizeSettings, RandomizeSettings
     devices = ("auto", "cpu", "cuda")
     usual_folder = "runs/randomize-DATA-MODEL-seedN"
-
-    def cells(self, settings: RandomizeSettings, finished: Sequence[Any]) -> Sequence[Any]:
-        if settings.train is not None and settings.regularization:
-            raise BadInput(
-                "--regularization switches regularizers in the built-in training; with --train "
-                "they are inside your function. Leave one of them out"
-            )
-        settings.study  # noqa: B018  (refused here, before any work)
-        return (settings,)
+    pages = "nonvacuous.studies.randomization_page"
 
     def title(self, settings: RandomizeSettings) -> str:
         from nonvacuous.randomization.workshop import planned_networks
@@ -167,27 +164,17 @@ class Randomize(SingleStudy[RandomizeSettings]):
             progress=_lines(at),
         )
         where = None if at.data_dir is None else str(at.data_dir)
-        return Single(result.to_dict(), {"model": cell.model, "data": cell.data, "dir": where})
-
-    def page(self, result: Single, command: str) -> StudyPage:
-        from nonvacuous.studies.randomization_figures import figures
-        from nonvacuous.studies.randomization_page import page_of
-
-        study = _study(result)
-        return page_of(study, figures(study), command=command)
-
-    def files(self, result: Single, page: StudyPage | None) -> Mapping[str, str]:
-        from nonvacuous.studies.randomization_figures import figures
-
-        return {f"figures/{name}.svg": svg for name, svg in figures(_study(result)).items()}
+        drawn = {"model": cell.model, "data": cell.data, "dir": where}
+        return Single(record=result.to_dict(), drawn=drawn)
 
     def show(self, result: Single, console: Console) -> None:
         from nonvacuous.studies.randomization_page import write_text
 
-        write_text(_study(result), console)
+        write_text(result, console)
 
     def problem(self, result: Single) -> str:
-        names = "; ".join(finding.name for finding in _study(result).problems)
+        problems = (each for each in result.record["findings"] if each["level"] == "problem")
+        names = "; ".join(each["name"] for each in problems)
         return f"the study found a problem: {names}." if names else ""
 
     def next_command(self, result: Single, folder: Path | None) -> str:
@@ -197,14 +184,6 @@ class Randomize(SingleStudy[RandomizeSettings]):
 
 
 STUDY = Randomize()
-
-
-def _study(result: Single) -> Study:
-    from pydantic import TypeAdapter
-
-    from nonvacuous.randomization.results import Study
-
-    return TypeAdapter(Study).validate_python(dict(result.record))
 
 
 def _lines(at: Context) -> Progress:

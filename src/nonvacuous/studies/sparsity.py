@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator
 
 from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import LEARNED, PRIOR_NAMES, prior_kind
-from nonvacuous.report.study import StudyPage
 from nonvacuous.study.settings import EXAMPLES, DataSettings, first_examples
 from nonvacuous.study.study import Context, Single, SingleStudy
 
@@ -134,9 +133,9 @@ class SparsitySettings(DataSettings):
         return wanted
 
     def check(self) -> None:
-        """Refuse what cannot be meant, before anything is announced."""
         from nonvacuous.studies.networks import check_file
 
+        self.sizes  # noqa: B018
         if self.weights is not None:
             check_file(self.weights, flag="--weights")
         if not self.trains:
@@ -173,11 +172,7 @@ class Sparsity(SingleStudy[SparsitySettings]):
     name, settings, cell = "sparsity", SparsitySettings, SparsitySettings
     devices = ("cpu",)
     kept = ("network.safetensors",)
-
-    def cells(self, settings: SparsitySettings, finished: Sequence[Any]) -> Sequence[Any]:
-        settings.sizes  # noqa: B018  (refused here, before any work)
-        settings.check()
-        return (settings,)
+    pages = "nonvacuous.studies.sparsity_page"
 
     def title(self, settings: SparsitySettings) -> str:
         return f"{settings.model} on {settings.data}, seed {settings.seed}"
@@ -231,17 +226,14 @@ class Sparsity(SingleStudy[SparsitySettings]):
             "epsilon": result.shown.epsilon,
         }
         where = None if at.data_dir is None else str(at.data_dir)
-        return Single(record, {"settings": cell.record(), "shown": drawn, "data_dir": where})
+        return Single(
+            record=record, drawn={"settings": cell.record(), "shown": drawn, "data_dir": where}
+        )
 
     def show(self, result: Single, console: Console) -> None:
         from nonvacuous.studies.sparsity_text import write_text
 
-        write_text(dict(result.record), console)
-
-    def page(self, result: Single, command: str) -> StudyPage:
-        from nonvacuous.studies.sparsity_page import page_of
-
-        return page_of(dict(result.record), result.drawn["shown"], command)
+        write_text(result.record, console)
 
     def next_command(self, result: Single, folder: Path | None) -> str | Mapping[str, str | None]:
         """The page first, then the sparse network, then a certificate that can be verified."""

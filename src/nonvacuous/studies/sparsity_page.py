@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from nonvacuous.bounds.rounding import shown_up
@@ -18,10 +19,11 @@ from nonvacuous.studies.sparsity_text import (
     epsilon_table,
     radius_text,
 )
+from nonvacuous.study.study import Single
 
 
-def page_of(record: dict[str, Any], drawn: dict[str, Any], command: str) -> StudyPage:
-    shown = Shown(**drawn)
+def page(result: Single, command: str) -> StudyPage:
+    record, shown = result.record, Shown(**result.drawn["shown"])
     network = f"{record['model']} on {record['data']}"
     sections = [
         _activity(record),
@@ -43,7 +45,7 @@ def page_of(record: dict[str, Any], drawn: dict[str, Any], command: str) -> Stud
     )
 
 
-def _badges(record: dict[str, Any]) -> tuple[str, ...]:
+def _badges(record: Mapping[str, Any]) -> tuple[str, ...]:
     errors = record["errors"] / record["examples"]
     badges = [
         "layers " + " – ".join(map(str, record["sizes"])),
@@ -57,7 +59,7 @@ def _badges(record: dict[str, Any]) -> tuple[str, ...]:
     return tuple(badges)
 
 
-def _activity(record: dict[str, Any]) -> Section:
+def _activity(record: Mapping[str, Any]) -> Section:
     names = [f"{e['name']} ({e['units']})" for e in record["activity"]]
     shares = {
         "average example": [e["mean"] / e["units"] for e in record["activity"]],
@@ -82,7 +84,7 @@ def _activity(record: dict[str, Any]) -> Section:
     )
 
 
-def _radii(record: dict[str, Any], shown: Shown) -> Section:
+def _radii(record: Mapping[str, Any], shown: Shown) -> Section:
     values = {
         entry["name"]: [math.log10(r) for r in layer if 0 < r < math.inf]
         for entry, layer in zip(record["radii"], shown.radii, strict=True)
@@ -129,7 +131,7 @@ def _radii(record: dict[str, Any], shown: Shown) -> Section:
     )
 
 
-def _ratio(record: dict[str, Any]) -> Section:
+def _ratio(record: Mapping[str, Any]) -> Section:
     entries = record["epsilons"]
     x = [entry["epsilon"] for entry in entries]
     known = entries[0]["mean_ratio"] is not None
@@ -173,7 +175,7 @@ def _ratio(record: dict[str, Any]) -> Section:
     )
 
 
-def _stability(record: dict[str, Any], shown: Shown) -> Section:
+def _stability(record: Mapping[str, Any], shown: Shown) -> Section:
     some = [(e["epsilon"], layer) for e in record["epsilons"][::2] for layer in e["layers"]]
     labels = [f"{layer['name']}, ε = {epsilon:g}" for epsilon, layer in some]
     kinds = {"surely active": "active", "surely off": "inactive", "unstable": "unstable"}
@@ -204,7 +206,7 @@ def _stability(record: dict[str, Any], shown: Shown) -> Section:
     )
 
 
-def _surely_off(record: dict[str, Any], shown: Shown) -> Section:
+def _surely_off(record: Mapping[str, Any], shown: Shown) -> Section:
     values = {
         entry["name"]: [float(count) for count in layer]
         for entry, layer in zip(record["activity"], shown.sparsity, strict=True)
@@ -231,7 +233,7 @@ def _surely_off(record: dict[str, Any], shown: Shown) -> Section:
     )
 
 
-def _bounds(record: dict[str, Any]) -> Section:
+def _bounds(record: Mapping[str, Any]) -> Section:
     risks = {
         **{f"Theorem {e['theorem']}, {e['variant']}": e["risk_upper"] for e in
            record["certificates"]},
@@ -277,7 +279,7 @@ def _term(value: float, form: str) -> str:
     return shown_up(value) if form == _UP else form.format(value)
 
 
-def _terms(record: dict[str, Any]) -> Section:
+def _terms(record: Mapping[str, Any]) -> Section:
     entries = record["certificates"]
     rows = [
         (name, *("infinite" if e[key] is None else _term(e[key], form) for e in entries))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from nonvacuous.report.study import Table
 Row = tuple[str, ...]
 
 
-def activity_table(record: dict[str, Any]) -> Table:
+def activity_table(record: Mapping[str, Any]) -> Table:
     """One line per hidden layer: how much of it is active, and its radius where it has one."""
     headings: Row = ("layer", "units", "active", "5 to 95 %", "never", "always")
     rows: list[Row] = [
@@ -41,7 +42,7 @@ def radius_text(value: float | None) -> str:
     return "any" if value is None else f"{value:.2g}"
 
 
-def epsilon_table(record: dict[str, Any]) -> Table:
+def epsilon_table(record: Mapping[str, Any]) -> Table:
     """One line per epsilon: what surely stays as it is when the weights move by it."""
     names = [entry["name"] for entry in record["activity"]]
     known = all(entry["mean_ratio"] is not None for entry in record["epsilons"])
@@ -60,7 +61,7 @@ def epsilon_table(record: dict[str, Any]) -> Table:
     return Table(headings, rows)
 
 
-def bound_table(record: dict[str, Any]) -> Table:
+def bound_table(record: Mapping[str, Any]) -> Table:
     """The certificate beside a plain test and the bounds from norms."""
     rows: list[Row] = [
         (
@@ -101,7 +102,7 @@ def risk_text(risk: float) -> str:
     return "1 (vacuous)" if risk >= 0.99995 else shown_up(risk)
 
 
-def caveats(record: dict[str, Any]) -> list[str]:
+def caveats(record: Mapping[str, Any]) -> list[str]:
     """What the numbers rest on."""
     lines = []
     if record["certificates"]:
@@ -118,7 +119,7 @@ def caveats(record: dict[str, Any]) -> list[str]:
     return lines
 
 
-def certificate_verdict(record: dict[str, Any]) -> str:
+def certificate_verdict(record: Mapping[str, Any]) -> str:
     """Whether sparsity helped, and whether the certificate beats a plain test."""
     by_variant = {entry["variant"]: entry["risk_upper"] for entry in record["certificates"]}
     words = []
@@ -143,7 +144,7 @@ def certificate_verdict(record: dict[str, Any]) -> str:
     return ("; ".join(words) or "One certificate was made") + "."
 
 
-def write_text(record: dict[str, Any], console: Console) -> None:
+def write_text(record: Mapping[str, Any], console: Console) -> None:
     console.print(record["answer"], soft_wrap=True)
     for table in (activity_table(record), epsilon_table(record), bound_table(record)):
         words = table.numeric is not None

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -80,9 +80,6 @@ class Summary:
     seconds: float
     failures: tuple[Failure, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def run_sweep(
     sweep: Sweep,
@@ -107,39 +104,36 @@ def run_sweep(
     say            receives a line for each cell that fails
     """
     store = folder if isinstance(folder, SweepFolder) else SweepFolder(folder)
-    driver = _Driver(sweep, store, engine, (functions or {}).get(sweep.run, sweep.run), given or {})
-    driver.retry = retry_failed
-    driver.progress, driver.cell_progress = progress, cell_progress
-    driver.ended, driver.say = ended or _nothing, say or _nothing
-    return driver.run()
+    function, said = (
+        (functions or {}).get(sweep.run, sweep.run),
+        (ended or _nothing, say or _nothing),
+    )
+    shown = (progress, cell_progress)
+    return _Driver(sweep, store, engine, function, given or {}, retry_failed, *shown, *said).run()
 
 
 def _nothing(_said: object) -> None:
     pass
 
 
+@dataclass(eq=False)
 class _Driver:
-    retry = False
-    progress: Progress | None = None
-    cell_progress: Progress | None = None
+    sweep: Sweep
+    folder: SweepFolder
+    engine: Engine
+    function: str
+    given: Mapping[str, Any]
+    retry: bool
+    progress: Progress | None
+    cell_progress: Progress | None
     ended: Callable[[Cell], None]
     say: Callable[[str], None]
-
-    def __init__(
-        self,
-        sweep: Sweep,
-        folder: SweepFolder,
-        engine: Engine,
-        function: str,
-        given: Mapping[str, Any],
-    ) -> None:
-        self.sweep, self.folder, self.engine = sweep, folder, engine
-        self.function, self.given = function, given
-        self.session = secrets.token_hex(8)
-        self.left: dict[str, Cell] = {}
-        self.failed = self.at_first = 0
-        self.deaths: Counter[str] = Counter()
-        self.begun = time.monotonic()
+    session: str = field(default_factory=lambda: secrets.token_hex(8))
+    left: dict[str, Cell] = field(default_factory=dict)
+    failed: int = 0
+    at_first: int = 0
+    deaths: Counter[str] = field(default_factory=Counter)
+    begun: float = field(default_factory=time.monotonic)
 
     def run(self) -> Summary:
         # Known before anything is computed: a cell that cannot be.

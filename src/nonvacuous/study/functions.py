@@ -7,6 +7,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,25 +76,31 @@ def call(
             f"{spec} returned a {type(result).__name__}; a cell returns a mapping of names to "
             "numbers and texts, or nothing."
         )
-    return {str(name): plain(value, name=str(name), spec=spec) for name, value in result.items()}
+    return {
+        str(name): plain(value, partial(_refuse, f"{spec} returned {name}"))
+        for name, value in result.items()
+    }
 
 
-def plain(value: Any, *, name: str, spec: str) -> Any:
-    """A value that JSON can keep: numbers of numpy and torch become Python's."""
+def plain(value: Any, other: Callable[[Any], Any]) -> Any:
+    """A value that JSON can keep, numpy's and torch's as Python's; ``other`` of what it cannot."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(inner, name=name, spec=spec) for key, inner in value.items()}
+        return {str(key): plain(inner, other) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(entry, name=name, spec=spec) for entry in value]
+        return [plain(entry, other) for entry in value]
     if hasattr(value, "tolist"):
-        return plain(value.tolist(), name=name, spec=spec)
+        return plain(value.tolist(), other)
     if isinstance(value, float):
         # JSON has no words for these, and null says it: there is no number.
         return value if value - value == 0.0 else None
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    return other(value)
+
+
+def _refuse(what: str, value: Any) -> Any:
     raise BadInput(
-        f"{spec} returned {name} as a {type(value).__name__}: return numbers, texts, and lists "
-        "or mappings of them."
+        f"{what} as a {type(value).__name__}: return numbers, texts, and lists or mappings of them."
     )

@@ -87,7 +87,7 @@ def finished_cells(study: Study[Any, Any], folder: str | Path) -> tuple[Finished
         ended = read_record(run / RESULT)
         if ended is not None:
             cell = study.cell_of(entry["settings"], entry["seed"])
-            cells.append(Finished(cell, ended["result"], run))
+            cells.append(Finished(cell, study.read(ended["result"]), run))
     return tuple(cells)
 
 
@@ -189,7 +189,7 @@ class _Run:
                 raise _trouble(record["error"], store.of(cell))
             if self.progress is not None and record:
                 own = self.study.cell_of(cell.settings, cell.seed)
-                for line in self.study.cell_lines(own, record["result"]):
+                for line in self.study.cell_lines(own, self.study.read(record["result"])):
                     self.progress("cells", ended, len(cells), line)
 
         run_sweep(

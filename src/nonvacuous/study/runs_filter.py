@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nonvacuous.errors import BadInput, Unsupported
+from nonvacuous.study.functions import plain
 from nonvacuous.study.runs import columns_of
 
 Row = Mapping[str, Any]
@@ -134,7 +135,10 @@ def query(rows: Sequence[Mapping[str, Any]], sql: str) -> list[dict[str, Any]]:
                 f"table is called runs; its columns are {', '.join(names)}."
             ) from error
     titles = [column[0] for column in described or ()]
-    return [dict(zip(titles, map(_plain, values), strict=True)) for values in answers]
+    return [
+        {title: plain(value, _other) for title, value in zip(titles, values, strict=True)}
+        for values in answers
+    ]
 
 
 def _quoted(name: str) -> str:
@@ -159,16 +163,8 @@ def _value(value: Any, kind: str) -> Any:
     return json.dumps(value)
 
 
-def _plain(value: Any) -> Any:
-    """What JSON can write: DuckDB also gives dates, decimals and more."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if value - value == 0.0 else None
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+def _other(value: Any) -> float | str:
+    """DuckDB also gives dates, decimals and more."""
     try:
         return float(value)
     except (TypeError, ValueError):

@@ -7,7 +7,7 @@ no part of the record, and may differ from one call to the next.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -24,6 +24,14 @@ class Frozen(BaseModel):
     """A record whose names are all known and which nobody changes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class CellRecord(Frozen):
+    """What a cell gives, for a study that wants it back as it was."""
+
+    def lines(self) -> Sequence[str]:
+        """What to say when the cell has ended."""
+        return ()
 
 
 class StudySettings(Frozen):
@@ -86,6 +94,9 @@ class DataSettings(StudySettings):
         description="digits, mnist, fashion-mnist, cifar10; a file .npz, .parquet, .csv or .pt; a "
         "folder of images with one folder for each class; or package.module:function."
     )
+
+    def check(self) -> None:
+        """Refuse what cannot be meant, before anything is read or announced."""
 
 
 def first_examples(train: Examples, count: int | None) -> Examples:

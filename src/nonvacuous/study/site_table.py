@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from nonvacuous.certificate import Certificate
@@ -166,24 +166,7 @@ class Row:
     promised: float | None
     marks: tuple[Mark, ...]
     words: str
-    entries: Mapping[str, Entry] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
-        run: Run,
-        *,
-        marks: Sequence[Mark] = (),
-        link: str | None = None,
-        entries: Mapping[str, Entry] | None = None,
-    ) -> Row:
-        # The promise is drawn last: where marks touch, it stays on top.
-        ordered = tuple(sorted(marks, key=lambda mark: mark.kind == "certificate"))
-        promised, words = view.promised_on(ordered), view.in_words(ordered)
-        error = shortened(clean(run.error), 300)
-        status = run.state if run.certificate is None else run.certificate.status
-        icon = _ICONS.get(status, "circle")
-        return cls(clean(run.name), link, error, icon, promised, ordered, words, entries or {})
+    entries: Mapping[str, Entry]
 
 
 @dataclass(frozen=True)
@@ -215,15 +198,23 @@ def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table
     marks = [view.marks_of(run.certificate) if run.certificate is not None else () for run in runs]
     plain = [_values(run, own) for run, own in zip(runs, marks, strict=True)]
     chosen = columns(runs, plain)
-    rows = tuple(
-        Row.of(
-            run,
-            marks=own,
-            link=links.get(run.name),
-            entries={c.name: _entry(c.name, row) for c in (*chosen.shown, *chosen.behind)},
+    rows = []
+    for run, row, own in zip(runs, plain, marks, strict=True):
+        # The promise is drawn last: where marks touch, it stays on top.
+        ordered = tuple(sorted(own, key=lambda mark: mark.kind == "certificate"))
+        status = run.state if run.certificate is None else run.certificate.status
+        rows.append(
+            Row(
+                clean(run.name),
+                link=links.get(run.name),
+                error=shortened(clean(run.error), 300),
+                icon=_ICONS.get(status, "circle"),
+                promised=view.promised_on(ordered),
+                marks=ordered,
+                words=view.in_words(ordered),
+                entries={c.name: _entry(c.name, row) for c in (*chosen.shown, *chosen.behind)},
+            )
         )
-        for run, row, own in zip(runs, plain, marks, strict=True)
-    )
     return Table(
         title=clean(title),
         question="What is compared?" if certified else "What was found?",
@@ -237,7 +228,7 @@ def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table
         left_out=f"{plural(chosen.left_out, 'more column')}: nonvacuous runs --csv has them all."
         if chosen.left_out
         else "",
-        rows=rows,
+        rows=tuple(rows),
     )
 
 

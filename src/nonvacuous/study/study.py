@@ -12,16 +12,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rules.attempts import ledger_beside
-from nonvacuous.study.settings import Frozen, StudySettings
+from nonvacuous.study.settings import CellRecord, DataSettings, Frozen, StudySettings
 from nonvacuous.study.sweep import Cell
 
 if TYPE_CHECKING:
@@ -114,10 +115,10 @@ def _loaded(name: str, data_dir: Path | None, *_seen: object) -> Dataset:
 
 @dataclass(frozen=True)
 class Finished:
-    """A cell that has ended well, what it found, and its folder."""
+    """A cell that has ended well, what it gave, and its folder."""
 
     cell: Any
-    found: Mapping[str, Any]
+    result: Any
     folder: Path
 
 
@@ -139,6 +140,10 @@ class Study(ABC, Generic[Settings, Result]):
     #: One kind of settings, one kind of cell.
     settings: type[Settings]
     cell: ClassVar[type[Frozen]]
+    #: What a cell gives: plain values, or one of these records.
+    gives: ClassVar[Any] = dict[str, Any]
+    #: The module with the functions page, tables and, where it has some, files: loaded when needed.
+    pages: ClassVar[str] = ""
     #: Settings that finished cells do not depend on, or hold a record of themselves.
     may_change: ClassVar[frozenset[str]] = frozenset()
     #: What is not computed again after a stop.
@@ -161,19 +166,21 @@ class Study(ABC, Generic[Settings, Result]):
 
     @abstractmethod
     def compute(self, cell: Any, at: Context) -> Any:
-        """One cell, from nothing but itself: plain values, or a model or dataclass of them."""
+        """One cell, from nothing but itself: what ``gives`` says, or a dataclass."""
 
     @abstractmethod
     def result(self, settings: Settings, finished: Sequence[Finished], at: Context) -> Result:
         """What the finished cells of the folder amount to."""
 
-    @abstractmethod
     def page(self, result: Result, command: str) -> StudyPage | None:
         """The page, if there is one; ``command`` gives it again."""
+        page: StudyPage | None = import_module(self.pages).page(result, command)
+        return page
 
-    @abstractmethod
     def tables(self, result: Result) -> Sequence[Table]:
         """What a terminal shows."""
+        tables: Sequence[Table] = import_module(self.pages).tables(result)
+        return tables
 
     def folder(self, settings: Settings, preset: str) -> Path | None:
         """Where it goes unless the user says otherwise; None: nothing is kept unasked."""
@@ -195,8 +202,10 @@ class Study(ABC, Generic[Settings, Result]):
     def title(self, settings: Settings) -> str:
         return f"{len(self.cells(settings, ()))} cells, seed {settings.seed}"
 
-    def cell_lines(self, cell: Any, found: Mapping[str, Any]) -> Sequence[str]:
+    def cell_lines(self, cell: Any, result: Any) -> Sequence[str]:
         """What a finished cell gave, a line for each thing worth one."""
+        if isinstance(result, CellRecord):
+            return result.lines()
         return (str(getattr(cell, "key", self.name)),)
 
     def claimed(self, settings: Settings) -> Mapping[str, Any]:
@@ -208,9 +217,13 @@ class Study(ABC, Generic[Settings, Result]):
 
     def files(self, result: Result, page: StudyPage | None) -> Mapping[str, str]:
         """Texts to be written beside results.json and report.html."""
+        own = getattr(import_module(self.pages), "files", None) if self.pages else None
+        if own is not None:
+            texts: Mapping[str, str] = own(result, page)
+            return texts
         tables = "\n".join(map(markdown, self.tables(result)))
         head = "" if page is None else f"# {page.title}\n\n{page.lead}\n\n"
-        return {"table.md": head + tables}
+        return {"table.md": head + tables} if tables else {}
 
     def next_command(self, result: Result, folder: Path | None) -> str | Mapping[str, str | None]:
         """What makes sense after this: a command, or other flags for the same one.
@@ -233,6 +246,10 @@ class Study(ABC, Generic[Settings, Result]):
         known = {**settings, "seed": seed}
         return self.cell.model_validate({k: known[k] for k in known if k in self.cell.model_fields})
 
+    def read(self, stored: Mapping[str, Any]) -> Any:
+        """What a cell gave, from its file."""
+        return _adapter(self.gives).validate_python(stored)
+
     def __call__(
         self,
         *,
@@ -250,8 +267,12 @@ class Study(ABC, Generic[Settings, Result]):
         return result if isinstance(result, Mapping) else asdict(result)
 
 
-@dataclass(frozen=True)
-class Single:
+@lru_cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+class Single(CellRecord):
     """The result of a study of one cell.
 
     record   what it amounts to, as it is written and printed with --json
@@ -259,29 +280,32 @@ class Single:
     """
 
     record: Mapping[str, Any]
-    drawn: Mapping[str, Any]
+    drawn: Mapping[str, Any] = {}
 
 
-class SingleStudy(Study[Settings, Single]):
+OneCell = TypeVar("OneCell", bound=DataSettings)
+
+
+class SingleStudy(Study[OneCell, Single]):
     """A study of one cell, which has all of its settings: ``compute`` gives a :class:`Single`."""
 
+    gives = Single
     kind = "study"
     keeps = "part"
 
     usual_folder = "nothing is kept"
 
-    def cells(self, settings: Settings, finished: Sequence[Finished]) -> Sequence[Frozen]:
+    def cells(self, settings: OneCell, finished: Sequence[Finished]) -> Sequence[Frozen]:
+        settings.check()
         return (settings,)
 
-    def cell_lines(self, cell: Any, found: Mapping[str, Any]) -> Sequence[str]:
-        return ()
-
-    def result(self, settings: Settings, finished: Sequence[Finished], at: Context) -> Single:
+    def result(self, settings: OneCell, finished: Sequence[Finished], at: Context) -> Single:
         # A folder may hold several where settings may change that decide nothing but how.
         asked = settings.record()
-        return next(Single(**each.found) for each in finished if each.cell.record() == asked)
+        single: Single = next(e.result for e in finished if e.cell.record() == asked)
+        return single
 
-    def folder(self, settings: Settings, preset: str) -> Path | None:
+    def folder(self, settings: OneCell, preset: str) -> Path | None:
         return None
 
     def record(self, result: Single) -> Mapping[str, Any]:
@@ -289,6 +313,3 @@ class SingleStudy(Study[Settings, Single]):
 
     def tables(self, result: Single) -> Sequence[Table]:
         return ()
-
-    def files(self, result: Single, page: StudyPage | None) -> Mapping[str, str]:
-        return {}

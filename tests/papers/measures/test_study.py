@@ -17,7 +17,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.measures.panel import panel
 from nonvacuous.models import build
 from nonvacuous.papers.measures import study, training
-from nonvacuous.papers.measures.page import command, gauges_tables, lead
+from nonvacuous.papers.measures.page import gauges_tables, lead
 from nonvacuous.papers.measures.settings import (
     AXES,
     MeasuresCell,
@@ -257,7 +257,7 @@ def test_a_stopped_run_goes_on_where_it_was(
         with pytest.raises(KeyboardInterrupt):
             run(TINY, tmp_path)
     finished = finished_cells(study.STUDY, tmp_path)
-    assert sum(len(entry.found["records"]) for entry in finished) == 16
+    assert sum(len(entry.result.records) for entry in finished) == 16
     # What is there can be judged as it is.
     part = run(TINY.changed(train=False), tmp_path, resume=True)
     assert part.records == tuple(entry for entry in result.records if entry in part.records)
@@ -307,9 +307,9 @@ def test_a_network_that_was_measured_is_not_trained_again(
     found = training.Training(cell, Context(tmp_path)).together()
     assert asked == [len(networks) - len(again)]
     known = {entry.key: entry for entry in done[0].records}
-    assert [entry["key"] for entry in found["records"]] == [network.key for network in networks]
-    for entry in found["records"]:
-        assert entry["test_errors"] == known[entry["key"]].test_errors
+    assert [entry.key for entry in found.records] == [network.key for network in networks]
+    for entry in found.records:
+        assert entry.test_errors == known[entry.key].test_errors
     assert not kept.exists()
 
 
@@ -529,12 +529,3 @@ def test_the_section_of_the_results_page(done: tuple[study.StudyResult, Path]) -
     assert "Kendall's τ = +1.00, by granulated τ with +1.00" in own
     assert all(f"| `{entry['name']}` |" in own for entry in record["measures"])
     assert all(f"| `{entry['best']}` |" in own for entry in record["rescaled"])
-
-
-def test_the_command_is_told() -> None:
-    base = "nonvacuous reproduce measures-study"
-    assert command(MeasuresSettings()) == base
-    assert command(MeasuresSettings.large()) == f"{base} --large --device cuda"
-    assert command(MeasuresSettings.cnn()) == f"{base} --cnn --device cuda"
-    assert command(MeasuresSettings.quick().changed(seed=3)) == f"{base} --quick --seed 3"
-    assert command(TINY) == f"{base} --config FILE"

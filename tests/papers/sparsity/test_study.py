@@ -227,7 +227,7 @@ def test_sparsity_is_judged_plainly():
     text = does_sparsity_help(result)
     assert "ordinary: hurts (+20.0% in Theorem E" in text
     assert "l1-sparse: helps (-20.0% in Theorem E" in text
-    assert page(result, command="x").lead.startswith("Yes: 0.4001")
+    assert page(result, "x").lead.startswith("Yes: 0.4001")
 
 
 def test_promises_are_rounded_up():
@@ -245,9 +245,7 @@ def test_the_narration_rounds_up_too():
 @pytest.mark.slow
 def test_the_caption_speaks_of_every_theorem():
     settings = SparsitySettings()
-    text = str(
-        page(SparsityResult(settings, (made_up(settings.cases()[0], E_dense=0.4),)), command="x")
-    )
+    text = str(page(SparsityResult(settings, (made_up(settings.cases()[0], E_dense=0.4),)), "x"))
     assert all(theorem in "ADEF" for theorem in settings.theorems)
     assert "D, E and F: see" in text
 

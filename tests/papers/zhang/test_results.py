@@ -149,7 +149,7 @@ def test_the_table_from_beginning_to_end_in_two_calls(tmp_path):
     )
     assert [row.number for row in whole.rows] == [1, 2, 3, 4, 5, 6]
     assert whole.rows[:2] == first.rows
-    assert zhang_table.page(whole).lead.startswith("Trained on random labels")
+    assert zhang_table.STUDY.page(whole, "").lead.startswith("Trained on random labels")
 
 
 # -- the figure -----------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_the_page_of_the_figure(tmp_path):
     page = paths["report.html"].read_text()
     assert "without ever falling on the way" in page and "guessing" in page
     assert page.count("<svg") == 3
-    assert "not steadily" in zhang_figure.page(figure([300, 200, 900])).lead
+    assert "not steadily" in zhang_figure.STUDY.page(figure([300, 200, 900]), "").lead
 
 
 def test_the_figure_takes_networks_from_the_table(tmp_path, monkeypatch):

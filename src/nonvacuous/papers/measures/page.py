@@ -14,6 +14,7 @@ from nonvacuous.papers.measures.pictures import (
 )
 from nonvacuous.papers.measures.settings import AXES, CHANCE, MeasuresSettings
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.study.study import markdown
 
 if TYPE_CHECKING:
     from nonvacuous.papers.measures.study import StudyResult
@@ -31,14 +32,23 @@ VERDICTS = {
 }
 
 
-def all_tables(result: StudyResult) -> tuple[Table, ...]:
-    return (
+def tables(result: StudyResult) -> tuple[Table, Table]:
+    return short_table(result), times_table(result)
+
+
+def files(result: StudyResult, page: StudyPage) -> dict[str, str]:
+    every = (
         ranking_table(result),
         granulated_table(result),
         robustness_table(result),
         *gauges_tables(result),
         times_table(result),
     )
+    tables = "\n".join(map(markdown, every))
+    return {
+        "table.md": f"# {page.title}\n\n{page.lead}\n\n{tables}",
+        "networks.jsonl": "".join(f"{entry.model_dump_json()}\n" for entry in result.records),
+    }
 
 
 def _standings(result: StudyResult) -> tuple[list[Standing], list[str]]:
@@ -47,7 +57,7 @@ def _standings(result: StudyResult) -> tuple[list[Standing], list[str]]:
     return standings, [name for name in AXES if any(name in s.granulated for s in standings)]
 
 
-def page(result: StudyResult) -> StudyPage:
+def page(result: StudyResult, command: str) -> StudyPage:
     standings, shown = _standings(result)
     return StudyPage(
         title="Measures on trial",
@@ -77,7 +87,7 @@ def page(result: StudyResult) -> StudyPage:
             Section("Which networks?", _networks(result), tables=(_grid_table(result.settings),)),
             Section("How long did it take?", tables=(times_table(result),)),
         ),
-        footer=(f"Command: {command(result.settings)}", f"Seed: {result.settings.seed}"),
+        footer=(command, f"seed {result.settings.seed}"),
     )
 
 
@@ -327,16 +337,3 @@ def _grid_table(settings: MeasuresSettings) -> Table:
     rows = [(spoken(name), ", ".join(f"{v:g}" for v in values)) for name, values in axes]
     rows.append(("repetitions", str(settings.repetitions)))
     return Table(("hyper-parameter", "values"), tuple(rows), numeric=(False, False))
-
-
-def command(settings: MeasuresSettings) -> str:
-    """What gives the same page again, where the settings are those of the command."""
-    base = "nonvacuous reproduce measures-study"
-    for flags, known in (
-        ("", MeasuresSettings()), (" --quick", MeasuresSettings.quick()),
-        (" --large --device cuda", MeasuresSettings.large()),
-        (" --cnn --device cuda", MeasuresSettings.cnn()),
-    ):  # fmt: skip
-        if settings.record() | {"seed": 0} == known.record():
-            return f"{base}{flags}" + (f" --seed {settings.seed}" if settings.seed else "")
-    return f"{base} --config FILE"

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
-from nonvacuous.study.settings import Frozen, StudySettings
+from nonvacuous.study.settings import CellRecord, Frozen, StudySettings
 from nonvacuous.training.checks import real_number, whole_number
 
 #: A column of random numbers is judged along: what it scores is what chance alone gives.
@@ -346,3 +346,19 @@ class Times(Frozen):
     def to_dict(self) -> dict[str, Any]:
         derived = ("per_minute", "per_minute_alone", "speedup")
         return self.model_dump() | {name: getattr(self, name) for name in derived}
+
+
+class GroupResult(CellRecord):
+    """The networks of a cell, none where they only took the time, and how long they took."""
+
+    records: tuple[NetworkRecord, ...]
+    times: Times
+
+    def lines(self) -> tuple[str]:
+        if not self.records:
+            return (f"{self.times.alone_networks} networks one at a time",)
+        reached = sum(record.judged for record in self.records)
+        first = self.records[0].key.rsplit("-s")[0]
+        return (
+            f"{first} and its like, {reached} of {len(self.records)} reached the stopping loss",
+        )

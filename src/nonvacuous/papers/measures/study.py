@@ -7,7 +7,6 @@ find them (ICLR 2020), and Dziugaite et al.: In search of robust measures of gen
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from nonvacuous.papers.measures.settings import (
     AXES,
     CHANCE,
     JUDGING,
+    GroupResult,
     MeasuresCell,
     MeasuresSettings,
     NetworkRecord,
@@ -33,10 +33,9 @@ from nonvacuous.papers.measures.settings import (
 )
 from nonvacuous.papers.measures.training import Training
 from nonvacuous.progress import Progress
-from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
-from nonvacuous.study.study import Context, Finished, Study, markdown
+from nonvacuous.study.study import Context, Finished, Study
 
 #: Fewer networks than this cannot be judged by.
 FEWEST = 8
@@ -298,6 +297,8 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
     name = "measures-study"
     settings = MeasuresSettings
     cell = MeasuresCell
+    gives = GroupResult
+    pages = "nonvacuous.papers.measures.page"
     may_change = JUDGING
     jobs = None
 
@@ -306,7 +307,7 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
     ) -> Sequence[MeasuresCell]:
         if not settings.train:
             return ()
-        known = {record["key"] for entry in finished for record in entry.found["records"]}
+        known = {record.key for entry in finished for record in entry.result.records}
         groups = ([c for c in cells if c.key not in known] for cells in settings.groups())
         missing = [MeasuresCell.of(cells, settings) for cells in groups if cells]
         if missing or not settings.alone or any(entry.cell.alone for entry in finished):
@@ -316,7 +317,7 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
         chosen = [every[(2 * number + 1) * len(every) // (2 * count)] for number in range(count)]
         return [MeasuresCell.of(chosen, settings, alone=True)]
 
-    def compute(self, cell: MeasuresCell, at: Context) -> Mapping[str, Any]:
+    def compute(self, cell: MeasuresCell, at: Context) -> GroupResult:
         if any(measure.is_bound for measure in chosen(cell.measures or None)):
             examples = at.dataset(cell.data).train
             shown = Shown(at.ledger_file, examples, command="reproduce measures-study")
@@ -327,11 +328,7 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
     def result(
         self, settings: MeasuresSettings, finished: Sequence[Finished], at: Context
     ) -> StudyResult:
-        known = {
-            record["key"]: NetworkRecord(**record)
-            for entry in finished
-            for record in entry.found["records"]
-        }
+        known = {record.key: record for entry in finished for record in entry.result.records}
         records = tuple(known[cell.key] for cell in settings.networks() if cell.key in known)
         judged, refused = judge(records, settings, jobs=at.jobs, progress=at.progress)
         rescaled = compare_gauges(records, settings, jobs=at.jobs)
@@ -340,36 +337,6 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
     def title(self, settings: MeasuresSettings) -> str:
         count = len(settings.networks())
         return f"{count:,} networks on {settings.data}, seed {settings.seed}"
-
-    def cell_lines(self, cell: MeasuresCell, found: Mapping[str, Any]) -> Sequence[str]:
-        if cell.alone:
-            return (f"{len(cell.networks)} networks one at a time",)
-        reached = sum(record["stopped"] == "loss" for record in found["records"])
-        first = cell.networks[0].key.rsplit("-s")[0]
-        return (
-            f"{first} and its like, {reached} of {len(cell.networks)} reached the stopping loss",
-        )
-
-    def page(self, result: StudyResult, command: str) -> StudyPage:
-        from nonvacuous.papers.measures.page import page
-
-        return page(result)
-
-    def tables(self, result: StudyResult) -> Sequence[Table]:
-        from nonvacuous.papers.measures.page import short_table, times_table
-
-        return short_table(result), times_table(result)
-
-    def files(self, result: StudyResult, page: StudyPage | None) -> Mapping[str, str]:
-        from nonvacuous.papers.measures.page import all_tables
-
-        assert page is not None
-        tables = "\n".join(map(markdown, all_tables(result)))
-        lines = [json.dumps(entry.model_dump(), allow_nan=False) for entry in result.records]
-        return {
-            "table.md": f"# {page.title}\n\n{page.lead}\n\n{tables}",
-            "networks.jsonl": "".join(f"{line}\n" for line in lines),
-        }
 
     def next_command(self, result: StudyResult, folder: Path | None) -> str:
         return "nonvacuous measures --help"
@@ -380,7 +347,7 @@ STUDY = MeasuresStudy()
 
 def _added(finished: Sequence[Finished]) -> Times:
     """The times of all cells together."""
-    every = [Times(**entry.found["times"]) for entry in finished]
+    every = [entry.result.times for entry in finished]
     last = next((times for times in reversed(every) if times.method), Times())
     added = Times.model_fields.keys() - {"device", "method"}
     sums = {name: sum(getattr(times, name) for times in every) for name in added}

@@ -21,7 +21,13 @@ from nonvacuous.errors import BadInput
 from nonvacuous.measures.panel import panel
 from nonvacuous.measures.subject import Subject
 from nonvacuous.models import build
-from nonvacuous.papers.measures.settings import Cell, MeasuresCell, NetworkRecord, Times
+from nonvacuous.papers.measures.settings import (
+    Cell,
+    GroupResult,
+    MeasuresCell,
+    NetworkRecord,
+    Times,
+)
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.study import Context
@@ -124,7 +130,7 @@ class Training:
         self.cell, self.at = cell, at
         self.material = StudyMaterial.of(cell, at)
 
-    def together(self) -> dict[str, Any]:
+    def together(self) -> GroupResult:
         """All networks in the same tensors: their records with every measure, and the times.
 
         A record is written as soon as it is whole: a network that a stopped run has measured is not
@@ -146,8 +152,8 @@ class Training:
                     stream.write(record.model_dump_json() + "\n")
                     stream.flush()
         kept.unlink(missing_ok=True)
-        asked = [records[cell.key].model_dump() for cell in self.cell.networks]
-        return {"records": asked, "times": times.model_dump()}
+        asked = tuple(records[cell.key] for cell in self.cell.networks)
+        return GroupResult(records=asked, times=times)
 
     def _measured(self, cells: Sequence[Cell]) -> Iterator[NetworkRecord | Times]:
         """The record of each network with its measures, and at last the times."""
@@ -167,7 +173,7 @@ class Training:
             method=result.method,
         )
 
-    def alone(self) -> dict[str, Any]:
+    def alone(self) -> GroupResult:
         """The time that the networks take as one would train them without this package."""
         results = [self._many([cell], method="one at a time") for cell in self.cell.networks]
         times = Times(
@@ -175,7 +181,7 @@ class Training:
             alone_steps=sum(result.jobs[0].history[-1].steps for result in results),
             alone_seconds=sum(result.seconds for result in results),
         )
-        return {"records": [], "times": times.model_dump()}
+        return GroupResult(records=(), times=times)
 
     def _measures(self, cell: Cell, job: JobResult) -> dict[str, Any]:
         material, seed = self.material, network_seed(self.cell.seed, cell)

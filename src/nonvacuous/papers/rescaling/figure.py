@@ -30,7 +30,6 @@ from nonvacuous.papers.rescaling.images import ImageResult, ImageSettings, run_i
 from nonvacuous.papers.rescaling.results import FigureResult, NetworkResult, OurSetting
 from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
 from nonvacuous.report.measured import errors_on_test
-from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rules.arithmetic import recompute_bound, total_nats
 from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Run
@@ -230,6 +229,8 @@ class Figure1(Study[RescalingSettings, FigureResult]):
     name = "rescaling-figure-1"
     settings = RescalingSettings
     cell = RescalingCell
+    gives = NetworkResult | ImageResult
+    pages = "nonvacuous.papers.rescaling.page"
 
     def claimed(self, settings: RescalingSettings) -> Mapping[str, Any]:
         # Which networks are asked for may differ from one call to the next.
@@ -259,30 +260,13 @@ class Figure1(Study[RescalingSettings, FigureResult]):
     def result(
         self, settings: RescalingSettings, finished: Sequence[Finished], at: Context
     ) -> FigureResult:
-        known = {entry.cell.model_dump_json(): entry.found for entry in finished}
-        asked = [(cell, known[cell.model_dump_json()]) for cell in self.cells(settings, finished)]
-        networks = tuple(NetworkResult(**record) for cell, record in asked if not cell.images)
-        images = tuple(ImageResult(**record) for cell, record in asked if cell.images)
-        return FigureResult(settings, networks, images)
+        known = {entry.cell.model_dump_json(): entry.result for entry in finished}
+        asked = [known[cell.model_dump_json()] for cell in self.cells(settings, finished)]
+        networks = tuple(entry for entry in asked if isinstance(entry, NetworkResult))
+        return FigureResult(settings, networks, tuple(asked[len(networks) :]))
 
     def title(self, settings: RescalingSettings) -> str:
         return f"{len(settings.networks)} networks on {settings.data}, seed {settings.seed}"
-
-    def cell_lines(self, cell: RescalingCell, found: Mapping[str, Any]) -> Sequence[str]:
-        return ((ImageResult if cell.images else NetworkResult)(**found).line(),)
-
-    def page(self, result: FigureResult, command: str) -> StudyPage | None:
-        return None
-
-    def tables(self, result: FigureResult) -> Sequence[Table]:
-        from nonvacuous.papers.rescaling.page import image_tables, short_table
-
-        return (short_table(result), *image_tables(result.images))
-
-    def files(self, result: FigureResult, page: StudyPage | None) -> Mapping[str, str]:
-        from nonvacuous.papers.rescaling.page import figure, table
-
-        return {"table.md": table(result), "figure.svg": figure(result)}
 
     def next_command(self, result: FigureResult, folder: Path | None) -> str:
         assert folder is not None

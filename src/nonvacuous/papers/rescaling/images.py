@@ -22,10 +22,10 @@ from nonvacuous.certification.adapting import folded, has_batch_norm
 from nonvacuous.data import Dataset, Examples
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.models import build
-from nonvacuous.papers.rescaling.columns import Accounts, Column
+from nonvacuous.papers.rescaling.columns import Accounts, Column, PaperSetting
 from nonvacuous.papers.rescaling.settings import CNNS
 from nonvacuous.seeds import derived_seed
-from nonvacuous.study.settings import Frozen
+from nonvacuous.study.settings import CellRecord, Frozen
 from nonvacuous.study.study import Context
 from nonvacuous.training import Records, TrainSettings, train
 from nonvacuous.training.erm import evaluate
@@ -111,26 +111,17 @@ class ImageSettings(Frozen):
         )
 
 
-class CnnPoint(Frozen):
+class CnnPoint(PaperSetting):
     """One pair of scales, in the paper's formula risk + sqrt(KL / 2n)."""
 
     prior_scale: float
     posterior_scale: float
-    kl_before: float
-    kl_after: float
-    empirical_risk: float
-    bound: float
-    rescaled: float
     published_bound: float
     published_rescaled: float
     published_kl_ratio: float
 
-    @property
-    def kl_ratio(self) -> float:
-        return self.kl_before / self.kl_after
 
-
-class ImageResult(Frozen):
+class ImageResult(CellRecord):
     """All about one network; ``weights_squared`` adds up the squares of its weights.
 
     Batch normalization is folded into the weights before anything is counted.
@@ -146,10 +137,10 @@ class ImageResult(Frozen):
     columns: dict[str, tuple[Column, ...]]
     risks: dict[str, float]
 
-    def line(self) -> str:
+    def lines(self) -> tuple[str]:
         squares = f"{self.settings.key}: squares add up to {self.weights_squared:,.0f}"
         ratios = ", ".join(f"{point.kl_ratio:.2f}" for point in self.points)
-        return f"{squares}, KL ratios {ratios}" if ratios else squares
+        return (f"{squares}, KL ratios {ratios}" if ratios else squares,)
 
 
 def inferred_weights() -> tuple[float, float]:

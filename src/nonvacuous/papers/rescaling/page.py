@@ -17,6 +17,18 @@ from nonvacuous.study.study import markdown
 _MISSING = "–"
 
 
+def page(_result: FigureResult, _command: str) -> None:
+    """There is none: the figure stands beside its table."""
+
+
+def tables(result: FigureResult) -> tuple[Table, ...]:
+    return (short_table(result), *image_tables(result.images))
+
+
+def files(result: FigureResult, _page: None) -> dict[str, str]:
+    return {"table.md": table(result), "figure.svg": figure(result)}
+
+
 def short_table(result: FigureResult) -> Table:
     rows = []
     for entry in result.networks:

@@ -10,7 +10,7 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.papers.rescaling.columns import Column, PaperSetting
 from nonvacuous.papers.rescaling.images import ImageResult
 from nonvacuous.papers.rescaling.settings import MLPS, PublishedMlp, RescalingSettings
-from nonvacuous.study.settings import Frozen
+from nonvacuous.study.settings import CellRecord, Frozen
 
 #: How near a ratio must come to the published one, and how far below its bound ours should be.
 RATIO_TOLERANCE, BOUND_GOAL = 0.15, 0.75
@@ -38,7 +38,7 @@ class OurSetting(Frozen):
     certificate: str
 
 
-class NetworkResult(Frozen):
+class NetworkResult(CellRecord):
     """Everything about one network."""
 
     name: str
@@ -69,14 +69,14 @@ class NetworkResult(Frozen):
         shown = self.published
         return None if shown is None else self.ours.risk_upper / shown.rescaled
 
-    def line(self) -> str:
+    def lines(self) -> tuple[str]:
         shown = self.published
         ratio = f"KL ratio {self.paper.kl_ratio:.2f}"
         ours = f"certificate {shown_up(self.ours.risk_upper)}"
         if shown is not None:
             ratio += f" (published {shown.kl_ratio:.2f})"
             ours += f" (published {shown.bound:.2f}, rescaled {shown.rescaled:.2f})"
-        return f"{self.name}: {ratio}, {ours}"
+        return (f"{self.name}: {ratio}, {ours}",)
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def tables(result: SparsityResult) -> tuple[Table, ...]:
     return (short_table(result.cases, does_sparsity_help(result)), *goals)
 
 
-def page(result: SparsityResult, *, command: str) -> StudyPage:
+def page(result: SparsityResult, command: str) -> StudyPage:
     settings = result.settings
     confidence = 1.0 - settings.failure - settings.sampling_failure
     every = Section("Every network, every theorem", tables=(certificate_table(result),))
@@ -319,14 +319,15 @@ def _activity(result: SparsityResult) -> Sections:
     return (Section("How much of a network acts on one input?", (text,), (Figure(svg),)),)
 
 
-def table_text(result: SparsityResult) -> str:
+def files(result: SparsityResult, _page: StudyPage | None) -> dict[str, str]:
     """Markdown: every certificate, the goals and the gains."""
     settings = result.settings
     shown = [certificate_table(result)]
     shown += [goal_table(result)] * bool(result.goals())
     shown += [gain_table(result)] * bool(result.gains())
-    return (
+    text = (
         "# Certificates for deterministic networks through sparsity\n\n"
         f"{PAPER}. Data: {settings.data}, seed {settings.seed}.\n\n"
         f"{does_sparsity_help(result)}\n\n" + "\n\n".join(map(markdown, shown)) + "\n"
     )
+    return {"table.md": text}

@@ -9,7 +9,7 @@ from typing import Any
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.papers.sparsity.settings import VARIANTS, Case, SparsitySettings, prior_title
-from nonvacuous.study.settings import Frozen
+from nonvacuous.study.settings import CellRecord, Frozen
 
 PAPER = (
     "Muthukumar, Sulam: Sparsity-aware generalization theory for deep neural networks "
@@ -157,6 +157,15 @@ class CaseResult(Frozen):
         twin = "" if self.twin is None else f", held-out twin {shown_up(self.twin)}"
         best = shown_up(self.best)
         return f"{self.case}: certificate {best} by Theorem {self.best_by}{twin}"
+
+
+class CasesResult(CellRecord):
+    """Networks that share a prior."""
+
+    cases: tuple[CaseResult, ...]
+
+    def lines(self) -> list[str]:
+        return [entry.line() for entry in self.cases]
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ always beside them what a plain test of the prior promises.
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,10 +23,9 @@ from nonvacuous.claims import write_record
 from nonvacuous.data import Examples, make_split
 from nonvacuous.distributions.storage import load_tensors, save_tensors
 from nonvacuous.papers.sparsity.recipes import Recipe
-from nonvacuous.papers.sparsity.results import CaseResult, SparsityResult
+from nonvacuous.papers.sparsity.results import CaseResult, CasesResult, SparsityResult
 from nonvacuous.papers.sparsity.settings import VARIANTS, Case, SparsityCell, SparsitySettings
 from nonvacuous.progress import Progress
-from nonvacuous.report.study import StudyPage, Table
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certify import certify_sparse
@@ -158,6 +156,8 @@ class SparsityMnist(Study[SparsitySettings, SparsityResult]):
     name = "sparsity-mnist"
     settings = SparsitySettings
     cell = SparsityCell
+    gives = CasesResult
+    pages = "nonvacuous.papers.sparsity.page"
 
     def cells(
         self, settings: SparsitySettings, finished: Sequence[Finished]
@@ -169,7 +169,7 @@ class SparsityMnist(Study[SparsitySettings, SparsityResult]):
                 shared.setdefault(case.prior_key, []).append(case)
         return [SparsityCell.of(cases, settings) for cases in shared.values()]
 
-    def compute(self, cell: SparsityCell, at: Context) -> Mapping[str, Any]:
+    def compute(self, cell: SparsityCell, at: Context) -> CasesResult:
         work: _Networks | None = None
         results = []
         for case in cell.cases:
@@ -178,8 +178,8 @@ class SparsityMnist(Study[SparsitySettings, SparsityResult]):
             if not path.is_file():
                 work = work or _Networks(cell, at)
                 write_record(path, work.compute(case).model_dump(mode="json"))
-            results.append(json.loads(path.read_text(encoding="utf-8")))
-        return {"cases": results}
+            results.append(CaseResult.model_validate_json(path.read_bytes()))
+        return CasesResult(cases=tuple(results))
 
     def result(
         self, settings: SparsitySettings, finished: Sequence[Finished], at: Context
@@ -196,29 +196,11 @@ class SparsityMnist(Study[SparsitySettings, SparsityResult]):
             for entry in finished
             if entry.cell.cases[0].recipe in settings.recipes
             and entry.cell.alike(SparsityCell.of(entry.cell.cases, settings))
-            for result in (CaseResult(**record) for record in entry.found["cases"])
+            for result in entry.result.cases
         }
 
     def title(self, settings: SparsitySettings) -> str:
         return f"{settings.data}, {len(settings.asked())} networks, seed {settings.seed}"
-
-    def cell_lines(self, cell: SparsityCell, found: Mapping[str, Any]) -> Sequence[str]:
-        return [CaseResult(**record).line() for record in found["cases"]]
-
-    def page(self, result: SparsityResult, command: str) -> StudyPage:
-        from nonvacuous.papers.sparsity.page import page
-
-        return page(result, command=command)
-
-    def tables(self, result: SparsityResult) -> Sequence[Table]:
-        from nonvacuous.papers.sparsity.page import tables
-
-        return tables(result)
-
-    def files(self, result: SparsityResult, page: StudyPage | None) -> Mapping[str, str]:
-        from nonvacuous.papers.sparsity.page import table_text
-
-        return {"table.md": table_text(result)}
 
     def next_command(self, result: SparsityResult, folder: Path | None) -> str:
         return f"nonvacuous sparsity --data {result.settings.data}"

@@ -15,7 +15,7 @@ from nonvacuous.interpolation.perfect_fits import Judged, compare_interpolants
 from nonvacuous.report.study import Figure, Table
 from nonvacuous.studies.interpolation import Task, chosen_kernel, distinct_examples
 from nonvacuous.studies.interpolation_page import percent
-from nonvacuous.study.settings import Frozen, StudySettings
+from nonvacuous.study.settings import CellRecord, Frozen, StudySettings
 from nonvacuous.study.study import Context
 
 
@@ -53,13 +53,22 @@ QUICK_BAD: Mapping[str, Any] = {
 }
 
 
-def bad_interpolants(bad: Bad, at: Context, seed: int) -> tuple[Judged, ...]:
+class BadResult(CellRecord):
+    """What became of them."""
+
+    bad: tuple[Judged, ...]
+
+    def lines(self) -> tuple[str]:
+        return ("functions that fit and fail",)
+
+
+def bad_interpolants(bad: Bad, at: Context, seed: int) -> BadResult:
     dataset, _ = distinct_examples(at.dataset(bad.data))
     if dataset.test is None:
         raise BadInput(f"{dataset.train.name} has no test set, which this comparison needs")
     train = first(dataset, bad.examples).train
     test = dataset.test.subset(np.arange(min(bad.test, len(dataset.test))))
-    return compare_interpolants(
+    judged = compare_interpolants(
         train.inputs,
         train.labels.numpy(),
         test.inputs,
@@ -68,6 +77,7 @@ def bad_interpolants(bad: Bad, at: Context, seed: int) -> tuple[Judged, ...]:
         classes=train.classes,
         seed=seed,
     )
+    return BadResult(bad=judged)
 
 
 def first(dataset: Dataset, count: int | None) -> Dataset:
@@ -79,19 +89,15 @@ def first(dataset: Dataset, count: int | None) -> Dataset:
 
 def bad_table(bad: Sequence[Judged]) -> Table:
     """Functions with no training error, and what they are worth."""
-    return Table(
-        ("function", "norm", "training errors", "test error", "residual"),
-        tuple(
-            (
-                entry.name,
-                f"{entry.norm:,.1f}",
-                f"{entry.train_errors} of {entry.train_examples:,}",
-                percent(entry.test_errors, entry.test_examples),
-                f"{entry.residual:.0e}",
-            )
-            for entry in bad
-        ),
-        numeric=(False, True, True, True, True),
+    return Table.of(
+        {
+            "function": entry.name,
+            "norm": f"{entry.norm:,.1f}",
+            "training errors": f"{entry.train_errors} of {entry.train_examples:,}",
+            "test error": percent(entry.test_errors, entry.test_examples),
+            "residual": f"{entry.residual:.0e}",
+        }
+        for entry in bad
     )
 
 

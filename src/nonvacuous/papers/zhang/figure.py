@@ -10,7 +10,6 @@ from typing import Any
 
 from nonvacuous.papers.zhang.networks import (
     NEARLY,
-    PAPER,
     STEPS_TO_FIT,
     Cell,
     CellResult,
@@ -19,14 +18,7 @@ from nonvacuous.papers.zhang.networks import (
     corruption_title,
     network_title,
 )
-from nonvacuous.papers.zhang.pages import (
-    MISSING,
-    footer,
-    percent,
-    time_table,
-    training_section,
-    yes_or_no,
-)
+from nonvacuous.papers.zhang.pages import MISSING, completed, percent, yes_or_no
 from nonvacuous.papers.zhang.settings import FigureSettings
 from nonvacuous.papers.zhang.training import NetworksStudy
 from nonvacuous.randomization.intervals import Interval, exact_rate
@@ -267,17 +259,17 @@ def verdict(result: FigureResult) -> str:
     return "; ".join(parts) + "."
 
 
-def page(result: FigureResult) -> StudyPage:
+def tables(result: FigureResult) -> tuple[Table, Table]:
+    return sweep_table(result), curves_table(result)
+
+
+def page(result: FigureResult, command: str) -> StudyPage:
     c, b, a = _panels(result)
-    return StudyPage(
+    page = StudyPage(
         title="From true labels to random ones",
         question="What happens as more and more labels are replaced by random ones?",
         lead=_lead(result),
-        badges=(
-            f"{len(result.settings.levels)} levels × {len(result.sweep)} networks",
-            f"{sum(timing.seconds for timing in result.timings):.0f} seconds",
-            PAPER,
-        ),
+        badges=(f"{len(result.settings.levels)} levels × {len(result.sweep)} networks",),
         sections=(
             Section(
                 "Does the test error rise smoothly?",
@@ -299,11 +291,9 @@ def page(result: FigureResult) -> StudyPage:
                 figures=(a,),
                 tables=(curves_table(result),),
             ),
-            Section("How long did it take?", tables=(time_table(result.timings),)),
-            training_section(result.settings),
         ),
-        footer=footer(result.settings, "zhang-figure-1"),
     )
+    return completed(page, result.settings, result.timings, command)
 
 
 def _lead(result: FigureResult) -> str:
@@ -331,6 +321,7 @@ class Figure1(NetworksStudy[FigureSettings, FigureResult]):
 
     name = "zhang-figure-1"
     settings = FigureSettings
+    pages = __name__
 
     def networks(self, settings: FigureSettings) -> Sequence[Cell]:
         return figure_cells(settings)
@@ -345,12 +336,6 @@ class Figure1(NetworksStudy[FigureSettings, FigureResult]):
             sweep={network: _sweep(settings, network, trained) for network in settings.networks},
             timings=self.timings(finished),
         )
-
-    def page(self, result: FigureResult, command: str) -> StudyPage:
-        return page(result)
-
-    def tables(self, result: FigureResult) -> Sequence[Table]:
-        return sweep_table(result), curves_table(result)
 
     def files(self, result: FigureResult, page: StudyPage | None) -> Mapping[str, str]:
         assert page is not None

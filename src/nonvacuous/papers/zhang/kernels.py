@@ -19,6 +19,7 @@ from nonvacuous.interpolation.perfect_fits import Judged
 from nonvacuous.papers.zhang.bad import (
     QUICK_BAD,
     Bad,
+    BadResult,
     BadSettings,
     bad_figures,
     bad_interpolants,
@@ -144,6 +145,8 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
     name = "zhang-kernels"
     settings = KernelsSettings
     cell = KernelsCell
+    gives = InterpolationStudy | BadResult
+    pages = __name__
     may_change = frozenset({"cases"})
     keeps = "case"
 
@@ -158,10 +161,10 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
         ]
         return (*cases, KernelsCell(bad=settings.bad, seed=settings.seed))
 
-    def compute(self, cell: KernelsCell, at: Context) -> Mapping[str, Any]:
+    def compute(self, cell: KernelsCell, at: Context) -> Frozen:
         if cell.case is None:
             assert cell.bad is not None
-            return {"bad": [asdict(entry) for entry in bad_interpolants(cell.bad, at, cell.seed)]}
+            return bad_interpolants(cell.bad, at, cell.seed)
         dataset, _ = distinct_examples(at.dataset(cell.case.data))
         chosen = first(dataset, cell.examples)
         study, _ = run_study(
@@ -176,26 +179,22 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
             folder=at.folder / "factor" if len(chosen.train) > _LARGE else None,
             progress=at.progress,
         )
-        return study.to_dict()
+        return study
 
     def result(
         self, settings: KernelsSettings, finished: Sequence[Finished], at: Context
     ) -> KernelsResult:
-        known = {entry.cell: entry.found for entry in finished}
+        known = {entry.cell: entry.result for entry in finished}
         *cases, bad = self.cells(settings, finished)
-        studies = tuple(
-            (cell.case, InterpolationStudy.from_dict(dict(known[cell])))
-            for cell in cases
-            if cell.case is not None
-        )
-        return KernelsResult(settings, studies, tuple(Judged(**e) for e in known[bad]["bad"]))
+        studies = tuple((cell.case, known[cell]) for cell in cases if cell.case is not None)
+        return KernelsResult(settings, studies, known[bad].bad)
 
     def record(self, result: KernelsResult) -> Mapping[str, Any]:
         return {
             "paper": PAPER,
             "settings": result.settings.record(),
             "cases": [
-                {"name": case.name, "published_percent": case.published, **study.to_dict()}
+                {"name": case.name, "published_percent": case.published, **study.model_dump()}
                 for case, study in result.studies
             ],
             "bad_interpolants": [asdict(entry) for entry in result.bad],
@@ -204,16 +203,15 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
     def title(self, settings: KernelsSettings) -> str:
         return f"{', '.join(case.name for case in settings.cases)}; seed {settings.seed}"
 
-    def cell_lines(self, cell: KernelsCell, found: Mapping[str, Any]) -> Sequence[str]:
+    def cell_lines(self, cell: KernelsCell, result: Any) -> Sequence[str]:
         if cell.case is None:
-            return ("functions that fit and fail",)
-        return (_line(cell.case, InterpolationStudy.from_dict(dict(found))),)
-
-    def page(self, result: KernelsResult, command: str) -> StudyPage:
-        return page(result, command=command)
-
-    def tables(self, result: KernelsResult) -> Sequence[Table]:
-        return cases_table(result), replace(bad_table(result.bad), caption=verdict(result))
+            return super().cell_lines(cell, result)
+        first = result.labelings[0]
+        shown = "" if cell.case.published is None else f" (published {cell.case.published:g} %)"
+        if first.test_errors is None:
+            return (f"{cell.case.name}: norm {first.norm:,.1f}",)
+        error = 100 * first.test_errors / result.test_examples
+        return (f"{cell.case.name}: test error {error:.2f} %{shown}, norm {first.norm:,.1f}",)
 
     def next_command(self, result: KernelsResult, folder: Path | None) -> str:
         return "nonvacuous reproduce zhang-linear --quick"
@@ -222,13 +220,8 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
 STUDY = Kernels()
 
 
-def _line(case: Case, study: InterpolationStudy) -> str:
-    first = study.labelings[0]
-    shown = "" if case.published is None else f" (published {case.published:g} %)"
-    if first.test_errors is None:
-        return f"{case.name}: norm {first.norm:,.1f}"
-    error = 100 * first.test_errors / study.test_examples
-    return f"{case.name}: test error {error:.2f} %{shown}, norm {first.norm:,.1f}"
+def tables(result: KernelsResult) -> tuple[Table, Table]:
+    return cases_table(result), replace(bad_table(result.bad), caption=verdict(result))
 
 
 def cases_table(result: KernelsResult) -> Table:
@@ -237,23 +230,17 @@ def cases_table(result: KernelsResult) -> Table:
         shown = "-" if case.published is None else f"{case.published:g} %"
         for number, entry in enumerate(study.labelings):
             rows.append(
-                (
-                    case.name if not number else "",
-                    entry.labels,
-                    percent(entry.test_errors, study.test_examples),
-                    shown if not number else "",
-                    f"{entry.norm:,.1f}",
-                    f"{entry.train_errors:,}",
-                    f"{study.residual:.0e}" if not number else "",
-                )
+                {
+                    "case": case.name if not number else "",
+                    "labels": entry.labels,
+                    "test error": percent(entry.test_errors, study.test_examples),
+                    "published": shown if not number else "",
+                    "norm": f"{entry.norm:,.1f}",
+                    "training errors": f"{entry.train_errors:,}",
+                    "residual": f"{study.residual:.0e}" if not number else "",
+                }
             )
-    headings = ("case", "labels", "test error", "published", "norm", "training errors", "residual")
-    return Table(
-        headings,
-        tuple(rows),
-        f"Published: {PAPER}.",
-        numeric=(False, False, True, True, True, True, True),
-    )
+    return Table.of(rows, f"Published: {PAPER}.", words=("case", "labels"))
 
 
 def verdict(result: KernelsResult) -> str:
@@ -283,7 +270,7 @@ def verdict(result: KernelsResult) -> str:
     return "; ".join(compared) + f". {end}."
 
 
-def page(result: KernelsResult, *, command: str) -> StudyPage:
+def page(result: KernelsResult, command: str) -> StudyPage:
     from nonvacuous.report import plots
 
     known = [(case, s) for case, s in result.studies if s.labelings[0].test_errors is not None]

@@ -22,6 +22,7 @@ from nonvacuous.papers.zhang.bad import (
     FLOOR,
     QUICK_BAD,
     Bad,
+    BadResult,
     BadSettings,
     bad_figures,
     bad_interpolants,
@@ -29,7 +30,7 @@ from nonvacuous.papers.zhang.bad import (
     drawn_bars,
 )
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
-from nonvacuous.study.settings import Frozen
+from nonvacuous.study.settings import CellRecord, Frozen
 from nonvacuous.study.study import Context, Finished, Study
 
 
@@ -62,6 +63,17 @@ class LinearCell(Frozen):
     seed: int = 0
 
 
+class FitsResult(CellRecord):
+    """What became of the linear problem; fits as records."""
+
+    fits: tuple[Mapping[str, Any], ...]
+    family: tuple[Mapping[str, Any], ...]
+    hessian_differences: Mapping[str, float]
+
+    def lines(self) -> tuple[str]:
+        return ("fits of the linear problem",)
+
+
 @dataclass(frozen=True)
 class LinearResult:
     """Fits, the family of perfect fits, and how far their Hessians are apart.
@@ -89,6 +101,8 @@ class Linear(Study[LinearSettings, LinearResult]):
     name = "zhang-linear"
     settings = LinearSettings
     cell = LinearCell
+    gives = FitsResult | BadResult
+    pages = __name__
     keeps = "part"
     devices = ("cpu",)
 
@@ -99,20 +113,17 @@ class Linear(Study[LinearSettings, LinearResult]):
         bad = LinearCell(key="bad", bad=settings.bad, seed=settings.seed)
         return LinearCell(key="fits", problem=problem, **own), bad
 
-    def compute(self, cell: LinearCell, at: Context) -> Mapping[str, Any]:
-        if cell.bad is not None:
-            return {"bad": [asdict(entry) for entry in bad_interpolants(cell.bad, at, cell.seed)]}
-        return _fitted(cell, at)
+    def compute(self, cell: LinearCell, at: Context) -> FitsResult | BadResult:
+        bad = cell.bad
+        return _fitted(cell, at) if bad is None else bad_interpolants(bad, at, cell.seed)
 
     def result(
         self, settings: LinearSettings, finished: Sequence[Finished], at: Context
     ) -> LinearResult:
-        known = {entry.cell.key: entry.found for entry in finished}
-        fits, members = (
-            tuple(Fit(**fit) for fit in known["fits"][name]) for name in ("fits", "family")
-        )
-        bad = tuple(Judged(**entry) for entry in known["bad"]["bad"])
-        return LinearResult(settings, fits, members, known["fits"]["hessian_differences"], bad)
+        known = {entry.cell.key: entry.result for entry in finished}
+        fitted, bad = known["fits"], known["bad"].bad
+        fits, members = (tuple(Fit(**fit) for fit in some) for some in (fitted.fits, fitted.family))
+        return LinearResult(settings, fits, members, fitted.hessian_differences, bad)
 
     def record(self, result: LinearResult) -> Mapping[str, Any]:
         return {
@@ -126,13 +137,6 @@ class Linear(Study[LinearSettings, LinearResult]):
     def title(self, settings: LinearSettings) -> str:
         return f"{settings.examples} examples, {settings.weights} weights, seed {settings.seed}"
 
-    def page(self, result: LinearResult, command: str) -> StudyPage:
-        return page(result, command=command)
-
-    def tables(self, result: LinearResult) -> Sequence[Table]:
-        fits = fits_table(result)
-        return replace(fits, caption=f"{fits.caption}\n{lead(result)}"), bad_table(result.bad)
-
     def next_command(self, result: LinearResult, folder: Path | None) -> str:
         return "nonvacuous interpolate --data digits --labels true,random"
 
@@ -140,7 +144,7 @@ class Linear(Study[LinearSettings, LinearResult]):
 STUDY = Linear()
 
 
-def _fitted(cell: LinearCell, at: Context) -> Mapping[str, Any]:
+def _fitted(cell: LinearCell, at: Context) -> FitsResult:
     sizes: Any = cell.problem
     whole = {name: int(sizes[name]) for name in ("examples", "weights", "test")}
     problem = random_problem(**whole, noise=sizes["noise"], seed=cell.seed)
@@ -154,33 +158,36 @@ def _fitted(cell: LinearCell, at: Context) -> Mapping[str, Any]:
         problem, smallest, members[-1].weights
     )
     differences[CONTROL] = hessian_difference(problem, smallest, smallest / 2)
-    return {
-        "fits": [fit.to_dict() for fit in fits],
-        "family": [fit.to_dict() for fit in members],
-        "hessian_differences": differences,
-    }
+    return FitsResult(
+        fits=tuple(fit.to_dict() for fit in fits),
+        family=tuple(fit.to_dict() for fit in members),
+        hessian_differences=differences,
+    )
+
+
+def tables(result: LinearResult) -> tuple[Table, Table]:
+    fits = fits_table(result)
+    return replace(fits, caption=f"{fits.caption}\n{lead(result)}"), bad_table(result.bad)
 
 
 def fits_table(result: LinearResult) -> Table:
-    return Table(
-        ("found by", "residual", "norm", "outside the span", "from where theory says",
-         "from the minimum norm", "test error"),
-        tuple(
-            (
-                fit.name,
-                f"{fit.residual:.0e}",
-                f"{fit.norm:.3f}",
-                f"{fit.outside:.1e}",
-                "-" if fit.expected is None else f"{fit.expected:.1e}",
-                f"{fit.to_minimum:.1e}",
-                f"{fit.test_error:.3f}",
-            )
-            for fit in result.fits
-        ),
+    rows = (
+        {
+            "found by": fit.name,
+            "residual": f"{fit.residual:.0e}",
+            "norm": f"{fit.norm:.3f}",
+            "outside the span": f"{fit.outside:.1e}",
+            "from where theory says": "-" if fit.expected is None else f"{fit.expected:.1e}",
+            "from the minimum norm": f"{fit.to_minimum:.1e}",
+            "test error": f"{fit.test_error:.3f}",
+        }
+        for fit in result.fits
+    )
+    caption = (
         f"{result.settings.examples} examples, {result.settings.weights} weights; distances are "
-        "relative, the test error is a mean square",
-        numeric=(False, True, True, True, True, True, True),
-    )  # fmt: skip
+        "relative, the test error is a mean square"
+    )
+    return Table.of(rows, caption)
 
 
 def lead(result: LinearResult) -> str:
@@ -192,7 +199,7 @@ def lead(result: LinearResult) -> str:
     )
 
 
-def page(result: LinearResult, *, command: str) -> StudyPage:
+def page(result: LinearResult, command: str) -> StudyPage:
     from nonvacuous.report import plots
 
     sizes = [float(fit.name) for fit in result.family]

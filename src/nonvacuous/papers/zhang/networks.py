@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nonvacuous.study.settings import Frozen
+from nonvacuous.study.settings import CellRecord, Frozen
 
 PAPER = "Zhang, Bengio, Hardt, Recht, Vinyals (ICLR 2017)"
 #: A network that gets so many of its labels right, in percent, has all but fitted them.
@@ -318,6 +318,16 @@ class GroupTiming(Frozen):
             "seconds_per_epoch": self.seconds_per_epoch,
             "speedup": self.speedup,
         }
+
+
+class GroupResult(CellRecord):
+    """Networks that were trained at once."""
+
+    results: tuple[CellResult, ...]
+    timing: GroupTiming
+
+    def lines(self) -> list[str]:
+        return [result.line() for result in self.results]
 
 
 def _percent(errors: int, examples: int) -> float:

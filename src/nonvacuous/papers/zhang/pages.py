@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from nonvacuous.papers.zhang.networks import REGULARIZED, GroupTiming, network_title
+from nonvacuous.papers.zhang.networks import PAPER, REGULARIZED, GroupTiming, network_title
 from nonvacuous.papers.zhang.settings import ZhangSettings
-from nonvacuous.report.study import Section, Table
+from nonvacuous.report.study import Section, StudyPage, Table
 
 MISSING = "-"
 
@@ -85,7 +86,19 @@ def time_table(timings: Sequence[GroupTiming]) -> Table:
     return Table(headings, rows, caption=caption)
 
 
-def footer(settings: ZhangSettings, name: str) -> tuple[str, str]:
-    """The command and the seed that give the same page again."""
-    quick = " --quick" if settings.data == "digits" else ""
-    return f"Command: nonvacuous reproduce {name}{quick}", f"Seed: {settings.seed}"
+def completed(
+    page: StudyPage,
+    settings: ZhangSettings,
+    timings: Sequence[GroupTiming],
+    command: str,
+    about_time: tuple[str, ...] = (),
+) -> StudyPage:
+    """The page with what all of them say: how long it took, and how networks were trained."""
+    seconds = f"{sum(timing.seconds for timing in timings):.0f} seconds"
+    times = Section("How long did it take?", about_time, tables=(time_table(timings),))
+    return replace(
+        page,
+        badges=(*page.badges, seconds, PAPER),
+        sections=(*page.sections, times, training_section(settings)),
+        footer=(command, f"seed {settings.seed}"),
+    )

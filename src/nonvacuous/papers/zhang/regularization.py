@@ -14,7 +14,6 @@ from typing import Any
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang.networks import (
     IMAGENET,
-    PAPER,
     RANDOM_WITH_REGULARIZERS,
     TABLE_1,
     Cell,
@@ -22,14 +21,7 @@ from nonvacuous.papers.zhang.networks import (
     GroupTiming,
     network_title,
 )
-from nonvacuous.papers.zhang.pages import (
-    MISSING,
-    footer,
-    percent,
-    points,
-    time_table,
-    training_section,
-)
+from nonvacuous.papers.zhang.pages import MISSING, completed, percent, points
 from nonvacuous.papers.zhang.settings import RegularizationSettings, ZhangSettings
 from nonvacuous.papers.zhang.table import chosen_rows
 from nonvacuous.papers.zhang.training import NetworksStudy
@@ -256,12 +248,16 @@ def early_stopping_table(result: RegularizationResult) -> Table:
     return Table(headings, rows, caption=caption)
 
 
-def page(result: RegularizationResult) -> StudyPage:
-    return StudyPage(
+def tables(result: RegularizationResult) -> tuple[Table, Table]:
+    return table(result), early_stopping_table(result)
+
+
+def page(result: RegularizationResult, command: str) -> StudyPage:
+    page = StudyPage(
         title="Regularizers on and off",
         question="Is it regularization that makes networks generalize?",
         lead=_lead(result),
-        badges=(f"{result.trained} networks", PAPER),
+        badges=(f"{result.trained} networks",),
         sections=(
             Section(
                 "The matrix",
@@ -280,11 +276,9 @@ def page(result: RegularizationResult) -> StudyPage:
                 ("The paper's numbers for Inception v3, top-1 accuracy; not computed here.",),
                 tables=(_imagenet(),),
             ),
-            Section("How long did it take?", tables=(time_table(result.timings),)),
-            training_section(result.settings),
         ),
-        footer=footer(result.settings, "zhang-regularization"),
     )
+    return completed(page, result.settings, result.timings, command)
 
 
 def _figures(result: RegularizationResult) -> tuple[Figure, ...]:
@@ -341,6 +335,7 @@ class Regularization(NetworksStudy[RegularizationSettings, RegularizationResult]
 
     name = "zhang-regularization"
     settings = RegularizationSettings
+    pages = __name__
 
     def networks(self, settings: RegularizationSettings) -> Sequence[Cell]:
         rows = chosen_rows(settings, only=settings.only)
@@ -356,12 +351,6 @@ class Regularization(NetworksStudy[RegularizationSettings, RegularizationResult]
     ) -> RegularizationResult:
         switches = _switches(settings, self.trained(settings, finished))
         return RegularizationResult(settings, switches, self.timings(finished))
-
-    def page(self, result: RegularizationResult, command: str) -> StudyPage:
-        return page(result)
-
-    def tables(self, result: RegularizationResult) -> Sequence[Table]:
-        return table(result), early_stopping_table(result)
 
     def next_command(self, result: RegularizationResult, folder: Path | None) -> str:
         return "nonvacuous reproduce zhang-figure-1 --quick"

@@ -112,8 +112,8 @@ def training_record(recipe: Recipe, shared: Any) -> dict[str, Any]:
     return recipe.model_dump(include=set(own)) | {name: getattr(shared, name) for name in names}
 
 
-class ZhangSettings(StudySettings):
-    """What all reproductions of the paper share."""
+class Shared(Frozen):
+    """What a group of networks takes over from the settings as it is."""
 
     data: str = Field(default="cifar10", description="The data set; the paper's is cifar10.")
     examples: int | None = Field(
@@ -126,7 +126,6 @@ class ZhangSettings(StudySettings):
     )
     batch_size: int = Field(default=128, ge=1, description="Of stochastic gradient descent.")
     momentum: float = Field(default=0.9, description="Of stochastic gradient descent.")
-    networks: Mapping[str, Recipe] = Field(default_factory=_recipes)
     stop_when_fit: bool = Field(
         default=False,
         description="End the training of a network at its first measurement without an error.",
@@ -141,6 +140,12 @@ class ZhangSettings(StudySettings):
         description="Also train one network of each kind alone for so many epochs, and compare "
         "the time per network; 0: do not.",
     )
+
+
+class ZhangSettings(Shared, StudySettings):
+    """What all reproductions of the paper share."""
+
+    networks: Mapping[str, Recipe] = Field(default_factory=_recipes)
     only: tuple[str, ...] = Field(
         default=(),
         exclude=True,

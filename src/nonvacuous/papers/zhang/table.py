@@ -25,11 +25,10 @@ from nonvacuous.papers.zhang.networks import (
 )
 from nonvacuous.papers.zhang.pages import (
     MISSING,
-    footer,
+    completed,
     percent,
     points,
     time_table,
-    training_section,
     yes_or_no,
 )
 from nonvacuous.papers.zhang.settings import TableSettings, ZhangSettings
@@ -215,43 +214,35 @@ def verdict(result: TableResult) -> str:
     return f"{text[:1].upper()}{text[1:]}." if text else "Nothing to compare."
 
 
-def page(result: TableResult) -> StudyPage:
-    random = [row for row in result.rows if row.result.cell.corruption == "random-labels"]
-    true = [row for row in result.rows if row.result.cell.corruption == "true"]
-    return StudyPage(
+def tables(result: TableResult) -> tuple[Table, Table]:
+    return table(result), time_table(result.timings)
+
+
+def page(result: TableResult, command: str) -> StudyPage:
+    said = (
+        f"Table 1 of {PAPER}. Accuracies in percent; training accuracy is measured without "
+        "augmentation, against the labels that the network was given."
+    )
+    about_time = (
+        "Networks of one kind are trained at once. The time of one network alone was measured in "
+        "the same run, without its start."
+    )
+    rows, paragraphs = (table(result),), (said, *_incomplete(result))
+    page = StudyPage(
         title="Networks that fit random labels",
         question="Can the same network, trained in the same way, fit labels drawn at random?",
-        lead=_lead(true, random),
-        badges=(
-            f"{len(result.rows)} networks",
-            f"{sum(timing.seconds for timing in result.timings):.0f} seconds",
-            PAPER,
-        ),
-        sections=(
-            Section(
-                "Every row beside the published one",
-                (
-                    f"Table 1 of {PAPER}. Accuracies in percent; training accuracy is measured "
-                    "without augmentation, against the labels that the network was given.",
-                    *_incomplete(result),
-                ),
-                tables=(table(result),),
-            ),
-            Section(
-                "How long did it take?",
-                (
-                    "Networks of one kind are trained at once. The time of one network alone was "
-                    "measured in the same run, without its start.",
-                ),
-                tables=(time_table(result.timings),),
-            ),
-            training_section(result.settings),
-        ),
-        footer=footer(result.settings, "zhang-table-1"),
+        lead=_lead(result),
+        badges=(f"{len(result.rows)} networks",),
+        sections=(Section("Every row beside the published one", paragraphs, tables=rows),),
     )
+    return completed(page, result.settings, result.timings, command, (about_time,))
 
 
-def _lead(true: list[RowResult], random: list[RowResult]) -> str:
+def _lead(result: TableResult) -> str:
+    true, random = (
+        [row for row in result.rows if row.result.cell.corruption == labels]
+        for labels in ("true", "random-labels")
+    )
     if not random:
         return f"{len(true)} networks on true labels; none on random labels was asked for."
     worst = min(row.result.train_accuracy for row in random)
@@ -284,6 +275,7 @@ class Table1(NetworksStudy[TableSettings, TableResult]):
 
     name = "zhang-table-1"
     settings = TableSettings
+    pages = __name__
 
     def networks(self, settings: TableSettings) -> Sequence[Cell]:
         chosen = chosen_rows(settings, only=settings.only, numbers=settings.rows)
@@ -301,12 +293,6 @@ class Table1(NetworksStudy[TableSettings, TableResult]):
             if row.cell in trained
         )
         return TableResult(settings, rows, self.timings(finished))
-
-    def page(self, result: TableResult, command: str) -> StudyPage:
-        return page(result)
-
-    def tables(self, result: TableResult) -> Sequence[Table]:
-        return table(result), time_table(result.timings)
 
     def next_command(self, result: TableResult, folder: Path | None) -> str:
         quick = " --quick" if result.settings.data == "digits" else ""

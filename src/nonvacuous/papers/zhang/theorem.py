@@ -6,7 +6,7 @@ network evaluated unit by unit, and the test error after memorizing the true lab
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,7 @@ from pydantic import Field, model_validator
 from nonvacuous.data import Dataset, Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.memorization import Memorizer, check_lemma, memorize, random_labels
-from nonvacuous.report.study import StudyPage, Table
-from nonvacuous.study.settings import Frozen, StudySettings
+from nonvacuous.study.settings import CellRecord, Frozen, StudySettings
 from nonvacuous.study.study import Context, Finished, Study
 
 #: Points on which the lemma's matrix is written out.
@@ -72,7 +71,7 @@ class TheoremCell(Frozen):
         return f"n{size}-depth{self.depth}" if self.depth else f"n{size}-labels"
 
 
-class DepthResult(Frozen):
+class DepthResult(CellRecord):
     """Random labels at one number of examples and one depth.
 
     exact_error     largest error of the float64 weights evaluated exactly
@@ -97,14 +96,14 @@ class DepthResult(Frozen):
     forward_seconds: float
     float32_wrong: int | None
 
-    def line(self) -> str:
+    def lines(self) -> tuple[str]:
         return (
             f"n = {self.points:,}, depth {self.depth}: {self.parameters:,} weights, "
-            f"{self.mismatches} mismatches, float64 error {self.forward_error:.1e}"
+            f"{self.mismatches} mismatches, float64 error {self.forward_error:.1e}",
         )
 
 
-class SizeResult(Frozen):
+class SizeResult(CellRecord):
     """True labels memorized, and the lemma, at one number of examples."""
 
     points: int
@@ -116,11 +115,11 @@ class SizeResult(Frozen):
     lemma_points: int
     lemma_holds: bool
 
-    def line(self) -> str:
+    def lines(self) -> tuple[str]:
         if not self.test_examples:
-            return f"n = {self.points:,}: {self.true_train_wrong} true training labels wrong"
+            return (f"n = {self.points:,}: {self.true_train_wrong} true training labels wrong",)
         share = self.true_test_right / self.test_examples
-        return f"n = {self.points:,}, true labels: {share:.1%} of the test labels right"
+        return (f"n = {self.points:,}, true labels: {share:.1%} of the test labels right",)
 
 
 @dataclass(frozen=True)
@@ -198,7 +197,9 @@ class Theorem(Study[TheoremSettings, TheoremResult]):
     name = "zhang-theorem-1"
     settings = TheoremSettings
     cell = TheoremCell
+    gives = DepthResult | SizeResult
     keeps = "entry"
+    pages = "nonvacuous.papers.zhang.theorem_page"
 
     def cells(
         self, settings: TheoremSettings, finished: Sequence[Finished]
@@ -223,33 +224,14 @@ class Theorem(Study[TheoremSettings, TheoremResult]):
     def result(
         self, settings: TheoremSettings, finished: Sequence[Finished], at: Context
     ) -> TheoremResult:
-        known = {entry.cell: entry.found for entry in finished}
+        known = {entry.cell: entry.result for entry in finished}
         cells = self.cells(settings, finished)
-        depths = tuple(DepthResult(**known[cell]) for cell in cells if cell.depth)
-        sizes = tuple(SizeResult(**known[cell]) for cell in cells if not cell.depth)
-        return TheoremResult(settings, depths, sizes)
+        depths = tuple(known[cell] for cell in cells if cell.depth)
+        return TheoremResult(settings, depths, tuple(known[c] for c in cells if not c.depth))
 
     def title(self, settings: TheoremSettings) -> str:
         depths = ", ".join(map(str, settings.depths))
         return f"{settings.data}, depths {depths}, seed {settings.seed}"
-
-    def cell_lines(self, cell: TheoremCell, found: Mapping[str, Any]) -> Sequence[str]:
-        return ((DepthResult if cell.depth else SizeResult)(**found).line(),)
-
-    def page(self, result: TheoremResult, command: str) -> StudyPage:
-        from nonvacuous.papers.zhang.theorem_page import page
-
-        return page(result, command=command)
-
-    def tables(self, result: TheoremResult) -> Sequence[Table]:
-        from nonvacuous.papers.zhang.theorem_page import short_table
-
-        return (short_table(result),)
-
-    def files(self, result: TheoremResult, page: StudyPage | None) -> Mapping[str, str]:
-        from nonvacuous.papers.zhang.theorem_page import table_text
-
-        return {"table.md": table_text(result)}
 
     def next_command(self, result: TheoremResult, folder: Path | None) -> str:
         return f"nonvacuous memorize --data {result.settings.data} --labels true"

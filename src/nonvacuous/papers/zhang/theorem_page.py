@@ -19,14 +19,14 @@ PAPER = (
 )
 
 
-def table_text(result: TheoremResult) -> str:
+def files(result: TheoremResult, _page: StudyPage | None) -> dict[str, str]:
     """Markdown: the claims, every depth, and the true labels."""
     claims = "\n".join(
         f"- {claim.name}: {claim.statement}. **{'Holds' if claim.holds else 'Fails'}**: "
         f"{claim.found}."
         for claim in result.claims()
     )
-    return (
+    text = (
         "# 2n + d weights memorize any labels\n\n"
         f"{PAPER}. Data: {result.settings.data}, seed {result.settings.seed}.\n\n"
         f"{claims}\n\n{markdown(_depths(result))}\n"
@@ -34,9 +34,10 @@ def table_text(result: TheoremResult) -> str:
         "every unit evaluated; *wrong*: labels that come out wrong there.\n\n"
         f"{markdown(_sizes(result))}"
     )
+    return {"table.md": text}
 
 
-def page(result: TheoremResult, *, command: str) -> StudyPage:
+def page(result: TheoremResult, command: str) -> StudyPage:
     claims = result.claims()
     held = sum(claim.holds for claim in claims)
     largest = max(result.depths, key=lambda entry: entry.points)
@@ -90,38 +91,36 @@ def page(result: TheoremResult, *, command: str) -> StudyPage:
 
 
 def _depths(result: TheoremResult) -> Table:
-    headings = ("n", "depth", "width", "weights", "2n + d", "mismatches", "float64 error", "wrong")
-    rows = tuple(
-        (
-            f"{entry.points:,}",
-            f"{entry.depth:,}",
-            f"{entry.width:,}",
-            f"{entry.parameters:,}",
-            f"{entry.theorem_parameters:,}",
-            f"{entry.mismatches}",
-            f"{entry.forward_error:.1e}",
-            f"{entry.forward_wrong:,}" if entry.forward_wrong is not None else "-",
-        )
+    rows = (
+        {
+            "n": f"{entry.points:,}",
+            "depth": f"{entry.depth:,}",
+            "width": f"{entry.width:,}",
+            "weights": f"{entry.parameters:,}",
+            "2n + d": f"{entry.theorem_parameters:,}",
+            "mismatches": f"{entry.mismatches}",
+            "float64 error": f"{entry.forward_error:.1e}",
+            "wrong": f"{entry.forward_wrong:,}" if entry.forward_wrong is not None else "-",
+        }
         for entry in result.depths
     )
-    return Table(headings, rows, numeric=(True,) * 8)
+    return Table.of(rows, words=())
 
 
 def _sizes(result: TheoremResult) -> Table:
     def share(right: int, tested: int) -> str:
         return f"{right / tested:.1%}" if tested else "-"
 
-    headings = ("n", "training labels right", "test labels right", "test, random labels memorized")
-    rows = tuple(
-        (
-            f"{entry.points:,}",
-            f"{1 - entry.true_train_wrong / entry.points:.1%}",
-            share(entry.true_test_right, entry.test_examples),
-            share(entry.random_test_right, entry.test_examples),
-        )
+    rows = (
+        {
+            "n": f"{entry.points:,}",
+            "training labels right": f"{1 - entry.true_train_wrong / entry.points:.1%}",
+            "test labels right": share(entry.true_test_right, entry.test_examples),
+            "test, random labels memorized": share(entry.random_test_right, entry.test_examples),
+        }
         for entry in result.sizes
     )
-    return Table(headings, rows, numeric=(True,) * 4)
+    return Table.of(rows, words=())
 
 
 def _errors(result: TheoremResult) -> str:
@@ -156,14 +155,14 @@ def _times(result: TheoremResult) -> str:
     )
 
 
-def short_table(result: TheoremResult) -> Table:
+def tables(result: TheoremResult) -> tuple[Table]:
     """What a terminal shows: every depth, then the true labels and the claims in words."""
     whole = _depths(result)
     headings, *rows = ((*row[:4], *row[5:]) for row in (whole.headings, *whole.rows))
     words = ["mismatches: in exact arithmetic. wrong: labels in float64."]
-    words += [size.line() for size in result.sizes]
+    words += [line for size in result.sizes for line in size.lines()]
     words += [
         f"{claim.name} {'holds' if claim.holds else 'FAILS'}: {claim.found}"
         for claim in result.claims()
     ]
-    return Table(headings, tuple(rows), "\n".join(words), numeric=(True,) * 7)
+    return (Table(headings, tuple(rows), "\n".join(words), numeric=(True,) * 7),)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +17,20 @@ from nonvacuous.data import Dataset
 from nonvacuous.data.preprocessing import cropped, whiten_each_image
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build
-from nonvacuous.papers.zhang.networks import Cell, CellResult, GroupTiming, Point, network_title
-from nonvacuous.papers.zhang.settings import Recipe, ZhangSettings, training_record
+from nonvacuous.papers.zhang.networks import (
+    Cell,
+    CellResult,
+    GroupResult,
+    GroupTiming,
+    Point,
+    network_title,
+)
+from nonvacuous.papers.zhang.settings import Recipe, Shared, ZhangSettings, training_record
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.running import finished_cells
-from nonvacuous.study.settings import Frozen
 from nonvacuous.study.study import Context, Finished, Study
 from nonvacuous.training.many import (
     Job,
@@ -84,29 +90,17 @@ Settings = TypeVar("Settings", bound=ZhangSettings)
 Result = TypeVar("Result")
 
 
-class Group(Frozen):
+class Group(Shared):
     """A cell of the engine: networks of one kind and recipe that are trained at once."""
 
     networks: tuple[Cell, ...]
     recipe: Recipe
-    data: str
-    examples: int | None
-    crop: int | None
-    batch_size: int
-    momentum: float
-    stop_when_fit: bool
-    method: str
-    solo_epochs: int
     seed: int
 
     @classmethod
     def of(cls, networks: Sequence[Cell], settings: ZhangSettings) -> Group:
-        shared = cls.model_fields.keys() - {"networks", "recipe"}
-        return cls(
-            networks=tuple(networks),
-            recipe=settings.recipe(networks[0]),
-            **{name: getattr(settings, name) for name in shared},
-        )
+        same = settings.model_dump(include={*Shared.model_fields, "seed"})
+        return cls(networks=tuple(networks), recipe=settings.recipe(networks[0]), **same)
 
     @property
     def key(self) -> str:
@@ -118,6 +112,7 @@ class NetworksStudy(Study[Settings, Result]):
     """What the studies of the paper's networks share: those that are asked for are trained."""
 
     cell = Group
+    gives = GroupResult
     may_change = frozenset({"networks", "solo_epochs", "method"})
 
     @abstractmethod
@@ -135,7 +130,7 @@ class NetworksStudy(Study[Settings, Result]):
                 groups.append(Group.of(alike[start : start + kind[1].together], settings))
         return groups
 
-    def compute(self, cell: Group, at: Context) -> Mapping[str, Any]:
+    def compute(self, cell: Group, at: Context) -> GroupResult:
         return _Training(cell, at).run()
 
     def trained(self, settings: Settings, finished: Sequence[Finished]) -> dict[Cell, CellResult]:
@@ -146,10 +141,10 @@ class NetworksStudy(Study[Settings, Result]):
             if not others:
                 raise BadInput(f"table: {table} holds no table")
             finished = (*others, *finished)
-        results = (CellResult(**entry) for group in finished for entry in group.found["results"])
         return {
             result.cell: result
-            for result in results
+            for group in finished
+            for result in group.result.results
             if result.cell.network in settings.networks
             and settings.training_record(result.cell).items() <= result.training.items()
         }
@@ -157,14 +152,11 @@ class NetworksStudy(Study[Settings, Result]):
     def timings(self, finished: Sequence[Finished]) -> tuple[GroupTiming, ...]:
         """The time of every training in this folder."""
         groups = sorted(finished, key=lambda group: str(group.cell.key))
-        return tuple(GroupTiming(**group.found["timing"]) for group in groups)
+        return tuple(group.result.timing for group in groups)
 
     def title(self, settings: Settings) -> str:
         count = len(set(self.networks(settings)))
         return f"{count} networks on {settings.data}, seed {settings.seed}"
-
-    def cell_lines(self, cell: Group, found: Mapping[str, Any]) -> Sequence[str]:
-        return [CellResult(**entry).line() for entry in found["results"]]
 
 
 def _dataset(group: Group, at: Context) -> Dataset:
@@ -188,7 +180,7 @@ class _Training:
         self.shape = (channels[0], group.crop, group.crop) if group.crop is not None else channels
         self.material = Material(group.networks, self.dataset, crop=group.crop, seed=group.seed)
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> GroupResult:
         jobs = [self._job(cell) for cell in self.group.networks]
         result = self._many(
             jobs,
@@ -206,13 +198,13 @@ class _Training:
             device=self.device.type,
             solo_seconds=self._solo(jobs),
         )
-        results = [
-            self._result(cell, entry, timing).model_dump()
+        results = tuple(
+            self._result(cell, entry, timing)
             for cell, entry in zip(self.group.networks, result.jobs, strict=True)
-        ]
+        )
         for old in self.at.folder.glob("checkpoint*"):
             old.unlink()
-        return {"results": results, "timing": timing.model_dump()}
+        return GroupResult(results=results, timing=timing)
 
     def _build(self, seed: int) -> nn.Module:
         return build(self.recipe.model, self.shape, self.dataset.train.classes, seed=seed)
