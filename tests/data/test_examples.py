@@ -93,6 +93,15 @@ def test_writing_into_the_tensors_is_noticed(make_examples):
     assert examples.content_hash() != before
 
 
+def test_all_examples_in_their_order_are_not_copied(make_examples):
+    examples = make_examples()
+    hashes = examples.content_hashes()
+    everything = examples.subset(np.arange(len(examples)))
+    assert everything.inputs is examples.inputs and everything.labels is examples.labels
+    assert everything.content_hashes() is hashes
+    assert examples.subset(np.arange(len(examples) - 1)).inputs is not examples.inputs
+
+
 def test_subset_keeps_order_and_names(make_examples):
     examples = make_examples()
     for indices in ([7, 2, 2], np.array([7, 2, 2]), torch.tensor([7, 2, 2]), np.uint8([7, 2, 2])):

@@ -129,6 +129,15 @@ def test_leaving_coordinates_out_only_weakens_the_bound(monkeypatch: pytest.Monk
     assert fewer.saved_nats <= full.saved_nats
 
 
+@pytest.mark.parametrize("spread", [0.01, 0.3, 3.0])
+def test_units_that_are_not_compared_save_no_less(spread: float) -> None:
+    """What a choice among posteriors may take for granted before it compares all units."""
+    world = small_world(4, 3, inputs=20, seed=3, spread=spread, scale=0.5)
+    most = permutation_saving(world.Q, world.P, world.layer, overlaps=False)
+    exact = permutation_saving(world.Q, world.P, world.layer)
+    assert exact.saved_nats <= most.saved_nats == pytest.approx(math.lgamma(5))
+
+
 def test_stopping_early_changes_nothing_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     world = small_world(5, 3, inputs=200, seed=3, spread=1.0, scale=0.5)
     found = permutation_saving(world.Q, world.P, world.layer)

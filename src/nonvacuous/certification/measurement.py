@@ -167,16 +167,31 @@ def _pac_bayes(
 
 
 def complexity_of(
-    job: Job, posterior: DiagonalGaussian, prior: DiagonalGaussian, graph: LayerGraph | None
+    job: Job,
+    posterior: DiagonalGaussian,
+    prior: DiagonalGaussian,
+    graph: LayerGraph | None,
+    *,
+    overlaps: bool = True,
 ) -> ComplexityRecord:
-    """The complexity that enters the bound; without a graph no symmetry is known."""
+    """The complexity that enters the bound; without a graph no symmetry is known.
+
+    Without ``overlaps`` units are not compared, which takes long, and it is no larger.
+    """
     terms = tuple(
         KlTerm(tensor=name, size=posterior.means[name].numel(), nats=nats)
         for name, nats in posterior.kl_to(prior).items()
     )
     savings: tuple[SymmetrySaving, ...] = ()
     if job.quotients and graph is not None:
-        savings = symmetry_savings(graph, posterior, prior, loss=job.loss.name, which=job.quotients)
+        savings = symmetry_savings(
+            graph,
+            posterior,
+            prior,
+            loss=job.loss.name,
+            which=job.quotients,
+            overlaps=overlaps,
+        )
     return ComplexityRecord(
         terms=terms, symmetries=savings, kl_nats=complexity_nats(terms, savings)
     )

@@ -107,14 +107,7 @@ class NoiseSearch:
         plain = self._tried("given", start, self._unmoved(self._scales[start]))
         if isinstance(self._gauge, str):
             return Found(((plain, None),))
-        sure = plain, self._complexity(plain)
-        off = self._promise(plain.risk, sure[1].kl_nats)
         moved = self._tried("given", start, self._gauge.rescaled("given", plain.scale))
-        moved_cost = self._complexity(moved)
-        worst = moved.risk + self._rounding, moved_cost.kl_nats + self._luck(moved)
-        if self._promise(*worst, measured=2) < off:
-            sure = moved, moved_cost
-        limit = self._promise(sure[0].risk, sure[1].kl_nats)
         solved = {("given", start): moved.rescaled}
         rivals: list[tuple[float, Where, int]] = []
         for where in self._gauge.wheres:
@@ -130,22 +123,43 @@ class NoiseSearch:
         # Symmetries and exact sums take long, and change in one gauge what they do in another.
         _, where, center = min(rivals, key=lambda each: each[0])
         rescaled = solved.get((where, center)) or self._gauge.rescaled(where, self._scales[center])
-        tried = self._tried(where, center, rescaled)
-        cost = moved_cost if rescaled is moved.rescaled else self._complexity(tried)
-        digest = plain.rescaled.noise.digest()
-        if not self._promise(tried.risk, cost.kl_nats) < limit:
-            return Found((sure,), digest)
+        rival = self._tried(where, center, rescaled)
+        return Found(self._worth_measuring(plain, moved, rival), plain.rescaled.noise.digest())
+
+    def _worth_measuring(
+        self, plain: Tried, moved: Tried, tried: Tried
+    ) -> tuple[tuple[Tried, ComplexityRecord], ...]:
+        """The noise as given, or moved, or the rival, or what has to be measured to tell them."""
+        cost = self._complexity(tried)
         rival = tried, cost
+        promise = self._promise(tried.risk, cost.kl_nats)
         risk = tried.risk + _CLEARLY * self._error(tried, plain)
-        if self._job.predictor == "stochastic" and self._promise(risk, cost.kl_nats) < off:
-            return Found((rival,), digest)
+        surely = self._promise(risk, cost.kl_nats)
+        alone = self._job.predictor == "stochastic"
+        # To compare all units takes long: mostly the rival wins whatever that would save.
+        plain_cost, moved_cost = (self._complexity(t, overlaps=False) for t in (plain, moved))
+        off = self._promise(plain.risk, plain_cost.kl_nats)
+        limit = min(off, self._promise(moved.risk, moved_cost.kl_nats))
+        if alone and promise < limit and surely < off:
+            return (rival,)
+        plain_cost = self._compared(plain, plain_cost)
+        moved_cost = self._compared(moved, moved_cost)
+        off = self._promise(plain.risk, plain_cost.kl_nats)
+        sure = plain, plain_cost
+        worst = moved.risk + self._rounding, moved_cost.kl_nats + self._luck(moved)
+        if self._promise(*worst, measured=2) < off:
+            sure = moved, moved_cost
+        if not promise < self._promise(sure[0].risk, sure[1].kl_nats):
+            return (sure,)
+        if alone and surely < off:
+            return (rival,)
         if sure[0] is moved:
-            return Found((sure, rival), digest)
+            return sure, rival
         # One draw of the weights decides for all examples: nothing was estimated that finely.
         worth = self._promise(tried.risk, cost.kl_nats, measured=3) < off
         if self._job.predictor == "drawn" and worth:
-            return Found((sure, (moved, moved_cost), rival), digest)
-        return Found((sure,), digest)
+            return sure, (moved, moved_cost), rival
+        return (sure,)
 
     def _best_of_all(self) -> int:
         """The best scale without rescaling: coarsely over all, then finely."""
@@ -284,10 +298,17 @@ class NoiseSearch:
             variance += float((linear**2 + 2 * square**2 * scale**4).sum())
         return _CLEARLY * math.sqrt(variance)
 
-    def _complexity(self, tried: Tried) -> ComplexityRecord:
+    def _complexity(self, tried: Tried, *, overlaps: bool = True) -> ComplexityRecord:
         assert isinstance(self._gauge, Gauge)
-        rescaled = tried.rescaled
-        return complexity_of(self._job, rescaled.posterior, rescaled.prior, self._gauge.graph)
+        rescaled, graph = tried.rescaled, self._gauge.graph
+        return complexity_of(
+            self._job, rescaled.posterior, rescaled.prior, graph, overlaps=overlaps
+        )
+
+    def _compared(self, tried: Tried, least: ComplexityRecord) -> ComplexityRecord:
+        """With all units compared; where there are none, nothing was left out."""
+        units = any(saving.symmetry == "permutation" for saving in least.symmetries)
+        return self._complexity(tried) if units else least
 
     def _report(self, scale: float, value: float) -> None:
         self._tries += 1

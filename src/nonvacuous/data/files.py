@@ -117,16 +117,17 @@ def hash_examples(inputs: Tensor, labels: Tensor) -> tuple[np.ndarray, np.ndarra
         array = part.to(device="cpu", memory_format=torch.contiguous_format).numpy()
         rows = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
         row_size = rows.nbytes // (stop - start)
-        flat = memoryview(rows.tobytes())
+        flat = rows.reshape(-1).view(np.uint8).data
         contents, alone = [], []
         for offset in range(stop - start):
             digest = base.copy()
             digest.update(flat[offset * row_size : (offset + 1) * row_size])
-            alone.append(digest.hexdigest())
+            alone.append(digest.digest())
             position = 8 * (start + offset)
             digest.update(label_bytes[position : position + 8])
-            contents.append(digest.hexdigest())
-        hashes[:, start:stop] = contents, alone
+            contents.append(digest.digest())
+        for column, digests in zip(hashes, (contents, alone), strict=True):
+            column[start:stop] = np.frombuffer(b"".join(digests).hex().encode(), dtype="S64")
     hashes.setflags(write=False)
     return hashes[0], hashes[1]
 

@@ -241,9 +241,15 @@ def _check_tensor_pair(name: str, mean: Tensor, scale: Tensor) -> None:
             f"scales[{name!r}] is {tuple(scale.shape)} {scale.dtype} on {scale.device}; "
             "shape, dtype and device must agree"
         )
-    if not bool(torch.isfinite(mean).all()):
+    if not mean.numel():
+        return
+    # The ends of the range in one reading; a NaN anywhere is both of them.
+    (lowest, largest), (narrowest, widest) = (
+        torch.stack(torch.aminmax(tensor)).tolist() for tensor in (mean.detach(), scale.detach())
+    )
+    if not (-math.inf < lowest and largest < math.inf):
         raise BadInput(f"means[{name!r}] holds NaN or infinity; a mean must be finite")
-    if not bool((torch.isfinite(scale) & (scale > 0)).all()):
+    if not (narrowest > 0 and widest < math.inf):
         raise BadInput(
             f"scales[{name!r}] holds a value that is not strictly positive and finite; a scale is "
             f"a standard deviation, and the smallest that {scale.dtype} holds is about "

@@ -56,19 +56,21 @@ def permutation_saving(
     layer: UnitLayer,
     *,
     translation: OutputLayer | None = None,
+    overlaps: bool = True,
 ) -> PermutationSaving:
     """Nats by which averaging over the orders of a layer's units lowers the KL, at least.
 
     The prior must not tell the units apart: equal means and scales for all of them, in every
     tensor of their blocks. Where the shift of the scores was already forgotten, pass that output
     layer as ``translation``: its columns are then compared without the shift. Leaving it out there
-    would count the shift twice and can claim more than there is.
+    would count the shift twice and can claim more than there is. Without ``overlaps``, as if no two
+    units overlapped: the most that could be saved, which is not to be quoted.
     """
     check_exchangeable(P, layer)
     _check_blocks(Q, layer)
-    blocks = _blocks(Q, layer, translation)
-    corrections = _corrections(blocks)
-    correction = math.fsum(corrections.tolist()) * (1 + 1e-12)
+    blocks = _blocks(Q, layer, translation) if overlaps else None
+    corrections = _corrections(blocks).tolist() if blocks else []
+    correction = math.fsum(corrections) * (1 + 1e-12)
     log_factorial = math.lgamma(layer.units + 1)
     saved = log_factorial * (1 - 1e-14) - correction
     return PermutationSaving(

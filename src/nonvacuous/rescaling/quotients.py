@@ -205,11 +205,12 @@ def forgotten(
     output: OutputLayer | None,
     layers: Sequence[UnitLayer],
     relative_error: float = 0.0,
+    overlaps: bool = True,
 ) -> Forgotten:
     """Forget the shift of the scores, then the order of the units, without moving anything.
 
     ``output`` of None keeps the shift. ``relative_error`` says how far the tensors of ``Q`` may be
-    off.
+    off. Without ``overlaps``, at least what could be saved by the units.
     """
     refused: list[NotInterchangeable] = []
     if output is not None and not invariance_of(loss).shift:
@@ -221,7 +222,7 @@ def forgotten(
     savings = []
     for layer in layers:
         try:
-            saving = permutation_saving(Q, P, layer, translation=output)
+            saving = permutation_saving(Q, P, layer, translation=output, overlaps=overlaps)
         except Unsupported as reason:
             refused.append(NotInterchangeable(layer.name, str(reason)))
         else:

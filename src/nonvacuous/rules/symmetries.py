@@ -43,11 +43,13 @@ def symmetry_savings(
     *,
     loss: str,
     which: Collection[str] = SYMMETRIES,
+    overlaps: bool = True,
 ) -> tuple[SymmetrySaving, ...]:
     """What can be saved in a captured network, with this prior and this loss, if anything.
 
     ``which`` names the symmetries to use. What a symmetry saves depends on the others: units are
-    compared without the shift of the scores if that is forgotten too.
+    compared without the shift of the scores if that is forgotten too. Without ``overlaps`` they are
+    not compared, and no less is saved.
     """
     for name in which:
         if name not in SYMMETRIES:
@@ -61,6 +63,7 @@ def symmetry_savings(
         loss=loss,
         output=symmetries.output if "translation" in which else None,
         layers=narrow if "permutation" in which else (),
+        overlaps=overlaps,
     )
     shifts = [
         SymmetrySaving(
