@@ -232,6 +232,14 @@ def test_missing_labels_are_counted_not_guessed(tmp_path: Path, capsys) -> None:
 
 
 @pytest.mark.slow
+def test_a_column_of_words_is_no_column_of_losses(tmp_path: Path, capsys) -> None:
+    stream = tmp_path / "labels.csv"
+    stream.write_text("error\nyes\nno\n")
+    command = ["monitor", str(stream), "--promise", "0.3", "--state", str(tmp_path / "s.json")]
+    assert main(command) == 1
+    assert "losses are numbers in [0, 1], got 'yes'" in capsys.readouterr().err
+
+
 def test_monitor_watches_the_groups_of_a_report(rows: Path, tmp_path: Path, capsys) -> None:
     out = tmp_path / "runs" / "three"
     assert main(["evaluate", str(rows), "--group", "site", "--unseen", "--out", str(out)]) == 0

@@ -79,7 +79,7 @@ def monitor(
                 from nonvacuous.report.evaluation import watch_page
                 from nonvacuous.report.study import write_study
 
-                write_study(watch_page(observer.to_dict()), page)
+                write_study(watch_page(observer.model_dump()), page)
         if observer.alarm or not watch:
             break
         before = now
@@ -157,10 +157,9 @@ def _losses(batch: Batch, file: Path) -> Any:
         if values.dtype.kind != answers.dtype.kind:
             values, answers = values.astype(str), answers.astype(str)
         values = values != answers
-    try:
-        return np.where(lost, np.nan, np.where(lost, 0, values).astype(np.float64))
-    except ValueError as error:
-        raise BadInput(f"{file}: {error}; losses are numbers in [0, 1].") from error
+    if values.dtype.kind not in "biuf":
+        raise BadInput(f"{file}: losses are numbers in [0, 1], got {str(values[0])!r}.")
+    return np.where(lost, np.nan, values.astype(np.float64))
 
 
 def _values(column: Any) -> tuple[Any, Any]:

@@ -80,7 +80,8 @@ def _function(invariant: str | None) -> Assumption:
 def _groups(tally: Tally) -> Assumption:
     if not tally.groups:
         return _answer(GROUPS, "checked", "there are no groups.")
-    for name, (coder, examples, errors) in tally.groups.items():
+    for name, coder in tally.groups.items():
+        examples, errors = tally.group_counts(name)
         split = bool(np.all((errors == 0) | (errors == examples)))
         # Errors that fall without regard to G groups fill some of them exactly with probability at
         # most 2^G over the number of ways in which they can fall.

@@ -13,7 +13,9 @@ from nonvacuous.bounds import betting, betting_lower, checks, holdout, paired_lo
 from nonvacuous.bounds.paired import DISCORDANCE_SHARE
 from nonvacuous.bounds.rounding import down
 from nonvacuous.errors import BadInput
-from nonvacuous.evaluation.coding import Coder, plain
+from nonvacuous.evaluation.coding import BadRow, Coder, plain
+from nonvacuous.evaluation.outcomes import outcomes
+from nonvacuous.evaluation_records import Evaluation
 
 Metric = Literal["error", "event", "success", "loss", "score"]
 #: Examples that would tell two predictors apart are not named beyond this.
@@ -99,7 +101,14 @@ def compare(
     sizes = {len(column) for column in (*columns, *([] if truth is None else [truth]))}
     if len(sizes) != 1 or not len(columns[0]):
         raise BadInput(f"both predictors answer the same examples: got {sorted(sizes)} rows.")
-    first, *others = _risks(columns, truth, kind)
+    settings, classes = Evaluation(metric=kind), Coder()
+    try:
+        first, *others = (
+            outcomes({"predictions": c, "labels": truth, "losses": c}, settings, classes).losses
+            for c in columns
+        )
+    except BadRow as error:
+        raise BadInput("without labels the columns must be losses in [0, 1].") from error
     units = None if clusters is None else Coder()(plain(clusters, "clusters"))
     exact = kind in ("error", "event", "success") and units is None
     codes = {name: _codes(column, name, len(first)) for name, column in (groups or {}).items()}
@@ -117,26 +126,6 @@ def compare(
         compared.append(replace(part.compared(gaps, units), groups=slices))
     best = max(compared, key=lambda one: (one.difference_lower, one.difference_upper))
     return replace(best, others=tuple(one for one in compared if one is not best))
-
-
-def _risks(columns: list[Any], labels: Any, metric: str) -> list[np.ndarray]:
-    """The loss of each row, for every predictor."""
-    if labels is not None:
-        coder = Coder()
-        truth, *answers = (coder(column) for column in (labels, *columns))
-        return [(answer != truth).astype(np.float64) for answer in answers]
-    try:
-        losses = [np.asarray(column, dtype=np.float64) for column in columns]
-    except (TypeError, ValueError) as error:
-        raise BadInput("without labels the columns are numbers: losses or scores.") from error
-    for column in losses:
-        binary = metric in ("event", "success")
-        if not ((column == 0) | (column == 1) if binary else (column >= 0) & (column <= 1)).all():
-            allowed = "0 or 1" if binary else "losses in [0, 1]"
-            other = {"event": "loss", "success": "score"}.get(metric)
-            hint = f"; for numbers between use metric {other!r}" if other else ""
-            raise BadInput(f"without labels the columns must be {allowed}{hint}.")
-    return [1.0 - c if metric in ("success", "score") else c for c in losses]
 
 
 def _codes(column: Any, name: str, size: int) -> tuple[list[str], np.ndarray]:

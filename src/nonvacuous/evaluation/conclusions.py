@@ -181,7 +181,8 @@ def conclude(tally: Tally, failure: float) -> tuple[Promise, EvaluationRecord]:
     slices = {name: _slices(tally.slices(name), failure, guess) for name in tally.groups}
     worst = max((s.risk_upper for group in slices.values() for s in group.values()), default=None)
     if len(tally.answers) and settings.metric != "selective error":
-        slices |= _class_slices(tally, failure, guess)
+        for column in (TRUE_CLASS, PREDICTED_CLASS):
+            slices[column] = _slices(tally.class_slices(column), failure, guess)
     rest = tally.rows - tally.counted
     record = EvaluationRecord(
         settings=settings,
@@ -245,21 +246,6 @@ def is_sufficient(risk_upper: float, examples: int, failure: float, guess: float
     """Whether a slice shows anything: better than a guess, and enough to have shown half of it."""
     flawless = holdout(errors=0, examples=examples, failure=failure)
     return risk_upper < guess and flawless < guess / 2
-
-
-def _class_slices(tally: Tally, failure: float, guess: float) -> dict[str, dict[str, Slice]]:
-    names = [str(value) for value in tally.classes.values]
-    result = {}
-    for column, totals in ((TRUE_CLASS, tally.truths), (PREDICTED_CLASS, tally.answers)):
-        samples = {
-            name: tally.class_sample(column, code)
-            if tally.clustered
-            else Sample(int(total - tally.hits[code]), int(total))
-            for code, (name, total) in enumerate(zip(names, totals, strict=True))
-            if total
-        }
-        result[column] = _slices(samples, failure, guess)
-    return result
 
 
 def _scores(tally: Tally, failure: float) -> dict[str, ClassScore]:

@@ -8,9 +8,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
+from pydantic import BaseModel, ValidationError
 
 from nonvacuous.bounds import checks, sequence_lower, sequence_upper
 from nonvacuous.certificate import Certificate
@@ -19,42 +20,38 @@ from nonvacuous.evaluation.watch import Watch
 from nonvacuous.files import write_atomically
 
 _NUMBERS = (float, int, np.number)
-FORMAT = "nonvacuous-monitor/2"
-_COUNTS = ("missing", "late", "unwatched")
+FORMAT: Final = "nonvacuous-monitor/2"
 
 
-class Monitor:
-    """Watches a promise while labels arrive; see :func:`monitor`."""
+class Monitor(BaseModel):
+    """Watches a promise while labels arrive; see :func:`monitor`. Its file has these fields."""
 
-    def __init__(
-        self, watches: dict[str, Watch], false_alarm: float, state: Path | None = None
-    ) -> None:
-        self._watches = watches
-        self.false_alarm = false_alarm
-        #: Labels that have not come, and those that came after they had been missing.
-        self.missing = self.late = 0
-        #: How many losses came from groups that nobody promised anything about, by group.
-        self.unwatched: dict[str, int] = {}
-        #: Rows of the file that is followed: how many were read, and which had no label yet.
-        self._rows = 0
-        self._open: list[tuple[int, int]] = []
-        self._state = state
-        if state is not None and state.exists():  # made by the first losses, not by a wrong call
-            with self._locked():
-                pass
+    format: Literal["nonvacuous-monitor/2"]
+    false_alarm: float
+    #: Labels that have not come, and those that came after they had been missing.
+    missing: int = 0
+    late: int = 0
+    #: How many losses came from groups that nobody promised anything about, by group.
+    unwatched: dict[str, int] = {}
+    #: Rows of the file that is followed: how many were read, and which had no label yet.
+    rows: int = 0
+    open: list[tuple[int, int]] = []
+    #: The empty name is everybody, "column=value" a group.
+    watches: dict[str, Watch]
+    _state: Path | None = None
 
     @property
     def promise(self) -> float:
-        return self._watches[""].promise
+        return self.watches[""].promise
 
     @property
     def seen(self) -> int:
         """How many labels have arrived."""
-        return self._watches[""].time
+        return self.watches[""].time
 
     @property
     def errors(self) -> float:
-        return self._watches[""].errors
+        return self.watches[""].errors
 
     @property
     def alarm(self) -> bool:
@@ -64,17 +61,17 @@ class Monitor:
     @property
     def alarms(self) -> dict[str, int]:
         """Who raised the alarm (the empty name is everybody), and after how many labels."""
-        return {n: w.alarm_at for n, w in self._watches.items() if w.alarm_at is not None}
+        return {n: w.alarm_at for n, w in self.watches.items() if w.alarm_at is not None}
 
     @property
     def capital(self) -> float:
         """Evidence against the promise: at least 1 / false_alarm only once in 1 / false_alarm."""
-        return math.exp(min(700.0, self._watches[""].log_capital))
+        return math.exp(min(700.0, self.watches[""].log_capital))
 
     @property
     def history(self) -> tuple[tuple[int, float], ...]:
         """(labels seen, ln of the capital), thinned out."""
-        return tuple(self._watches[""].history)
+        return tuple(self.watches[""].history)
 
     def interval(self, failure: float = 0.05) -> tuple[float, float]:
         """The mean risk since the start, at every time at once; of the average, never of today."""
@@ -86,12 +83,12 @@ class Monitor:
     @property
     def groups(self) -> tuple[str, ...]:
         """The columns whose groups are watched."""
-        return tuple(dict.fromkeys(name.split("=", 1)[0] for name in self._watches if name))
+        return tuple(dict.fromkeys(name.split("=", 1)[0] for name in self.watches if name))
 
     @property
     def missing_rows(self) -> tuple[tuple[int, int], ...]:
         """The rows of the file that is followed whose label has not come: first and last."""
-        return tuple((first, stop - 1) for first, stop in self._open)
+        return tuple((first, stop - 1) for first, stop in self.open)
 
     def update(
         self, losses: Any, groups: Mapping[str, Any] | None = None, *, late: bool = False
@@ -108,7 +105,7 @@ class Monitor:
             elif not 0.0 <= losses <= 1.0:
                 raise BadInput(f"losses must lie in [0, 1], got {losses!r}.")
             else:
-                self._watches[""].one(float(losses))
+                self.watches[""].one(float(losses))
             return self
         values = _losses([losses] if single else losses)
         names = self._names(groups, len(values))
@@ -133,9 +130,9 @@ class Monitor:
             still: list[tuple[int, int]] = []
             for losses, groups in batches:
                 values = _losses(losses)
-                fresh = np.arange(start, start + len(values)) >= self._rows
+                fresh = np.arange(start, start + len(values)) >= self.rows
                 waited = np.zeros(len(values), dtype=bool)
-                for first, stop in self._open:
+                for first, stop in self.open:
                     waited[max(0, first - start) : max(0, stop - start)] = True
                 lost = np.isnan(values)
                 came = waited & ~lost
@@ -147,12 +144,12 @@ class Monitor:
                 edges = np.flatnonzero(np.diff(np.r_[0, use & lost, 0])) + start
                 still += zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
                 start += len(values)
-            if start < self._rows:
+            if start < self.rows:
                 raise BadInput(
-                    f"the file has {start} rows, but {self._rows} were read from it before: it "
+                    f"the file has {start} rows, but {self.rows} were read from it before: it "
                     "must only grow. Another file needs another state."
                 )
-            self._rows, self._open = start, _joined(still)
+            self.rows, self.open = start, _joined(still)
         return self
 
     def _names(self, groups: Mapping[str, Any] | None, size: int) -> dict[str, np.ndarray]:
@@ -168,12 +165,12 @@ class Monitor:
     def _apply(self, values: np.ndarray, columns: dict[str, np.ndarray]) -> None:
         known = ~np.isnan(values)
         self.missing += int((~known).sum())
-        self._watches[""].many(values[known])
+        self.watches[""].many(values[known])
         for column, names in columns.items():
             for value in np.unique(names[known]).tolist():
                 name, own = f"{column}={value}", values[known & (names == value)]
-                if name in self._watches:
-                    self._watches[name].many(own)
+                if name in self.watches:
+                    self.watches[name].many(own)
                 else:
                     self.unwatched[name] = self.unwatched.get(name, 0) + len(own)
 
@@ -191,37 +188,24 @@ class Monitor:
             if self._state.exists():
                 self._load(self._state.read_bytes())
             yield
-            content = json.dumps(self.to_dict()).encode()
+            content = json.dumps(self.model_dump()).encode()
             write_atomically(self._state, lambda stream: stream.write(content))
 
     def _load(self, content: bytes) -> None:
         try:
-            record = json.loads(content)
-            if record["format"] != FORMAT:
-                raise ValueError(record["format"])
-            watches = {name: Watch.from_dict(entry) for name, entry in record["watches"].items()}
-            rest = {name: record[name] for name in (*_COUNTS, "rows")}
-            missing_rows = [(int(first), int(stop)) for first, stop in record["open"]]
-        except (ValueError, KeyError, TypeError) as error:
+            stored = Monitor.model_validate_json(content)
+        except ValidationError as error:
             raise BadInput(f"{self._state} is not the state of a monitor.") from error
-        mine = {name: (w.promise, round(w.goal, 9)) for name, w in self._watches.items()}
-        if {name: (w.promise, round(w.goal, 9)) for name, w in watches.items()} != mine:
+        mine, theirs = (
+            {name: (w.promise, round(w.goal, 9)) for name, w in one.watches.items()}
+            for one in (self, stored)
+        )
+        if mine != theirs:
             raise BadInput(
                 f"{self._state} watches another promise or another false alarm: a new watch needs "
                 "another file (--state, state=), and costs its own false alarm."
             )
-        self._watches, self._open, self._rows = watches, missing_rows, rest.pop("rows")
-        vars(self).update(rest)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "false_alarm": self.false_alarm,
-            **{name: getattr(self, name) for name in _COUNTS},
-            "rows": self._rows,
-            "open": self._open,
-            "watches": {name: watch.to_dict() for name, watch in self._watches.items()},
-        }
+        vars(self).update(dict(stored))
 
     def __str__(self) -> str:
         low, high = self.interval()
@@ -235,12 +219,14 @@ class Monitor:
             f"mean risk since the start {low:.4f} to {high:.4f}; {self.late} labels late, "
             f"{self.missing} missing"
         )
-        if self._open:
+        if self.open:
             some = [f"{a}" if a == b else f"{a}-{b}" for a, b in self.missing_rows[:3]]
-            said += f" (rows {', '.join(some)}{', ...' if len(self._open) > 3 else ''})"
+            said += f" (rows {', '.join(some)}{', ...' if len(self.open) > 3 else ''})"
         for name, count in self.unwatched.items():
             said += f"; {count} labels of {name}, about which nothing was promised"
         return said
+
+    __repr__ = __str__
 
 
 def _losses(items: Any) -> np.ndarray:
@@ -312,5 +298,11 @@ def monitor(
             if part.risk_upper < 1.0
         }
     alpha = checks.failure_probability(false_alarm, "false_alarm")
-    watches = {n: Watch(value, alpha / len(promises)) for n, value in promises.items()}
-    return Monitor(watches, alpha, None if state is None else Path(state))
+    watches = {n: Watch.over(value, alpha / len(promises)) for n, value in promises.items()}
+    made = Monitor(format=FORMAT, false_alarm=alpha, watches=watches)
+    if state is not None:
+        made._state = Path(state)
+        if made._state.exists():  # made by the first losses, not by a wrong call
+            with made._locked():
+                pass
+    return made

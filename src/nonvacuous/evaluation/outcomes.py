@@ -34,7 +34,7 @@ def outcomes(batch: dict[str, Any], settings: Evaluation, classes: Coder) -> Out
     if settings.entry.one_column:
         losses = numbers(batch["losses"], "losses")
         if metric in ("event", "success") and not ((losses == 0) | (losses == 1)).all():
-            odd = losses[(losses != 0) & (losses != 1)][0]
+            odd = float(losses[(losses != 0) & (losses != 1)][0])
             raise BadInput(
                 f"metric {metric!r} reads 1 or 0, got {odd!r}; for numbers between 0 and 1 use "
                 f"metric {'loss' if metric == 'event' else 'score'!r}."
@@ -73,8 +73,8 @@ def scaled(losses: np.ndarray, settings: Evaluation) -> np.ndarray:
         raise BadRow(
             "losses must lie in [0, 1] unless their range is declared:",
             int(bad[0]),
-            f" has {losses[bad[0]]!r}. Declare it, as in range=(0, 10); larger ones are then "
-            "clipped, and the promise says so.",
+            f" has {float(losses[bad[0]])!r}. Declare it, as in range=(0, 10); larger ones are "
+            "then clipped, and the promise says so.",
         )
     return losses
 

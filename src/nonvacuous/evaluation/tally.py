@@ -7,6 +7,7 @@ the number alone). Clusters have one line each: one is one draw, however far apa
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -109,21 +110,21 @@ class Tally:
             )
         self.settings = settings
         self.clustered = clusters
-        #: Codes of the classes while rows were counted, in their present order.
-        self._counted_as: list[int] | None = None
-        self.rows = self.counted = 0
-        self.errors = 0.0
+        self.rows = 0
         self.classes = Coder(settings.classes or ())
+        #: How often each class is true, is the answer, and both: known once all is counted.
         self.truths = self.answers = self.hits = np.zeros(0, dtype=np.int64)
         self.confusion: np.ndarray | None = np.zeros((0, 0), dtype=np.int64)
-        self.groups: dict[str, tuple[Coder, np.ndarray, np.ndarray]] = {}
+        #: Codes of the classes while rows were counted, in their present order.
+        self._counted_as: list[int] = []
+        self.groups: dict[str, Coder] = {}
         self.digests: dict[str, ColumnDigest] = {}
         self._clusters = Coder()
-        #: By column of groups, the empty name for everybody.
-        self._sums: dict[str, _Sums] = {}
-        self._units: dict[str, _Clusters] = {}
+        #: By column, the empty name for everybody; the true and the predicted class are columns.
+        self._sums: dict[str, _Sums] = defaultdict(_Sums)
+        self._units: dict[str, _Clusters] = defaultdict(_Clusters)
         #: The losses and their groups, row by row, while they are few enough to be bet on.
-        self._kept: dict[str, list[np.ndarray]] | None = {}
+        self._kept: list[dict[str, np.ndarray]] | None = [] if self.has_losses else None
         self._ids: Distinct | None = None
         #: Which inputs resemble others, where a predictor was given them.
         self.likeness: Likeness | None = None
@@ -131,7 +132,15 @@ class Tally:
     @property
     def has_losses(self) -> bool:
         """Whether values between 0 and 1 are bounded, and not events."""
-        return self.clustered or self.settings.entry.counts not in ("events", "classes")
+        return self.clustered or self.settings.entry.counts == "losses"
+
+    @property
+    def counted(self) -> int:
+        return self._sums[""].of(0)[0]
+
+    @property
+    def errors(self) -> float:
+        return self._sums[""].of(0)[1]
 
     def add(self, batch: dict[str, Any]) -> None:
         columns = prepared(batch)
@@ -141,53 +150,33 @@ class Tally:
         self.rows += len(seen.losses)
         keep = slice(None) if seen.counted is None else seen.counted
         losses = seen.losses[keep]
-        self.counted += len(losses)
-        self.errors += float(losses.sum())
-        if seen.labels is not None:
-            self._add_classes(seen.labels[keep], seen.predictions, keep, losses)
-        groups = {
-            name: self._add_group(name, columns[f"group:{name}"], keep, losses)
-            for name in (r.removeprefix("group:") for r in columns if r.startswith("group:"))
-        }
+        codes = {"": np.zeros(len(losses), dtype=np.int64)}
+        for role in (role for role in columns if role.startswith("group:")):
+            coder = self.groups.setdefault(role.removeprefix("group:"), Coder())
+            codes[role] = coder(columns[role])[keep]
+        for name, of in ((TRUE_CLASS, seen.labels), (PREDICTED_CLASS, seen.predictions)):
+            codes |= {} if of is None else {name: of[keep]}
+        powers = (losses, losses**2) if self.has_losses else (losses,)
+        amounts = [np.round(power * _GRID) for power in powers]
+        for name, own in codes.items():
+            self._sums[name].add(own, amounts)
+        self._add_confusions(codes.get(TRUE_CLASS), codes.get(PREDICTED_CLASS))
         if "ids" in columns:
             self._ids = self._ids or Distinct()
             self._ids.add(hashes_of(columns["ids"]))
-        if self.has_losses:
-            units = self._clusters(columns["clusters"])[keep] if self.clustered else None
-            if units is not None and seen.labels is not None:
-                groups = {**groups, TRUE_CLASS: seen.labels[keep]}
-                if seen.predictions is not None:
-                    groups[PREDICTED_CLASS] = seen.predictions[keep]
-            self._add_losses(losses, units, groups)
-
-    def _add_losses(
-        self, losses: np.ndarray, units: np.ndarray | None, groups: dict[str, np.ndarray]
-    ) -> None:
-        for name, codes in {"": np.zeros(len(losses), dtype=np.int64), **groups}.items():
-            if units is None:
-                self._sums.setdefault(name, _Sums()).add(codes, losses)
-            else:
-                self._units.setdefault(name, _Clusters()).add(units, codes, losses)
-        if units is None and self._kept is not None:
-            self._kept.setdefault("", []).append(losses)
-            for name, codes in groups.items():
-                self._kept.setdefault(name, []).append(codes.astype(np.int32))
+        if self.clustered:
+            units = self._clusters(columns["clusters"])[keep]
+            for name, own in codes.items():
+                self._units[name].add(units, own, losses)
+        elif self._kept is not None:
+            few = {name: own.astype(np.int32) for name, own in codes.items()}
+            self._kept.append(few | {"": losses})
             if self.counted > MOST_BETS:
                 self._kept = None
 
-    def _add_classes(
-        self, truth: np.ndarray, answers: np.ndarray | None, keep: Any, losses: np.ndarray
-    ) -> None:
+    def _add_confusions(self, truth: np.ndarray | None, answers: np.ndarray | None) -> None:
         size = len(self.classes.values)
-        self.truths = _grown(self.truths, size) + np.bincount(truth, minlength=size)
-        wrong = np.bincount(truth, weights=losses, minlength=size).astype(np.int64)
-        self.hits = _grown(self.hits, size) + np.bincount(truth, minlength=size) - wrong
-        if answers is None:
-            self.confusion = None
-            return
-        answers = answers[keep]
-        self.answers = _grown(self.answers, size) + np.bincount(answers, minlength=size)
-        if self.confusion is None or size > MOST_CONFUSED:
+        if self.confusion is None or truth is None or answers is None or size > MOST_CONFUSED:
             self.confusion = None
             return
         table = np.bincount(truth * size + answers, minlength=size * size).reshape(size, size)
@@ -195,53 +184,57 @@ class Tally:
         table[: len(old), : len(old)] += old
         self.confusion = table
 
-    def _add_group(self, name: str, column: Any, keep: Any, losses: np.ndarray) -> np.ndarray:
-        empty = np.zeros(0)
-        coder, examples, errors = self.groups.get(name, (Coder(), empty, empty))
-        codes: np.ndarray = coder(column)[keep]
-        size = len(coder.values)
-        examples = _grown(examples, size) + np.bincount(codes, minlength=size)
-        errors = _grown(errors, size) + np.bincount(codes, weights=losses, minlength=size)
-        self.groups[name] = (coder, examples, errors)
-        return codes
-
     def settle(self) -> None:
         """Classes in the order of their names, whatever the order in which they came."""
-        if self.settings.classes is not None or not len(self.truths):
+        if TRUE_CLASS not in self._sums:
             return
-        order = self._counted_as = self.classes.sorted_codes()
-        size = len(order)
-        self.classes = Coder([self.classes.values[code] for code in order])
-        self.truths, self.hits = _grown(self.truths, size)[order], _grown(self.hits, size)[order]
-        if len(self.answers):
-            self.answers = _grown(self.answers, size)[order]
+        order = list(range(len(self.classes.values)))
+        if self.settings.classes is None:
+            order = self.classes.sorted_codes()
+            self.classes = Coder([self.classes.values[code] for code in order])
+        self._counted_as = order
+        self.truths, wrong = (part[order] for part in self._sums[TRUE_CLASS].parts(len(order)))
+        self.hits = self.truths - wrong.astype(np.int64)
+        if PREDICTED_CLASS in self._sums:
+            self.answers = self._sums[PREDICTED_CLASS].parts(len(order))[0][order]
         if self.confusion is not None:
             self.confusion = self.confusion[np.ix_(order, order)]
 
     # ------------------------------------------------------------------ what was counted
 
-    def sample(self) -> Sample:
-        """All that counts, as independent draws."""
-        if not self.has_losses:
-            return Sample(self.errors, self.counted)
-        return self._losses("", 0)
+    def sample(self, column: str = "", code: int = 0) -> Sample:
+        """All that counts, or one group of a column, as independent draws."""
+        if self.clustered:
+            return self._cluster_means(column, code)
+        examples, errors, squares = self._sums[column].of(code)
+        if self._kept is None:
+            return Sample(errors, examples, squares=squares if self.has_losses else None)
+        losses = np.concatenate([batch[""] for batch in self._kept])
+        if column:
+            losses = losses[np.concatenate([batch[column] for batch in self._kept]) == code]
+        ordered = losses[self._order(len(losses))]
+        return Sample(float(losses.sum()), len(losses), ordered, float((losses**2).sum()))
 
     def slices(self, name: str) -> dict[str, Sample]:
         """The groups of one column; those without an example that counts are left out."""
-        coder, examples, errors = self.groups[name]
+        coder, (examples, _) = self.groups[name], self.group_counts(name)
         present = [code for code in coder.sorted_codes() if examples[code]]
-        if self.has_losses:
-            pairs = {code: self._losses(name, code) for code in present}
-        else:
-            pairs = {code: Sample(float(errors[code]), int(examples[code])) for code in present}
-        return {str(coder.values[code]): pairs[code] for code in present}
+        return {str(coder.values[code]): self.sample(f"group:{name}", code) for code in present}
 
-    def class_sample(self, column: str, code: int) -> Sample:
-        """The clusters of one class, true or predicted: each counts by its own mean."""
-        return self._cluster_means(column, self._code(code))
+    def group_counts(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Examples and errors of each group of a column, row by row."""
+        return self._sums[f"group:{name}"].parts(len(self.groups[name].values))
 
-    def _code(self, code: int) -> int:
-        return code if self._counted_as is None else self._counted_as[code]
+    def class_slices(self, column: str) -> dict[str, Sample]:
+        """Every class, true or predicted, that occurs: a cluster counts by its own mean."""
+        totals = self.truths if column == TRUE_CLASS else self.answers
+        return {
+            str(value): self.sample(column, code)
+            for value, total, code in zip(
+                self.classes.values, totals, self._counted_as, strict=True
+            )
+            if total
+        }
 
     def constants(self) -> Iterator[tuple[Sample, Sample]]:
         """For each class, over clusters: the error of always answering it, and (1 + gain) / 2.
@@ -251,8 +244,8 @@ class Tally:
         clusters, wrong, sizes = self._units[""].of_group(0)
         position = np.empty(len(self._clusters.values), dtype=np.int64)
         position[clusters] = np.arange(len(clusters))
-        for code in range(len(self.classes.values)):
-            where, _, own = self._units[TRUE_CLASS].of_group(self._code(code))
+        for code in self._counted_as:
+            where, _, own = self._units[TRUE_CLASS].of_group(code)
             missed = np.ones(len(clusters))
             missed[position[where]] -= own / sizes[position[where]]
             ranked = np.argsort(self._ranks[clusters])
@@ -260,18 +253,6 @@ class Tally:
                 self._means(missed[ranked]),
                 self._means(np.clip(0.5 * (1.0 + missed - wrong), 0.0, 1.0)[ranked]),
             )
-
-    def _losses(self, name: str, code: int) -> Sample:
-        """The losses of one group, or the means of its clusters."""
-        if self.clustered:
-            return self._cluster_means(name, code)
-        if self._kept is None:
-            return self._sums[name].sample(code)
-        losses = np.concatenate(self._kept[""])
-        if name:
-            losses = losses[np.concatenate(self._kept[name]) == code]
-        ordered = losses[self._order(len(losses))]
-        return Sample(float(losses.sum()), len(losses), ordered, float((losses**2).sum()))
 
     def _cluster_means(self, name: str, code: int) -> Sample:
         clusters, means, sizes = self._units[name].of_group(code)
@@ -310,22 +291,28 @@ _GROUPS = 1 << 31
 
 
 class _Sums:
-    """Sums of losses and of their squares by group, exact: the same however the rows are cut."""
+    """Rows, losses and their squares by group, exact: the same however the rows are cut."""
 
     def __init__(self) -> None:
-        self.steps = np.zeros((3, 0), dtype=np.int64)
+        self._steps = np.zeros((3, 0), dtype=np.int64)
 
-    def add(self, codes: np.ndarray, losses: np.ndarray) -> None:
-        size = max(self.steps.shape[1], int(codes.max(initial=-1)) + 1)
-        steps = np.zeros((3, size), dtype=np.int64)
-        steps[:, : self.steps.shape[1]] = self.steps
-        for i, values in enumerate((losses * _GRID, losses**2 * _GRID, np.ones(len(losses)))):
-            steps[i] += np.bincount(codes, weights=np.round(values), minlength=size).astype(int)
-        self.steps = steps
+    def add(self, codes: np.ndarray, amounts: list[np.ndarray]) -> None:
+        size = max(self._steps.shape[1], int(codes.max(initial=-1)) + 1)
+        self._steps = np.pad(self._steps, ((0, 0), (0, size - self._steps.shape[1])))
+        self._steps[0] += np.bincount(codes, minlength=size)
+        for row, weights in enumerate(amounts, start=1):
+            self._steps[row] += np.bincount(codes, weights=weights, minlength=size).astype(int)
 
-    def sample(self, code: int) -> Sample:
-        total, squares, count = self.steps[:, code].tolist()
-        return Sample(total / _GRID, count, squares=squares / _GRID)
+    def parts(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and losses of the first groups, so many of them."""
+        steps = np.pad(self._steps, ((0, 0), (0, size - self._steps.shape[1])))
+        return steps[0], steps[1] / _GRID
+
+    def of(self, code: int) -> tuple[int, float, float]:
+        """Rows, losses and squares of one group."""
+        steps = self._steps[:, code] if code < self._steps.shape[1] else np.zeros(3, dtype=int)
+        count, total, squares = steps.tolist()
+        return count, total / _GRID, squares / _GRID
 
 
 class _Clusters:
@@ -376,7 +363,3 @@ def counted(settings: Evaluation, batches: Iterable[Batch], *, clusters: bool) -
     if tally.counted == 0:
         raise BadInput(f"none of the {tally.rows} examples was answered.")
     return tally
-
-
-def _grown(array: np.ndarray, size: int) -> np.ndarray:
-    return np.concatenate([array, np.zeros(size - len(array), dtype=array.dtype)])
