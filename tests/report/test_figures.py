@@ -34,7 +34,7 @@ def texts(svg: str) -> list[str]:
 
 def scale_of(name: str) -> str:
     """The scale on the page, with its words."""
-    page = html.render(view_of(name))
+    page = view.render(view_of(name))
     return page[page.index('<figure class="scale">') : page.index("</figure>")]
 
 

@@ -32,7 +32,7 @@ def fresh_page_of(name: str) -> str:
         history=samples.events(),
         run_folder=samples.HOSTILE[1] if name == "hostile" else "runs/one",
     )
-    return html.render(shown)
+    return view.render(shown)
 
 
 class Walk(HTMLParser):

@@ -24,7 +24,7 @@ def test_a_promise_on_random_labels_is_called_a_failure():
     certificate = samples.posterior()
     shown = view.View(certificate, labels=record(certificate, 0.2))
     assert [bar.name for bar in shown.labels] == ["Real labels", "Random labels", "Guessing"]
-    assert "do not rely" in shown.labels_story
+    assert "do not rely" in view.render(shown)
 
 
 @pytest.mark.parametrize(

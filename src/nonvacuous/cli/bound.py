@@ -17,9 +17,9 @@ from nonvacuous.bounds.holdout import tail_end
 from nonvacuous.bounds.rounding import up
 from nonvacuous.bounds.table import OWN_EVENT, compare
 from nonvacuous.cli.bound_text import write_text
-from nonvacuous.cli.exits import DONE, UsageError, as_usage
+from nonvacuous.cli.exits import UsageError, as_usage
 from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, WholeNumber, failure_of
-from nonvacuous.cli.output import write_json
+from nonvacuous.cli.output import answered
 
 #: How the failure probability is shared when the empirical risk was itself sampled.
 SAMPLING_SHARE = 5
@@ -95,11 +95,7 @@ def bound(
             checks.real("--confidence", confidence),
             (given or Given()).checked(),
         )
-    if json:
-        write_json(record)
-    else:
-        write_text(record)
-    return DONE
+    return answered(record, write_text, as_json=json)
 
 
 def _calculate(examples: int, confidence: float, given: dict[str, Any]) -> dict[str, Any]:

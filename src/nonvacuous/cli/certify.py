@@ -21,6 +21,7 @@ from nonvacuous.cli.flags import (
     dashed,
     failure_of,
 )
+from nonvacuous.cli.folders import check_one_of
 from nonvacuous.kinds import PRIOR_NAMES, Mode
 
 _GROUPS = {
@@ -120,10 +121,7 @@ class Call:
                     checks.count(dashed(name), value, minimum=minimum)
             if self.max_risk is not None:
                 checks.unit_interval("--max-risk", self.max_risk)
-        if self.resume and self.force:
-            raise UsageError(
-                "--resume goes on with a run and --force overwrites it: give one of them."
-            )
+        check_one_of("run", resume=self.resume, force=self.force)
         if self.allow_conditional and self.max_risk is None:
             raise UsageError("--allow-conditional speaks of --max-risk: give it too.")
 

@@ -18,7 +18,7 @@ from nonvacuous.certify import certify
 from nonvacuous.cli import exits
 from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import device_of
-from nonvacuous.cli.folders import check_writable, instead_of
+from nonvacuous.cli.folders import check_writable, in_use, instead_of, other_settings
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import say, write_certificate, write_error, write_next
 from nonvacuous.cli.report import write_page
@@ -54,7 +54,15 @@ def run(call: Call, method: Method) -> int:
     examples, test = _parts(call, method, dataset)
     spec = call.model or method.usual_network or default_model(examples)
     folder = call.out or default_folder(call.data, spec, call.seed)
-    check_writable(folder, resume=call.resume, force=call.force, asked=_asked(call, method, spec))
+    begun = holds_run(folder)
+    if call.resume and not begun and not in_use(folder):
+        raise UsageError(
+            f"--resume: there is no run to go on with in {folder}. Check --out, or leave --resume "
+            "out to begin one there.",
+            next_command=again(without=["--resume"]),
+        )
+    other = other_settings(folder, _asked(call, method, spec)) if begun else ()
+    check_writable(folder, "run", begun=begun, resume=call.resume, force=call.force, other=other)
     init_seed = call.seed if call.init_seed is None else call.init_seed
     network = build_network(spec, examples, seed=init_seed)
     conversions = check_readable(network, examples, spec=spec)

@@ -6,11 +6,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from nonvacuous.cli.exits import DONE
 from nonvacuous.cli.flags import Json
-from nonvacuous.cli.output import result_console, write_json, write_lines, write_next
+from nonvacuous.cli.output import answered, plain_table, result_console, write_lines
 from nonvacuous.report.wording import printable
 
 
@@ -28,22 +25,15 @@ def data(source: str, /, *, data_dir: Path | None = None, json: Json = False) ->
     from nonvacuous.study.study import named_data
 
     record = describe(named_data(source, data_dir))
-    if json:
-        write_json(record)
-        return DONE
-    _write_text(record)
-    write_next(f"nonvacuous certify --data {shlex.quote(source)}")
-    return DONE
+    certify = f"nonvacuous certify --data {shlex.quote(source)}"
+    return answered(record, _write_text, as_json=json, next_command=certify)
 
 
 def _write_text(record: dict[str, Any]) -> None:
     shape = " x ".join(map(str, record["example_shape"]))
     write_lines(f"{record['name']}: {record['classes']} classes, inputs of {shape}")
     parts = [record[key] for key in ("train", "test") if record[key] is not None]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("class")
-    for part in parts:
-        table.add_column(printable(part["name"]), justify="right")
+    table = plain_table("class", *(part["name"] for part in parts), right=(1, 2))
     for number, name in enumerate(record["class_names"]):
         table.add_row(printable(name), *(f"{part['label_counts'][number]:,}" for part in parts))
     table.add_row("all", *(f"{part['examples']:,}" for part in parts), style="bold")

@@ -3,48 +3,55 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nonvacuous.cli.exits import UsageError, again
-from nonvacuous.foreign import holds_run, run_settings
+from nonvacuous.foreign import run_settings
 
 
 def check_writable(
-    folder: Path, *, resume: bool, force: bool, asked: Mapping[str, Any] | None = None
+    folder: Path, kind: str, *, begun: bool, resume: bool, force: bool, other: Sequence[str] = ()
 ) -> None:
-    """Raise a usage error unless a run may begin or go on in this folder.
+    """Raise a usage error unless a run, a study or a reproduction may begin or go on here.
 
-    asked   settings of the new run by their names in config.toml: where one differs, going on with
-            the run in the folder is no way out
+    begun   whether the folder holds one; other   its settings that are not those asked for: going
+    on with it is no way out then
     """
-    if holds_run(folder):
-        if resume or force:
-            return
-        other = _other_settings(folder, asked or {})
+    if begun and not (resume or force):
         if other:
             raise UsageError(
-                f"{folder} holds a run with other settings already ({', '.join(other)}). Add "
+                f"{folder} holds a {kind} with other settings already ({', '.join(other)}). Add "
                 "--force to overwrite it, or --out to name another folder.",
                 next_command=instead_of(folder),
             )
         raise UsageError(
-            f"{folder} holds a run already. Add --resume to go on with it (or to see its "
-            "certificate again), --force to overwrite it, or --out to name another folder.",
+            f"{folder} holds a {kind} already. Add --resume to go on with it or to see it again, "
+            "--force to overwrite it, or --out to name another folder.",
             next_command=again("--resume"),
         )
-    if resume and not in_use(folder):
+    if not begun and in_use(folder):
         raise UsageError(
-            f"--resume: there is no run to go on with in {folder}. Check --out, or leave --resume "
-            "out to begin one there.",
-            next_command=again(without=["--resume"]),
+            f"{folder} is not empty and holds no {kind}: files there could be overwritten, and "
+            f"--force overwrites a {kind} only. Name another folder with --out.",
+            next_command=again(replacing={"--out": str(folder / kind)}),
         )
-    if in_use(folder):
+
+
+def check_one_of(kind: str, *, resume: bool, force: bool) -> None:
+    if resume and force:
         raise UsageError(
-            f"{folder} is not empty and holds no run: files there could be overwritten, and "
-            "--force overwrites runs only. Name another folder with --out.",
-            next_command=again(replacing={"--out": str(folder / "run")}),
+            f"--resume goes on with a {kind} and --force overwrites it: give one of them."
+        )
+
+
+def check_free(file: Path, flag: str, *, force: bool) -> None:
+    """Raise a usage error where the file that a flag names would be overwritten."""
+    if file.exists() and not force:
+        raise UsageError(
+            f"{flag}: {file} exists already. Name another file, or add --force to overwrite it.",
+            next_command=instead_of(file, flag),
         )
 
 
@@ -64,7 +71,7 @@ def in_use(folder: Path) -> bool:
     return folder.is_dir() and any(not entry.name.startswith(".") for entry in folder.iterdir())
 
 
-def _other_settings(folder: Path, asked: Mapping[str, Any]) -> list[str]:
+def other_settings(folder: Path, asked: Mapping[str, Any]) -> list[str]:
     """The names of settings that the run in the folder has otherwise."""
     from nonvacuous.certification.run_folder import flat, to_toml
 

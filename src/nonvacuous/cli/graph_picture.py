@@ -11,25 +11,25 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from itertools import pairwise
 from statistics import fmean
+from typing import Any
 
 import networkx
 
 from nonvacuous.networks import LayerGraph, Node, ScaleGroups
+from nonvacuous.report.html import page
 from nonvacuous.report.wording import plural
 
 #: Dark enough for white text and lines on white, told apart by most color-blind readers.
 COLORS = ("#0b66a8", "#b4500a", "#1b7f4d", "#8a3b8f", "#7a6400", "#a8324a", "#3f5f73", "#5a4bb0")
-_GRAY, _RED, _INK = "#767676", "#b00020", "#1f1f1f"
+_GRAY, _RED = "#767676", "#b00020"
 _BOX, _GAP, _ROW, _HEIGHT, _MARGIN = 240, 28, 84, 50, 24
-_LEGEND_LINE, _CHIP = 22, 18
+_LEGEND_LINE = 22
 #: Rows are gone through so often, first to find their order, then to straighten the lines.
 _ORDERINGS, _SWEEPS = 16, 96
 #: The width of a line that passes a row, in columns; between two such points it pulls strongly.
 _PASSING, _STRAIGHT = 0.34, 8
-_FONT = "font-family='system-ui, -apple-system, Segoe UI, sans-serif'"
 
 
 @dataclass(frozen=True)
@@ -66,32 +66,38 @@ def picture(graph: LayerGraph, groups: ScaleGroups, *, title: str) -> str:
         if source in owner
     ]
     layout = layered([box.name for box in boxes], edges)
-    legend = _legend(graph, groups)
+    legend = [
+        (
+            f"λ{k + 1}",
+            color_of(k),
+            f"{g.name}: {plural(g.size, 'channel')}, each with its own scale",
+        )
+        for k, g in enumerate(groups.groups)
+    ]
+    legend.append(("", _GRAY, "dashed gray: channels that keep the scale 1"))
+    if graph.support:
+        legend.append(("", _RED, "dashed red: no scale passes this layer (see the text output)"))
     width = max(layout.width * (_BOX + _GAP), 520) + 2 * _MARGIN
-    top = _MARGIN + 34
-    height = top + layout.height * _ROW + len(legend) * _LEGEND_LINE + _MARGIN + 12
-    by_name = {box.name: box for box in boxes}
-    channels = "; ".join(f"{group.name}, {group.size} channels" for group in groups.groups)
-    described = f"Layers from top to bottom. Channels that can be rescaled: {channels or 'none'}."
-    parts = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width:.0f} {height:.0f}' "
-        f"width='{width:.0f}' height='{height:.0f}' role='img' {_FONT}>",
-        f"<title>{escape(title)}</title>",
-        f"<desc>{escape(described)}</desc>",
-        f"<rect width='{width:.0f}' height='{height:.0f}' fill='#ffffff'/>",
-        _text(_MARGIN, _MARGIN + 14, title, size=17, weight="600"),
-    ]
-    left = (width - layout.width * (_BOX + _GAP)) / 2
-    parts += [
-        _line([_position(point, left, top) for point in points], by_name[start], by_name[end])
-        for (start, end), points in layout.lines.items()
-    ]
-    parts += [_drawn(box, layout, left, top) for box in boxes]
+    left, top = (width - layout.width * (_BOX + _GAP)) / 2, _MARGIN + 34
     below = top + layout.height * _ROW + 12
-    parts += [
-        _legend_line(entry, below + number * _LEGEND_LINE) for number, entry in enumerate(legend)
-    ]
-    return "\n".join([*parts, "</svg>", ""])
+    by_name = {box.name: box for box in boxes}
+    return page(
+        "network.svg.jinja",
+        title=title,
+        channels="; ".join(f"{group.name}, {group.size} channels" for group in groups.groups),
+        size=(width, below + len(legend) * _LEGEND_LINE + _MARGIN),
+        box_size=(_BOX, _HEIGHT),
+        margin=_MARGIN,
+        lines=[
+            _line([_position(point, left, top) for point in points], by_name[start], by_name[end])
+            for (start, end), points in layout.lines.items()
+        ],
+        boxes=[
+            _drawn(box, *_position((layout.columns[box.name], layout.rows[box.name]), left, top))
+            for box in boxes
+        ],
+        legend=[(below + k * _LEGEND_LINE, *entry) for k, entry in enumerate(legend)],
+    )
 
 
 def color_of(group: int) -> str:
@@ -238,7 +244,7 @@ def _position(point: tuple[float, int], left: float, top: float) -> tuple[float,
     return left + column * (_BOX + _GAP), top + row * _ROW + _HEIGHT / 2
 
 
-def _line(points: list[tuple[float, float]], start: Box, end: Box) -> str:
+def _line(points: list[tuple[float, float]], start: Box, end: Box) -> dict[str, Any]:
     (x, y), *rest = points
     y += _HEIGHT / 2
     steps = [f"M{x:.1f},{y:.1f}"]
@@ -251,97 +257,38 @@ def _line(points: list[tuple[float, float]], start: Box, end: Box) -> str:
         if not last:
             y = next_y + _HEIGHT / 2
             steps.append(f"L{x:.1f},{y:.1f}")
-    color = color_of(start.stream[0]) if start.stream else _GRAY
-    dash = "" if start.stream else " stroke-dasharray='5 4'"
     carried = ", ".join(f"λ{group + 1}" for group in start.stream) or "scale 1"
+    color = color_of(start.stream[0]) if start.stream else _GRAY
     what = f"{carried} from {start.name} to {end.name}"
-    return (
-        f"<g><title>{escape(what)}</title>"
-        f"<path d='{' '.join(steps)}' fill='none' stroke='{color}' stroke-width='2.5'{dash}/>"
-        f"<path d='M{x - 5:.1f},{y:.1f} h10 l-5,7 z' fill='{color}'/></g>"
-    )
+    return {"what": what, "path": " ".join(steps), "color": color, "fixed": not start.stream,
+            "x": x, "y": y}  # fmt: skip
 
 
-def _drawn(box: Box, layout: Layout, left: float, top: float) -> str:
-    x, y = _position((layout.columns[box.name], layout.rows[box.name]), left, top)
+def _drawn(box: Box, x: float, y: float) -> dict[str, Any]:
+    """What a box in this middle looks like: chips from the right, names in the room they leave."""
     x, y = x - _BOX / 2, y - _HEIGHT / 2
-    border = _RED if box.blocked else (color_of(box.stream[0]) if box.stream else _GRAY)
-    dash = " stroke-dasharray='6 3'" if box.blocked else ""
-    parts = [
-        f"<g><rect x='{x:.1f}' y='{y:.1f}' width='{_BOX}' height='{_HEIGHT}' rx='7' "
-        f"fill='#ffffff' stroke='{border}' stroke-width='2'{dash}/>"
-    ]
     chips = [(f"λ{g + 1}", g) for g in box.multiplied] + [(f"1/λ{g + 1}", g) for g in box.divided]
-    right = x + _BOX - 6.0
+    right, drawn = x + _BOX - 6.0, []
     for label, group in reversed(chips if len(chips) <= 3 else chips[:2]):
         size = 12 + 7.2 * len(label)
         right -= size
-        parts.append(_chip(label, right, y + 5, size, color_of(group)))
+        drawn.append((label, right, size, color_of(group)))
         right -= 3
-    if len(chips) > 3:
-        parts.append(_text(right - 12, y + 18, f"+{len(chips) - 2}", size=12))
-        right -= 22
-    room = int((right - x - 12) / 7.2)
-    heading = box.heading
-    if heading:
-        parts.append(_text(x + 10, y + 20, _cut(heading, room), size=13.5, weight="600"))
+    more = len(chips) - len(drawn)
+    room = int((right - (22 if more else 0) - x - 12) / 7.2)
     detail = f"no scale passes: {box.detail}" if box.blocked else box.detail
-    detail = detail if len(detail) <= 34 else f"{detail[:31]}..."
-    baseline = y + 40 if heading else y + 30
-    parts.append(_text(x + 10, baseline, detail, size=12, fill="#444444"))
     weights = ", ".join(name for node in box.nodes for name in node.parameters) or "no weights"
-    parts.append(f"<title>{escape(f'{heading} {box.detail}: {weights}')}</title></g>")
-    return "\n".join(parts)
-
-
-def _legend(graph: LayerGraph, groups: ScaleGroups) -> list[tuple[str, int | None, str]]:
-    lines: list[tuple[str, int | None, str]] = [
-        (f"λ{k + 1}", k, f"{group.name}: {plural(group.size, 'channel')}, each with its own scale")
-        for k, group in enumerate(groups.groups)
-    ]
-    lines.append(("", None, "dashed gray: channels that keep the scale 1"))
-    if graph.support:
-        lines.append(("!", None, "dashed red: no scale passes this layer (see the text output)"))
-    return lines
-
-
-def _legend_line(entry: tuple[str, int | None, str], y: float) -> str:
-    label, group, text = entry
-    if group is not None:
-        mark = _chip(label, _MARGIN, y, 40, color_of(group))
-    else:
-        color = _RED if label else _GRAY
-        mark = (
-            f"<path d='M{_MARGIN},{y + _CHIP / 2:.1f} h40' stroke='{color}' stroke-width='2.5' "
-            "stroke-dasharray='5 4'/>"
-        )
-    return mark + _text(_MARGIN + 50, y + 13.5, text, size=13)
-
-
-def _chip(label: str, x: float, y: float, width: float, color: str) -> str:
-    return (
-        f"<rect x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{_CHIP}' rx='9' "
-        f"fill='{color}'/>"
-        + _text(
-            x + width / 2, y + 13.5, label, size=12, weight="600", fill="#ffffff", anchor="middle"
-        )
-    )
-
-
-def _text(
-    x: float,
-    y: float,
-    text: str,
-    *,
-    size: float,
-    weight: str = "400",
-    fill: str = _INK,
-    anchor: str = "start",
-) -> str:
-    return (
-        f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' font-weight='{weight}' fill='{fill}' "
-        f"text-anchor='{anchor}' xml:space='preserve'>{escape(text)}</text>"
-    )
+    return {
+        "x": x,
+        "y": y,
+        "border": _RED if box.blocked else (color_of(box.stream[0]) if box.stream else _GRAY),
+        "blocked": box.blocked,
+        "chips": drawn,
+        "more": (right - 12, more),
+        "heading": _cut(box.heading, room),
+        "detail": detail if len(detail) <= 34 else f"{detail[:31]}...",
+        "title": f"{box.heading} {box.detail}: {weights}",
+    }
 
 
 def _cut(text: str, length: int) -> str:

@@ -6,10 +6,17 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from nonvacuous.cli.exits import DONE, UsageError, again, help_of
+from nonvacuous.cli.exits import DONE, again, help_of
 from nonvacuous.cli.flags import SWITCH, Json, NetworkFlags
-from nonvacuous.cli.folders import instead_of
-from nonvacuous.cli.output import result_console, say, write_json, write_lines, write_next
+from nonvacuous.cli.folders import check_free
+from nonvacuous.cli.output import (
+    answered,
+    plain_table,
+    result_console,
+    say,
+    write_lines,
+    write_next,
+)
 from nonvacuous.files import write_atomically
 from nonvacuous.report.wording import plural, printable
 
@@ -37,11 +44,8 @@ def inspect(
         svg: Write a picture of the network to this file, channels that scale together in one color.
         force: Overwrite the picture if the file exists.
     """
-    if svg is not None and svg.exists() and not force:
-        raise UsageError(
-            f"--svg: {svg} exists already. Name another file, or add --force to overwrite it.",
-            next_command=instead_of(svg, "--svg"),
-        )
+    if svg is not None:
+        check_free(svg, "--svg", force=force)
     from nonvacuous.cli.subject import Subject
     from nonvacuous.networks import preservation_error
 
@@ -54,10 +58,7 @@ def inspect(
         title = f"{network.model} ({subject.shape})"
         drawn = picture(subject.graph, subject.groups, title=title).encode()
         write_atomically(svg, lambda stream: stream.write(drawn))
-    if json:
-        write_json(record)
-    else:
-        _write_text(record)
+    answered(record, _write_text, as_json=json)
     if svg is not None:
         say(f"Picture: {svg}")
     if not json:
@@ -181,16 +182,9 @@ def _write_text(record: dict[str, Any]) -> None:
 
 
 def _table(record: dict[str, Any]) -> Table:
-    from rich.table import Table
-
     with_weights = "imbalance" in record["groups"][0]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("group")
-    table.add_column("channels", justify="right")
-    table.add_column("times λ [axis]")
-    table.add_column("divided by λ [axis]")
-    if with_weights:
-        table.add_column("in / out", justify="right")
+    headings = ["group", "channels", "times λ [axis]", "divided by λ [axis]"]
+    table = plain_table(*headings, *(["in / out"] if with_weights else []), right=(1, 4))
     for group in record["groups"]:
         row = [
             printable(group["name"]),

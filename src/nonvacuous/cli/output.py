@@ -11,15 +11,17 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from nonvacuous.cli.exits import DONE
 from nonvacuous.report.wording import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
+    from rich.table import Table
 
     from nonvacuous.certificate import Certificate
 
@@ -75,10 +77,37 @@ def write_paragraphs(*paragraphs: str) -> None:
             sys.stdout.write((textwrap.fill(line, width) if len(line) > width else line) + "\n")
 
 
+def plain_table(*headings: str, right: Container[int] = ()) -> Table:
+    """A table without lines between its columns; those of numbers are set to the right."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for number, heading in enumerate(headings):
+        table.add_column(printable(heading), justify="right" if number in right else "left")
+    return table
+
+
 def write_json(record: dict[str, Any]) -> None:
     """The whole result as one JSON object; floats are written exactly."""
     text = json.dumps(record, indent=2, allow_nan=False, ensure_ascii=False)
     sys.stdout.write(_escaped(text) + "\n")
+
+
+def answered(
+    record: dict[str, Any],
+    write_text: Callable[[dict[str, Any]], None],
+    *,
+    as_json: bool,
+    next_command: str | None = None,
+) -> int:
+    """The result in one of its two forms, as text with the command to try next: a good end."""
+    if as_json:
+        write_json(record)
+    else:
+        write_text(record)
+        if next_command is not None:
+            write_next(next_command)
+    return DONE
 
 
 def write_certificate(certificate: Certificate, *, as_json: bool) -> None:

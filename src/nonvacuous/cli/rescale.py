@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import shown_up
-from nonvacuous.cli.exits import DONE, UsageError, as_usage
+from nonvacuous.cli.exits import UsageError, as_usage
 from nonvacuous.cli.flags import SWITCH, Json, Ledger, NetworkFlags, Noise
-from nonvacuous.cli.folders import instead_of
-from nonvacuous.cli.output import result_console, write_json, write_lines, write_next
+from nonvacuous.cli.folders import check_free
+from nonvacuous.cli.output import answered, plain_table, result_console, write_lines
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,11 +50,7 @@ def rescale(
         checks.count("--trials", noise.trials, minimum=1)
     if attack is not None and gauge is not None:
         raise UsageError("--attack spoils the scales and --gauge mends them: give one of them.")
-    if out.exists() and not force:
-        raise UsageError(
-            f"--out: {out} exists already. Add --force to overwrite it, or name another file.",
-            next_command=instead_of(out),
-        )
+    check_free(out, "--out", force=force)
     from nonvacuous.cli.rescale_run import run
     from nonvacuous.cli.subject import Subject
 
@@ -68,19 +64,13 @@ def rescale(
         seed=network.seed,
         ledger=ledger,
     )
-    if json:
-        write_json(record)
-        return DONE
-    _write_text(record)
     data = network.data
     inputs = ["--example", str(network.example)] if data is None else ["--data", data]
-    subject_words = ["--model", network.model, *inputs, "--weights", str(out)]
+    words = ["--model", network.model, *inputs, "--weights", str(out)]
+    words = ["nonvacuous", "inspect" if attack is None else "rescale", *words]
     if attack is not None:
-        mended = str(out.with_name(f"{out.stem}-mended{out.suffix}"))
-        write_next(shlex.join(["nonvacuous", "rescale", *subject_words, "--out", mended]))
-    else:
-        write_next(shlex.join(["nonvacuous", "inspect", *subject_words]))
-    return DONE
+        words += ["--out", str(out.with_name(f"{out.stem}-mended{out.suffix}"))]
+    return answered(record, _write_text, as_json=json, next_command=shlex.join(words))
 
 
 def _write_text(record: dict[str, Any]) -> None:
@@ -114,12 +104,8 @@ _ROWS = (
 
 
 def _table(record: dict[str, Any]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column(f"σ = {record['sigma']:g}, τ = {record['tau']:g}, seed {record['seed']}")
-    table.add_column("before", justify="right")
-    table.add_column("after", justify="right")
+    heading = f"σ = {record['sigma']:g}, τ = {record['tau']:g}, seed {record['seed']}"
+    table = plain_table(heading, "before", "after", right=(1, 2))
     for key, title, form in _ROWS:
         if key in record["before"]:
             texts = [form(record[side][key]) for side in ("before", "after")]

@@ -28,7 +28,7 @@ from nonvacuous.cli.flags import (
     read_as,
     typed,
 )
-from nonvacuous.cli.folders import in_use, instead_of
+from nonvacuous.cli.folders import check_one_of, check_writable, instead_of
 from nonvacuous.cli.narration import Narration
 from nonvacuous.cli.output import result_console, say, write_error, write_json, write_next
 from nonvacuous.cli.sweep import Where
@@ -235,27 +235,17 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
 
 
 def _check_folder(study: Study[Any, Any], folder: Path | None, flags: Mapping[str, Any]) -> None:
-    if flags["resume"] and flags["force"]:
-        raise UsageError(
-            f"--resume goes on with a {study.kind} and --force overwrites it: give one of them."
-        )
-    if folder is None and flags["resume"]:
-        raise UsageError(f"--resume needs --out: the folder of the {study.kind} that was stopped.")
+    resume, force = flags["resume"], flags["force"]
+    check_one_of(study.kind, resume=resume, force=force)
     if folder is None:
+        if resume:
+            raise UsageError(
+                f"--resume needs --out: the folder of the {study.kind} that was stopped."
+            )
         return
     begun = (folder / SETTINGS).is_file()
-    if study.kind == "study" and not begun and in_use(folder):
-        raise UsageError(
-            f"{folder} is not empty and holds no study: files there could be overwritten. Name "
-            "another folder with --out.",
-            next_command=again(replacing={"--out": str(folder / "study")}),
-        )
-    if begun and not (flags["resume"] or flags["force"]):
-        raise UsageError(
-            f"{folder} holds a {study.kind} already. Add --resume to go on with it or to see it "
-            "again, --force to overwrite it, or --out to name another folder.",
-            next_command=again("--resume"),
-        )
+    if begun or study.kind == "study":
+        check_writable(folder, study.kind, begun=begun, resume=resume, force=force)
 
 
 def _surroundings(study: Study[Any, Any], flags: Mapping[str, Any]) -> Surroundings:

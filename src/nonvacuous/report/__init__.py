@@ -55,7 +55,7 @@ def write_report(
     )
     if not Path(path).parent.is_dir():
         raise BadInput(f"Cannot write the report {path}: there is no such folder. Make it first.")
-    return html.write(html.render(shown), path, kind="report")
+    return html.write(view.render(shown), path, kind="report")
 
 
 #: The name at the front door: ``nv.report(certificate, "page.html")``.

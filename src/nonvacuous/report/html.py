@@ -5,30 +5,18 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
-from nonvacuous.report.curves import drawn
-from nonvacuous.report.view import View
-from nonvacuous.report.wording import WORDS
-
-_ICONS = {"checked": "check", "asserted": "half", "not checkable": "circle", "violated": "cross"}
+from nonvacuous.report.wording import capital, clean, nats, percent, plural, whole
 
 
-def render(view: View) -> str:
-    """The whole page. What comes from data is escaped; the same view gives the same text."""
-    page = environment().get_template("certificate.html.jinja")
-    return page.render(
-        view=view,
-        # Ours, or made by ElementTree, which escapes: these alone are not escaped again.
-        css=Markup(source("certificate.css")),
-        training=[Markup(drawn(curve, number)) for number, curve in enumerate(view.curves)],
-        icons=_ICONS,
-        words=WORDS,
-    )
+def page(template: str, **values: Any) -> str:
+    """A template of ours, filled in. What comes from data is escaped, what is Markup is not."""
+    return _environment().get_template(template).render(**values)
 
 
 def write(text: str, path: str | os.PathLike[str], *, kind: str = "page") -> Path:
@@ -46,16 +34,19 @@ def write(text: str, path: str | os.PathLike[str], *, kind: str = "page") -> Pat
 
 def source(name: str) -> str:
     """The text of a file among our templates."""
-    templates = environment()
+    templates = _environment()
     return templates.loader.get_source(templates, name)[0]  # type: ignore[union-attr]
 
 
 @cache
-def environment() -> Environment:
-    """Our templates; what they are given is escaped."""
-    return Environment(
+def _environment() -> Environment:
+    """Our templates, which say numbers and names in our words; what they are given is escaped."""
+    templates = Environment(
         loader=PackageLoader("nonvacuous.report"),
         autoescape=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
+    for words in (capital, clean, nats, percent, plural, whole):
+        templates.filters[words.__name__] = words
+    return templates

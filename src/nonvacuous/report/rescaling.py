@@ -122,9 +122,14 @@ def earned(certificate: Certificate) -> Earned | None:
 
 def story(certificate: Certificate) -> tuple[str, ...]:
     """Plain sentences: the whole difference, each one's part, and what may not be concluded."""
-    gain = earned(certificate)
-    if gain is None:
+    gain, record = earned(certificate), certificate.rescaling
+    if record is None:
         return ()
+    if gain is None:
+        return (
+            f"The KL was {nats(record.kl_before)} nats with the weights as they were given, and is "
+            f"{nats(record.kl_after)} nats after rescaling.",
+        )
     less = gain.before - gain.after
     sentences = [
         f"With {gain.fixed_scale} fixed in advance and the weights as they were given, the "
@@ -150,7 +155,7 @@ def story(certificate: Certificate) -> tuple[str, ...]:
             f"{nats(gain.rescaling_alone)} nats: {most} of what it does then is to make up for a "
             "prior of the wrong width."
         )
-    paper = certificate.rescaling.paper if certificate.rescaling is not None else None
+    paper = record.paper
     if paper is not None:
         sentences.append(
             f"In the accounting of arXiv 2509.26149 (prior N(0, {paper.prior_scale:g}), mean loss "

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from nonvacuous import __version__
 from nonvacuous.errors import BadInput
+from nonvacuous.report import html
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -137,15 +138,9 @@ class StudyPage:
 
 def write_study(page: StudyPage, path: str | os.PathLike[str]) -> Path:
     """Write the page as one HTML file that loads nothing and runs no script."""
-    from nonvacuous.report.html import write
-
-    return write(render(page), path)
+    return html.write(render(page), path)
 
 
 def render(page: StudyPage) -> str:
     """The text of the page. Everything but the pictures is escaped."""
-    from nonvacuous.report.html import environment, source
-
-    css = Markup(source("certificate.css"))
-    template = environment().get_template("study.html.jinja")
-    return template.render(page=page, css=css, picture=Markup, version=__version__)
+    return html.page("study.html.jinja", page=page, picture=Markup, version=__version__)

@@ -149,15 +149,6 @@ def _step_words(certificate: Certificate) -> dict[str, str]:
     }
 
 
-def ledger_rows(certificate: Certificate) -> tuple[tuple[str, str, str], ...]:
-    """How the failure probability was spent: on what, why, and how much."""
-    rows = []
-    for entry in certificate.budget.entries:
-        shared = f" ({whole(entry.choices)} choices share this line)" if entry.choices > 1 else ""
-        rows.append((clean(entry.name), clean(entry.reason) + shared, f"{entry.failure:g}"))
-    return tuple(rows)
-
-
 def grounds(certificate: Certificate) -> tuple[Grounds, ...]:
     """What it rests on, by how much is known about it; within a group, what has an effect first."""
     groups = []
@@ -204,25 +195,6 @@ def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Ba
     return tuple(replace(bar, end=bar.end / axis) for bar in shown)
 
 
-def layers_total(certificate: Certificate) -> str:
-    """The sum over all tensors, and what symmetries take off it."""
-    complexity = certificate.complexity
-    if complexity is None:
-        return ""
-    if not complexity.symmetries:
-        return f"{nats(complexity.kl_nats)} nats in all"
-    total = nats(sum(term.nats for term in complexity.terms))
-    saved = {
-        name: sum(s.nats for s in complexity.symmetries if s.symmetry == kind)
-        for kind, name in (
-            ("translation", "the shift of the scores"),
-            ("permutation", "the order of the units"),
-        )
-    }
-    savings = " and ".join(f"{nats(amount)} for {name}" for name, amount in saved.items() if amount)
-    return f"{total} nats in all. Forgetting symmetries takes {savings} off it"
-
-
 def layer_rows(certificate: Certificate) -> tuple[Bar, ...]:
     """KL by tensor, worst first; what is left of a long list in one row."""
     if certificate.complexity is None:
@@ -263,23 +235,6 @@ def label_rows(certificate: Certificate, record: Mapping[str, Any] | None) -> tu
         Bar("Real labels", "this certificate", f"≤ {percent_up(true)}", 0.0, true, marked=True),
         Bar("Random labels", "the same recipe", f"≤ {percent_up(random)}", 0.0, random),
         Bar("Guessing", "all that random labels allow", round_percent(guess), 0.0, guess),
-    )
-
-
-def label_story(bars: tuple[Bar, ...]) -> str:
-    """What the bars mean."""
-    if not bars:
-        return ""
-    if bars[1].end >= bars[2].end:
-        return (
-            "Network, training and bound are the same; only the labels were drawn at random. The "
-            "bound then promises nothing, as it must: what it promises on the real labels is owed "
-            "to what they have in common."
-        )
-    return (
-        "Labels drawn at random cannot be predicted, yet the same recipe promises less than the "
-        "error of guessing. The bound has failed by bad luck, or there is a mistake: do not rely "
-        "on this certificate before that is found out."
     )
 
 

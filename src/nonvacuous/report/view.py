@@ -10,23 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
-from nonvacuous.records import ProgressiveRecord
-from nonvacuous.report import measured, promise, rescaling, sparsity, tables
-from nonvacuous.report.curves import curves
+from nonvacuous.report import html, measured, promise, rescaling, tables
+from nonvacuous.report.curves import curves, drawn
 from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
 from nonvacuous.report.wording import (
     capital,
     clean,
     declared_percent,
-    nats,
     percent,
     percent_up,
-    plural,
     shortened,
     visible,
-    whole,
 )
 
 if TYPE_CHECKING:
@@ -55,14 +53,8 @@ class Mark:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Fact:
-    term: str
-    detail: str
-
-
 class View:
-    """Everything there is to say about a certificate; what is empty has no section on the page.
+    """What the page says beyond the certificate's own fields; what is empty has no section there.
 
     ``comparison`` comes from :func:`nonvacuous.comparison.compare`; ``history`` holds the events of
     the run (the lines of its ``events.jsonl``); ``run_folder`` is where a checker finds the files;
@@ -78,6 +70,7 @@ class View:
         run_folder: str | os.PathLike[str] | None = None,
         labels: Mapping[str, Any] | None = None,
     ) -> None:
+        self.certificate = certificate
         name, data = clean(certificate.model.architecture), clean(certificate.data.name)
         self.title = f"{shortened(name, 48)} on {shortened(data, 48)}"
         self.status = certificate.status
@@ -100,42 +93,30 @@ class View:
             self.ruled_out = "nothing is promised"
         elif self.promised >= 1.0:
             self.ruled_out = "nothing is ruled out"
-        self.about = _about(certificate)
         # The certificate's own words, with its number rounded as everywhere else on the page.
         self.statement = clean(certificate.statement).replace(
             f"at most {shown_up(certificate.risk_upper)}.",
             f"at most {promise.shown_risk(certificate)}.",
         )
-        self.measured = _measured(certificate)
-        theorem, _ = tables.theorem_words(certificate.bound.name)
-        self.theorem = Fact(theorem, clean(certificate.bound.theorem))
         self.steps = tables.step_rows(certificate, comparison.steps) if comparison else ()
-        self.ledger = tables.ledger_rows(certificate)
-        self.ledger_total = f"{certificate.budget.failure:g}"
         self.grounds = tables.grounds(certificate)
         self.labels = tables.label_rows(certificate, labels)
-        self.labels_story = tables.label_story(self.labels)
         self.rescaling = rescaling.rows(certificate)
-        self.rescaling_story = rescaling.story(certificate) or _before_and_after(certificate)
-        self.noise = sparsity.layers(certificate)
-        self.noise_story = sparsity.story(certificate)
-        self.choices = sparsity.choices(certificate)
-        charged = certificate.sparsity
-        self.choices_total = "" if charged is None else nats(charged.grid_nats)
+        self.rescaling_story = rescaling.story(certificate)
         self.layers = tables.layer_rows(certificate)
-        self.layers_total = tables.layers_total(certificate)
         self.bounds = tables.bound_rows(certificate, comparison.bounds) if comparison else ()
         self.curves = curves(history or ())
         folder = Path("." if run_folder is None else run_folder)
         here, file = visible(str(folder)), visible(str(folder / "certificate.json"))
         self.verify_command = f"nonvacuous verify {shlex.quote(here)}"
         self.verify_python = f"nonvacuous.verify({file!r}, {here!r}).raise_if_failed()"
-        files = sorted(certificate.artifacts.items())
-        self.fingerprints = [Fact("This certificate", certificate.digest)]
-        self.fingerprints += [Fact(clean(name), digest) for name, digest in files]
-        versions = sorted(certificate.software.items())
-        self.software = ", ".join(f"{clean(what)} {clean(version)}" for what, version in versions)
-        self.limits = promise.limits(certificate)
+
+
+def render(shown: View) -> str:
+    """The whole page; the same view gives the same text."""
+    # Drawings are made by ElementTree, which escapes: they alone are not escaped again.
+    training = [Markup(drawn(curve, number)) for number, curve in enumerate(shown.curves)]
+    return html.page("certificate.html.jinja", view=shown, training=training)
 
 
 def _badges(certificate: Certificate) -> tuple[Badge, ...]:
@@ -221,63 +202,3 @@ def lens(marks: Sequence[Mark]) -> float | None:
     decade = 10.0 ** math.floor(math.log10(highest))
     steps = (round(step * decade, 12) for step in (1, 2, 4, 8, 10, 20))
     return next(step for step in steps if step >= 1.15 * highest)
-
-
-def _about(certificate: Certificate) -> tuple[Fact, ...]:
-    data = certificate.data
-    examples = plural(data.bound.examples, "example")
-    counted = f"{examples} counted by the bound"
-    if data.prior is not None:
-        first = "prior" if certificate.progressive is None else "first checkpoint"
-        counted += f"; {whole(data.prior.examples)} others trained the {first}"
-    elif certificate.kind.prior:
-        counted += "; none shaped the prior"
-    if data.held_out is not None:
-        counted += f"; {whole(data.held_out.examples)} held out"
-    facts = [
-        Fact(
-            "Network",
-            f"{clean(certificate.model.architecture)}, "
-            f"{plural(certificate.model.parameters, 'parameter')}",
-        ),
-        Fact("Data", f"{clean(data.name)}, {whole(data.classes)} classes; {counted}"),
-        Fact("Inputs", capital(clean(data.preprocessing))),
-    ]
-    for term, record in (("Prior", certificate.prior), ("Posterior", certificate.posterior)):
-        if record is not None:
-            facts.append(Fact(term, clean(record.description)))
-    if certificate.progressive is not None:
-        facts.append(Fact("Tests", _tests(certificate.progressive)))
-    if certificate.status != "refused" and certificate.gate is None:
-        facts.append(Fact("Number before rounding", f"{certificate.risk_upper!r}"))
-    return tuple(facts)
-
-
-def _tests(record: ProgressiveRecord) -> str:
-    counts = ", ".join(f"{b.errors} of {whole(b.examples.examples)}" for b in record.batches)
-    return (
-        f"{plural(len(record.batches), 'checkpoint')} of {clean(record.training)}, each before it "
-        f"learned from its batch; wrong on {counts}"
-    )
-
-
-def _before_and_after(certificate: Certificate) -> tuple[str, ...]:
-    """All there is to say of a rescaling whose certificate is not a bound in the KL."""
-    record = certificate.rescaling
-    if record is None:
-        return ()
-    return (
-        f"The KL was {nats(record.kl_before)} nats with the weights as they were given, and is "
-        f"{nats(record.kl_after)} nats after rescaling.",
-    )
-
-
-def _measured(certificate: Certificate) -> tuple[Fact, ...]:
-    return tuple(
-        Fact(
-            capital(clean(observation.name)),
-            f"{percent(observation.errors / observation.trials)} "
-            f"({whole(observation.errors)} of {whole(observation.trials)} wrong)",
-        )
-        for observation in certificate.observed
-    )

@@ -12,21 +12,6 @@ from fractions import Fraction
 _SLACK = Fraction(11, 10)
 _FINEST = 9
 
-#: The words that a page of a certificate cannot do without.
-WORDS = {
-    "Risk": "How often the network errs on new data. It is never known, only bounded.",
-    "Confidence": "About the procedure: of 20 samples, at 95%, on average at most one yields a "
-    "false claim.",
-    "Prior": "A distribution of networks that was fixed before the counted examples were seen.",
-    "Posterior": "The distribution of networks after training, around the trained weights.",
-    "Randomized network": "For each input, weights are drawn from the posterior afresh.",
-    "KL, nats": "How far the posterior is from the prior: the price of learning from the examples "
-    "that count.",
-    "Twin": "A plain test on examples that were set aside, of the same size.",
-    "Vacuous": "Not shown to be better than always giving the same answer.",
-    "Asserted": "The author's word. No file shows it.",
-}
-
 
 @dataclass(frozen=True)
 class Frequency:

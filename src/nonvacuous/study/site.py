@@ -69,16 +69,12 @@ def render(table: Table) -> str:
     """The text of the index. What comes from data is escaped."""
     script = html.source("site.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        html.environment()
-        .get_template("site.html.jinja")
-        .render(
-            site=table,
-            css=Markup(html.source("certificate.css") + html.source("site.css")),
-            script=Markup(script),
-            script_hash=f"sha256-{digest}",
-            generator=_GENERATOR,
-        )
+    return html.page(
+        "site.html.jinja",
+        site=table,
+        script=Markup(script),
+        script_hash=f"sha256-{digest}",
+        generator=_GENERATOR,
     )
 
 
@@ -98,7 +94,7 @@ def _certificate_page(run: Run) -> str:
     seen = view.View(
         run.certificate, comparison=compare(run.certificate), history=None, run_folder=run.folder
     )
-    return html.render(seen)
+    return view.render(seen)
 
 
 def _write(path: Path, text: str) -> None:
