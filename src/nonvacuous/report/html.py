@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from typing import TYPE_CHECKING, Any
 
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
 from nonvacuous.report.wording import capital, clean, nats, percent, plural, whole
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def page(template: str, **values: Any) -> str:
@@ -41,6 +42,8 @@ def source(name: str) -> str:
 @cache
 def _environment() -> Environment:
     """Our templates, which say numbers and names in our words; what they are given is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # no help waits for it
+
     templates = Environment(
         loader=PackageLoader("nonvacuous.report"),
         autoescape=True,
