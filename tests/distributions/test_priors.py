@@ -79,7 +79,7 @@ def test_only_scales_of_the_grid(network: nn.Module) -> None:
 
 def test_other_architectures_are_refused(network: nn.Module) -> None:
     prior = priors.at_initialization(network, grid=GRID)
-    with pytest.raises(BadInput, match="not in both"):
+    with pytest.raises(BadInput, match="lacks"):
         prior.at(nn.Linear(4, 3), 0.1)
     other = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2))
     with pytest.raises(BadInput, match=r"'0\.weight' has shape"):

@@ -218,5 +218,5 @@ def test_wrong_arguments_are_refused_by_name() -> None:
     with pytest.raises(BadInput, match=r"'tensor0' has shape \(3, 3\) in the prior"):
         kl_along_orbit(Q, prior(other, seed=1), groups, np.zeros(2))
     deeper = mlp(3, 2, 2, 2)
-    with pytest.raises(BadInput, match="in the posterior or in the scale groups but not in both"):
+    with pytest.raises(BadInput, match="the network of the groups lacks"):
         push(posterior(deeper, seed=1), groups, np.zeros(2))

@@ -102,14 +102,7 @@ class DiagonalGaussian:
     def check_covers(self, module: nn.Module) -> None:
         """Refuse unless this covers exactly the module's parameters, names and shapes alike."""
         parameters = dict(module.named_parameters())
-        _check_same_names("the distribution", self.means, "the module's parameters", parameters)
-        for name, parameter in parameters.items():
-            if parameter.shape != self.means[name].shape:
-                raise BadInput(
-                    f"parameter {name!r} has shape {tuple(parameter.shape)} in the module but "
-                    f"{tuple(self.means[name].shape)} in the distribution; build the distribution "
-                    "from this module (DiagonalGaussian.around or .centered)"
-                )
+        check_same_tensors("the distribution", self.means, "the module", parameters)
 
     def mean_weights(self) -> dict[str, Tensor]:
         """Copies of the means, ready for ``torch.func.functional_call``."""
@@ -163,17 +156,11 @@ class DiagonalGaussian:
     def log_density_ratio(self, prior: DiagonalGaussian, weights: Mapping[str, Tensor]) -> float:
         """ln(dself / dprior) at one draw of all weights, in nats, rounded up; may be negative."""
         self._check_comparable(prior)
-        _check_same_names("the distribution", self.means, "weights", weights)
-        parts = []
-        for name in self.names:
-            drawn = weights[name]
-            if drawn.shape != self.means[name].shape:
-                raise BadInput(
-                    f"weights[{name!r}] has shape {tuple(drawn.shape)}, the distribution has "
-                    f"{tuple(self.means[name].shape)}; pass weights drawn with .sample"
-                )
-            own, other = self._tensors(name), prior._tensors(name)
-            parts.append(divergences.gaussian_log_ratio(*own, *other, drawn))
+        check_same_tensors("the distribution", self.means, "weights", weights)
+        parts = [
+            divergences.gaussian_log_ratio(*self._tensors(name), *prior._tensors(name), drawn)
+            for name, drawn in weights.items()
+        ]
         return math.nextafter(math.fsum(parts), math.inf)
 
     def digest(self) -> str:
@@ -204,13 +191,24 @@ class DiagonalGaussian:
         return self.means[name], self.scales[name]
 
     def _check_comparable(self, other: DiagonalGaussian) -> None:
-        _check_same_names("the posterior", self.means, "the prior", other.means)
-        for name, mean in self.means.items():
-            if mean.shape != other.means[name].shape:
-                raise BadInput(
-                    f"tensor {name!r} has shape {tuple(mean.shape)} in the posterior but "
-                    f"{tuple(other.means[name].shape)} in the prior; both must describe one network"
-                )
+        check_same_tensors("the posterior", self.means, "the prior", other.means)
+
+
+def check_same_tensors(
+    first_label: str,
+    first: Mapping[str, Tensor],
+    second_label: str,
+    second: Mapping[str, Tensor] | Mapping[str, tuple[int, ...]],
+) -> None:
+    """Refuse tensors (or shapes) of one network where others are needed: by names and shapes."""
+    _check_same_names(first_label, first, second_label, second)
+    for name, tensor in first.items():
+        own, other = tuple(tensor.shape), tuple(getattr(second[name], "shape", second[name]))
+        if own != other:
+            raise BadInput(
+                f"tensor {name!r} has shape {own} in {first_label} but {other} in {second_label}; "
+                "take both from the same module, or from one of the same architecture"
+            )
 
 
 def _check_same_names(

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.fixing import low_rank, parameters_named, update_names, with_fixed
-from nonvacuous.distributions.gaussian import DiagonalGaussian
+from nonvacuous.distributions.gaussian import DiagonalGaussian, check_same_tensors
 from nonvacuous.distributions.grids import DEFAULT_GRID, ScaleGrid
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import CENTERS
@@ -153,20 +153,7 @@ class Prior:
         parameters = {name: p.detach() for name, p in module.named_parameters()}
         if self.means is None:
             return {name: torch.zeros_like(p) for name, p in parameters.items()}
-        if not parameters:
-            raise BadInput("the module has no parameters; there is nothing to put a prior on")
-        for name in parameters.keys() ^ self.means.keys():
-            raise BadInput(
-                f"parameter {name!r} is in the module or in the prior but not in both; take the "
-                "prior from a module of the same architecture"
-            )
-        for name, parameter in parameters.items():
-            if parameter.shape != self.means[name].shape:
-                raise BadInput(
-                    f"parameter {name!r} has shape {tuple(parameter.shape)} in the module but "
-                    f"{tuple(self.means[name].shape)} in the prior; take the prior from a module "
-                    "of the same architecture"
-                )
+        check_same_tensors("the prior", self.means, "the module", parameters)
         return {
             name: self.means[name].to(device=parameter.device, dtype=parameter.dtype)
             for name, parameter in parameters.items()

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.errors import BadInput
+from nonvacuous.distributions.gaussian import check_same_tensors
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.assemble import Sums
 
@@ -251,22 +251,8 @@ def _sum_over(values: Tensor, axes: list[int]) -> Tensor:
     return values.sum(axes) if axes else values
 
 
-# Refusals shared by this room: each says what is wrong, where, and what to do next.
-
-
 def check_covered(Q: DiagonalGaussian, P: DiagonalGaussian | None, groups: ScaleGroups) -> None:
     """Refuse unless posterior, prior and groups speak of the same tensors and shapes."""
-    parties = [("the posterior", Q)] + ([("the prior", P)] if P is not None else [])
-    for label, distribution in parties:
-        for name in distribution.means.keys() ^ groups.exponents.keys():
-            raise BadInput(
-                f"tensor {name!r} is in {label} or in the scale groups but not in both; build "
-                "all of them from the same module (scale_groups(capture(module, example)))"
-            )
-        for name, mean in distribution.means.items():
-            expected = tuple(groups.shapes[name])
-            if tuple(mean.shape) != expected:
-                raise BadInput(
-                    f"tensor {name!r} has shape {tuple(mean.shape)} in {label} but {expected} in "
-                    "the scale groups; build all of them from the same module"
-                )
+    check_same_tensors("the posterior", Q.means, "the network of the groups", groups.shapes)
+    if P is not None:
+        check_same_tensors("the prior", P.means, "the network of the groups", groups.shapes)
