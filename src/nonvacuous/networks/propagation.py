@@ -94,10 +94,12 @@ class Propagation:
         if rule is None:
             passage.pin_all("nobody has said how a scale passes it", UNKNOWN_REMEDY)
             self.unknown += passage.support
-            result = [LogScale(shape) for shape in node.shapes]
+            result = []
         else:
             returned = rule(passage)
             result = [returned] if isinstance(returned, LogScale) else list(returned)
+        # Results of which nothing is said, such as positions of maxima, do not scale.
+        result += [LogScale(shape) for shape in node.shapes[len(result) :]]
         self.support += tuple(entry for entry in passage.support if entry not in self.support)
         self._values[node.name] = tuple(result)
 

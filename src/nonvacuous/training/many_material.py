@@ -177,10 +177,6 @@ class Material:
             cut = stored(self._prepare(shown(cut)))
         return shown(cut.contiguous())
 
-    def seed(self, job: Job) -> Tensor:
-        """The seed of the job's draws, where draws are made."""
-        return torch.tensor(draw_seed(job.seed), device=self.device)
-
 
 def as_measured(inputs: Tensor, crop_size: int | None, prepare: Prepare | None) -> Tensor:
     """Inputs in torch's order of axes, their central windows prepared."""

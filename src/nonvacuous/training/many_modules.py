@@ -17,8 +17,7 @@ from nonvacuous.training.graphs import full_precision
 from nonvacuous.training.many_dropout import Chance, seed_dropout, with_faster_layers
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material
-from nonvacuous.training.many_measuring import following
-from nonvacuous.training.many_stacked import Stack
+from nonvacuous.training.many_stacked import Stack, following
 
 
 class Solo(Stack):

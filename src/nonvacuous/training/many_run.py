@@ -13,7 +13,6 @@ from torch import Tensor
 
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 from nonvacuous.training.many_jobs import EpochRecord, Job, JobResult, ManySettings
-from nonvacuous.training.many_measuring import Measured
 from nonvacuous.training.many_trainer import Trainer
 
 #: Where leaving is dear, networks that have ended stay in the tensors until so many are left.
@@ -52,23 +51,15 @@ class Run:
         """Wall time of this run and of those it resumed."""
         return self._earlier_seconds + time.monotonic() - self._begun
 
-    def take(self, measured: Sequence[Measured], rates: Sequence[float], steps: int) -> None:
+    def take(
+        self, measured: Sequence[Mapping[str, Any]], rates: Sequence[float], steps: int
+    ) -> None:
         """Write down measurements of the jobs in training and end those that are done."""
         for seat, (job, facts) in enumerate(zip(self.seated, measured, strict=True)):
             if job in self._ended:
                 continue
-            marked = facts.marked_errors
             self._histories[job].append(
-                EpochRecord(
-                    epoch=self.epoch,
-                    steps=self.epoch * steps,
-                    train_loss=facts.train_loss,
-                    train_errors=facts.train_errors,
-                    marked_errors=marked,
-                    unmarked_errors=None if marked is None else facts.train_errors - marked,
-                    test_errors=facts.test_errors,
-                    rate=rates[seat],
-                )
+                EpochRecord(epoch=self.epoch, steps=self.epoch * steps, rate=rates[seat], **facts)
             )
             why = self._ending(job)
             if why is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import BadInput
 from nonvacuous.training.graphs import Recordings, full_precision
@@ -15,7 +16,6 @@ from nonvacuous.training.loop import batch_edges
 from nonvacuous.training.many_dropout import Chance
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material, draw_seed
-from nonvacuous.training.many_measuring import Tally, following, window
 
 
 class Stack(ABC):
@@ -71,8 +71,11 @@ class Stack(ABC):
         # One lookup serves all jobs: several input sets are one long one.
         self._train = _joined([material.train[number] for number in used])
         self._offsets = whole([used.index(s) for s in self._sets]).unsqueeze(1) * material.examples
-        self.train_tally = Tally.of(count, device)
-        self.test_tallies = [Tally.of(1, device) for _ in jobs]
+        #: Of each network, over all examples: its loss, its errors, and those among the marked.
+        self.sums = {
+            name: torch.zeros(count, 3, dtype=torch.float64, device=device)
+            for name in ("train", "test")
+        }
         edges = batch_edges(material.examples, self._settings.batch_size)
         #: The batches of an epoch of "step", and of a measurement of "train" and of "test".
         self.batches = {"step": [after - before for before, after in itertools.pairwise(edges)]}
@@ -97,13 +100,7 @@ class Stack(ABC):
         """Record what will be replayed."""
         if self.recordings is None:
             return
-        changing = [
-            *self.changed(),
-            self._start,
-            self.chance.step,
-            self.train_tally.sums,
-            *(tally.sums for tally in self.test_tallies),
-        ]
+        changing = [*self.changed(), self._start, self.chance.step, *self.sums.values()]
         for name, sizes in self.batches.items():
             for size in sorted(set(sizes)):
                 self.recordings.record(name, size, self._work(name), changing=changing)
@@ -140,11 +137,8 @@ class Stack(ABC):
         chosen = self._orders[:, following(self._start, size, self._material.examples)]
         labels = self._material.labels[self._rows, chosen]
         outputs = self.outputs(self._batch(chosen), training=True)
-        losses = torch.nn.functional.cross_entropy(
-            full_precision(outputs).flatten(0, 1), labels.flatten(), reduction="none"
-        )
         # The sum over the networks of their mean losses: each one's gradient is that of its own.
-        loss = losses.view(labels.shape).mean(dim=1).sum()
+        loss = _losses(full_precision(outputs), labels).mean(dim=1).sum()
         names = list(self.trained)
         gradients = torch.autograd.grad(loss, [self.trained[name] for name in names])
         with torch.no_grad():
@@ -176,20 +170,19 @@ class Stack(ABC):
 
     def begin_measuring(self) -> None:
         """Forget earlier counts."""
-        for tally in (self.train_tally, *self.test_tallies):
-            tally.sums.zero_()
+        for sums in self.sums.values():
+            sums.zero_()
 
     def _measure_train(self, size: int) -> None:
         material = self._material
         chosen, valid = window(self._start, size, material.examples)
         marked = material.marked
-        with torch.no_grad():
-            outputs = self.outputs(_shown(self._train[chosen + self._offsets]), training=False)
-        self.train_tally.add(
-            outputs,
+        self._count(
+            "train",
+            self._train[chosen + self._offsets],
             material.labels[self._rows, chosen],
-            None if marked is None else marked[self._rows, chosen],
             valid,
+            None if marked is None else marked[self._rows, chosen],
         )
         self._start += size
 
@@ -199,14 +192,21 @@ class Stack(ABC):
             inputs, labels = self._material.test[number]
             chosen, valid = window(self._start, size, len(labels))
             parts.append((inputs[chosen], labels[chosen], valid))
-        stacked = torch.stack([inputs for inputs, _, _ in parts])
-        with torch.no_grad():
-            outputs = self.outputs(_shown(stacked), training=False)
-        for tally, scores, (_, labels, valid) in zip(
-            self.test_tallies, outputs, parts, strict=True
-        ):
-            tally.add(scores.unsqueeze(0), labels.unsqueeze(0), None, valid)
+        inputs, labels, valid = (torch.stack(column) for column in zip(*parts, strict=True))
+        self._count("test", inputs, labels, valid, None)
         self._start += size
+
+    @torch.no_grad()
+    def _count(
+        self, name: str, inputs: Tensor, labels: Tensor, valid: Tensor, marked: Tensor | None
+    ) -> None:
+        """Add up the losses and errors of a batch where `valid` is true."""
+        outputs = full_precision(self.outputs(_shown(inputs), training=False))
+        losses = torch.where(valid, _losses(outputs, labels), 0.0)
+        wrong = (outputs.argmax(dim=2) != labels) & valid
+        among = torch.zeros_like(wrong) if marked is None else wrong & marked
+        counts = torch.stack([losses, wrong, among], dim=2)
+        self.sums[name] += counts.sum(dim=1, dtype=torch.float64)
 
     # -- the networks -----------------------------------------------------------------------------
 
@@ -244,6 +244,26 @@ class Stack(ABC):
     def named(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """One network's tensors as views in the shapes of its module."""
         return tensors
+
+
+def _losses(outputs: Tensor, labels: Tensor) -> Tensor:
+    """The cross-entropy of each example, from outputs (networks, batch, classes)."""
+    losses = cross_entropy(outputs.flatten(0, 1), labels.flatten(), reduction="none")
+    return losses.view(labels.shape)
+
+
+def following(start: Tensor, size: int, examples: int) -> Tensor:
+    """The places start, start + 1, ..., beginning anew after the last one.
+
+    An epoch never gets there; the trial runs before a recording do.
+    """
+    return (start + torch.arange(size, device=start.device)) % examples
+
+
+def window(start: Tensor, size: int, examples: int) -> tuple[Tensor, Tensor]:
+    """The places start, start + 1, ... and which of them exist; the others repeat the last one."""
+    positions = start + torch.arange(size, device=start.device)
+    return positions.clamp(max=examples - 1), positions < examples
 
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,6 @@ from nonvacuous.models.cnn import Cnn, Mlp
 from nonvacuous.training.many_dropout import dropped
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material
-from nonvacuous.training.many_measuring import Measured, read
 from nonvacuous.training.many_modules import Solo, precision
 from nonvacuous.training.many_stacked import Stack
 
@@ -203,20 +203,27 @@ class Trainer:
             stack.begin_epoch(orders[own], rates[own], first_step)
         self._run("step", tick)
 
-    def measure(self) -> list[Measured]:
-        """All networks in evaluation mode, on the training and the test set."""
+    def measure(self) -> list[dict[str, Any]]:
+        """All networks in evaluation mode, on the training and the test set: what an
+        `EpochRecord` says of each."""
         self.ready()
         for stack in self.stacks:
             stack.begin_measuring()
-        for name in ("train", "test") if self._material.test else ("train",):
+        material = self._material
+        for name in ("train", "test") if material.test else ("train",):
             self._run(name)
-        tests = [tally for stack in self.stacks for tally in stack.test_tallies]
-        return read(
-            [stack.train_tally for stack in self.stacks],
-            tests if self._material.test else None,
-            examples=self._material.examples,
-            marked=self._material.marked is not None,
-        )
+        # In one transfer from the device.
+        sums = [torch.cat([stack.sums["train"], stack.sums["test"]], 1) for stack in self.stacks]
+        return [
+            {
+                "train_loss": loss / material.examples,
+                "train_errors": round(wrong),
+                "marked_errors": None if material.marked is None else round(among),
+                "unmarked_errors": None if material.marked is None else round(wrong - among),
+                "test_errors": round(tested) if material.test else None,
+            }
+            for loss, wrong, among, _, tested, _ in torch.cat(sums).tolist()
+        ]
 
     def _run(self, name: str, tick: Callable[[], None] = lambda: None) -> None:
         """All batches of a work: one stack after the other, or in turns where they are recorded."""

@@ -32,12 +32,11 @@ def normalization(passage: Passage) -> LogScale:
 
 
 @register_operator("aten.batch_norm", "aten._native_batch_norm_legit_no_training")
-def batch_norm(passage: Passage) -> list[LogScale]:
+def batch_norm(passage: Passage) -> LogScale:
     """In evaluation mode: subtracts a constant mean, then gain and shift."""
     reason = "batch normalization subtracts a mean that does not scale"
     passage.pin(passage.scale("input"), reason, FOLD_REMEDY)
-    scale = _gain(passage, per_channel=True)
-    return [scale, *(LogScale(shape) for shape in passage.node.shapes[1:])]
+    return _gain(passage, per_channel=True)
 
 
 @register_operator("aten._weight_norm")
@@ -48,8 +47,7 @@ def weight_norm(passage: Passage) -> LogScale:
         "rescale the weight itself"
     )
     passage.pin(passage.scale("v"), "the direction of a normalized weight is kept", remedy)
-    scale = passage.scale("g").broadcast_to(passage.shape)
-    return LogScale(passage.shape, scale.terms)
+    return passage.spread(passage.scale("g"))
 
 
 # Attention: queries and keys cancel per head and channel, values pass to the output.
@@ -78,7 +76,7 @@ def scaled_dot_product_attention(passage: Passage) -> LogScale:
 
 
 @register_operator("aten.embedding", "aten.embedding_bag")
-def embedding(passage: Passage) -> list[LogScale]:
+def embedding(passage: Passage) -> LogScale:
     """A row, or the sum, mean or maximum of some.
 
     Which row is read depends on the input, so rows scale alike; columns are channels.
@@ -87,5 +85,4 @@ def embedding(passage: Passage) -> list[LogScale]:
     if passage.has("per_sample_weights"):
         passage.pin(passage.scale("per_sample_weights"), "weights of a bag do not scale")
     scale = passage.constant(passage.scale("weight"), [0]).select(0, 0).broadcast_to(passage.shape)
-    rest = [LogScale(shape) for shape in passage.node.shapes[1:]]
-    return [LogScale(passage.shape, scale.terms), *rest]
+    return LogScale(passage.shape, scale.terms)

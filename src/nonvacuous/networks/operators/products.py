@@ -141,20 +141,14 @@ def convolution(passage: Passage) -> LogScale:
     spatial = weight.dimensions - 3
     image = passage.scale("input")
     channel = image.dimensions - spatial - 1
-    image = passage.constant(image, range(channel + 1, image.dimensions))
-    channels = image.shape[channel]
-    for _ in range(spatial):
-        image = image.select(-1, 0)
-    image = image.split(channel, (groups, channels // groups))
+    image = passage.channels(image, spatial)
+    image = image.split(channel, (groups, image.shape[channel] // groups))
     front = [f"n{k}" for k in range(channel)]
     kernel = [f"k{k}" for k in range(spatial)]
     scale = passage.product(
         [(image, [*front, "g", "i"]), (weight, [*names, *kernel])], [*front, "g", "o"]
     )
-    scale = _with_bias(passage, scale.reshape(passage.shape[: channel + 1]))
-    for _ in range(spatial):
-        scale = scale.unsqueeze(scale.dimensions)
-    return scale.broadcast_to(passage.shape)
+    return passage.spread(_with_bias(passage, scale.reshape(passage.shape[: channel + 1])))
 
 
 def _by_group(shape: Shape, groups: int) -> tuple[tuple[int, ...], np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -22,27 +23,21 @@ from nonvacuous.networks.operators.registry import Passage, aten, register_opera
     ),
     *aten("upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d"),
 )
-def pool(passage: Passage) -> LogScale | list[LogScale]:
+def pool(passage: Passage) -> LogScale:
     """Channels pass; height, width and depth change their size.
 
     The largest or mean value of scaled values scales; where it stands does not change.
     """
     dimensions = int(re.findall(r"(\d)d", passage.node.op)[0])
     scale = passage.scale(next(iter(passage.node.arguments)))
-    spatial = range(scale.dimensions - dimensions, scale.dimensions)
-    scale = passage.constant(scale, spatial)
-    for axis in spatial:
-        scale = scale.take(axis, [0])
-    first = LogScale(scale.shape, scale.terms).broadcast_to(passage.shape)
-    rest = [LogScale(shape) for shape in passage.node.shapes[1:]]
-    return [first, *rest] if rest else first
+    return passage.spread(passage.channels(scale, dimensions))
 
 
 @register_operator(
     *aten("sum mean amax amin max.default min.default max.dim min.dim argmax argmin"),
     *aten("std var linalg_vector_norm norm"),
 )
-def reduce(passage: Passage) -> LogScale | list[LogScale]:
+def reduce(passage: Passage) -> LogScale:
     """One value out of all positions along some axes, which must scale alike.
 
     The length of a scaled vector is scaled; counting its non-zero entries is not. Which one is
@@ -56,11 +51,10 @@ def reduce(passage: Passage) -> LogScale | list[LogScale]:
     scale = passage.constant(scale, axes)
     kept = len(passage.shape) == scale.dimensions
     if 0 in scale.shape:  # nothing was reduced, and nothing scales
-        return [LogScale(shape) for shape in passage.node.shapes]
+        return LogScale(passage.shape)
     for axis in reversed(axes):
         scale = scale.take(axis, [0]) if kept else scale.select(axis, 0)
-    first = LogScale(passage.shape, () if "arg" in passage.node.kind else scale.terms)
-    return [first, *(LogScale(shape) for shape in passage.node.shapes[1:])]
+    return LogScale(passage.shape, () if "arg" in passage.node.kind else scale.terms)
 
 
 @register_operator("aten.cumsum")
@@ -72,36 +66,27 @@ def running_sum(passage: Passage) -> LogScale:
 # Operators that move channels into space and back.
 
 
-def _channels(passage: Passage, scale: LogScale, spatial: int) -> LogScale:
-    """Without the spatial axes, along which nothing may depend."""
-    axes = range(scale.dimensions - spatial, scale.dimensions)
-    scale = passage.constant(scale, axes)
-    for _ in axes:
-        scale = scale.select(-1, 0)
-    return scale
+def _positions(passage: Passage, factor: str) -> int:
+    """How many positions of one channel are channels on the other side."""
+    kernel = "kernel_size" in passage.node.arguments
+    return math.prod(passage.integers("kernel_size")) if kernel else passage.integer(factor) ** 2
 
 
-def _spread(passage: Passage, scale: LogScale) -> LogScale:
-    while scale.dimensions < len(passage.shape):
-        scale = scale.unsqueeze(scale.dimensions)
-    return LogScale(passage.shape, scale.broadcast_to(passage.shape).terms)
+@register_operator("aten.pixel_shuffle", "aten.col2im")
+def channels_into_space(passage: Passage) -> LogScale:
+    """Several channels become one, or are added up as its patches: they scale alike."""
+    count = _positions(passage, "upscale_factor")
+    scale = passage.scale("self")
+    scale = passage.channels(scale, 1 if passage.node.kind == "col2im" else 2)
+    scale = scale.reshape((*scale.shape[:-1], scale.shape[-1] // count, count))
+    return passage.spread(passage.constant(scale, [-1]).select(-1, 0))
 
 
-@register_operator("aten.pixel_shuffle")
-def pixel_shuffle(passage: Passage) -> LogScale:
-    """r² channels become one: they scale alike."""
-    square = passage.integer("upscale_factor") ** 2
-    scale = _channels(passage, passage.scale("self"), 2)
-    scale = scale.reshape((*scale.shape[:-1], scale.shape[-1] // square, square))
-    return _spread(passage, passage.constant(scale, [-1]).select(-1, 0))
-
-
-@register_operator("aten.pixel_unshuffle")
-def pixel_unshuffle(passage: Passage) -> LogScale:
-    """One channel becomes r²."""
-    square = passage.integer("downscale_factor") ** 2
-    scale = _channels(passage, passage.scale("self"), 2)
-    return _spread(passage, scale.repeat_along(-1, square))
+@register_operator("aten.pixel_unshuffle", "aten.im2col")
+def space_into_channels(passage: Passage) -> LogScale:
+    """One channel becomes several, one for each position."""
+    scale = passage.channels(passage.scale("self"), 2)
+    return passage.spread(scale.repeat_along(-1, _positions(passage, "downscale_factor")))
 
 
 @register_operator("aten.channel_shuffle", "aten.native_channel_shuffle")
@@ -109,23 +94,6 @@ def channel_shuffle(passage: Passage) -> LogScale:
     scale = passage.scale("self")
     order = np.arange(scale.shape[1]).reshape(passage.integer("groups"), -1).T.ravel()
     return scale.take(1, order)
-
-
-@register_operator("aten.im2col")
-def patches(passage: Passage) -> LogScale:
-    """Every channel once per position of the kernel."""
-    scale = _channels(passage, passage.scale("self"), 2)
-    scale = scale.repeat_along(-1, int(np.prod(passage.integers("kernel_size"))))
-    return _spread(passage, scale)
-
-
-@register_operator("aten.col2im")
-def from_patches(passage: Passage) -> LogScale:
-    """The patches of a channel are added up: they scale alike."""
-    positions = int(np.prod(passage.integers("kernel_size")))
-    scale = _channels(passage, passage.scale("self"), 1)
-    scale = scale.reshape((*scale.shape[:-1], scale.shape[-1] // positions, positions))
-    return _spread(passage, passage.constant(scale, [-1]).select(-1, 0))
 
 
 @register_operator("aten.glu")

@@ -132,6 +132,20 @@ class Passage:
         """
         return self._constraints.product(operands, result)
 
+    def channels(self, scale: LogScale, spatial: int) -> LogScale:
+        """Without so many axes at the end, of height, width and depth, which scale alike."""
+        axes = range(scale.dimensions - spatial, scale.dimensions)
+        scale = self.constant(scale, axes)
+        for _ in axes:
+            scale = scale.select(-1, 0)
+        return scale
+
+    def spread(self, scale: LogScale) -> LogScale:
+        """Of the result, from the scale of its first axes."""
+        while scale.dimensions < len(self.shape):
+            scale = scale.unsqueeze(scale.dimensions)
+        return LogScale(self.shape, scale.broadcast_to(self.shape).terms)
+
     def fresh(self, shape: Shape, axis: int) -> LogScale:
         """A scale about which nothing is known, for zeros: 0 times anything is 0."""
         return self._propagation.unknown_scale(shape, axis)
