@@ -27,7 +27,9 @@ def material(inputs: Tensor, job: Job, **options: object) -> Material:
 
 
 def batch(source: Material, job: Job, chosen: list[int], step: int = 0) -> Tensor:
-    return source.batch(job, torch.tensor(chosen), seed=whole(draw_seed(job.seed)), step=whole(step))
+    return source.batch(
+        job, torch.tensor(chosen), seed=whole(draw_seed(job.seed)), step=whole(step)
+    )
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 10**6), st.integers(0, 2000))

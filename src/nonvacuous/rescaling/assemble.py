@@ -93,8 +93,6 @@ class Builder:
         """Take in the sums over all axes but ``axes``, on which ``scales`` act."""
         if len(scales) == 2 and not set(scales[0].axes) & set(scales[1].axes):
             self._add_matrix(sums, axes, scales)
-        elif len(scales) == 1:
-            self._add_line(sums, axes, scales[0])
         else:
             self._add_entries(sums, axes, scales)
 
@@ -125,23 +123,6 @@ class Builder:
                     (row_group, column_group),
                     (scales[0].power, scales[1].power),
                 )
-
-    def _add_line(self, sums: Sums, axes: list[int], scale: AxisScale) -> None:
-        """A tensor on which one scale acts: a bias, or a layer whose other end is pinned."""
-        run = self.layout.run(scale.index)
-        if run is not None:
-            self._append(Bundle, sums, [self._run_side(run, scale.power)])
-            return
-        order = [axes.index(axis) for axis in scale.axes]
-        index = np.asarray(scale.index).reshape(-1)
-        column = sums.map(lambda t: t.permute(order).reshape(-1, 1))
-        for group, positions in self._split(index):
-            part = column.map(partial(_select, rows=positions))
-            if group < 0:
-                self._keep(part)
-            else:
-                ends = (index[positions], np.array([-1]))
-                self._add_block(part, ends, (group, -1), (scale.power, 0.0))
 
     def _split(self, index: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """Places of an index by group; -1 for those that are pinned."""

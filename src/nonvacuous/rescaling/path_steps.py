@@ -125,33 +125,17 @@ def along(x: Tensor, matrix: Tensor, axis: int) -> Tensor:
 # Layers, sums, products with weights, and operators that move numbers around.
 
 
-def _with_bias(visit: Visit, source: str, extend: LinearMap, shape: tuple[int, ...]) -> Step:
-    operands = ((visit.operand(source), extend),)
+@rule_for("linear", "conv1d", "conv2d", "conv3d")
+def _layer(visit: Visit) -> Step:
+    """The operator itself, with lifted weights and without its bias."""
+    function, weight = getattr(F, visit.node.kind), visit.weight("weight")
+    own = ("input", "weight", "bias")
+    options = {name: value for name, value in visit.node.arguments.items() if name not in own}
+    operands = ((visit.operand("input"), lambda x: function(x, weight, **options)),)
     bias = visit.attribute("bias")
-    if bias is None:
+    if not isinstance(bias, Reference):
         return Step(operands)
-    values = visit.weight("bias").reshape(shape)
-    assert isinstance(bias, Reference)
-    return Step(operands, values, bias.name)
-
-
-@rule_for("linear")
-def _linear(visit: Visit) -> Step:
-    weight = visit.weight("weight")
-    return _with_bias(visit, "input", lambda x: F.linear(x, weight), (-1,))
-
-
-@rule_for("conv1d", "conv2d", "conv3d")
-def _convolution(visit: Visit) -> Step:
-    weight = visit.weight("weight")
-    convolve = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[weight.ndim]
-    names = ("stride", "padding", "dilation", "groups")
-    arguments: dict[str, Any] = {name: visit.attribute(name) for name in names}
-
-    def extend(x: Tensor) -> Tensor:
-        return convolve(x, weight, **arguments)
-
-    return _with_bias(visit, "input", extend, (-1, *(1,) * (weight.ndim - 2)))
+    return Step(operands, visit.weight("bias").reshape(-1, *(1,) * (weight.ndim - 2)), bias.name)
 
 
 @rule_for(

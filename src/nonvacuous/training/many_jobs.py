@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -20,7 +19,7 @@ from nonvacuous.settings import (
     Share,
     checked,
 )
-from nonvacuous.training.checks import one_of, whole_number
+from nonvacuous.training.checks import one_of
 
 AUGMENTATIONS = ("none", "crop", "full")
 PRECISIONS = ("float32", "bfloat16")
@@ -56,7 +55,17 @@ class ManyExamples:
     prepare: Prepare | None = None
 
     def __post_init__(self) -> None:
-        _check_examples(self.inputs, self.labels, self.test, self.marked)
+        # Indices would silently reach a part of what is longer.
+        pairs = [(inputs, self.labels[0]) for inputs in self.inputs] + list(self.test or ())
+        numbers = all(len(inputs) == len(labels) for inputs, labels in pairs)
+        tests = self.test is None or len(self.test) == len(self.inputs)
+        if not (
+            numbers and tests and (self.marked is None or self.marked.shape == self.labels.shape)
+        ):
+            raise BadInput(
+                "Inputs, labels, marks and tests do not belong together: give one column of labels "
+                "(and of marks) per input, one label per test input, one test per input set."
+            )
 
 
 class Job(Settings):
@@ -172,74 +181,17 @@ class ManyResult:
 # Checks of what `train_many` is given, before anything long begins.
 
 
-def _check_examples(
-    inputs: Sequence[Tensor],
-    labels: Tensor,
-    test: Sequence[tuple[Tensor, Tensor]] | None,
-    marked: Tensor | None,
-) -> None:
-    """Input sets, labels, tests and marks that belong together."""
-    if isinstance(inputs, Tensor) or not inputs:
-        raise BadInput("inputs must be a list of input sets, such as [images]; it is not one.")
-    if labels.ndim != 2 or labels.dtype != torch.int64 or 0 in labels.shape:
-        raise BadInput(
-            f"labels has shape {tuple(labels.shape)} and dtype {labels.dtype}; it must hold one "
-            "row of int64 class numbers per labeling. For a single one give labels.unsqueeze(0)."
-        )
-    count = labels.shape[1]
-    for number, tensor in enumerate(inputs):
-        _check_inputs(f"inputs[{number}]", tensor, count, "column of labels")
-    if marked is not None and (marked.dtype != torch.bool or marked.shape != labels.shape):
-        raise BadInput(
-            f"marked has shape {tuple(marked.shape)} and dtype {marked.dtype}; it must be a "
-            f"boolean tensor of the shape of labels, {tuple(labels.shape)}."
-        )
-    if test is None:
-        return
-    if len(test) != len(inputs):
-        raise BadInput(
-            f"There are {len(inputs)} input sets but {len(test)} test sets; give one pair (inputs, "
-            "labels) per input set, the same pair several times if need be."
-        )
-    for number, (tensor, wanted) in enumerate(test):
-        if wanted.ndim != 1 or wanted.dtype != torch.int64 or len(wanted) == 0:
-            raise BadInput(
-                f"The labels of test[{number}] have shape {tuple(wanted.shape)} and dtype "
-                f"{wanted.dtype}; give one int64 class number per test example."
-            )
-        _check_inputs(f"The inputs of test[{number}]", tensor, len(wanted), "test label")
-
-
-def _check_inputs(name: str, tensor: Tensor, count: int, per: str) -> None:
-    if not tensor.is_floating_point():
-        raise BadInput(
-            f"{name} has dtype {tensor.dtype}; give floating-point numbers, for images of bytes "
-            "tensor / 255."
-        )
-    if len(tensor) != count:
-        raise BadInput(f"{name}: {len(tensor)} inputs, but {count} are needed, one per {per}.")
-
-
 def check_jobs(jobs: Sequence[Job], examples: ManyExamples) -> None:
     """Jobs that ask for what there is."""
-    inputs, labels, crop_size = examples.inputs, examples.labels, examples.crop_size
-    if not jobs:
-        raise BadInput("jobs is empty: give at least one Job.")
+    inputs, crop_size = examples.inputs, examples.crop_size
     for number, job in enumerate(jobs):
-        where = f"jobs[{number}]"
-        if job.labels >= len(labels) or job.inputs >= len(inputs):
-            raise BadInput(
-                f"{where} asks for row {job.labels} of labels and input set {job.inputs}, but "
-                f"there are {len(labels)} rows and {len(inputs)} sets, counted from 0."
-            )
         shape = tuple(inputs[job.inputs].shape[1:])
         if job.augmentation != "none" and len(shape) != 3:
             raise BadInput(
-                f"{where} asks for augmentation {job.augmentation!r}, which needs images of shape "
-                f"(channels, height, width); its inputs have shape {shape}. Use 'none'."
+                f"jobs[{number}] asks for augmentation {job.augmentation!r}, which needs images of "
+                f"shape (channels, height, width); its inputs have shape {shape}. Use 'none'."
             )
     if crop_size is not None:
-        whole_number("crop_size", crop_size, least=1)
         for number, tensor in enumerate(inputs):
             if tensor.ndim != 4 or crop_size > min(tensor.shape[2:]):
                 raise BadInput(
