@@ -15,9 +15,9 @@ from nonvacuous.methods import Sparsity
 from nonvacuous.risk import bounded_cross_entropy
 from nonvacuous.rules.arithmetic import bound_record, complexity_nats, recompute_bound
 from nonvacuous.rules.attempts import Standing
-from nonvacuous.rules.derandomization import charged_nats
 from nonvacuous.sparsity.certificate import final_seed
 from nonvacuous.sparsity.certify import frozen_setting
+from nonvacuous.sparsity.setting import total_nats
 
 from . import sparse_worlds
 from .planting import assert_conditional, assert_refused, bound_with
@@ -157,10 +157,10 @@ def test_row_26_a_choice_that_nobody_paid_for(honest: Evidence) -> None:
     assert honest.sparsity is not None
     for left_out in range(len(honest.sparsity.charges)):
         rest = tuple(c for i, c in enumerate(honest.sparsity.charges) if i != left_out)
-        forged = recorded(honest, charges=rest, grid_nats=charged_nats(rest))
+        forged = recorded(honest, charges=rest, grid_nats=total_nats(rest))
         assert_refused(forged, PAID, "nobody paid")
     doubled = (*honest.sparsity.charges, honest.sparsity.charges[0])
-    forged = recorded(honest, charges=doubled, grid_nats=charged_nats(doubled))
+    forged = recorded(honest, charges=doubled, grid_nats=total_nats(doubled))
     assert_refused(forged, PAID, "listed twice")
 
 

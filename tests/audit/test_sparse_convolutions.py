@@ -23,9 +23,9 @@ from nonvacuous.rules.convolutions import (
     wrong_convolution,
     wrong_structure,
 )
-from nonvacuous.rules.derandomization import charged_nats
 from nonvacuous.sparsity.certify import frozen_setting
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
+from nonvacuous.sparsity.setting import total_nats
 from nonvacuous.sparsity_records import NoiseLayer, SparsityRecord
 from tests.examples import some
 
@@ -157,7 +157,7 @@ def test_charges_settings_seeds_norms_and_counts(honest: Evidence) -> None:
     assert record is not None
     for left_out in range(0, len(record.charges), 3):
         rest = tuple(c for i, c in enumerate(record.charges) if i != left_out)
-        forged = recorded(honest, charges=rest, grid_nats=charged_nats(rest))
+        forged = recorded(honest, charges=rest, grid_nats=total_nats(rest))
         assert_refused(forged, PAID, "nobody paid")
     steps = [i for i, c in enumerate(record.charges) if c.choice.startswith("reference")]
     assert len(steps) == 4, "operator, kernel and distance of the second layer, and the drift"

@@ -11,11 +11,11 @@ import torch
 from nonvacuous.methods.sparsity import charges
 from nonvacuous.methods.sparsity.charges import check_charges, hidden_widths
 from nonvacuous.records import ComplexityRecord, KlTerm
-from nonvacuous.rules.derandomization import charge_records, charged_nats
+from nonvacuous.rules.derandomization import charge_records
 from nonvacuous.sparsity import constants
 from nonvacuous.sparsity.certify import AnySetting, evaluator_of
 from nonvacuous.sparsity.conv_setting import ConvSetting
-from nonvacuous.sparsity.setting import Setting
+from nonvacuous.sparsity.setting import Setting, total_nats
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.sparsity_records import ChargeRecord, NoiseLayer, SparsityRecord
@@ -63,7 +63,7 @@ def record_of(
         variant=variant,
         layers=tuple(layers),
         charges=lines,
-        grid_nats=charged_nats(lines),
+        grid_nats=total_nats(lines),
         choices=choices,
         images=None if isinstance(network, Layers) else network.input_shape,
     )

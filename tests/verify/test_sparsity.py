@@ -13,7 +13,7 @@ import torch
 from nonvacuous.certificate import Certificate
 from nonvacuous.rules.arithmetic import line as ledger_line
 from nonvacuous.rules.arithmetic import recompute_bound, sampled_risk, share, statement_of
-from nonvacuous.rules.derandomization import charged_nats
+from nonvacuous.sparsity.setting import total_nats
 from nonvacuous.verification.findings import same_rate
 from nonvacuous.verify import Verification, verify
 from tests.audit import sparse_worlds
@@ -41,7 +41,7 @@ def consistent(genuine: Certificate, **changes: Any) -> Certificate:
     risk = changes.pop("empirical", genuine.empirical)
     risk = risk.model_copy(update={"risk_upper": sampled_risk(risk, failure)})
     record = record.model_copy(
-        update={"loss_upper": risk.risk_upper, "grid_nats": charged_nats(record.charges)}
+        update={"loss_upper": risk.risk_upper, "grid_nats": total_nats(record.charges)}
     )
     inputs = {
         **genuine.bound.inputs,
@@ -97,7 +97,7 @@ def charge_with(certificate: Certificate, **changes: Any) -> dict[str, Any]:
     assert certificate.sparsity is not None
     charges = list(certificate.sparsity.charges)
     charges[0] = charges[0].model_copy(update=changes)
-    total = charged_nats(charges)
+    total = total_nats(charges)
     return record_with(certificate, charges=tuple(charges), grid_nats=total)
 
 

@@ -75,18 +75,20 @@ class Check:
     def on_part(self, evidence: Evidence) -> Outcome | None:
         """What it finds on some of the facts; None where these, or this machine, do not do."""
         try:
+            return self._outcome(evidence)
+        except Exception:  # a fact that is not there, a device that is not here
+            return None
+
+    def _outcome(self, evidence: Evidence) -> Outcome:
+        try:
             return self.function(evidence)
         except NonvacuousError as error:
             return refuse(str(error))
-        except Exception:  # a fact that is not there, a device that is not here
-            return None
 
     def __call__(self, evidence: Evidence) -> Assumption:
         """Run the check. One that breaks down has shown nothing, so the certificate is refused."""
         try:
-            outcome = self.function(evidence)
-        except NonvacuousError as error:
-            outcome = refuse(str(error))
+            outcome = self._outcome(evidence)
         except Exception as error:
             outcome = refuse(
                 f"the check could not be completed ({type(error).__name__}: {error}); what cannot "
@@ -94,9 +96,7 @@ class Check:
             )
         if outcome.status not in (*self.says, "violated"):
             raise ValueError(f"{self.name!r} declares {self.says}, and says {outcome.status!r}")
-        return Assumption(
-            name=self.name, status=outcome.status, detail=outcome.detail, effect=outcome.effect
-        )
+        return Assumption(name=self.name, **vars(outcome))
 
 
 _CHECKS: dict[str, Check] = {}

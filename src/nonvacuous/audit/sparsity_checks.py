@@ -25,7 +25,6 @@ from nonvacuous.rules.convolutions import (
     wrong_structure,
 )
 from nonvacuous.rules.derandomization import (
-    charged_nats,
     counts_constant,
     evaluator_for,
     input_norms,
@@ -43,7 +42,7 @@ from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import misread, read_network
 from nonvacuous.sparsity.conv_search import read_inputs as read_images
 from nonvacuous.sparsity.noise import read_inputs
-from nonvacuous.sparsity.setting import THEOREMS
+from nonvacuous.sparsity.setting import THEOREMS, total_nats
 from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.sparsity_records import SparsityRecord
 
@@ -145,11 +144,11 @@ def same_noise(evidence: Evidence) -> Outcome:
 )
 def choices_paid(evidence: Evidence) -> Outcome:
     record, _, _ = terms(evidence)
-    total = charged_nats(record.charges)
+    total = total_nats(record.charges)
     if record.grid_nats != total:
         return refuse(
             f"the charges sum to {total!r} nats, not to {record.grid_nats!r}. Sum them with "
-            "rules.derandomization.charged_nats."
+            "sparsity.setting.total_nats."
         )
     # Measures the network again, and raises where a grid value is below the truth.
     evaluator = evaluator_for(*terms(evidence))

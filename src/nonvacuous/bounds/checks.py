@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
+from nonvacuous.bounds.rounding import up
 from nonvacuous.errors import BadInput
 
 #: Below this, quotients of failure probabilities leave the normal doubles.
@@ -30,11 +31,23 @@ def real(name: str, value: Any) -> float:
     return number
 
 
-def unit_interval(name: str, value: Any) -> float:
+def within(name: str, value: Any, low: float, high: float = math.inf, *, open: bool) -> float:
+    """A number from ``low`` to ``high``, without these two if ``open``."""
     number = real(name, value)
-    if not 0.0 <= number <= 1.0:
-        raise BadInput(f"{name} must lie in [0, 1], got {name} = {value!r}.")
-    return number
+    if low < number < high or (not open and low <= number <= high):
+        return number
+    if high < math.inf:
+        ends = f"between {low:g} and {high:g}" if open else f"in [{low:g}, {high:.16g}]"
+        range_of = f"lie strictly {ends}" if open else f"lie {ends}"
+    elif low == 0.0:
+        range_of = "be positive" if open else "not be negative"
+    else:
+        range_of = f"be {'greater than' if open else 'at least'} {low:g}"
+    raise BadInput(f"{name} must {range_of}, got {name} = {value!r}.")
+
+
+def unit_interval(name: str, value: Any) -> float:
+    return within(name, value, 0.0, 1.0, open=False)
 
 
 def failure_probability(value: Any, name: str = "failure") -> float:
@@ -65,17 +78,19 @@ def failure_of(confidence: Any) -> float:
 
 
 def non_negative(name: str, value: Any) -> float:
-    number = real(name, value)
-    if number < 0.0:
-        raise BadInput(f"{name} must not be negative, got {name} = {value!r}.")
-    return number
+    return within(name, value, 0.0, open=False)
 
 
 def positive(name: str, value: Any) -> float:
-    number = real(name, value)
-    if number <= 0.0:
-        raise BadInput(f"{name} must be positive, got {name} = {value!r}.")
-    return number
+    return within(name, value, 0.0, open=True)
+
+
+def at_most(name: str, value: float, other: str, limit: float) -> None:
+    """Of two numbers that were computed, one may exceed the other by a hair; no count may."""
+    if value > (limit if isinstance(limit, int) else up(limit)):
+        raise BadInput(
+            f"{name} must not exceed {other}: got {name} = {value!r} and {other} = {limit!r}."
+        )
 
 
 def count(name: str, value: Any, *, minimum: int = 0) -> int:
@@ -107,11 +122,7 @@ def errors_among(
     """A pair (errors, total) with 0 <= errors <= total and total >= 1."""
     total_count = count(total_name, total, minimum=1)
     error_count = count(name, errors)
-    if error_count > total_count:
-        raise BadInput(
-            f"{name} must not exceed {total_name}: "
-            f"got {name} = {errors!r} and {total_name} = {total!r}."
-        )
+    at_most(name, error_count, total_name, total_count)
     return error_count, total_count
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from nonvacuous.bounds import checks
 from nonvacuous.bounds.later import numpy as np
 from nonvacuous.bounds.rounding import EPSILON, as_risk
 from nonvacuous.bounds.table import Input, theorem
@@ -35,21 +34,19 @@ def compression(*, kept: int, examples: int, failure: float) -> float:
     (failure / n) sum over m = k .. n-1 of [C(m, k) / C(n, k)] (1 - e)^-(n - m) = 1.
     Assumptions: independent draws; the rule that keeps examples looks at those kept alone, is
     deterministic given their order, and the predictor is the same if the others are left out.
-    Source: Campi and Garatti (2023), Theorem 7; tight.
+    Tight.
 
     >>> round(compression(kept=300, examples=30_000, failure=0.05), 5)
     0.01195
     """
-    count, n = checks.errors_among(kept, "examples", examples, name="kept")
-    if n > _MOST_EXAMPLES:
+    if examples > _MOST_EXAMPLES:
         raise BadInput(f"examples must be at most {_MOST_EXAMPLES} here, got {examples!r}.")
-    delta = checks.failure_probability(failure)
-    if count == n:
+    if kept == examples:
         return 1.0
     # ln of C(m, k) / C(n, k) from m = n - 1 down to k: C(m, k) / C(m+1, k) = 1 - k / (m+1).
-    gaps = np.arange(1, n - count + 1, dtype=np.float64)
-    ratios = np.cumsum(np.log1p(-count / (n - gaps + 1.0)))
-    goal = math.log(n) - math.log(delta)
+    gaps = np.arange(1, examples - kept + 1, dtype=np.float64)
+    ratios = np.cumsum(np.log1p(-kept / (examples - gaps + 1.0)))
+    goal = math.log(examples) - math.log(failure)
 
     def reached(risk: float) -> bool:
         """Whether the sum is surely 1 or more, rounding errors included."""
@@ -57,10 +54,10 @@ def compression(*, kept: int, examples: int, failure: float) -> float:
         terms = ratios + steps
         top = float(terms.max())
         total = top + math.log(float(np.exp(terms - top).sum()))
-        slack = (n + 64) * EPSILON * (float(-ratios[-1]) + float(steps[-1]) + abs(goal) + 1.0)
-        return total >= goal + slack
+        size = float(-ratios[-1]) + float(steps[-1]) + abs(goal) + 1.0
+        return total >= goal + (examples + 64) * EPSILON * size
 
-    low, high = count / n, 1.0
+    low, high = kept / examples, 1.0
     while high - low > 1e-12 * high:
         middle = 0.5 * (low + high)
         if not low < middle < high:

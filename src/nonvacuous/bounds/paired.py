@@ -68,23 +68,23 @@ def paired_lower(*, wins: int, losses: int, examples: int, failure: float) -> fl
     >>> round(paired_lower(wins=50, losses=10, examples=1000, failure=0.05), 4)
     0.0238
     """
-    won, lost, n, delta = _counts(wins, losses, examples, failure)
-    if n > MOST_EXAMPLES:
-        return rectangle_lower(wins=won, losses=lost, examples=n, failure=delta)
-    most = holdout(errors=won + lost, examples=n, failure=down(DISCORDANCE_SHARE * delta))
-    goal = down((1.0 - DISCORDANCE_SHARE) * delta, ulps=64)
+    won, lost = _counts(wins, losses, examples)
+    if examples > MOST_EXAMPLES:
+        return rectangle_lower(wins=won, losses=lost, examples=examples, failure=failure)
+    most = holdout(errors=won + lost, examples=examples, failure=down(DISCORDANCE_SHARE * failure))
+    goal = down((1.0 - DISCORDANCE_SHARE) * failure, ulps=64)
     surplus = won - lost
 
     def ruled_out_at_the_end(difference: float) -> bool:
-        return float(_chance(surplus, n, *_rates(most, most, difference))[0]) <= goal
+        return float(_chance(surplus, examples, *_rates(most, most, difference))[0]) <= goal
 
     # The end of the range alone gives a first guess, which is never too small.
-    low, high = -most, min(surplus / n, most)
+    low, high = -most, min(surplus / examples, most)
     while high - low > 1e-7:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if ruled_out_at_the_end(middle) else (low, middle)
     step = 2e-6
-    while low > -most and not _ruled_out(low - step, most, surplus, n, goal):
+    while low > -most and not _ruled_out(low - step, most, surplus, examples, goal):
         low, step = low - step, 2.0 * step
     return max(-1.0, -most, down(low - step))
 
@@ -99,15 +99,15 @@ def rectangle_lower(*, wins: int, losses: int, examples: int, failure: float) ->
     >>> round(rectangle_lower(wins=50, losses=10, examples=1000, failure=0.05), 4)
     0.0199
     """
-    won, lost, n, delta = _counts(wins, losses, examples, failure)
-    part = down(DISCORDANCE_SHARE * delta)
+    won, lost = _counts(wins, losses, examples)
+    part = down(DISCORDANCE_SHARE * failure)
     differ = won + lost
-    most = holdout(errors=differ, examples=n, failure=part)
+    most = holdout(errors=differ, examples=examples, failure=part)
     if differ == 0:
         return -most
-    rest = down((1.0 - DISCORDANCE_SHARE) * delta)
+    rest = down((1.0 - DISCORDANCE_SHARE) * failure)
     lean = 2.0 * holdout_lower(errors=won, examples=differ, failure=rest) - 1.0
-    least = holdout_lower(errors=differ, examples=n, failure=part)
+    least = holdout_lower(errors=differ, examples=examples, failure=part)
     return max(-1.0, down(lean * (least if lean > 0.0 else most)))
 
 
@@ -199,12 +199,11 @@ def _chance(surplus: int, n: int, win: np.ndarray, lose: np.ndarray) -> np.ndarr
     return np.asarray((np.exp(logs) * enough).sum(axis=1) * (1.0 + error) + 1e-14)
 
 
-def _counts(wins: int, losses: int, examples: int, failure: float) -> tuple[int, int, int, float]:
-    n = checks.count("examples", examples, minimum=1)
+def _counts(wins: int, losses: int, examples: int) -> tuple[int, int]:
     won, lost = checks.count("wins", wins), checks.count("losses", losses)
-    if won + lost > n:
+    if won + lost > examples:
         raise BadInput(
             f"wins and losses must not exceed examples together: got {wins!r} + {losses!r} among "
             f"{examples!r}."
         )
-    return won, lost, n, checks.failure_probability(failure)
+    return won, lost

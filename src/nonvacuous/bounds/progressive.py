@@ -36,15 +36,12 @@ def progressive(*, errors: int, trials: int, tilt: float, failure: float) -> flo
     mean risk is that of a predictor which draws a checkpoint for each input, with the share of the
     tests that the checkpoint took; not that of the last one. The exact binomial tail is not valid
     here: a learner can stop improving when it is lucky.
-    Source: the method of progressive validation (Blum, Kalai and Langford 1999), with a fixed tilt.
 
     >>> round(progressive(errors=100, trials=10_000, tilt=0.25, failure=0.05), 5)
     0.01264
     """
-    wrong, tests = checks.errors_among(errors, "trials", trials)
-    slope = checks.positive("tilt", tilt)
-    nats = up(slope * wrong - math.log(checks.failure_probability(failure)))
-    return as_risk(up(-math.expm1(-up(nats / tests)) / -math.expm1(-slope)))
+    nats = up(tilt * errors - math.log(failure))
+    return as_risk(up(-math.expm1(-up(nats / trials)) / -math.expm1(-tilt)))
 
 
 _BATCHES = Input("into how many batches the tests were divided beforehand", None, apart=True)
@@ -80,21 +77,19 @@ def gate_failure(
     >>> round(gate_failure(**call), 4), round(gate_failure(**call, batches=2), 4)
     (0.0571, 0.032)
     """
-    wrong, tests = checks.errors_among(errors, "trials", trials)
-    mass = down(tests * checks.unit_interval("threshold", threshold))
-    rest = mass - wrong
+    rest = down(trials * threshold) - errors
     if rest <= 0.0:
         return 1.0
     # Rounded down once more, since the chance falls with the mass.
     rest = down(rest, ulps=1)
-    j = np.arange(wrong + 1, dtype=np.float64)
+    j = np.arange(errors + 1, dtype=np.float64)
     sizes = rest + j
     parts = (j - 1.0) * np.log(sizes) - sizes - special.gammaln(j + 1.0) + math.log(rest)
     largest = float(np.abs((j + 1.0) * np.log(sizes + 1.0)).max() + sizes.max())
-    error = 16.0 * EPSILON * largest + (wrong + 4) * EPSILON
+    error = 16.0 * EPSILON * largest + (errors + 4) * EPSILON
     chance = up(float(np.exp(parts).sum()) * math.exp(error))
     if batches is not None and checks.count("batches", batches, minimum=1) <= 2 and rest >= 1.0:
-        chance = min(chance, up(float(special.bdtr(wrong, tests, threshold)), ulps=2**20))
+        chance = min(chance, up(float(special.bdtr(errors, trials, threshold)), ulps=2**20))
     # It may be too small for a double, but it is not nothing.
     return as_risk(max(chance, 5e-324))
 
@@ -125,6 +120,5 @@ def gate(
     >>> gate(errors=80, **call), gate(errors=81, **call), gate(errors=83, batches=2, **call)
     (0.05, 1.0, 0.05)
     """
-    allowed = checks.failure_probability(failure)
     chance = gate_failure(errors=errors, trials=trials, threshold=threshold, batches=batches)
-    return float(threshold) if chance <= allowed else 1.0
+    return threshold if chance <= failure else 1.0

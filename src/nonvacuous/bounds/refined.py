@@ -40,7 +40,6 @@ def split_kl(
     the risk is at most the same sum with each 1{...} replaced by the kl-inverse of its frequency at
     (KL + ln(2 K sqrt(n) / failure)) / n.
     Tighter than ``seeger`` when much of the loss sits between its extremes.
-    Source: Wu and Seldin (2022), Theorem 7.
 
     >>> call = dict(kl_nats=100.0, examples=10_000, failure=0.05)
     >>> round(split_kl(levels=(0.0, 0.5, 1.0), tail_risks=(0.4, 0.01), **call), 4)
@@ -59,8 +58,7 @@ def split_kl(
         )
     if any(b > a for a, b in pairwise(tails)):
         raise BadInput(f"tail_risks must not increase, got tail_risks = {tail_risks!r}.")
-    share = checks.failure_probability(failure) / len(tails)
-    exponent = complexity(kl_nats=kl_nats, examples=examples, failure=share)
+    exponent = complexity(kl_nats=kl_nats, examples=examples, failure=failure / len(tails))
     steps = (b - a for a, b in pairwise(values))
     ends = (float(kl_inverse_upper(tail, exponent)) for tail in tails)
     return as_risk(up(values[0] + math.fsum(s * e for s, e in zip(steps, ends, strict=True))))
@@ -105,20 +103,11 @@ def empirical_bernstein(
     >>> round(empirical_bernstein(empirical_risk=0.05, second_moment=0.003, **call), 4)
     0.0665
     """
-    risk = checks.unit_interval("empirical_risk", empirical_risk)
-    square = checks.unit_interval("second_moment", second_moment)
-    if square > up(risk):
-        raise BadInput(
-            f"second_moment must not exceed empirical_risk (losses lie in [0, 1]), got "
-            f"second_moment = {second_moment!r} and empirical_risk = {empirical_risk!r}."
-        )
-    kl = checks.non_negative("kl_nats", kl_nats)
-    n = checks.count("examples", examples, minimum=1)
     rates = RATES if grid is None else checks.grid_of("grid", grid, below=1.0)
-    nats = kl - math.log(checks.failure_probability(failure) / len(rates))
-    return as_risk(
-        min(
-            up(risk + (-math.log1p(-rate) - rate) / rate * square + nats / (n * rate), ulps=64)
-            for rate in rates
-        )
-    )
+    nats = kl_nats - math.log(failure / len(rates))
+
+    def at(rate: float) -> float:
+        squares = (-math.log1p(-rate) - rate) / rate * second_moment
+        return up(empirical_risk + squares + nats / (examples * rate), ulps=64)
+
+    return as_risk(min(map(at, rates)))

@@ -118,23 +118,17 @@ def rounding(time: int) -> float:
 
 
 def _end(errors: float, trials: int, failure: float, *, sign: float) -> float:
-    trials = checks.count("trials", trials, minimum=1)
-    amount = checks.non_negative("errors", errors)
-    if amount > trials:
-        raise BadInput(f"errors must not exceed trials: got {errors!r} among {trials!r}.")
-    failure = checks.failure_probability(failure)
     tilts = sign * np.array(TILTS)
     slopes = np.expm1(tilts)
     goal = -math.log(failure) + math.log(len(tilts))
 
     def is_out(mean: float) -> bool:
-        logs = tilts * amount - trials * np.log1p(mean * slopes)
+        logs = tilts * errors - trials * np.log1p(mean * slopes)
         top = float(logs.max())
-        slack = 16.0 * EPSILON * (float(np.abs(tilts).max()) * (amount + trials) + abs(top) + 64.0)
+        slack = 16.0 * EPSILON * (float(np.abs(tilts).max()) * (errors + trials) + abs(top) + 64.0)
         return top + math.log(float(np.exp(logs - top).sum())) >= goal + slack
 
-    rate = amount / trials
-    inside, outside = rate, (0.0 if sign > 0 else 1.0)
+    inside, outside = errors / trials, (0.0 if sign > 0 else 1.0)
     if not is_out(outside):
         return outside
     for _ in range(200):

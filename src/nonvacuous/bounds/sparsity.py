@@ -67,14 +67,8 @@ def derandomized(
     ...                    examples=57_000, failure=0.05), 4)
     0.1189
     """
-    loss = checks.unit_interval("loss_upper", loss_upper)
-    missed = checks.unit_interval("escape", escape)
-    if missed >= 1.0:
-        raise BadInput(f"escape must be below 1, got escape = {escape!r}.")
-    grid = checks.non_negative("grid_nats", grid_nats)
-    kl = checks.non_negative("kl_nats", kl_nats)
-    exponent = complexity(kl_nats=up(kl + grid), examples=examples, failure=failure)
-    return as_risk(up(float(kl_inverse_upper(loss, exponent)) / down(1.0 - missed)))
+    exponent = complexity(kl_nats=up(kl_nats + grid_nats), examples=examples, failure=failure)
+    return as_risk(up(float(kl_inverse_upper(loss_upper, exponent)) / down(1.0 - escape)))
 
 
 def integer_nats(value: int) -> float:

@@ -14,8 +14,11 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, wraps
+from typing import Any, TypeVar, cast
+
+from nonvacuous.bounds import checks
+from nonvacuous.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,14 @@ class Input:
     whole: bool = False
     at_most: str | None = None
     apart: bool = False
+
+    def checked(self, name: str, value: Any) -> float | int:
+        """The value as a plain number, if it lies in the range."""
+        if self.whole:
+            return checks.count(name, value, minimum=int(self.low))
+        if name == "failure":
+            return checks.failure_probability(value)
+        return checks.within(name, value, self.low, self.high, open=self.open)
 
 
 def _part(meaning: str, example: float, push: int = 1, **rest: Any) -> Input:
@@ -160,8 +171,36 @@ def named_row(theorem: str, options: Mapping[str, Any]) -> str:
     return f"{theorem}_exact" if options.get("exact_moment") else theorem
 
 
+def guarded(function: Function, inputs: Mapping[str, Input] = INPUTS) -> Function:
+    """The function, called with plain numbers in their ranges or not at all.
+
+    What stands apart, such as a sequence, the function checks itself.
+    """
+    names = inspect.signature(function).parameters
+    numbers = {n: spec for n, spec in inputs.items() if n in names and not spec.apart}
+    switches = [name for name, p in names.items() if isinstance(p.default, bool)]
+    limits = {n: spec.at_most for n, spec in numbers.items() if spec.at_most is not None}
+    # Errors are counted among examples, or among trials.
+    limits = {name: other if other in names else "trials" for name, other in limits.items()}
+
+    @wraps(function)
+    def called(*given: Any, **arguments: Any) -> float:
+        for name, spec in numbers.items():
+            if name in arguments:
+                arguments[name] = spec.checked(name, arguments[name])
+        for name, other in limits.items():
+            if name in arguments and other in arguments:
+                checks.at_most(name, arguments[name], other, arguments[other])
+        for name in switches:
+            if not isinstance(arguments.get(name, True), bool):
+                raise BadInput(f"{name} must be True or False, got {arguments[name]!r}.")
+        return function(*given, **arguments)
+
+    return cast(Function, called)
+
+
 def theorem(*readings: Reading, **facts: Any) -> Callable[[Function], Function]:
-    """Enter a function with the other fields of its :class:`Theorem`.
+    """Enter a function, guarded, with the other fields of its :class:`Theorem`.
 
     Inputs that :data:`INPUTS` does not know are described by keyword too.
     """
@@ -172,6 +211,7 @@ def theorem(*readings: Reading, **facts: Any) -> Callable[[Function], Function]:
     def enter(function: Function) -> Function:
         names = inspect.signature(function).parameters
         inputs = {name: known[name] for name in names if name in known}
+        function = guarded(function, inputs)
         entry = Theorem(function, inputs, (), **fields)
         named = [
             replace(

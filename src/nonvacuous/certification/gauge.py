@@ -170,14 +170,10 @@ class Gauge:
         return push(self._marked, self.groups, moves).mean_weights()
 
 
-def find_gauge(module: nn.Module, examples: Examples, prior: Prior, loss: Loss) -> Gauge | str:
-    """The network's free scales, or the reason why there are none."""
+def find_gauge(module: nn.Module, examples: Examples, prior: Prior, loss: Loss) -> Gauge | None:
+    """The network's free scales; None where no channel of it is known to have one."""
     try:
         gauge = Gauge(captured(module, examples.inputs), loss, module, prior)
-    except Unsupported as error:
-        return str(error)
-    if gauge.hidden.size == 0:
-        return "no channel of the network can be rescaled: " + "; ".join(
-            f"{pinned.what}: {pinned.reason}" for pinned in gauge.hidden.pinned
-        )
-    return gauge
+    except Unsupported:
+        return None
+    return gauge if gauge.hidden.size else None

@@ -82,7 +82,7 @@ class Found:
 
 
 class NoiseSearch:
-    """Tries noise on the bound examples. ``gauge`` is the reason where nothing can be rescaled."""
+    """Tries noise on the bound examples. ``gauge`` is None where nothing can be rescaled."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class NoiseSearch:
         split: Split,
         prior: Prior,
         scales: ScaleGrid,
-        gauge: Gauge | str,
+        gauge: Gauge | None,
         seed: int,
     ) -> None:
         self._job, self._module, self._prior = job, module, prior
@@ -105,7 +105,7 @@ class NoiseSearch:
         """The posteriors to measure, one or two."""
         start = self._best_of_all()
         plain = self._tried("given", start, self._unmoved(self._scales[start]))
-        if isinstance(self._gauge, str):
+        if self._gauge is None:
             return Found(((plain, None),))
         moved = self._tried("given", start, self._gauge.rescaled("given", plain.scale))
         solved = {("given", start): moved.rescaled}
@@ -180,7 +180,7 @@ class NoiseSearch:
     def _downhill(self, where: Where, start: int) -> tuple[int, float]:
         """The best scale in one gauge, and about its KL: the bound has one valley, not far."""
         gauge, center = self._gauge, start
-        assert isinstance(gauge, Gauge)
+        assert gauge is not None
         values: dict[int, Look] = {}
         nats: dict[int, float] = {}
         while True:
@@ -222,7 +222,7 @@ class NoiseSearch:
     def _unmoved(self, scale: float) -> Rescaled:
         posterior = DiagonalGaussian.around(self._module, scale=scale)
         prior = self._prior.choose(self._module, posterior).distribution
-        size = 0 if isinstance(self._gauge, str) else self._gauge.groups.size
+        size = 0 if self._gauge is None else self._gauge.groups.size
         return Rescaled(posterior, posterior, prior, np.zeros(size))
 
     def _losses(
@@ -299,7 +299,7 @@ class NoiseSearch:
         return _CLEARLY * math.sqrt(variance)
 
     def _complexity(self, tried: Tried, *, overlaps: bool = True) -> ComplexityRecord:
-        assert isinstance(self._gauge, Gauge)
+        assert self._gauge is not None
         rescaled, graph = tried.rescaled, self._gauge.graph
         return complexity_of(
             self._job, rescaled.posterior, rescaled.prior, graph, overlaps=overlaps
@@ -313,7 +313,7 @@ class NoiseSearch:
     def _report(self, scale: float, value: float) -> None:
         self._tries += 1
         if self._job.progress is not None:
-            others = 0 if isinstance(self._gauge, str) else len(self._gauge.wheres)
+            others = 0 if self._gauge is None else len(self._gauge.wheres)
             most = len(self._scales) // _STEP + 6 + 4 * others
             message = f"noise {scale:.4g} gives {value:.3f}"
             self._job.progress("noise", min(self._tries, most), most, message)

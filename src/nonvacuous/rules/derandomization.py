@@ -15,7 +15,6 @@ from nonvacuous.rules.arithmetic import tolerance
 from nonvacuous.rules.convolutions import chain_from
 from nonvacuous.sparsity.certify import AnyEvaluator, AnySetting, evaluator_of, frozen_setting
 from nonvacuous.sparsity.constants import Charge
-from nonvacuous.sparsity.setting import total_nats
 from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
 
@@ -57,15 +56,8 @@ def loss_upper_of(theorem: str, escape: float, risk: RiskRecord) -> float:
     return min(1.0, (escape + (1.0 - escape) * share) * (1.0 + 1e-12))
 
 
-def charged_nats(charges: Iterable[ChargeRecord]) -> float:
-    """The sum of a ledger in nats, rounded up."""
-    return total_nats(tuple(Charge(line.name, line.choice, line.nats) for line in charges))
-
-
 def charge_records(charges: Iterable[Charge]) -> tuple[ChargeRecord, ...]:
-    return tuple(
-        ChargeRecord(name=line.name, choice=line.choice, nats=line.nats) for line in charges
-    )
+    return tuple(ChargeRecord(**vars(line)) for line in charges)
 
 
 def odd_charge(claimed: Iterable[ChargeRecord], recomputed: Iterable[Charge]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,6 +14,7 @@ from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.gauge import Gauge
 from nonvacuous.sparsity.theorem_e import TAILS, Tail
 from nonvacuous.sparsity.theorem_f import SIZES
+from nonvacuous.sparsity_records import ChargeRecord
 
 Theorem = Literal["A", "D", "E", "F"]
 Variant = Literal["sparse", "dense"]
@@ -187,5 +189,6 @@ def kl_nats(squared_distances: tuple[float, ...], sigmas: tuple[float, ...]) -> 
     return math.fsum(terms) * (1.0 + 1e-12)
 
 
-def total_nats(charges: tuple[Charge, ...]) -> float:
+def total_nats(charges: Iterable[Charge | ChargeRecord]) -> float:
+    """The sum of a ledger, rounded up."""
     return math.fsum(line.nats for line in charges) * (1.0 + 1e-12)

@@ -75,9 +75,7 @@ def _candidates(
     module = frozen_copy(model, job.device)
     given = method.posterior_scales
     posterior_scales = POSTERIOR_SCALES if given is None else ScaleGrid(given)
-    gauge: Gauge | str = "it was not asked for"
-    if method.rescaling:
-        gauge = find_gauge(module, job.examples, prior, job.loss)
+    gauge = find_gauge(module, job.examples, prior, job.loss) if method.rescaling else None
     seed = derived_seed(job.seed, "posterior scale search")
     chosen = NoiseSearch(job, module, split, prior, posterior_scales, gauge, seed).run()
     measured = len(chosen.tried)
@@ -88,7 +86,7 @@ def _candidates(
         searches += (Search("posterior measured", measured, charge=line, reason=reason),)
     candidates: list[tuple[Candidate, Callable[[], RescalingFacts | None]]] = []
     for best, complexity in chosen.tried:
-        moved, rescaled = best.rescaled, isinstance(gauge, Gauge)
+        moved, rescaled = best.rescaled, gauge is not None
         candidate = Candidate(
             module=with_weights(module, moved.posterior.means),
             prior=moved.prior,
@@ -104,7 +102,7 @@ def _candidates(
             draws=(("posterior scale search", seed),),
             prior_given=True,
             noise_digest=chosen.noise_digest,
-            graph=gauge.graph if isinstance(gauge, Gauge) else None,
+            graph=None if gauge is None else gauge.graph,
             complexity=complexity,
             measured=measured,
         )
@@ -124,10 +122,10 @@ def _noise_text(where: str, scale: float, *, rescaled: bool) -> str:
 
 
 def _facts(
-    gauge: Gauge | str, module: nn.Module, prior: Prior, moved: Rescaled
+    gauge: Gauge | None, module: nn.Module, prior: Prior, moved: Rescaled
 ) -> RescalingFacts | None:
     """The same randomized network accounted for in other ways: who earns the improvement?"""
-    if not isinstance(gauge, Gauge):
+    if gauge is None:
         return None
     compared = comparison_columns(
         moved.posterior,
@@ -151,11 +149,11 @@ def _facts(
 
 
 def _searches(
-    prior: Prior, module: nn.Module, scales: ScaleGrid, gauge: Gauge | str
+    prior: Prior, module: nn.Module, scales: ScaleGrid, gauge: Gauge | None
 ) -> tuple[Search, ...]:
     free = "the bound holds for all posteriors at once"
     searches = [Search("posterior scale", len(scales), charge="free", reason=free)]
-    if isinstance(gauge, Gauge):
+    if gauge is not None:
         moves = gauge.groups.size + 1
         searches.append(Search("posterior gauge", len(gauge.wheres), charge="free", reason=free))
         searches.append(Search("rescaling", moves, charge="free", reason=free))

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 
 from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.records import ComplexityRecord
-from nonvacuous.rules.derandomization import charge_records, charged_nats
+from nonvacuous.rules.derandomization import charge_records
 from nonvacuous.sparsity.certify import AnySetting
 from nonvacuous.sparsity.constants import EXPONENTS, FINENESS, Charge, chosen_among
 from nonvacuous.sparsity.conv_setting import ConvSetting
-from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, Setting
+from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, Setting, total_nats
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
 from nonvacuous.verification.findings import Disagreement, equal
@@ -39,7 +39,7 @@ def check_charges(
     record: SparsityRecord, setting: AnySetting, complexity: ComplexityRecord, *, classes: int
 ) -> None:
     """Raise unless the ledger has every line that it must have, and no other."""
-    equal(record.grid_nats, charged_nats(record.charges), "sparsity.grid_nats")
+    equal(record.grid_nats, total_nats(record.charges), "sparsity.grid_nats")
     listed = {charge.name: charge for charge in record.charges}
     if len(listed) != len(record.charges):
         raise Disagreement("a charge is listed twice.", _FIELD)

@@ -28,7 +28,6 @@ from nonvacuous.rules.arithmetic import bound_record, line, risk_record, share
 from nonvacuous.rules.convolutions import convolution_records, tensor_scales
 from nonvacuous.rules.derandomization import (
     charge_records,
-    charged_nats,
     counts_constant,
     loss_upper_of,
     norm_range,
@@ -39,7 +38,7 @@ from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.noise import FEWEST
-from nonvacuous.sparsity.setting import SparseSettings
+from nonvacuous.sparsity.setting import SparseSettings, total_nats
 from nonvacuous.sparsity_records import NoiseLayer, SparsityRecord
 
 #: Theorem A draws no noise, so nothing is spent on sampling.
@@ -126,7 +125,7 @@ def measure_sparse(
             for name, value in certified.details["setting"].items()
         },
         charges=charges,
-        grid_nats=charged_nats(charges),
+        grid_nats=total_nats(charges),
         choices=1,
         passes=0 if noiseless else method.passes,
         loss_upper=1.0,
