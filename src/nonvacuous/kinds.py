@@ -112,10 +112,9 @@ KINDS: dict[AnyMode, Kind] = {
 
 
 def kind_of(mode: str) -> Kind:
-    for known, kind in KINDS.items():
-        if mode == known:
-            return kind
-    raise BadInput(f"there is no certificate of mode {mode!r}; modes are {', '.join(KINDS)}")
+    if mode not in KINDS:
+        raise BadInput(f"there is no certificate of mode {mode!r}; modes are {', '.join(KINDS)}")
+    return KINDS[mode]
 
 
 #: Modes whose promise is about a randomized network, or about one drawn from it.

@@ -132,17 +132,13 @@ def _share(name: str, value: Any) -> float:
     return share
 
 
-def _inside(name: str, value: Any) -> float:
-    return checks.failure_probability(value, name)
-
-
 Count = Annotated[int, checked(checks.count)]
 PositiveCount = Annotated[int, checked(checks.count, minimum=1)]
 Positive = Annotated[float, checked(checks.positive)]
 NonNegative = Annotated[float, checked(checks.non_negative)]
 #: From 0, up to and without 1; and without 0.
 Share = Annotated[float, checked(_share)]
-Inside = Annotated[float, checked(_inside)]
+Inside = Annotated[float, checked(checks.within, low=0.0, high=1.0, open=True)]
 Switch = Annotated[bool, Strict()]
 Scales = Annotated[tuple[float, ...], checked(_scales)]
 

@@ -132,6 +132,13 @@ class Evidence:
         return len(self.split.bound)
 
 
+#: Facts that a certificate records under the names they have here.
+RECORDED = (
+    "mode", "predictor", "bound", "budget", "complexity", "data", "sparsity", "progressive",
+    "risk_upper", "confidence", "seed",
+)  # fmt: skip
+
+
 class NotStored(Exception):
     """A check asked for a fact that a finished run does not keep."""
 

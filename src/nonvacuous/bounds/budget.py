@@ -67,9 +67,7 @@ class ConfidenceBudget:
 
     def spend(self, name: str, failure: float, reason: str) -> float:
         """Write one line and return ``failure``; raise :class:`Overspent` if it is not there."""
-        amount = checks.failure_probability(failure)
-        self._write(Spend(name, amount, reason))
-        return amount
+        return self.choose(name, failure, choices=1, reason=reason)
 
     def spend_rest(self, name: str, reason: str) -> float:
         """Spend everything that is left."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import as_risk, up
+from nonvacuous.bounds.table import guarded
 from nonvacuous.errors import BadInput
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 
+@guarded
 def hoeffding_radius(*, examples: int, failure: float) -> float:
     """How far the empirical risk of one fixed predictor may be from its risk, either way.
 
@@ -44,6 +46,7 @@ def hoeffding_radius(*, examples: int, failure: float) -> float:
     return as_risk(_radius(examples, failure))
 
 
+@guarded
 def rademacher_gap(*, rademacher: float, examples: int, failure: float) -> float:
     """Upper bound on risk - empirical risk, for all predictors of a class at once.
 
@@ -276,10 +279,8 @@ def memorization_verdict(
     return MemorizationVerdict(tuple(distinct), tuple(general), upper < n, upper)
 
 
-def _radius(examples: Any, failure: Any) -> float:
-    count = checks.count("examples", examples, minimum=1)
-    delta = checks.failure_probability(failure)
-    return up(math.sqrt(up(math.log(2.0) - math.log(delta)) / (2.0 * count)))
+def _radius(examples: int, failure: float) -> float:
+    return up(math.sqrt(up(math.log(2.0) - math.log(failure)) / (2.0 * examples)))
 
 
 def _layers(parameters: Any, comparisons: Any) -> list[tuple[int, int, int]]:

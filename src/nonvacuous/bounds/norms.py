@@ -18,6 +18,7 @@ from typing import Any
 
 from nonvacuous.bounds import checks
 from nonvacuous.bounds.rounding import as_risk, down, up
+from nonvacuous.bounds.table import guarded
 from nonvacuous.errors import BadInput
 
 __all__ = ["bartlett_gap", "golowich_gap", "margin_risk", "neyshabur_gap"]
@@ -36,6 +37,7 @@ def margin_risk(*, margin_errors: int, examples: int, gap: float) -> float:
     return as_risk(up(errors / total + checks.non_negative("gap", gap)))
 
 
+@guarded
 def bartlett_gap(
     *,
     margin: float,
@@ -67,17 +69,17 @@ def bartlett_gap(
     """
     spectral = _norms("spectral_norms", spectral_norms)
     sums = _norms("row_sums", row_sums, like=spectral)
-    n, delta = _sample(examples, failure)
     size = checks.count("width", width, minimum=1)
     length = checks.non_negative("inputs_norm", inputs_norm)
     ratios = math.fsum((b / s) ** (2.0 / 3.0) for b, s in zip(sums, spectral, strict=True))
     complexity = math.prod(spectral) * ratios**1.5
     gamma = checks.positive("margin", margin)
-    main = 72.0 * length * math.log(2.0 * size) * math.log(n) / (gamma * n) * complexity
-    tail = 3.0 * math.sqrt(math.log(2.0 / delta) / (2.0 * n))
-    return up(8.0 / n + main + tail, ulps=64 + 8 * len(spectral))
+    main = 72.0 * length * math.log(2.0 * size) * math.log(examples) / (gamma * examples)
+    tail = 3.0 * math.sqrt(math.log(2.0 / failure) / (2.0 * examples))
+    return up(8.0 / examples + main * complexity + tail, ulps=64 + 8 * len(spectral))
 
 
+@guarded
 def neyshabur_gap(
     *,
     margin: float,
@@ -111,8 +113,7 @@ def neyshabur_gap(
     """
     spectral = _norms("spectral_norms", spectral_norms)
     frobenius = _norms("frobenius_norms", frobenius_norms, like=spectral)
-    n, delta = _sample(examples, failure)
-    if n < 2:
+    if examples < 2:
         raise BadInput("neyshabur_gap needs at least 2 examples.")
     size = checks.count("width", width, minimum=1)
     gamma = checks.positive("margin", margin)
@@ -126,11 +127,12 @@ def neyshabur_gap(
     ratios = math.fsum((f / s) ** 2 for f, s in zip(frobenius, spectral, strict=True))
     kl = mean**2 * ratios / (2.0 * noise**2)
     # A cover needs a whole number of values, at least one.
-    values = math.ceil(d * n ** (1.0 / (2.0 * d)))
-    logarithm = math.log(6.0 * n * values) - math.log(delta)
-    return up(4.0 * math.sqrt((kl + logarithm) / (n - 1)), ulps=64 + 64 * d)
+    values = math.ceil(d * examples ** (1.0 / (2.0 * d)))
+    logarithm = math.log(6.0 * examples * values) - math.log(failure)
+    return up(4.0 * math.sqrt((kl + logarithm) / (examples - 1)), ulps=64 + 64 * d)
 
 
+@guarded
 def golowich_gap(
     *,
     margin: float,
@@ -159,13 +161,12 @@ def golowich_gap(
     2.1443
     """
     frobenius = _norms("frobenius_norms", frobenius_norms)
-    n, delta = _sample(examples, failure)
     kinds = checks.count("classes", classes, minimum=2)
     gamma = checks.positive("margin", margin)
     length = checks.non_negative("input_norm", input_norm)
     depth = math.sqrt(2.0 * math.log(2.0) * len(frobenius)) + 1.0
-    rademacher = length * depth * math.prod(frobenius) / math.sqrt(n)
-    tail = math.sqrt(-math.log(delta) / (2.0 * n))
+    rademacher = length * depth * math.prod(frobenius) / math.sqrt(examples)
+    tail = math.sqrt(-math.log(failure) / (2.0 * examples))
     return up(4.0 * kinds * rademacher / gamma + tail, ulps=64 + 8 * len(frobenius))
 
 
@@ -216,7 +217,3 @@ def _norms(name: str, values: Any, like: tuple[float, ...] | None = None) -> tup
     if like is not None and len(numbers) != len(like):
         raise BadInput(f"{name} holds {len(numbers)} numbers for {len(like)} layers.")
     return numbers
-
-
-def _sample(examples: Any, failure: Any) -> tuple[int, float]:
-    return checks.count("examples", examples, minimum=1), checks.failure_probability(failure)

@@ -8,6 +8,7 @@ from nonvacuous.bounds import checks
 from nonvacuous.bounds.holdout import holdout
 from nonvacuous.bounds.later import numpy as np
 from nonvacuous.bounds.later import special
+from nonvacuous.bounds.table import guarded
 from nonvacuous.errors import BadInput
 
 __all__ = ["allowed_errors", "chance_to_promise", "examples_needed"]
@@ -16,23 +17,23 @@ __all__ = ["allowed_errors", "chance_to_promise", "examples_needed"]
 _MOST_ERRORS = 2_000_000
 
 
+@guarded
 def allowed_errors(*, examples: int, target: float, failure: float) -> int:
     """The most errors with which :func:`holdout` still promises ``target``; -1 if none will do.
 
     >>> allowed_errors(examples=694, target=0.05, failure=0.05)
     25
     """
-    n = checks.count("examples", examples, minimum=1)
     goal = checks.unit_interval("target", target)
-    delta = checks.failure_probability(failure)
     if goal >= 1.0:
-        return n
+        return examples
     # The k-th tail is at most failure up to the answer and above it beyond.
-    low, high = -1, n
+    low, high = -1, examples
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if special.bdtr(middle, n, goal) <= delta else (low, middle)
-    while low >= 0 and holdout(errors=low, examples=n, failure=delta) > goal:
+        enough = special.bdtr(middle, examples, goal) <= failure
+        low, high = (middle, high) if enough else (low, middle)
+    while low >= 0 and holdout(errors=low, examples=examples, failure=failure) > goal:
         low -= 1
     return low
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -62,7 +63,7 @@ def adapted(model: Any, examples: Examples) -> tuple[nn.Module, tuple[str, ...]]
     outputs, tokens = _called(probe, _beside(probe, inputs), examples)
     if tokens:
         conversions.append(TOKENS)
-    scores = outputs if isinstance(outputs, Tensor) else _scores(outputs)
+    scores = _scores(outputs)
     if scores is None:
         raise BadInput(
             f"the network returned a {type(outputs).__name__} without scores; it must return one "
@@ -82,9 +83,9 @@ def adapted(model: Any, examples: Examples) -> tuple[nn.Module, tuple[str, ...]]
     if conversions and network is model:
         network = copied_network(model)
     if tokens:
-        network.register_forward_pre_hook(_AsTokens())
+        network.register_forward_pre_hook(_as_tokens)
     if scores is not outputs or one:
-        network.register_forward_hook(_AsScores(one, chances))
+        network.register_forward_hook(partial(_as_scores, one, chances))
     return network, tuple(conversions)
 
 
@@ -97,8 +98,7 @@ def _are_chances(network: nn.Module, examples: Examples, *, tokens: bool, one: b
     asked = copied_network(network).requires_grad_(True)
     try:
         with torch.enable_grad():
-            outputs = asked(inputs.long() if tokens else inputs)
-            scores = outputs if isinstance(outputs, Tensor) else _scores(outputs)
+            scores = _scores(asked(inputs.long() if tokens else inputs))
     except Exception:  # it read two examples; what it makes of more is seen when it is measured
         return False
     if scores is None or bool((scores < 0).any() | (scores > 1).any()):
@@ -124,26 +124,23 @@ def _operation(step: Any) -> str:
     return str(step.name()).partition("Backward")[0].lstrip("_")
 
 
-class _AsTokens:
-    def __call__(self, _network: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (given[0].long(), *given[1:])
+def _as_tokens(_network: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return (given[0].long(), *given[1:])
 
 
-class _AsScores:
-    def __init__(self, one: bool, chances: bool) -> None:
-        self.one, self.chances = one, chances
-
-    def __call__(self, _network: nn.Module, _given: Any, outputs: Any) -> Tensor:
-        scores = outputs if isinstance(outputs, Tensor) else _scores(outputs)
-        assert scores is not None
-        if not self.one:
-            return scores
-        logits = torch.logit(scores, eps=_LEAST) if self.chances else scores
-        return nn.functional.pad(logits.reshape(-1, 1), (1, 0))  # the first class scores 0
+def _as_scores(one: bool, chances: bool, _network: nn.Module, _given: Any, outputs: Any) -> Tensor:
+    scores = _scores(outputs)
+    assert scores is not None
+    if not one:
+        return scores
+    logits = torch.logit(scores, eps=_LEAST) if chances else scores
+    return nn.functional.pad(logits.reshape(-1, 1), (1, 0))  # the first class scores 0
 
 
 def _scores(outputs: Any) -> Tensor | None:
-    """The scores among several outputs: those called logits, else the first."""
+    """The one output, or the scores among several: those called logits, else the first."""
+    if isinstance(outputs, Tensor):
+        return outputs
     if isinstance(outputs, Mapping):
         first = outputs.get("logits", next(iter(outputs.values()), None))
     elif hasattr(outputs, "logits"):

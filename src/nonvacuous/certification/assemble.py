@@ -19,10 +19,10 @@ from torch import nn
 
 import nonvacuous
 from nonvacuous import audit
-from nonvacuous.audit.evidence import Evidence, Search, StoredEvidence
+from nonvacuous.audit.evidence import RECORDED, Evidence, Search, StoredEvidence
 from nonvacuous.audit.registry import required
 from nonvacuous.certificate import Certificate, status_of
-from nonvacuous.certification.candidate import Candidate, frozen_copy
+from nonvacuous.certification.candidate import FACTS, Candidate, frozen_copy
 from nonvacuous.certification.columns import column_records, paper_accounting
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import (
@@ -62,23 +62,9 @@ def measured_best(job: Job, candidates: Sequence[Candidate]) -> tuple[Candidate,
 
 def candidate_evidence(job: Job, candidate: Candidate, measured: Measured) -> Evidence:
     """The facts that a certificate with a prior is made from."""
-    return evidence_of(
-        job,
-        candidate.module,
-        measured,
-        searches=(*candidate.searches, *_symmetry_search(job)),
-        prior=candidate.prior,
-        posterior=candidate.posterior,
-        fixed_before=candidate.fixed_before,
-        prior_saw=candidate.saw,
-        prior_given=candidate.prior_given,
-        draws=candidate.draws,
-        start=candidate.start,
-        graph=candidate.graph,
-        prior_saw_digest=candidate.saw_digest,
-        tilt=candidate.tilt,
-        noise_digest=candidate.noise_digest,
-    )
+    facts: dict[str, Any] = {name: getattr(candidate, name) for name in FACTS}
+    searches = (*candidate.searches, *_symmetry_search(job))
+    return evidence_of(job, candidate.module, measured, searches=searches, **facts)
 
 
 def candidate_certificate(
@@ -191,29 +177,19 @@ def seal(
     module, data = evidence.module, evidence.data
     assert data is not None
     random = () if evidence.posterior is None else evidence.posterior.names
-    risk_upper = recompute_bound(evidence.bound)
     if observed is None:
         observed = observations(job, module, evidence.posterior)
     fields: dict[str, Any] = dict(
+        **{name: getattr(evidence, name) for name in RECORDED},
         status=status_of(assumptions),
-        mode=job.mode,
-        predictor=job.predictor,
         loss=LossRecord(name=job.loss.name, lower=job.loss.lower, upper=job.loss.upper),
-        confidence=1.0 - job.failure,
-        risk_upper=risk_upper,
-        bound=evidence.bound,
-        budget=evidence.budget,
-        data=data,
         model=ModelRecord(
             architecture=job.architecture,
             parameters=sum(p.numel() for p in module.parameters()),
             fixed_digest=tensors_digest(fixed_tensors(module, random)),
             conversions=job.conversions,
         ),
-        complexity=evidence.complexity,
         **({} if candidate is None else _records(candidate, evidence, data)),
-        sparsity=evidence.sparsity,
-        progressive=evidence.progressive,
         empirical=evidence.risk,
         held_out_twin=twin,
         baseline=baseline_record(
@@ -224,7 +200,6 @@ def seal(
         observed=(*observed, *(() if evidence.tilt is None else (evidence.tilt,))),
         assumptions=assumptions,
         audit=audit.registry.VERSION,
-        seed=job.seed,
         software=software(job.device),
         artifacts=job.folder.artifacts(),
     )
@@ -240,7 +215,7 @@ def _records(candidate: Candidate, evidence: Evidence, data: DataRecord) -> dict
         "prior": DistributionRecord(
             description=candidate.prior_description,
             digest=candidate.prior.digest(),
-            saw=None if candidate.saw is None or shaped is None else shaped.index_digest,
+            saw=None if candidate.prior_saw is None or shaped is None else shaped.index_digest,
         ),
         "posterior": DistributionRecord(
             description=candidate.posterior_description, digest=candidate.posterior.digest()

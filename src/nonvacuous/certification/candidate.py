@@ -51,8 +51,6 @@ class Candidate:
 
     module         the network in evaluation mode, with the posterior's means as weights
     prior_choices  members of the prior family among which this prior was chosen: to be paid
-    saw            indices of the examples that the prior was fitted on
-    saw_digest     what the prior itself records about the examples it saw
     draws          (purpose, seed) of every random stream used so far
     complexity     what the posterior costs, if it was needed on the way
     measured       posteriors among which this one is chosen by their sampled risks: to be paid
@@ -66,12 +64,12 @@ class Candidate:
     prior_description: str
     posterior_description: str
     prior_choices: int
-    saw: np.ndarray | None
+    prior_saw: np.ndarray | None
     fixed_before: Mapping[str, Tensor] | None
     searches: tuple[Search, ...]
     draws: tuple[tuple[str, int], ...]
     start: nn.Module | None = None
-    saw_digest: str | None = None
+    prior_saw_digest: str | None = None
     prior_given: bool = False
     rescaling: RescalingFacts | None = None
     noise_digest: str | None = None
@@ -79,6 +77,13 @@ class Candidate:
     tilt: Observation | None = None
     complexity: ComplexityRecord | None = None
     measured: int = 1
+
+
+#: What a candidate tells the audit under the names that the audit has for it.
+FACTS = (
+    "prior", "posterior", "fixed_before", "prior_saw", "prior_saw_digest", "prior_given", "draws",
+    "start", "graph", "tilt", "noise_digest",
+)  # fmt: skip
 
 
 def frozen_copy(module: nn.Module, device: torch.device | None = None) -> nn.Module:

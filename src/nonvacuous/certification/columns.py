@@ -63,19 +63,15 @@ def certified_way(
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Columns for comparison, and for each center the KL as given with the best scales.
+    """Columns for comparison.
 
+    before  the KL in the given gauge, with the best scales of the certified prior's family
     paper   the KL as given and rescaled under the paper's prior
     """
 
     columns: tuple[Accounted, ...]
-    shared: Mapping[Center, float]
-    per_tensor: Mapping[Center, float]
+    before: float
     paper: tuple[float, float]
-
-    def before(self, center: Center, *, per_tensor: bool) -> float:
-        """The KL in the given gauge, with the best prior scales."""
-        return (self.per_tensor if per_tensor else self.shared)[center]
 
 
 def comparison_columns(
@@ -87,6 +83,7 @@ def comparison_columns(
     center: Center,
     means: Mapping[str, Tensor],
     grid: ScaleGrid,
+    per_tensor: bool,
 ) -> Compared:
     """The posterior under other priors, in the given gauge and rescaled.
 
@@ -94,13 +91,13 @@ def comparison_columns(
                  ``groups``; the columns move it by ``hidden`` scales only
     center       what the certified prior is centered on, with its means; priors centered on zero
                  are compared with in any case
-    grid         the scales that may be chosen; the largest one is the fixed scale
+    grid         the scales that may be chosen, for all weights or ``per_tensor``; the largest one
+                 is the fixed scale
     """
     given = push(posterior, groups, -log_scales, dtype=torch.float64)
     fixed_scale = grid.scales[-1]
     columns: list[Accounted] = []
-    shared: dict[Center, float] = {}
-    per_tensor: dict[Center, float] = {}
+    given_nats: dict[Center, float] = {}
     families: dict[Center, dict[str, Tensor]] = {
         "zero": {name: torch.zeros_like(mean) for name, mean in given.means.items()}
     }
@@ -110,15 +107,14 @@ def comparison_columns(
         prior = DiagonalGaussian.from_means(prior_means, fixed_scale)
         fixed = fixed_scale_columns(given, prior, hidden, center=around, scale=fixed_scale)
         columns += fixed
-        shared[around] = per_tensor[around] = fixed[0].kl_nats
+        given_nats[around] = fixed[0].kl_nats
         if len(grid) > 1:
             best = best_scale_columns(given, prior_means, hidden, center=around, grid=grid)
             columns += best.columns
-            shared[around] = best.shared.kl_before
-            per_tensor[around] = best.per_tensor.kl_before
+            given_nats[around] = (best.per_tensor if per_tensor else best.shared).kl_before
     unit = DiagonalGaussian.from_means(families["zero"], PAPER_SCALE)
     before, after = fixed_scale_columns(given, unit, hidden, center="zero", scale=PAPER_SCALE)
-    return Compared(tuple(columns), shared, per_tensor, (before.kl_nats, after.kl_nats))
+    return Compared(tuple(columns), given_nats[center], (before.kl_nats, after.kl_nats))
 
 
 def accounting_of(bound: BoundRecord, budget: BudgetRecord) -> Accounting:
@@ -169,11 +165,7 @@ def column_records(
         mcallester, kl_inverse = bounds_of(column, accounting)
         records.append(
             RescalingColumn(
-                name=column.name,
-                center=column.center,
-                way=column.way,
-                kl_nats=column.kl_nats,
-                charge_nats=column.charge_nats,
+                **vars(column),
                 mcallester=mcallester,
                 # The certificate divides its failure probability instead of adding a charge to
                 # the KL: the same up to rounding, and its own number is the one that counts.

@@ -29,6 +29,7 @@ from nonvacuous.rules.arithmetic import (
     SAMPLING_LINE,
     bound_record,
     complexity_nats,
+    counted_once,
     line,
     risk_record,
     share,
@@ -112,16 +113,11 @@ def frozen_posterior(posterior: DiagonalGaussian) -> dict[str, str]:
 
 
 def _drawn_risk(job: Job, network: nn.Module, seed: int) -> RiskRecord:
-    total, whole = summed_loss(network, job.bound_part, job.loss), job.loss.binary
-    return risk_record(
-        None,
-        errors=round(total) if whole else None,
-        total=None if whole else total,
-        trials=len(job.split.bound),
-        scheme="every example once",
-        identical=True,
-        seed=seed,
-    )
+    loss = summed_loss(network, job.bound_part, job.loss)
+    counts: dict[str, Any] = {"errors": None, "total": loss}
+    if job.loss.binary:
+        counts = {"errors": round(loss)}
+    return counted_once(**counts, trials=len(job.split.bound), seed=seed)
 
 
 def _sampled_risk(job: Job, candidate: Candidate, seed: int, failure: float) -> RiskRecord:

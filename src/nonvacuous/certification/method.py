@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import PlainSerializer
 
 from nonvacuous.errors import BadInput
-from nonvacuous.kinds import Mode
+from nonvacuous.kinds import PRIOR_NAMES, Mode
 from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Flag, Settings, checked
 
@@ -150,7 +150,7 @@ def prior_named(text: str, kinds: tuple[str, ...]) -> str:
     'zero'
     """
     kind, colon, rest = text.partition(":")
-    kind = {"zero-mean": "zero", "init": "initialization"}.get(kind, kind)
+    kind = PRIOR_NAMES.get(kind, kind)
     if kind not in kinds:
         raise BadInput(f"there is no prior {text!r} here; there are {', '.join(kinds)}")
     return kind + colon + rest

@@ -71,7 +71,7 @@ class Tried:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Chosen:
     """What to measure, and the digest that all draws are derived from.
 
     Without rescaling the draws are derived from the posterior itself.
@@ -101,12 +101,12 @@ class NoiseSearch:
         self._known: dict[tuple[Where, float, int], np.ndarray] = {}
         self._tries = 0
 
-    def run(self) -> Found:
+    def run(self) -> Chosen:
         """The posteriors to measure, one or two."""
         start = self._best_of_all()
         plain = self._tried("given", start, self._unmoved(self._scales[start]))
         if self._gauge is None:
-            return Found(((plain, None),))
+            return Chosen(((plain, None),))
         moved = self._tried("given", start, self._gauge.rescaled("given", plain.scale))
         solved = {("given", start): moved.rescaled}
         rivals: list[tuple[float, Where, int]] = []
@@ -124,7 +124,7 @@ class NoiseSearch:
         _, where, center = min(rivals, key=lambda each: each[0])
         rescaled = solved.get((where, center)) or self._gauge.rescaled(where, self._scales[center])
         rival = self._tried(where, center, rescaled)
-        return Found(self._worth_measuring(plain, moved, rival), plain.rescaled.noise.digest())
+        return Chosen(self._worth_measuring(plain, moved, rival), plain.rescaled.noise.digest())
 
     def _worth_measuring(
         self, plain: Tried, moved: Tried, tried: Tried

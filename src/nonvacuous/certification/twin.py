@@ -46,19 +46,20 @@ def plain_test(
     tested = examples.subset(split.bound)
     errors = count_errors(network, tested)
     trained, count = len(split.prior), len(tested)
-    return TwinRecord(
-        description=(
-            f"the same architecture trained plainly on {trained} of the examples and tested once "
-            f"on the other {count}"
-            if separate
-            else f"the network with the prior's mean weights, trained on {trained} examples and "
-            f"tested once on the {count} bound examples"
-        ),
-        errors=errors,
-        examples=count,
-        failure=failure,
-        risk_upper=holdout(errors=errors, examples=count, failure=failure),
+    words = (
+        f"the same architecture trained plainly on {trained} of the examples and tested once "
+        f"on the other {count}"
+        if separate
+        else f"the network with the prior's mean weights, trained on {trained} examples and "
+        f"tested once on the {count} bound examples"
     )
+    return twin_record(words, errors, count, failure)
+
+
+def twin_record(description: str, errors: int, examples: int, failure: float) -> TwinRecord:
+    counts = {"errors": errors, "examples": examples}
+    upper = holdout(**counts, failure=failure)
+    return TwinRecord(description=description, **counts, failure=failure, risk_upper=upper)
 
 
 def separate_twin(job: Job, network: nn.Module, split: Split) -> TwinRecord:
@@ -89,7 +90,7 @@ def candidate_twin(
     job: Job, candidate: Candidate, start: nn.Module, training: PlainTraining
 ) -> TwinRecord:
     """The prior's own network on the bound examples, or one that is trained from ``start``."""
-    if candidate.saw is None:
+    if candidate.prior_saw is None:
         return trained_twin(job, frozen_copy(start).requires_grad_(True), training)
     own = with_weights(candidate.module, candidate.prior.means)
     return plain_test(own, job.examples, job.split, failure=job.failure, separate=False)

@@ -32,6 +32,8 @@ from nonvacuous.rules.theorems import recompute_bound as recompute_bound
 #: The ledger line that the bound's failure probability comes from, and the one of the sampling.
 BOUND_LINE = "bound"
 SAMPLING_LINE = "sampling"
+#: The scheme of a risk that nothing was sampled for.
+ONCE = "every example once"
 #: The part of what other certificates leave that the comparison with a constant answer may fail by,
 #: on top of it: the promise itself does not pay for it.
 BASELINE_SHARE = 0.1
@@ -89,7 +91,7 @@ def sampled_risk(risk: RiskRecord, failure: float | None) -> float:
     ``failure`` is the share of the sampling line; None where nothing was sampled ("every example
     once"), and then the risk is the plain frequency.
     """
-    if risk.scheme == "every example once":
+    if risk.scheme == ONCE:
         if risk.total is not None:
             return min(1.0, up(risk.total / risk.trials, ulps=1))
         if risk.errors is None:
@@ -112,6 +114,11 @@ def risk_record(failure: float | None, **counts: Any) -> RiskRecord:
     """The record of these counts with its upper end; ``failure`` as in :func:`sampled_risk`."""
     draft = RiskRecord(**counts, risk_upper=1.0)
     return draft.model_copy(update={"risk_upper": sampled_risk(draft, failure)})
+
+
+def counted_once(*, trials: int, seed: int, identical: bool = True, **counts: Any) -> RiskRecord:
+    """The record of ``errors``, or of a ``total`` of losses, where every example was seen once."""
+    return risk_record(None, **counts, trials=trials, scheme=ONCE, identical=identical, seed=seed)
 
 
 def baseline_failure(budget: BudgetRecord) -> float:

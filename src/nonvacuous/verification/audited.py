@@ -17,7 +17,7 @@ from torch import nn
 
 from nonvacuous.audit import registry
 from nonvacuous.audit.claim_checks import NOISY
-from nonvacuous.audit.evidence import StoredEvidence
+from nonvacuous.audit.evidence import RECORDED, StoredEvidence
 from nonvacuous.audit.registry import Check, Outcome, least_version
 from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
 from nonvacuous.certificate import Certificate
@@ -183,35 +183,25 @@ def stored_evidence(inquiry: Inquiry, module: nn.Module, loss: Loss) -> StoredEv
     searched (the ledger is compared with the settings instead), groups, the start of training."""
     certificate, contents, known = inquiry.certificate, inquiry.contents, inquiry.known
     prior, posterior, record = contents.prior, contents.posterior, certificate.sparsity
-    facts: dict[str, Any] = {
-        "mode": certificate.mode,
-        "predictor": certificate.predictor,
+    facts: dict[str, Any] = {name: getattr(certificate, name) for name in RECORDED} | {
         "measured_predictor": certificate.predictor if record is None else NOISY,
         "module": module if posterior is None else with_weights(module, posterior.means),
         "graph": None,  # captured again
         # Contents were compared; what the verifier calls them does not matter.
         "examples": replace(known.examples, name=certificate.data.name),
-        "data": certificate.data,
         "split": known.split,
         "loss": loss,
-        "bound": certificate.bound,
-        "budget": certificate.budget,
         "risk": certificate.empirical,
-        "seed": certificate.seed,
         "evaluation_transform": certificate.data.preprocessing,
         "risk_transform": certificate.data.preprocessing,
         "prior": prior,
         "posterior": posterior,
-        "complexity": certificate.complexity,
-        "sparsity": record,
         "weight_draws": None,
         "drawn": contents.drawn,
         "noise_digest": None
         if certificate.rescaling is None
         else certificate.rescaling.noise_digest,
         "draws": ((FREEZE, 0), (SAMPLING, certificate.empirical.seed)),
-        "risk_upper": certificate.risk_upper,
-        "confidence": certificate.confidence,
     }
     if posterior is not None:
         # Recomputed here from the stored tensors, both of them.

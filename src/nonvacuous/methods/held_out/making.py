@@ -10,7 +10,7 @@ from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import Measured, count_errors
 from nonvacuous.methods.held_out import HeldOut
-from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, line, risk_record, share
+from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, counted_once, line, share
 from nonvacuous.rules.digests import fixed_tensors
 
 
@@ -20,14 +20,7 @@ def make(method: HeldOut, job: Job, model: nn.Module) -> Certificate:
     budget, bound_part = job.budget(sampled=False), job.bound_part
     failure = share(line(budget, BOUND_LINE))
     errors = count_errors(module, bound_part)
-    risk = risk_record(
-        None,
-        errors=errors,
-        trials=len(bound_part),
-        scheme="every example once",
-        identical=True,
-        seed=job.seed,
-    )
+    risk = counted_once(errors=errors, trials=len(bound_part), seed=job.seed)
     bound = bound_record("holdout", errors=errors, examples=len(bound_part), failure=failure)
     measured = Measured(budget, risk, bound, "deterministic")
     return seal(job, evidence_of(job, module, measured, unseen=method.unseen))

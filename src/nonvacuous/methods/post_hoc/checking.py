@@ -144,10 +144,10 @@ def _columns(inquiry: Inquiry, graph: LayerGraph) -> str:
         center=own,
         means=prior.means,
         grid=ScaleGrid(_scales(contents.settings)),
+        per_tensor=bool(_prior_of(contents.settings).get("per_tensor")),
     )
     _compare(rescaling, compared, own)
-    per_tensor = bool(_prior_of(contents.settings).get("per_tensor"))
-    _near(rescaling.kl_before, compared.before(own, per_tensor=per_tensor), "rescaling.kl_before")
+    _near(rescaling.kl_before, compared.before, "rescaling.kl_before")
     if rescaling.paper is not None:
         _near(rescaling.paper.kl_before, compared.paper[0], "rescaling.paper.kl_before")
         _near(rescaling.paper.kl_after, compared.paper[1], "rescaling.paper.kl_after")

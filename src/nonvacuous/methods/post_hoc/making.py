@@ -57,7 +57,7 @@ def make(method: PostHoc, job: Job, model: nn.Module) -> Certificate:
     save_candidate(job.folder, candidate)
     twin = None
     means = method.family.means
-    if method.twin and (candidate.saw is not None or means is not None):
+    if method.twin and (candidate.prior_saw is not None or means is not None):
         # A zero-mean prior says nothing about where training starts.
         start = model if means is None else with_weights(model, means)
         twin = candidate_twin(job, candidate, start, method.plain_training)
@@ -94,10 +94,10 @@ def _candidates(
             prior_description=prior.description,
             posterior_description=_noise_text(best.where, best.scale, rescaled=rescaled) + note,
             prior_choices=prior_choices(prior, module),
-            saw=split.prior if len(split.prior) else None,
+            prior_saw=split.prior if len(split.prior) else None,
             fixed_before=prior.fixed,
             start=start_at(module, prior),
-            saw_digest=prior.saw,
+            prior_saw_digest=prior.saw,
             searches=searches,
             draws=(("posterior scale search", seed),),
             prior_given=True,
@@ -135,10 +135,11 @@ def _facts(
         center=center_of(prior.kind),
         means=moved.prior.means,
         grid=prior.grid,
+        per_tensor=prior.per_tensor,
     )
     return RescalingFacts(
         log_scales=moved.log_scales,
-        kl_before=compared.before(center_of(prior.kind), per_tensor=prior.per_tensor),
+        kl_before=compared.before,
         kl_after=moved.kl_nats,
         columns=compared.columns,
         center=center_of(prior.kind),

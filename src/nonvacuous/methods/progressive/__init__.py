@@ -10,7 +10,7 @@ from nonvacuous.bounds import checks
 from nonvacuous.certification.method import PRETRAINED, STANDARDIZE, Method, Pretrained
 from nonvacuous.errors import BadInput
 from nonvacuous.kinds import Mode, Predictor
-from nonvacuous.settings import Flag, Switch, checked
+from nonvacuous.settings import Flag, Inside, Switch, checked
 from nonvacuous.training_settings import PlainTraining
 
 if TYPE_CHECKING:
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
 
     from nonvacuous.data import Examples, Split
     from nonvacuous.risk import Loss
-
-
-def _inside(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if not 0.0 < checks.unit_interval(name, value) < 1.0:
-        raise BadInput(f"{name} must lie between 0 and 1, got {name} = {value!r}")
-    return float(value)
 
 
 class Progressive(Method):
@@ -42,8 +34,7 @@ class Progressive(Method):
     predictor: ClassVar[Predictor] = "mixture"
 
     start: Annotated[
-        float,
-        checked(_inside),
+        Inside,
         Flag("For --mode progressive: the part of the examples that trains before the first test."),
     ] = 0.5
     batches: Annotated[
@@ -52,8 +43,7 @@ class Progressive(Method):
         Flag("For --mode progressive: how many batches test, and then train; one training each."),
     ] = 5
     threshold: Annotated[
-        float | None,
-        checked(_inside),
+        Inside | None,
         Flag(
             "For --mode progressive: a gate, declared before training. The certificate then says "
             "that the risk is below it, or nothing; --max-risk declares the same."

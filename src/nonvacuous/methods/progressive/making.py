@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 from nonvacuous.audit.progressive_checks import BUILT_IN
-from nonvacuous.bounds import holdout
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import evidence_of, seal
 from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.measurement import Measured, count_errors, summed_loss
+from nonvacuous.certification.twin import twin_record
 from nonvacuous.data import Examples
 from nonvacuous.distributions.copying import CheckpointMixture, Checkpoints, copied_network
 from nonvacuous.distributions.storage import load_tensors
@@ -33,7 +33,7 @@ from nonvacuous.records import (
     RiskRecord,
     TwinRecord,
 )
-from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, line, risk_record, share
+from nonvacuous.rules.arithmetic import BOUND_LINE, bound_record, counted_once, line, share
 from nonvacuous.rules.digests import example_set, fixed_tensors, tensors_digest
 from nonvacuous.rules.progressive import (
     OBSERVED,
@@ -67,14 +67,8 @@ def make(method: Progressive, job: Job, model: nn.Module) -> Certificate:
             message = f"{errors[-1]} errors in {len(batch)} tests, before training on them"
             job.progress("tests", number, len(batches), message)
     aside = _on_aside(job, networks[0], tilted=tilted)
-    risk = risk_record(
-        None,
-        errors=sum(errors),
-        trials=len(job.split.bound),
-        scheme="every example once",
-        identical=False,
-        seed=job.seed,
-    )
+    trials = len(job.split.bound)
+    risk = counted_once(errors=sum(errors), trials=trials, identical=False, seed=job.seed)
     bound = _bound(method, risk, aside, share(line(budget, BOUND_LINE)))
     evidence = evidence_of(
         job,
@@ -167,16 +161,11 @@ def _twin(
     number = twin_number(trained, len(job.split))
     tested = job.examples.subset(np.sort(np.concatenate(batches[number - 1 :])))
     errors = round(summed_loss(networks[number - 1], tested, job.loss))
-    return TwinRecord(
-        description=(
-            f"checkpoint {number}, trained on {len(trained[number - 1])} of the examples and "
-            f"tested once on the {len(tested)} after them"
-        ),
-        errors=errors,
-        examples=len(tested),
-        failure=job.failure,
-        risk_upper=holdout(errors=errors, examples=len(tested), failure=job.failure),
+    words = (
+        f"checkpoint {number}, trained on {len(trained[number - 1])} of the examples and tested "
+        f"once on the {len(tested)} after them"
     )
+    return twin_record(words, errors, len(tested), job.failure)
 
 
 def _on_test(

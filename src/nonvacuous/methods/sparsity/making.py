@@ -186,7 +186,7 @@ def measure_sparse(
         prior_description=candidate.description,
         posterior_description=around + smaller,
         prior_choices=1,
-        saw=candidate.saw,
+        prior_saw=candidate.saw,
         fixed_before=candidate.fixed_before,
         searches=(
             Search("setting of the loss", len(charges) + 1, charge=GRID, reason=_NAMED),
@@ -194,7 +194,7 @@ def measure_sparse(
         ),
         draws=candidate.draws,
         start=candidate.start,
-        saw_digest=candidate.saw_digest,
+        prior_saw_digest=candidate.saw_digest,
         # Only a prior that came from outside brings a record of its own.
         prior_given=candidate.saw_digest is not None,
     )
