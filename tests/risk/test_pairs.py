@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
 from nonvacuous.risk import Loss, bounded_cross_entropy, estimate_risk
+from nonvacuous.risk import layers as layers_module
 from nonvacuous.risk import pairs as pairs_module
 from nonvacuous.risk.estimate import OutOfMemory
 from nonvacuous.seeds import DRAWS
@@ -257,6 +258,43 @@ def test_a_pilot_finds_what_estimates_find(
         assert pilot(posterior, generator=seeded(), **options).errors == one.errors
     assert len(calls) == looks
     assert expected[0].errors != expected[1].errors
+
+
+def test_a_pilot_multiplies_the_first_weights_once_for_each_point(monkeypatch) -> None:
+    network = seeded_network()
+    inputs, labels = torch.randn(40, 4, generator=seeded(1)), torch.arange(40) % 3
+    other = DiagonalGaussian.around(network, scale=0.3)
+    moved = DiagonalGaussian(
+        means={name: 1.5 * mean for name, mean in other.means.items()}, scales=other.scales
+    )
+    given = [DiagonalGaussian.around(network, scale=scale) for scale in (0.1, 0.3, 1.0)]
+    real, made = layers_module._moments, []
+
+    def counted(vectors, *more):
+        made.append(vectors.shape)
+        return real(vectors, *more)
+
+    monkeypatch.setattr(layers_module, "_moments", counted)
+    pilot = pairs_module.RiskPilot(network, (inputs, labels))
+    options = {"loss": pairs_module.zero_one, "trials": 300}
+
+    def same(posterior: DiagonalGaussian) -> int:
+        """First layers that the pilot multiplied, once it agrees with an estimate from scratch."""
+        before = len(made)
+        errors = pilot(posterior, generator=seeded(), **options).errors
+        first = sum(shape == (40, 4) for shape in made[before:])
+        scratch = estimate_risk(network, posterior, (inputs, labels), generator=seeded(), **options)
+        assert errors == scratch.errors
+        return first
+
+    assert [same(posterior) for posterior in (*given, moved, given[0])] == [1, 0, 0, 1, 0]
+    inputs.mul_(-1.0)  # what was known of the examples before is worthless
+    assert same(given[0]) == 1
+
+
+def seeded_network() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).eval()
 
 
 def test_outputs_that_are_not_finite_count_as_errors(problem) -> None:

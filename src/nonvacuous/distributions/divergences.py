@@ -29,12 +29,12 @@ def gaussian_kl(means: Tensor, scales: Tensor, prior_means: Tensor, prior_scales
     """KL(posterior || prior) in nats, summed over one tensor and rounded up."""
 
     def block(m: Tensor, s: Tensor, prior_m: Tensor, prior_s: Tensor) -> tuple[Tensor, Tensor]:
-        excess, log_ratio = _compare_scales(s, prior_s)
+        excess, log_ratio, log_size = _compare_scales(s, prior_s)
         scale_part = (excess - log_ratio).clamp_min(0)
         mean_part = ((m - prior_m) / prior_s).square()
         # excess is accurate to a relative error, so only the logarithm's error can exceed the
         # (possibly much smaller) difference.
-        size = scale_part + mean_part + _log_size(s, prior_s, log_ratio)
+        size = scale_part + mean_part + log_size
         return (scale_part + mean_part) / 2, size
 
     return max(0.0, _sum_upward(block, means, scales, prior_means, prior_scales))
@@ -51,14 +51,14 @@ def gaussian_renyi(
     gap = order - 1.0
 
     def block(m: Tensor, s: Tensor, prior_m: Tensor, prior_s: Tensor) -> tuple[Tensor, Tensor]:
-        excess, log_ratio = _compare_scales(s, prior_s)
+        excess, log_ratio, log_size = _compare_scales(s, prior_s)
         mixed = 1.0 - gap * excess
         scale_part = -log_ratio / 2 - torch.log1p(-gap * excess) / (2 * gap)
         mean_part = ((m - prior_m) / prior_s).square() * (order / 2) / mixed
         # ``mixed`` is a difference: its relative error grows as it approaches zero.
         cancellation = (1.0 + gap * excess.abs()) / mixed
         size = (
-            _log_size(s, prior_s, log_ratio)
+            log_size
             + torch.log1p(-gap * excess).abs() / gap
             + cancellation * (excess.abs() + mean_part)
             + mean_part
@@ -79,29 +79,26 @@ def gaussian_log_ratio(
     def block(
         m: Tensor, s: Tensor, prior_m: Tensor, prior_s: Tensor, w: Tensor
     ) -> tuple[Tensor, Tensor]:
-        _, log_ratio = _compare_scales(s, prior_s)
+        _, log_ratio, log_size = _compare_scales(s, prior_s)
         near = ((w - m) / s).square()
         far = ((w - prior_m) / prior_s).square()
-        size = near + far + _log_size(s, prior_s, log_ratio)
+        size = near + far + log_size
         return (far - near - log_ratio) / 2, size
 
     return _sum_upward(block, means, scales, prior_means, prior_scales, weights)
 
 
-def _compare_scales(s: Tensor, prior_s: Tensor) -> tuple[Tensor, Tensor]:
-    """(s / S)^2 - 1 and ln of (s / S)^2, each accurate for close and for far apart scales."""
+def _compare_scales(s: Tensor, prior_s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(s / S)^2 - 1 and ln of (s / S)^2, each accurate for close and for far apart scales; and a
+    magnitude that the rounding error of the logarithm is proportional to."""
+    logs, prior_logs = torch.log(s), torch.log(prior_s)
     excess = ((s - prior_s) / prior_s) * ((s + prior_s) / prior_s)
     near = excess.abs() < 0.5
-    inside = excess.where(near, torch.zeros_like(excess))
-    log_ratio = torch.log1p(inside).where(near, 2 * (torch.log(s) - torch.log(prior_s)))
-    return excess, log_ratio
-
-
-def _log_size(s: Tensor, prior_s: Tensor, log_ratio: Tensor) -> Tensor:
-    """A magnitude that the rounding error of ``log_ratio`` is proportional to."""
-    far = log_ratio.abs() > 0.4
-    difference = torch.log(s).abs() + torch.log(prior_s).abs()
-    return log_ratio.abs() + difference.where(far, torch.zeros_like(difference))
+    nothing = torch.zeros_like(excess)
+    log_ratio = torch.log1p(excess.where(near, nothing)).where(near, 2 * (logs - prior_logs))
+    size = log_ratio.abs()
+    far = size > 0.4
+    return excess, log_ratio, size + (logs.abs_() + prior_logs.abs_()).where(far, nothing)
 
 
 def _sum_upward(block: Callable[..., tuple[Tensor, Tensor]], *tensors: Tensor) -> float:

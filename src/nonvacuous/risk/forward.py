@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import Unsupported
 from nonvacuous.risk.layers import NoRule, Weights
-from nonvacuous.risk.watched import WatchedPass
+from nonvacuous.risk.watched import Memory, WatchedPass
 
 
 class Forward(Protocol):
@@ -48,6 +48,8 @@ class LocalNoise:
         self.hollow = hollow
         # late: repeat the examples at the first random layer instead of at the inputs.
         self.late = late
+        #: For passes over the same examples, see :class:`~nonvacuous.risk.watched.Memory`.
+        self.memory: Memory | None = None
         self.bytes_per_trial = 1
         self.parameters = {
             id(parameter): Weights.of(name, posterior.means[name], posterior.scales[name])
@@ -57,14 +59,18 @@ class LocalNoise:
     def around(self, posterior: DiagonalGaussian) -> LocalNoise:
         """The same network run in the same way, with other weights."""
         other = LocalNoise(self.hollow, posterior, late=self.late)
-        other.bytes_per_trial = self.bytes_per_trial
+        other.bytes_per_trial, other.memory = self.bytes_per_trial, self.memory
         return other
 
     def __call__(self, inputs: Tensor, rows: Tensor, generator: torch.Generator | None) -> Tensor:
         pending = rows if self.late else None
         inputs = inputs if self.late else inputs.index_select(0, rows)
         watched = WatchedPass(
-            self.parameters, distinct=len(inputs), rows=pending, generator=generator
+            self.parameters,
+            distinct=len(inputs),
+            rows=pending,
+            generator=generator,
+            memory=self.memory,
         )
         try:
             with watched:

@@ -99,6 +99,9 @@ class Batch(Protocol):
     def spread(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Repeat rows of distinct examples so that there is one for each trial."""
 
+    def known(self, function: Callable[..., Any], *tensors: Tensor | None) -> Any:
+        """What a function makes of tensors; before the first noise an earlier pass may know it."""
+
     def count(self, *tensors: Tensor) -> None:
         """Memory that a rule needs beside its result and its noise."""
 
@@ -154,20 +157,30 @@ def _pair(value: int | str | Sequence[int]) -> tuple[int, int]:
 
 
 def _local_noise(batch: Batch, vectors: Tensor, weights: Weights, biases: Weights | None) -> Tensor:
-    mean = F.linear(vectors, weights.mean, None if biases is None else biases.mean)
+    offset = None if biases is None else biases.mean
     if weights.row_variance is not None:
         # One column when all scales agree: it broadcasts against the noise.
-        squares, profile = vectors.square(), weights.entry_variance
-        total = squares.sum(dim=1) if profile is None else squares @ profile
+        mean, total = batch.known(_moments, vectors, weights.mean, offset, weights.entry_variance)
         variance = total.unsqueeze(1) * weights.row_variance
         if biases is not None:
-            shared = biases.row_variance
-            variance = variance + (biases.variance if shared is None else shared)
+            shared = biases.variance if biases.row_variance is None else biases.row_variance
+            wide = variance.shape[1] >= len(shared)
+            variance = variance.add_(shared) if wide else variance + shared
     else:
+        mean = F.linear(vectors, weights.mean, offset)
         offset = None if biases is None else biases.variance
         variance = F.linear(vectors.square(), weights.variance, offset)
     mean, deviation = batch.spread(mean, variance.sqrt_())
     return mean.addcmul_(batch.noise(mean, *mean.shape), deviation)
+
+
+def _moments(
+    vectors: Tensor, weight: Tensor, bias: Tensor | None, profile: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """What the mean weights make of vectors, and the squares that one row of variances meets."""
+    squares = vectors.square()
+    total = squares.sum(dim=1) if profile is None else squares @ profile
+    return F.linear(vectors, weight, bias), total
 
 
 def _convolution(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -38,6 +38,7 @@ from nonvacuous.risk.estimate import (
 from nonvacuous.risk.forward import Forward, LocalNoise
 from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.risk.preparation import prepare
+from nonvacuous.risk.watched import Memory
 
 # Which example each trial looks at, arranged so that equal examples stand together.
 
@@ -191,7 +192,9 @@ class RiskPilot:
             with plain_precision(posterior.device):
                 forward, probe = prepare(module, posterior, self._inputs, local=True)
             check_labels(probe.outputs, self._labels)
-            self._forward = forward if isinstance(forward, LocalNoise) else None
+            if isinstance(forward, LocalNoise):
+                # Posteriors around one point differ only in what follows its first products.
+                self._forward, forward.memory = forward, Memory()
         if self._forward is None:
             return estimate_risk(
                 module, posterior, self._examples, loss=loss, trials=trials, generator=generator
@@ -220,14 +223,21 @@ class _Pairs:
         progress: Callable[[int, int], None] | None = None,
     ) -> RiskEstimate:
         forward, device = self.forward, self.source.device
+        memory = forward.memory if isinstance(forward, LocalNoise) else None
         schedule = Schedule(examples=len(self.labels), trials=trials, generator=self.source)
         sums: list[float] = []
         keep_pages(device)
 
         def work(piece: Piece) -> None:
             rows = piece.rows(device)
-            outputs = forward(_pick(self.inputs, piece, device), rows, self.source)
-            values = loss(outputs, _pick(self.labels, piece, device).index_select(0, rows))
+            inputs, labels = (
+                _pick(tensor, piece.examples)
+                if memory is None
+                else memory(_pick, tensor, piece.examples)
+                for tensor in (self.inputs, self.labels)
+            )
+            outputs = forward(inputs.to(device), rows, self.source)
+            values = loss(outputs, labels.to(device).index_select(0, rows))
             sums.append(loss.unit_sum(values))
 
         size = chunk if chunk is not None else default_chunk(forward.bytes_per_trial, device)
@@ -247,9 +257,9 @@ class _Pairs:
         )
 
 
-def _pick(tensor: Tensor, piece: Piece, device: torch.device) -> Tensor:
-    first, last = int(piece.examples[0]), int(piece.examples[-1])
-    if last - first + 1 == len(piece.examples):
+def _pick(tensor: Tensor, examples: Tensor) -> Tensor:
+    first, last = int(examples[0]), int(examples[-1])
+    if last - first + 1 == len(examples):
         # No example was skipped: a view of the data instead of a copy.
-        return tensor[first : last + 1].to(device)
-    return tensor.index_select(0, piece.examples.to(tensor.device)).to(device)
+        return tensor[first : last + 1]
+    return tensor.index_select(0, examples.to(tensor.device))
