@@ -148,8 +148,9 @@ def test_convolutional_networks_are_trained_too(noise: str) -> None:
     assert bound(model, trained.posterior, prior, examples) < before - 0.01
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("noise", ["example", "batch"])
-def test_networks_that_flatten_by_a_view_are_trained(noise: str) -> None:
+def test_networks_that_flatten_by_a_view_are_trained(noise: str, device: str) -> None:
     class Viewed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -161,8 +162,8 @@ def test_networks_that_flatten_by_a_view_are_trained(noise: str) -> None:
 
     model = Viewed()
     prior = DiagonalGaussian.around(model, scale=0.1)
-    trained = train_posterior(model, prior, stripes(40), epochs=1, noise=noise)
-    assert not same_tensors(trained.posterior.means, prior.means)
+    trained = train_posterior(model, prior, stripes(40), epochs=1, noise=noise, device=device)
+    assert not same_tensors(trained.posterior.to("cpu").means, prior.means)
 
 
 @pytest.mark.slow
@@ -441,6 +442,18 @@ def test_training_on_a_gpu_is_close_to_training_on_a_cpu() -> None:
     )
     assert trained.posterior.device.type == "cuda"
     assert bound(model, trained.posterior.to("cpu"), prior, examples) < 0.5
+
+
+@pytest.mark.gpu
+def test_images_on_a_gpu_have_their_channels_side_by_side() -> None:
+    model, examples = small_cnn(), stripes(40)
+    prior = DiagonalGaussian.around(model, scale=0.1)
+    device, settings = torch.device("cuda"), PosteriorSettings(scale_learning_rate=0.1)
+    learner = _Learner(model, prior, prior, examples, settings, 0, device, record=None)
+    batch = torch.arange(8, device=device)
+    assert learner._inputs[batch].stride() == (36, 1, 6, 1)
+    learner._find_slopes(batch)
+    assert bool(learner._pulls.isfinite().all()) and bool(learner._growth.isfinite().all())
 
 
 @pytest.mark.gpu

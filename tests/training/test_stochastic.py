@@ -143,7 +143,7 @@ def test_without_scale_the_outputs_are_those_of_the_means() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing", [False, True])
-@pytest.mark.parametrize("kind", ["linear", "convolution", "grouped"])
+@pytest.mark.parametrize("kind", ["linear", "convolution", "grouped", "without bias"])
 def test_the_distribution_for_each_example_is_that_of_drawn_weights(
     kind: str, sharing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +156,7 @@ def test_the_distribution_for_each_example_is_that_of_drawn_weights(
         inputs = torch.randn(2, 4, generator=generator)
     else:
         groups = 2 if kind == "grouped" else 1
-        module = nn.Conv1d(2, 2, 2, groups=groups)
+        module = nn.Conv1d(2, 2, 2, groups=groups, bias=kind != "without bias")
         inputs = torch.randn(2, 2, 4, generator=generator)
     draws = 2000
     honest = outputs_of(module, inputs, find_layout(module, inputs, per_example=False), 0.5, draws)
@@ -194,6 +194,28 @@ def test_large_networks_share_a_draw_among_a_few_examples(monkeypatch: pytest.Mo
     parts = [torch.unique(part, dim=0) for part in outputs.tensor_split(2)]
     assert len(parts[0]) == len(parts[1]) == 1 and not torch.equal(parts[0], parts[1])
     assert find_layout(nn.Linear(4, 3), torch.ones(7, 4)).parts(torch.ones(7, 4)) == 1
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_rounded_products_give_nearly_the_same_outputs_and_slopes(
+    bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a processor multiplies bfloat16: the means of outputs exactly, all else to 3 digits."""
+    module = nn.Sequential(nn.Linear(40, 60, bias=bias), nn.ReLU(), nn.Linear(60, 3, bias=bias))
+    inputs = torch.randn(64, 40, generator=torch.Generator().manual_seed(0))
+    results = []
+    for supported in (False, True):
+        monkeypatch.setattr(stochastic, "_WORTH_ROUNDING", 100)
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda yes=supported: yes)
+        means, scales = gaussian(module, 0.1)
+        leaves = [tensor.requires_grad_() for tensor in (*means.values(), *scales.values())]
+        generator, layout = torch.Generator().manual_seed(1), find_layout(module, inputs)
+        outputs = call(module, inputs, layout, means, scales, generator)
+        results.append([outputs.detach(), *torch.autograd.grad(outputs.square().mean(), leaves)])
+    assert not torch.equal(results[0][0], results[1][0])
+    for exact, rounded in zip(*results, strict=True):
+        assert rounded.dtype == torch.float32
+        assert float((exact - rounded).norm()) < 0.01 * float(exact.norm())
 
 
 def test_gradients_reach_means_and_scales_and_survive_zero_inputs() -> None:

@@ -99,14 +99,14 @@ class Recordings:
 
 
 class Inputs:
-    """Inputs by their indices; images with the channels side by side where that is asked for.
+    """Inputs by their indices; images with the channels side by side where the module allows it.
 
-    Convolutions and pools are faster so on a processor.
+    Convolutions and pools are faster so.
     """
 
-    def __init__(self, inputs: Tensor, module: nn.Module, *, channels_last: bool) -> None:
+    def __init__(self, inputs: Tensor, module: nn.Module) -> None:
         self._inputs, self._channels_last = inputs, False
-        if not channels_last or inputs.ndim != 4:
+        if inputs.ndim != 4:
             return
         self._inputs, self._channels_last = inputs.permute(0, 2, 3, 1).contiguous(), True
         try:
@@ -117,7 +117,7 @@ class Inputs:
             self._inputs, self._channels_last = inputs, False
 
     def __getitem__(self, batch: Tensor) -> Tensor:
-        inputs = self._inputs[batch]
+        inputs = self._inputs.index_select(0, batch)
         if not self._channels_last:
             return inputs
         # Even a single channel is said to be the last axis, or convolutions put it first.

@@ -7,6 +7,7 @@ its buffers stay those of the prior, as a certificate requires.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -187,7 +188,7 @@ class _Learner:
         inputs, self._labels = checks.resident(examples, module, device)
         inputs = behind_fixed_front(module, inputs)
         self._layout = find_layout(module, inputs[:3], per_example=settings.noise == "example")
-        self._inputs = Inputs(inputs, module, channels_last=device.type == "cpu")
+        self._inputs = Inputs(inputs, module)
         self._like = dict(module.named_parameters())
         self._sizes = [parameter.numel() for parameter in self._like.values()]
         self._prior_means = self._flat(prior.means)
@@ -290,12 +291,13 @@ class _Learner:
         with torch.no_grad():
             shifts = torch.sub(self._means, self._prior_means, out=self._shifts)
             pulls = torch.mul(shifts, self._precisions, out=self._pulls)
-            # Of the variances, from those of P.
-            growth = torch.mul(ratios, 2.0, out=self._growth).expm1_()
+            # Of the variances, from those of P; exp2 takes a quarter of the time of expm1.
+            growth = torch.mul(ratios, 2.0 / math.log(2.0), out=self._growth).exp2_()
+            own = self._prior_variances
+            variances = self._named(torch.mul(own, growth, out=self._variances))
+            growth -= 1.0
             terms = torch.sub(growth, ratios, alpha=2.0, out=self._terms)
             kl = 0.5 * terms.addcmul_(shifts, pulls).sum().double()
-            own = self._prior_variances
-            variances = self._named(torch.addcmul(own, own, growth, out=self._variances))
             noise = draw_noise(self._layout, variances, self._generator)
         means = self._named(self._means.detach())
         leaves = [tensor.requires_grad_(True) for tensor in (*means.values(), *noise.values())]
@@ -327,10 +329,9 @@ class _Learner:
                 "switch checkpointing off for posterior training."
             ) from failure
         with torch.no_grad():
-            count = len(self._sizes)
-            parts = pulls.mul_(by_kl).split(self._sizes)
-            for part, slope in zip(parts, slopes[:count], strict=True):
-                part.add_(slope.reshape(-1))
+            count, by_kl = len(self._sizes), by_kl.to(pulls.dtype)
+            for part, slope in zip(pulls.split(self._sizes), slopes[:count], strict=True):
+                torch.addcmul(slope.reshape(-1), part, by_kl, out=part)
             parts = growth.mul_(by_kl).split(self._sizes)
             for part, (name, drawn), slope in zip(
                 parts, noise.items(), slopes[count:], strict=True
