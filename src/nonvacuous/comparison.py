@@ -15,7 +15,7 @@ from nonvacuous.bounds.rounding import up
 from nonvacuous.bounds.table import SAME_EVENT, THEOREMS, named_row, rows
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
-from nonvacuous.rules.theorems import OTHERS_LINE, recompute_bound
+from nonvacuous.rules.arithmetic import OTHERS_LINE, recompute_bound
 
 StepKey = Literal[
     "counted", "sampling", "examples", "complexity", "settings", "escape", "searches", "rest"
@@ -75,29 +75,21 @@ def _terms_of_the_bound(certificate: Certificate) -> tuple[Step, ...]:
     try:
         if _value(certificate, inputs) != final:
             return (Step("rest", final),)
-        steps = [Step("examples", _value(certificate, unsearched))]
-        if certificate.sparsity is not None:
-            steps = _sparse_terms(certificate, unsearched)
-        elif (complexity := THEOREMS[certificate.bound.name].complexity) is not None:
-            simplest = _value(certificate, unsearched | {complexity: 0.0})
-            steps = [Step("examples", simplest), Step("complexity", steps[0].risk_upper)]
+        terms: dict[str, StepKey] = {"grid_nats": "settings", "escape": "escape"}
+        complexity = THEOREMS[certificate.bound.name].complexity
+        if complexity is not None:
+            terms = {complexity: "complexity", **terms}
+        off = {name: 0.0 for name in terms if name in inputs}
+        steps = [Step("examples", _value(certificate, unsearched | off))]
+        for name in tuple(off):
+            del off[name]
+            steps.append(Step(terms[name], _value(certificate, unsearched | off)))
     except BadInput:
         # A bound that this version cannot evaluate is shown whole rather than guessed at.
         return (Step("rest", final),)
     if unsearched != inputs:
         return (*steps, Step("searches", final))
     return tuple(steps)
-
-
-def _sparse_terms(certificate: Certificate, inputs: Mapping[str, float | int]) -> list[Step]:
-    """Finite sample, distance, the price of the setting, and the division by what noise sees."""
-    off: dict[str, float | int] = {"kl_nats": 0.0, "grid_nats": 0.0, "escape": 0.0}
-    steps = [Step("examples", _value(certificate, {**inputs, **off}))]
-    keys: tuple[StepKey, ...] = ("complexity", "settings", "escape")
-    for key, name in zip(keys, tuple(off), strict=True):
-        del off[name]
-        steps.append(Step(key, _value(certificate, {**inputs, **off})))
-    return steps
 
 
 def _value(certificate: Certificate, inputs: Mapping[str, float | int]) -> float:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
+from nonvacuous.bounds.rounding import remaining_nats
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.rescaling.output_layer import (
@@ -24,7 +25,7 @@ from nonvacuous.rescaling.output_layer import (
 )
 from nonvacuous.rescaling.overlap import translation_savings
 from nonvacuous.rescaling.permutation import permutation_saving
-from nonvacuous.rescaling.quotients import quotients, remaining_nats
+from nonvacuous.rescaling.quotients import quotients
 from nonvacuous.rescaling.solver import kl_along_orbit, push, rescale, total_nats
 from tests.examples import some
 from tests.rescaling.quotient_oracles import (

@@ -26,13 +26,16 @@ from nonvacuous.records import (
     SpendRecord,
 )
 from nonvacuous.rules.arithmetic import (
+    CERTIFYING,
+    bound_record,
     line,
+    recompute_bound,
     sampled_risk,
     share,
     statement_of,
+    theorem,
     total_nats,
 )
-from nonvacuous.rules.theorems import CERTIFYING, bound_record, recompute_bound, theorem
 from tests.audit import worlds
 
 nats = st.floats(min_value=0.0, max_value=1e9, allow_subnormal=False)

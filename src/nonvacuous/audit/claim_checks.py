@@ -11,8 +11,7 @@ from nonvacuous.bounds import maurer_moment
 from nonvacuous.bounds.rounding import same_upper_end
 from nonvacuous.certificate import PREDICTORS
 from nonvacuous.records import ComplexityRecord, RiskRecord
-from nonvacuous.rules.arithmetic import recompute_bound
-from nonvacuous.rules.theorems import theorem
+from nonvacuous.rules.arithmetic import recompute_bound, theorem
 from nonvacuous.sparsity_records import SparsityRecord
 
 #: What the losses of a sparsity certificate are measured on; its theorem speaks of the network.
@@ -26,7 +25,7 @@ def known_theorem(evidence: Evidence) -> Outcome:
     if evidence.bound.theorem != named.source:
         return refuse(
             f"the theorem of {named.name!r} is recorded as {evidence.bound.theorem!r}; it is "
-            f"{named.source!r}. Use rules.theorems.bound_record."
+            f"{named.source!r}. Use rules.arithmetic.bound_record."
         )
     return holds(named.source + ".")
 

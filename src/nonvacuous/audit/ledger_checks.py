@@ -11,11 +11,17 @@ from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds,
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.records import BudgetRecord
 from nonvacuous.risk import zero_one
-from nonvacuous.rules.arithmetic import BOUND_LINE, OTHERS_LINE, SAMPLING_LINE, line, share
+from nonvacuous.rules.arithmetic import (
+    BOUND_LINE,
+    OTHERS_LINE,
+    SAMPLING_LINE,
+    line,
+    share,
+    theorem,
+)
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.rules.drawing import set_aside, temperature
 from nonvacuous.rules.progressive import tilt_of
-from nonvacuous.rules.theorems import theorem
 
 #: The charge of a search that the bound pays for in nats, as one of its inputs.
 GRID = "grid"

@@ -84,7 +84,7 @@ def batches_recounted(evidence: Evidence) -> Outcome:
         counted += batch.errors
     if counted != evidence.risk.errors:
         return refuse(f"the batches have {counted} errors, not {evidence.risk.errors}.")
-    told = evidence.bound.inputs.get("batches", len(record.batches))
-    if told != len(record.batches):
-        return refuse(f"the theorem is told of {told} batches; there are {len(record.batches)}.")
+    given = evidence.bound.inputs.get("batches", len(record.batches))
+    if given != len(record.batches):
+        return refuse(f"the theorem is told of {given} batches; there are {len(record.batches)}.")
     return holds(f"{counted} errors, batch by batch.")

@@ -146,6 +146,10 @@ def least_version(library: str) -> int:
     >>> least_version("0.1.0"), least_version("0.2.1")
     (1, 2)
     """
-    numbers = re.match(r"(\d+)\.(\d+)", library)
-    release = tuple(map(int, numbers.groups())) if numbers else (0, 0)
+    release = release_of(library)
     return max((v for v, first in RELEASED_WITH.items() if release >= first), default=1)
+
+
+def release_of(version: str) -> tuple[int, ...]:
+    """Its numbers, to compare releases by; one that has none comes before all others."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])

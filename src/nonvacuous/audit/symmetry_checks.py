@@ -22,8 +22,8 @@ from nonvacuous.rescaling.output_layer import OutputLayer, invariance_of
 from nonvacuous.rescaling.permutation import check_exchangeable
 from nonvacuous.rescaling.quotients import Symmetries, symmetries_of
 from nonvacuous.rescaling.unit_layers import UnitLayer
+from nonvacuous.rules.arithmetic import theorem
 from nonvacuous.rules.symmetries import captured, wrong_savings
-from nonvacuous.rules.theorems import theorem
 from nonvacuous.seeds import derived_seed
 
 _GRAPHS: WeakKeyDictionary[Evidence, LayerGraph] = WeakKeyDictionary()

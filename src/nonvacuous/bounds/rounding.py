@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
+from nonvacuous.errors import InvalidCertificate
+
 #: 2**-52, the distance from 1 to the next double.
 EPSILON = 2.0**-52
 
@@ -28,6 +30,31 @@ def down(value: float, *, ulps: int = 8) -> float:
 def as_risk(value: float) -> float:
     """A bound on a risk says nothing beyond [0, 1], so it is clipped there."""
     return min(1.0, max(0.0, value))
+
+
+def rounded_up_sum(*parts: float) -> float:
+    """A sum of nonnegative numbers, rounded up; 0 where all are 0."""
+    total = math.fsum(parts)
+    return math.nextafter(total * (1 + EPSILON), math.inf) if total > 0 else 0.0
+
+
+def remaining_nats(kl_nats: float, *savings: float) -> float:
+    """What is left of a KL after savings, rounded up.
+
+    Each saving is the difference between two KLs, so what is left is a KL and cannot be negative.
+    Where it is, by more than rounding explains, two savings were counted that exclude one
+    another, and no number is given.
+    """
+    left = math.fsum([kl_nats, *(-saving for saving in savings)])
+    slack = 8 * EPSILON * (kl_nats + math.fsum(savings))
+    if left < -slack:
+        raise InvalidCertificate(
+            f"savings of {math.fsum(savings):.6g} nats are claimed on a KL of {kl_nats:.6g} nats: "
+            "the result would be a negative KL, which does not exist; some savings exclude one "
+            "another (as the symmetry of a layer's units, computed with the full last layer, "
+            "excludes the shift of the scores)"
+        )
+    return math.nextafter(left + slack, math.inf) if left + slack > 0 else 0.0
 
 
 def same_upper_end(recorded: float, recomputed: float) -> bool:

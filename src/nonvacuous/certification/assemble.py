@@ -80,7 +80,7 @@ def complexity(job: Job, candidate: Candidate) -> ComplexityRecord:
     if candidate.complexity is not None:
         return candidate.complexity
     graph = candidate.graph
-    if graph is None and job.quotients:
+    if graph is None and job.method.quotients:
         with contextlib.suppress(Unsupported):  # no graph, no symmetry that is known
             graph = captured(candidate.module, job.examples.inputs)
     return complexity_of(job, candidate.posterior, candidate.prior, graph)
@@ -131,7 +131,7 @@ def evidence_of(
 
 def _known_beforehand(job: Job) -> dict[str, Any]:
     return dict(
-        mode=job.mode,
+        mode=job.method.mode,
         predictor=job.predictor,
         examples=job.examples,
         split=job.split,
@@ -147,10 +147,10 @@ def _known_beforehand(job: Job) -> dict[str, Any]:
 
 def _symmetry_search(job: Job) -> tuple[Search, ...]:
     """Which symmetries to forget, and of which layers, is a choice of posterior."""
-    if not job.quotients:
-        return ()
+    choices = 2 ** len(job.method.quotients)
     reason = "the bound holds for all posteriors at once, the averaged ones included"
-    return (Search("posterior symmetries", 2 ** len(job.quotients), charge="free", reason=reason),)
+    searched = Search("posterior symmetries", choices, charge="free", reason=reason)
+    return (searched,) if choices > 1 else ()
 
 
 def _data_record(examples: Examples, split: Split) -> DataRecord:
@@ -274,7 +274,7 @@ def refuse_beforehand(job: Job, model: nn.Module) -> None:
         unseen=getattr(job.method, "unseen", False),
         start=job.method.starting_network(model, job.device),
     )
-    for check in required(mode=job.mode, predictor=job.predictor):
+    for check in required(mode=job.method.mode, predictor=job.predictor):
         outcome = check.on_part(evidence)
         if outcome is not None and outcome.effect == "refused":
             raise Refused(f"refused before anything was computed: {check.name}? {outcome.detail}")

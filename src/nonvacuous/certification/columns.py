@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nonvacuous.bounds.rounding import rounded_up_sum
 from nonvacuous.certification.candidate import RescalingFacts
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
@@ -36,7 +37,6 @@ from nonvacuous.rescaling.columns import (
     fixed_scale_columns,
     named_step,
 )
-from nonvacuous.rescaling.quotients import rounded_up_sum
 from nonvacuous.rules.arithmetic import BOUND_LINE, complexity_nats, line, total_nats
 
 #: Of the prior around zero in the paper on rescaling.

@@ -14,7 +14,7 @@ from nonvacuous.certification.candidate import frozen_copy
 from nonvacuous.certification.method import Method
 from nonvacuous.certification.run_folder import RunFolder, settings_digest
 from nonvacuous.data import Examples, Split
-from nonvacuous.kinds import Mode, Predictor
+from nonvacuous.kinds import Predictor
 from nonvacuous.progress import Progress
 from nonvacuous.records import BudgetRecord
 from nonvacuous.risk import Loss
@@ -127,7 +127,7 @@ class Job:
     def budget(self, *, sampled: bool, choices: int = 1, measured: int = 1) -> BudgetRecord:
         """The ledger of this certificate, see :func:`~nonvacuous.rules.arithmetic.ledger`."""
         return ledger(
-            mode=self.mode,
+            mode=self.method.mode,
             failure=self.failure,
             attempts=self.attempts,
             sampled=sampled,
@@ -140,17 +140,9 @@ class Job:
         return self.examples.subset(self.split.bound)
 
     @property
-    def mode(self) -> Mode:
-        return self.method.mode
-
-    @property
     def predictor(self) -> Predictor:
         predictor: Predictor = getattr(self.method, "predictor", "deterministic")
         return predictor
-
-    @property
-    def quotients(self) -> tuple[str, ...]:
-        return self.method.quotients
 
     @property
     def trials(self) -> int:

@@ -179,14 +179,10 @@ def complexity_of(
         for name, nats in posterior.kl_to(prior).items()
     )
     savings: tuple[SymmetrySaving, ...] = ()
-    if job.quotients and graph is not None:
+    which, loss = job.method.quotients, job.loss.name
+    if which and graph is not None:
         savings = symmetry_savings(
-            graph,
-            posterior,
-            prior,
-            loss=job.loss.name,
-            which=job.quotients,
-            overlaps=overlaps,
+            graph, posterior, prior, loss=loss, which=which, overlaps=overlaps
         )
     return ComplexityRecord(
         terms=terms, symmetries=savings, kl_nats=complexity_nats(terms, savings)

@@ -16,11 +16,12 @@ import numpy as np
 from torch import Tensor
 
 from nonvacuous.bounds import mcallester, seeger
+from nonvacuous.bounds.rounding import rounded_up_sum
 from nonvacuous.distributions import DiagonalGaussian, ScaleGrid
 from nonvacuous.kinds import Center, Way
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.prior_scales import PriorScaling, rescale_with_prior_scales
-from nonvacuous.rescaling.quotients import Symmetries, quotients, rounded_up_sum
+from nonvacuous.rescaling.quotients import Symmetries, quotients
 from nonvacuous.rescaling.solver import rescale
 
 #: Steps of :func:`nonvacuous.rescaling.quotients.quotients`.

@@ -13,7 +13,6 @@ savings that each would have alone counts what units differ by along the shift t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,8 +20,9 @@ from types import MappingProxyType
 import numpy as np
 import torch
 
+from nonvacuous.bounds.rounding import remaining_nats
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.errors import BadInput, InvalidCertificate, NotYetSupported, Unsupported
+from nonvacuous.errors import BadInput, NotYetSupported, Unsupported
 from nonvacuous.networks.layer_graph import LayerGraph
 from nonvacuous.networks.scale_groups import ScaleGroups
 from nonvacuous.rescaling.output_layer import (
@@ -59,31 +59,6 @@ def symmetries_of(graph: LayerGraph) -> Symmetries:
         refusal = NotInterchangeable("the scores", str(reason))
         return Symmetries(None, units.layers, (*units.refused, refusal))
     return Symmetries(output, units.layers, units.refused)
-
-
-def rounded_up_sum(*parts: float) -> float:
-    """A sum of nonnegative numbers, rounded up; 0 where all are 0."""
-    total = math.fsum(parts)
-    return math.nextafter(total * (1 + _EPSILON), math.inf) if total > 0 else 0.0
-
-
-def remaining_nats(kl_nats: float, *savings: float) -> float:
-    """What is left of a KL after savings, rounded up.
-
-    Each saving is the difference between two KLs, so what is left is a KL and cannot be negative.
-    Where it is, by more than rounding explains, two savings were counted that exclude one
-    another, and no number is given.
-    """
-    left = math.fsum([kl_nats, *(-saving for saving in savings)])
-    slack = 8 * _EPSILON * (kl_nats + math.fsum(savings))
-    if left < -slack:
-        raise InvalidCertificate(
-            f"savings of {math.fsum(savings):.6g} nats are claimed on a KL of {kl_nats:.6g} nats: "
-            "the result would be a negative KL, which does not exist; some savings exclude one "
-            "another (as the symmetry of a layer's units, computed with the full last layer, "
-            "excludes the shift of the scores)"
-        )
-    return math.nextafter(left + slack, math.inf) if left + slack > 0 else 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,6 +65,21 @@ class UniformSetting(Scales):
         """Relative noise levels; the scales follow from them and the norms."""
         return self.sigmas
 
+    def charges(self, *, sparse: bool, groups: tuple[int, ...]) -> tuple[Charge, ...]:
+        """What naming these choices costs in a network with so many units (blocks) per layer."""
+        lines = list(self.scale_charges("noise level"))
+        for layer, (count, width) in enumerate(zip(self.inactive, groups, strict=True), start=1):
+            if not sparse:
+                break
+            if count not in range(width):
+                raise BadInput(
+                    f"{count} inactive units are asked of layer {layer}, which has {width}; at "
+                    f"most {width - 1} are among the choices that are paid for"
+                )
+            name = f"inactive units of layer {layer}"
+            lines.append(Charge(name, str(count), choice_nats(width)))
+        return tuple(lines)
+
 
 @dataclass(frozen=True)
 class UniformConstants:
@@ -147,19 +162,8 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
         }
 
     def charges(self, setting: UniformSetting) -> tuple[Charge, ...]:
-        lines = list(setting.scale_charges("noise level"))
-        if self.sparse:
-            for layer, (count, width) in enumerate(
-                zip(setting.inactive, self.groups, strict=True), start=1
-            ):
-                if count not in range(width):
-                    raise BadInput(
-                        f"{count} inactive units are asked of layer {layer}, which has {width}; at "
-                        f"most {width - 1} are among the choices that are paid for"
-                    )
-                name = f"inactive units of layer {layer}"
-                lines.append(Charge(name, str(count), choice_nats(width)))
-        return (*self._shared, *lines, *self.constants(setting.inactive).charges)
+        own = setting.charges(sparse=self.sparse, groups=self.groups)
+        return (*self._shared, *own, *self.constants(setting.inactive).charges)
 
     def fresh_passes(
         self, setting: UniformSetting, inputs: Inputs, *, passes: int, seed: int

@@ -18,7 +18,7 @@ from torch import nn
 from nonvacuous.audit import registry
 from nonvacuous.audit.claim_checks import NOISY
 from nonvacuous.audit.evidence import RECORDED, StoredEvidence
-from nonvacuous.audit.registry import Check, Outcome, least_version
+from nonvacuous.audit.registry import Check, Outcome, least_version, release_of
 from nonvacuous.audit.sampling_checks import FREEZE, SAMPLING
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import software
@@ -66,17 +66,13 @@ def skip_newer(inquiry: Inquiry) -> None:
     """A library that is not out yet, as far as this one knows."""
     made_by = inquiry.certificate.software.get("nonvacuous", "unknown")
     here = _own_release()
-    if _release(made_by) > _release(here):
+    if release_of(made_by) > release_of(here):
         why = f"release {made_by} made it, and this is {here}: verify it with one as new."
         inquiry.skip("this library knows how it was made", "software.nonvacuous", why)
 
 
 def _own_release() -> str:
     return software(torch.device("cpu"))["nonvacuous"]
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def check_rows(certificate: Certificate) -> str:

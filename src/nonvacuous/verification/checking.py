@@ -28,11 +28,10 @@ from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.rules.drawing import draw_network, sampling_seed
 from nonvacuous.rules.symmetries import captured, wrong_savings
 from nonvacuous.verification.audited import check_again, stored_evidence
-from nonvacuous.verification.beside import check_beside
 from nonvacuous.verification.findings import Disagreement, equal
 from nonvacuous.verification.inquiry import Inquiry, agree
 from nonvacuous.verification.network import MODEL, check_own, not_at_hand, rebuilt
-from nonvacuous.verification.replaying import FRESH, check_samples
+from nonvacuous.verification.replaying import FRESH, check_beside, check_samples
 from nonvacuous.verification.starting import check_start
 
 PRIOR = "prior.safetensors"

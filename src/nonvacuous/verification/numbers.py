@@ -22,8 +22,8 @@ from nonvacuous.rules.arithmetic import (
     sampled_risk,
     share,
     statement_of,
+    theorem,
 )
-from nonvacuous.rules.theorems import theorem
 from nonvacuous.verification.audited import check_rows, check_version
 from nonvacuous.verification.checking import Checking, Question
 from nonvacuous.verification.findings import Disagreement, equal, upper_end

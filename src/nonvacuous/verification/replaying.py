@@ -1,4 +1,7 @@
-"""The randomized network sampled again: with the recorded seed, then with one that nobody knew."""
+"""Counted again: the randomized network's errors, the held-out twin's, and those observed.
+
+The randomized network is sampled with the recorded seed, then with one that nobody knew.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,39 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from nonvacuous.audit.probing import Recount, close_calls
+from nonvacuous.audit.probing import Network, Recount, close_calls, recount
 from nonvacuous.bounds import holdout_lower, kl_inverse_lower, kl_inverse_upper
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.assemble import software
+from nonvacuous.certification.candidate import frozen_copy, with_weights
+from nonvacuous.certification.measurement import (
+    ON_BOUND,
+    ON_TEST,
+    RANDOMIZED_ON_TEST,
+    observation_seed,
+    observed_network,
+)
+from nonvacuous.certification.twin import plain_test, twin_split
 from nonvacuous.data import Examples
-from nonvacuous.risk import Loss, estimate_risk
+from nonvacuous.records import Observation, RiskRecord
+from nonvacuous.risk import Loss, estimate_risk, zero_one
 from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, recompute_bound, sampled_risk, share
-from nonvacuous.verification.findings import FALSE_ALARM, Disagreement, same_rate
-from nonvacuous.verification.inquiry import Inquiry
+from nonvacuous.rules.digests import fixed_tensors
+from nonvacuous.rules.drawing import OBSERVED as TILTED
+from nonvacuous.rules.drawing import set_aside
+from nonvacuous.verification.findings import FALSE_ALARM, Disagreement, equal, same_rate
+from nonvacuous.verification.inquiry import Inquiry, agree
+from nonvacuous.verification.network import fixed_into, unfolded_module_of
 
 REPLAY = "the recorded trials give the recorded errors"
 FRESH = "the risk holds in fresh trials"
+_TWIN = "the held-out twin errs as recorded"
 
 
 def check_samples(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
@@ -44,7 +63,7 @@ def check_samples(inquiry: Inquiry, module: nn.Module, loss: Loss) -> None:
     def fresh() -> str:
         phase = "fresh trials"
         again = sampled(inquiry, module, bound_part, loss, inquiry.trials, seed, phase)
-        _compare_fresh(certificate, again)
+        compare_fresh(claimed, again, claimed.risk_upper)
         return (
             f"{again.total:g} in {again.trials} fresh trials (seed {seed}) agree; with them in "
             f"place of the recorded ones the bound is {_own_bound(certificate, again)}."
@@ -124,17 +143,20 @@ def differences(
     ]
 
 
-def _compare_fresh(certificate: Certificate, fresh: Recount) -> None:
-    """Fail only where an honest certificate would agree with probability 1 - FALSE_ALARM."""
-    claimed = certificate.empirical
+def compare_fresh(claimed: RiskRecord, fresh: Recount, upper: float, field: str = "") -> None:
+    """Fail only where an honest certificate would agree with probability 1 - FALSE_ALARM.
+
+    ``upper`` is what the mean loss is said to be at most, in ``field``.
+    """
     if fresh.errors is not None:
         lower = holdout_lower(errors=fresh.errors, examples=fresh.trials, failure=FALSE_ALARM)
     else:
         lower = _end(fresh.total, fresh.trials, FALSE_ALARM, upper=False)
-    if lower > claimed.risk_upper:
+    if lower > upper:
         raise Disagreement(
             f"{fresh.total:g} in {fresh.trials} fresh trials put the risk above {lower:.6g}; the "
-            f"certificate says at most {shown_up(claimed.risk_upper, 6)}."
+            f"certificate says at most {shown_up(upper, 6)}.",
+            field or None,
         )
     if _apart(claimed.amount, claimed.trials, fresh, whole=claimed.errors is not None):
         raise Disagreement(
@@ -174,3 +196,76 @@ def _own_bound(certificate: Certificate, fresh: Recount) -> str:
     risk = sampled_risk(counts, share(line(certificate.budget, SAMPLING_LINE)))
     inputs = {**certificate.bound.inputs, "empirical_risk": risk}
     return shown_up(recompute_bound(certificate.bound.model_copy(update={"inputs": inputs})))
+
+
+# What stands beside the promise, counted again: the held-out twin and the observed errors.
+
+
+def check_beside(inquiry: Inquiry, module: nn.Module) -> None:
+    """Neither is part of the promise, but people compare it with them."""
+    if inquiry.certificate.held_out_twin is not None:
+        _check_twin(inquiry, module)
+    for position, observation in enumerate(inquiry.certificate.observed):
+        field, name = f"observed.{position}", f"counted again: {observation.name}"
+        if observation.name.endswith(ON_TEST) and inquiry.known.test is None:
+            why = "the test examples were not given."
+            inquiry.skip(name, f"{field}.errors", why, needed=False)
+            continue
+        work = partial(_observed, inquiry, module, observation, field)
+        inquiry.expect(name, f"{field}.errors", work)
+
+
+def _observed(inquiry: Inquiry, module: nn.Module, seen: Observation, field: str) -> str:
+    certificate, contents, known = inquiry.certificate, inquiry.contents, inquiry.known
+    posterior, test = contents.posterior, known.test
+    if seen.name == RANDOMIZED_ON_TEST and posterior is not None and test is not None:
+        seed = observation_seed(certificate.seed, posterior.digest())
+        again = sampled(inquiry, module, test, zero_one, seen.trials, seed)
+        return compare(certificate, again, errors=seen.errors, total=None)
+    if seen.name == TILTED and contents.prior is not None:
+        aside = known.examples.subset(set_aside(known.split.prior, certificate.seed)[1])
+        own = Network.of(with_weights(module, contents.prior.means))
+        return _counted(recount(own, aside, zero_one), seen, field)
+    who = observed_network(certificate.predictor)
+    tested = {f"{who} {ON_BOUND}": known.bound_part, f"{who} {ON_TEST}": test}.get(seen.name)
+    if tested is None:
+        raise Disagreement(f"no run observes {seen.name!r}.", f"{field}.name")
+    network = module if posterior is None else with_weights(module, posterior.means)
+    return _counted(recount(Network.of(network), tested, zero_one), seen, field)
+
+
+def _counted(again: Recount, seen: Observation, field: str) -> str:
+    equal(seen.trials, again.trials, f"{field}.trials")
+    agree(again, errors=seen.errors)
+    return f"{again.errors} of {again.trials}."
+
+
+def _check_twin(inquiry: Inquiry, module: nn.Module) -> None:
+    certificate, contents, known = inquiry.certificate, inquiry.contents, inquiry.known
+    claimed, prior = certificate.held_out_twin, contents.prior
+    assert claimed is not None
+    learned = certificate.prior is not None and certificate.prior.saw is not None
+    if (prior if learned else contents.twin) is None:
+        why = "its network is not stored."
+        inquiry.skip(_TWIN, "held_out_twin.errors", why, needed=False)
+        return
+
+    def work() -> str:
+        if learned and prior is not None:
+            network, split = with_weights(module, prior.means), known.split
+        else:
+            tensors = contents.twin or {}
+            fits = tensors.keys() <= fixed_tensors(module).keys()
+            network = frozen_copy(module if fits else unfolded_module_of(inquiry))
+            network = fixed_into(network, tensors)
+            split = twin_split(known.examples, certificate.seed)
+        again = plain_test(
+            network, known.examples, split, failure=claimed.failure, separate=not learned
+        )
+        equal(claimed.description, again.description, "held_out_twin.description")
+        equal(claimed.examples, again.examples, "held_out_twin.examples")
+        counted = recount(Network.of(network), known.examples.subset(split.bound), zero_one)
+        agree(counted, errors=claimed.errors)
+        return f"{counted.errors} of {counted.trials}, counted again."
+
+    inquiry.expect(_TWIN, "held_out_twin.errors", work)

@@ -17,7 +17,7 @@ from nonvacuous.rules.derandomization import charge_records
 from nonvacuous.sparsity.certify import AnySetting
 from nonvacuous.sparsity.constants import EXPONENTS, FINENESS, Charge, chosen_among
 from nonvacuous.sparsity.conv_setting import ConvSetting
-from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, Setting, total_nats
+from nonvacuous.sparsity.setting import Setting, total_nats
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity_records import ChargeRecord, SparsityRecord
 from nonvacuous.verification.findings import Disagreement, equal
@@ -88,18 +88,7 @@ def _chosen(
     if not isinstance(setting, UniformSetting):
         return (*shared, *setting.charges(sparse=sparse))
     equal((len(setting.steps), len(setting.inactive)), (len(widths),) * 2, "sparsity.setting")
-    lines = [
-        Charge("noise level of layer 1", f"2^({setting.first}/4)", choice_nats(len(FIRST_SCALE))),
-        Charge("escape probability", f"{setting.escape_probability:g}", choice_nats(len(ESCAPES))),
-    ]
-    for layer, step in enumerate(setting.steps, start=2):
-        text = f"2^({step}/4) times layer {layer - 1}'s"
-        lines.append(Charge(f"noise level of layer {layer}", text, integer_nats(step)))
-    if sparse:
-        for layer, (count, width) in enumerate(zip(setting.inactive, widths, strict=True), 1):
-            name = f"inactive units of layer {layer}"
-            lines.append(Charge(name, str(count), choice_nats(width)))
-    return (*shared, *lines)
+    return (*shared, *setting.charges(sparse=sparse, groups=widths))
 
 
 def _constants(

@@ -8,9 +8,8 @@ import torch
 from torch import nn
 
 from nonvacuous.audit.evidence import StoredEvidence
+from nonvacuous.audit.probing import Recount
 from nonvacuous.audit.sparsity_checks import choices_paid, same_noise
-from nonvacuous.bounds import holdout_lower
-from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.distributions import DiagonalGaussian
@@ -38,9 +37,10 @@ from nonvacuous.sparsity.setting import Setting
 from nonvacuous.sparsity.weights import Network
 from nonvacuous.sparsity_records import SparsityRecord
 from nonvacuous.verification.checking import PriorChecking
-from nonvacuous.verification.findings import FALSE_ALARM, Disagreement, equal, same_rate
+from nonvacuous.verification.findings import Disagreement, equal
 from nonvacuous.verification.inquiry import Inquiry
 from nonvacuous.verification.network import MODEL, network_of, not_at_hand
+from nonvacuous.verification.replaying import compare_fresh
 from nonvacuous.verification.starting import check_start
 
 _WEIGHTS = "weights.safetensors"
@@ -202,20 +202,9 @@ def _check_losses(inquiry: Inquiry) -> None:
                     f"recorded seed it is {counts} ({again.close} hang on rounding)."
                 )
             return f"counted again from the recorded seed: {counts}."
-        chance = same_rate(claimed.errors, claimed.trials, again.errors, again.trials)
-        if chance < FALSE_ALARM:
-            raise Disagreement(
-                f"{claimed.errors} in {claimed.trials} recorded and {counts} with fresh noise do "
-                "not come from the same network, setting and examples."
-            )
         # The promise starts from this: other noise, drawn more often, must not contradict it.
-        lower = holdout_lower(errors=again.errors, examples=again.trials, failure=FALSE_ALARM)
-        if lower > record.loss_upper:
-            raise Disagreement(
-                f"{counts} with fresh noise put the mean loss above {lower:.6g}; the certificate "
-                f"says at most {shown_up(record.loss_upper, 6)}.",
-                "sparsity.loss_upper",
-            )
+        fresh_count = Recount(again.errors, float(again.errors), again.trials, again.close)
+        compare_fresh(claimed, fresh_count, record.loss_upper, "sparsity.loss_upper")
         return f"{counts} with fresh noise (seed {used}) agree."
 
     inquiry.expect(_LOSSES, "empirical.errors", losses)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ from nonvacuous.sparsity.training import ChainTraining, train_chain
 from nonvacuous.training.checkpoint import load_checkpoint, save_checkpoint
 
 Weights = dict[str, Tensor]
+Stage = Literal["prior", "network", "twin"]
 #: Step sizes that suit chains with inputs of norm 1.
 _PRIOR_RATE, _RATE, _BLIND_RATE = 0.5, 0.05, 0.3
 #: And convolutions: with one hidden layer, and with more.
@@ -53,98 +54,75 @@ class Trainer:
         own = dict(self.start.named_parameters())
         return {name: own[name].detach() for name in self.names}
 
-    def prior(self, examples: Examples, *, seed: int) -> Weights:
-        """A prior that is learned on examples which the bound leaves out."""
-        own = self.settings
-        return self._run(
-            self.initial,
-            examples,
-            "prior",
-            seed,
-            steps=own.prior_steps,
-            learning_rate=self._conv_rate if self.convolutional else _PRIOR_RATE,
-            noise=self._noise(0.08),
-            activity=own.activity,
-        )
-
-    def network(self, examples: Examples, *, seed: int, begin: Weights, toward: Weights) -> Weights:
-        """The network itself, drawn toward its prior."""
-        own, learned = self.settings, prior_kind(self.settings.prior)[0] == "learned"
-        near = _CONV_PULL if self.convolutional else _PULL
-        pull = (near if learned else _BLIND_PULL) if own.pull is None else own.pull
-        rate = _RATE if learned else _BLIND_RATE
-        if self.convolutional:
-            rate = self._conv_rate * (_NEAR if learned else 1.0)
-            # A strong pull overshoots the prior at large steps.
-            rate = min(rate, 0.5 / pull) if pull else rate
-        return self._run(
-            begin,
-            examples,
-            "network",
-            seed,
-            toward=toward,
-            steps=own.steps,
-            learning_rate=rate,
-            pull=pull,
-            noise=self._noise(0.0 if learned else 0.2),
-            activity=own.activity,
-        )
-
-    def twin(self, examples: Examples, *, seed: int) -> Weights:
-        """The same architecture, trained for a plain test."""
-        rate = self._conv_rate if self.convolutional else _PRIOR_RATE
-        training: dict[str, Any] = {"steps": self.settings.steps, "learning_rate": rate}
-        return self._run(self.initial, examples, "held-out twin", seed, **training, noise=0.0)
-
-    @property
-    def _conv_rate(self) -> float:
-        return _CONV_RATES[len(self.names) > 2]
-
-    def _noise(self, usual: float) -> float:
-        """As asked for, or what is usual for chains of linear layers."""
-        own = ConvTraining.noise if self.convolutional else usual
-        return own if self.settings.noise is None else self.settings.noise
-
-    def _run(
+    def trained(
         self,
-        begin: Weights,
+        stage: Stage,
         examples: Examples,
-        phase: str,
-        seed: int,
         *,
+        seed: int,
+        begin: Weights | None = None,
         toward: Weights | None = None,
-        **training: Any,
     ) -> Weights:
+        """A prior on examples which the bound leaves out, the network itself, drawn toward its
+        prior, or the same architecture for a plain test."""
+        begin, training = begin or self.initial, self._training(stage)
+        phase = "held-out twin" if stage == "twin" else stage
+        shared: dict[str, Any] = {"seed": seed, "phase": phase, "progress": self.progress}
         if self.convolutional:
-            trained = train_conv(
+            network = train_conv(
                 self._module(begin).requires_grad_(True),
                 examples,
                 settings=ConvTraining(**training),
                 toward=None if toward is None else self._module(toward),
-                seed=seed,
-                phase=phase,
-                progress=self.progress,
+                **shared,
             )
-            weights = dict(trained.named_parameters())
-            return {name: weights[name].detach().cpu() for name in self.names}
-        chain = train_chain(
-            tuple(begin[name] for name in self.names),
-            examples,
-            settings=ChainTraining(**training),
-            toward=None if toward is None else tuple(toward[name] for name in self.names),
-            seed=seed,
-            phase=phase,
-            device=self.device,
-            progress=self.progress,
-        )
-        return dict(zip(self.names, chain, strict=True))
+            weights: Mapping[str, Tensor] = dict(network.named_parameters())
+        else:
+            chain = train_chain(
+                tuple(begin[name] for name in self.names),
+                examples,
+                settings=ChainTraining(**training),
+                toward=None if toward is None else tuple(toward[name] for name in self.names),
+                device=self.device,
+                **shared,
+            )
+            weights = dict(zip(self.names, chain, strict=True))
+        return {name: weights[name].detach().cpu() for name in self.names}
+
+    def _training(self, stage: Stage) -> dict[str, Any]:
+        """Step sizes, noise and pull that suit the stage, where the user asks for no others."""
+        own, convolutional = self.settings, self.convolutional
+        learned = prior_kind(own.prior)[0] == "learned"
+        rate = _CONV_RATES[len(self.names) > 2] if convolutional else _PRIOR_RATE
+        if stage == "twin":
+            return {"steps": own.steps, "learning_rate": rate, "noise": 0.0}
+        steps, pull, noise = own.prior_steps, 0.0, 0.08
+        if stage == "network":
+            near = _CONV_PULL if convolutional else _PULL
+            pull = (near if learned else _BLIND_PULL) if own.pull is None else own.pull
+            steps, noise = own.steps, 0.0 if learned else 0.2
+            if convolutional:
+                rate *= _NEAR if learned else 1.0
+                # A strong pull overshoots the prior at large steps.
+                rate = min(rate, 0.5 / pull) if pull else rate
+            else:
+                rate = _RATE if learned else _BLIND_RATE
+        usual = ConvTraining.noise if convolutional else noise
+        noise = usual if own.noise is None else own.noise
+        shared = {"pull": pull, "noise": noise, "activity": own.activity}
+        return {"steps": steps, "learning_rate": rate, **shared}
 
     def _module(self, weights: Mapping[str, Tensor]) -> nn.Module:
         return with_weights(self.start, weights).to(self.device)
 
 
 def kept(
-    folder: RunFolder, trainer: Trainer, stage: str, examples: Examples, seed: int, **more: Weights
+    folder: RunFolder,
+    trainer: Trainer,
+    stage: Stage,
+    examples: Examples,
+    seed: int,
+    **more: Weights,
 ) -> Weights:
     """The weights that this stage of a run made before it was stopped, or made now and kept.
 
@@ -153,7 +131,7 @@ def kept(
     """
     path = folder.file(f"sparsity-{stage}.checkpoint")
     if path is None:
-        return _on_cpu(getattr(trainer, stage)(examples, seed=seed, **more))
+        return trainer.trained(stage, examples, seed=seed, **more)
     configuration = {
         "kind": f"sparsity {stage}",
         "architecture": str(trainer.start),
@@ -166,11 +144,7 @@ def kept(
     if path.exists():
         stored = load_checkpoint(path, configuration=configuration)
         return {name: stored.tensors[name] for name in stored.facts["order"]}
-    made = _on_cpu(getattr(trainer, stage)(examples, seed=seed, **more))
+    made = trainer.trained(stage, examples, seed=seed, **more)
     # The format keeps no order of its own, and layers have one.
     save_checkpoint(path, tensors=made, facts={"order": list(made)}, configuration=configuration)
     return made
-
-
-def _on_cpu(weights: Weights) -> Weights:
-    return {name: matrix.detach().cpu() for name, matrix in weights.items()}
