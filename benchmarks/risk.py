@@ -9,7 +9,9 @@ reference would take days to years, so one pass is measured and multiplied by th
     python benchmarks/risk.py --convolutions  # results/risk-convolutions.json
 
 With --convolutions: processor time of a pair against one draw of all weights and one call of the
-network for each pair. PYTHONPATH=other/src measures another version of the library the same way.
+network for each pair; and the floor: the normal numbers and the operations of a pair, counted, at
+the rates of torch's own generator and of a large matrix product. PYTHONPATH=other/src measures
+another version of the library the same way.
 
 On a GPU: pairs a minute, and which part of the time is unavoidable for this arithmetic, from
 operations and bytes counted against a measured matrix product and a measured copy.
@@ -28,6 +30,8 @@ import torch
 from provenance import RESULTS, write_result
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.models import build
@@ -177,6 +181,41 @@ def against_shared_draws(
     }
 
 
+class NormalNumbers(TorchDispatchMode):
+    """How many normal numbers are drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if func.overloadpacket in (torch.ops.aten.randn, torch.ops.aten.normal_):
+            self.count += result.numel()
+        return result
+
+
+def work_of_a_pair(network, posterior, examples, *, trials: int, seed: int) -> dict[str, float]:
+    """Normal numbers drawn and operations of matrix products, counted in some trials."""
+    generator = torch.Generator().manual_seed(seed)
+    with FlopCounterMode(display=False) as products, NormalNumbers() as normals:
+        estimate_risk(network, posterior, examples, trials=trials, generator=generator)
+    return {
+        "normal_numbers": normals.count / trials,
+        "operations": products.get_total_flops() / trials,
+    }
+
+
+def least_seconds(function, repeats: int) -> float:
+    """Of the processor, for one call: the least of several."""
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        function()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
 def against_drawn_weights(repeats: int, seed: int) -> dict[str, Any]:
     """Microseconds of the processor for a pair of a convolutional network, and for a naive one.
 
@@ -184,6 +223,8 @@ def against_drawn_weights(repeats: int, seed: int) -> dict[str, Any]:
     of MNIST. Both ways take turns, and the least time of each counts.
     """
     figures: dict[str, Any] = {}
+    matrix, normals = torch.rand(1024, 1024), torch.empty(1 << 16)
+    rounds = max(3, repeats // 10)
     for name, shape, examples, trials in (
         ("cnn:32,64", (1, 8, 8), 900, 60 * repeats),
         ("cnn:32,64,128", (1, 8, 8), 900, 60 * repeats),
@@ -205,8 +246,14 @@ def against_drawn_weights(repeats: int, seed: int) -> dict[str, Any]:
                     spread = 0.5 + torch.rand(p.shape, generator=generator)
                 scales[parameter] = 0.01 * spread
             posterior = DiagonalGaussian.around(network, scale=scales)
-            quick, naive = [], []
+            quick, naive, floor = [], [], []
+            work = work_of_a_pair(
+                network, posterior, (inputs, labels), trials=10 * repeats, seed=seed
+            )
             for _ in range(3):
+                drawing = least_seconds(normals.normal_, rounds) / normals.numel()
+                operation = least_seconds(lambda: matrix @ matrix, rounds) / (2 * 1024**3)
+                floor.append(work["normal_numbers"] * drawing + work["operations"] * operation)
                 _, _, busy = time_pairs(
                     network, posterior, (inputs, labels), trials=trials, seed=seed, device="cpu"
                 )
@@ -222,6 +269,9 @@ def against_drawn_weights(repeats: int, seed: int) -> dict[str, Any]:
                 "microseconds": 1e6 * min(quick),
                 "naive_microseconds": 1e6 * min(naive),
                 "times_faster": min(naive) / min(quick),
+                **work,
+                "floor_microseconds": 1e6 * min(floor),
+                "part_of_floor": min(floor) / min(quick),
             }
     return figures
 

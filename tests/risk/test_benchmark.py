@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
+
+from nonvacuous.distributions import DiagonalGaussian
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,3 +30,15 @@ def test_the_benchmark_runs_on_tiny_sizes(tmp_path: Path, monkeypatch) -> None:
         assert figures["method"] == "local noise"
         assert figures["shared_passes_for_equal_slack"] >= figures["trials"]
         assert figures["times_fewer_seconds"] > 1
+
+
+def test_the_work_of_a_pair_is_counted(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    work_of_a_pair = runpy.run_path(str(ROOT / "benchmarks/risk.py"))["work_of_a_pair"]
+    network = nn.Linear(4, 3).eval()
+    posterior = DiagonalGaussian.around(network, scale=0.1)
+    examples = torch.randn(10, 4), torch.zeros(10, dtype=torch.int64)
+    work = work_of_a_pair(network, posterior, examples, trials=1000, seed=0)
+    assert work["normal_numbers"] == 3
+    # Ten examples that all trials share, and a few for the probe.
+    assert 0 < work["operations"] < 2 * 4 * 3 * 50 / 1000
