@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous import models
+from nonvacuous.seeds import derived_seed
 from nonvacuous.training import Job, ManySettings
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_trainer import plain_stack
@@ -109,6 +110,11 @@ def test_training_is_that_of_torch() -> None:
     assert (ours.examples, ours.test_examples, ours.stopped) == (90, 37, "epochs")
     assert [record.rate for record in ours.history] == pytest.approx([0.05, 0.0475, 0.045125])
     assert [record.steps for record in ours.history] == [3, 6, 9]
+
+
+def test_seeds_that_follow_from_others_are_taken() -> None:
+    seed = max(derived_seed(number, "network") for number in range(8))
+    assert seed > 2**53 and Job(seed=seed).seed == seed
 
 
 def test_the_state_loads_into_a_fresh_network() -> None:

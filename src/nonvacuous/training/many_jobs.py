@@ -19,7 +19,7 @@ from nonvacuous.settings import (
     Share,
     checked,
 )
-from nonvacuous.training.checks import one_of
+from nonvacuous.training.checks import one_of, whole_number
 
 AUGMENTATIONS = ("none", "crop", "full")
 PRECISIONS = ("float32", "bfloat16")
@@ -85,7 +85,7 @@ class Job(Settings):
 
     labels: Count = 0
     inputs: Count = 0
-    seed: Count = 0
+    seed: Annotated[int, checked(whole_number, least=0)] = 0
     learning_rate: Positive = 0.01
     weight_decay: NonNegative = 0.0
     augmentation: Annotated[str, checked(one_of, choices=AUGMENTATIONS)] = "none"
