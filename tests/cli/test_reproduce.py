@@ -44,7 +44,7 @@ def untrained(monkeypatch):
 
 
 def test_a_figure_in_one_command(place, finished, untrained, invoke):
-    for name in ("results.json", "table.md", "figure.svg", "settings.json"):
+    for name in ("results.json", "table.md", "figure.svg", "report.html", "settings.json"):
         assert (place / "r" / name).is_file()
     done = invoke(*WORDS, "--resume")
     assert done.code == exits.DONE, done.err

@@ -140,7 +140,8 @@ class _Groups(dict[str, Group]):
 def _parameter(kind: Any, field: FieldInfo, groups: _Groups) -> Parameter:
     default = None if field.is_required() else field.default
     shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-    options: dict[str, Any] = {"help": field.description or "", "negative": ()}
+    words = " ".join((field.description or "").split())
+    options: dict[str, Any] = {"help": words, "negative": ()}
     if kind == bool | None and default is not False:
         options["negative"] = None
     if isinstance(field.json_schema_extra, dict):

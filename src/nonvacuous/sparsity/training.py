@@ -12,10 +12,9 @@ Nothing here costs anything in a certificate: the theorems hold for all weights 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -182,15 +181,6 @@ class ChainTraining:
             real_number("noise", value, least=0.0)
         if self.spectral_limit is not None:
             real_number("spectral_limit", self.spectral_limit, above=0.0)
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any], *, where: str) -> ChainTraining:
-        """Read settings as they stand in a file; unknown names are errors."""
-        known = sorted(entry.name for entry in fields(cls))
-        for name in record:
-            if name not in known:
-                raise BadInput(f"{where}: there is no setting {name!r}; there are {known}")
-        return cls(**record)
 
     def noise_of(self, layers: int) -> tuple[float, ...]:
         if not isinstance(self.noise, tuple):

@@ -37,43 +37,28 @@ class InterpolateSettings(DataSettings):
     """What to interpolate, and how; how decides nothing but time and memory."""
 
     examples: int | None = Field(None, ge=1, description=EXAMPLES)
-    kernel: Literal["gaussian", "laplace", "polynomial", "linear"] = Field(
-        "gaussian",
-        description="gaussian: exp(-gamma d²), laplace: exp(-gamma d), d the distance of two "
-        "points; polynomial: (product + 1) to --degree; linear.",
-    )
-    gamma: str = Field(
-        "median",
-        description="A number; median: 2 over the median of d² (laplace: 1 over its root); "
-        "median:FACTOR.",
-    )
+    kernel: Literal["gaussian", "laplace", "polynomial", "linear"] = "gaussian"
+    """gaussian: exp(-gamma d²), laplace: exp(-gamma d), d the distance of two points; polynomial:
+    (product + 1) to --degree; linear."""
+    gamma: str = "median"
+    """A number; median: 2 over the median of d² (laplace: 1 over its root); median:FACTOR."""
     degree: int = Field(3, description="Of the polynomial kernel.")
-    features: str = Field(
-        "raw",
-        description="raw; gabor (stripes in eight directions and two widths); patches:NUMBER (a "
-        "convolutional network that nobody trained, with so many random patches as filters).",
-    )
-    labels: str = Field(
-        "true",
-        description="Separated by commas: true, random, partial:P (each label redrawn with "
-        "probability P). All are solved for together.",
-    )
-    drop_duplicates: bool = Field(
-        False,
-        description="Leave out training inputs that equal an earlier one. Without it, equal "
-        "inputs with different labels are an error: no function passes through both.",
-    )
-    method: Literal["auto", "cholesky", "conjugate-gradient"] = Field(
-        "auto",
-        description="cholesky; conjugate-gradient, which keeps no matrix and says if it did not "
-        "converge; auto: cholesky in memory, else on disk.",
-    )
-    precision: Literal["auto", "float32", "float64"] = Field(
-        "auto", description="Of the factor; the answer is refined to float64 in any case."
-    )
-    memory: str | None = Field(
-        None, description="The most to use, such as 8GB; nine tenths of what is free by default."
-    )
+    features: str = "raw"
+    """raw; gabor (stripes in eight directions and two widths); patches:NUMBER (a convolutional
+    network that nobody trained, with so many random patches as filters)."""
+    labels: str = "true"
+    """Separated by commas: true, random, partial:P (each label redrawn with probability P). All are
+    solved for together."""
+    drop_duplicates: bool = False
+    """Leave out training inputs that equal an earlier one. Without it, equal inputs with different
+    labels are an error: no function passes through both."""
+    method: Literal["auto", "cholesky", "conjugate-gradient"] = "auto"
+    """cholesky; conjugate-gradient, which keeps no matrix and says if it did not converge; auto:
+    cholesky in memory, else on disk."""
+    precision: Literal["auto", "float32", "float64"] = "auto"
+    """Of the factor; the answer is refined to float64 in any case."""
+    memory: str | None = None
+    """The most to use, such as 8GB; nine tenths of what is free by default."""
     estimate: bool = Field(False, exclude=True, description="Only say what it would take.")
 
     def check(self) -> None:

@@ -24,20 +24,18 @@ def percent(errors: int | None, examples: int) -> str:
 
 
 def labelings_table(study: InterpolationStudy) -> Table:
-    return Table(
-        headings=("labels", "labels changed", "norm", "training errors", "test error"),
-        rows=tuple(
-            (
-                entry.labels,
-                f"{entry.changed:,}",
-                f"{entry.norm:,.1f}",
-                f"{entry.train_errors:,}",
-                percent(entry.test_errors, study.test_examples),
-            )
-            for entry in study.labelings
-        ),
-        caption=f"{study.examples:,} points of {study.data}, {study.features}, {study.kernel}",
+    rows = (
+        {
+            "labels": entry.labels,
+            "labels changed": f"{entry.changed:,}",
+            "norm": f"{entry.norm:,.1f}",
+            "training errors": f"{entry.train_errors:,}",
+            "test error": percent(entry.test_errors, study.test_examples),
+        }
+        for entry in study.labelings
     )
+    caption = f"{study.examples:,} points of {study.data}, {study.features}, {study.kernel}"
+    return Table.of(rows, caption)
 
 
 def lead(study: InterpolationStudy) -> str:

@@ -25,64 +25,35 @@ class MeasuresSettings(DataSettings):
     data: str | None = Field(  # type: ignore[assignment]
         None, description=DataSettings.model_fields["data"].description
     )
-    model: str = Field(
-        "mlp:100,100",
-        description="mlp:WIDTHS, cnn:CHANNELS and so on, which is trained here unless --weights is "
-        "given; or package.module:function, called without arguments.",
-    )
-    weights: Path | None = Field(
-        None,
-        description="Trained weights as safetensors.torch.save_file(model.state_dict(), path) "
-        "writes them.",
-    )
-    initial: Path | None = Field(
-        None,
-        description="The weights before training, for distances from them; known for a network "
-        "trained here.",
-    )
-    examples: int = Field(
-        2000,
-        ge=2,
-        description="At most so many training examples, the first ones: trained on (here) and "
-        "measured on.",
-    )
-    only: str | None = Field(
-        None,
-        description="Names or families of measures, separated by commas; or cheap, or expensive.",
-    )
+    model: str = "mlp:100,100"
+    """mlp:WIDTHS, cnn:CHANNELS and so on, which is trained here unless --weights is given; or
+    package.module:function, called without arguments."""
+    weights: Path | None = None
+    """Trained weights as safetensors.torch.save_file(model.state_dict(), path) writes them."""
+    initial: Path | None = None
+    """The weights before training, for distances from them; known for a network trained here."""
+    examples: int = Field(2000, ge=2)
+    """At most so many training examples, the first ones: trained on (here) and measured on."""
+    only: str | None = None
+    """Names or families of measures, separated by commas; or cheap, or expensive."""
     without: str | None = Field(None, description="The same: what to leave out.")
-    attack: bool = Field(
-        False,
-        description="Measure the same function in random gauges: what moves depends on how it is "
-        "written down.",
-    )
+    attack: bool = False
+    """Measure the same function in random gauges: what moves depends on how it is written down."""
     gauges: int = Field(20, ge=1, description="How many, for --attack.")
-    spread: float = Field(
-        1.0,
-        gt=0,
-        description="Of the logarithms of the factors on hidden channels, for --attack.",
-    )
-    against: str | None = Field(
-        None,
-        description="A corruption, such as random-labels: the same network is trained on such data "
-        "too, and both columns are shown. A measure that means anything should call that network "
-        "more complex.",
-    )
-    against_weights: Path | None = Field(
-        None,
-        description="The weights of such a network, instead of training it: other.safetensors of "
-        "an earlier --out with the same data, seed and --against, which decide the corrupted data.",
-    )
-    epochs: int = Field(
-        300, ge=1, description="Of training here, at most: it ends at 0 errors and a loss of 0.05."
-    )
+    spread: float = Field(1.0, gt=0)
+    """Of the logarithms of the factors on hidden channels, for --attack."""
+    against: str | None = None
+    """A corruption, such as random-labels: the same network is trained on such data too, and both
+    columns are shown. A measure that means anything should call that network more complex."""
+    against_weights: Path | None = None
+    """The weights of such a network, instead of training it: other.safetensors of an earlier --out
+    with the same data, seed and --against, which decide the corrupted data."""
+    epochs: int = Field(300, ge=1)
+    """Of training here, at most: it ends at 0 errors and a loss of 0.05."""
     learning_rate: float = Field(0.05, gt=0, description="Of training here.")
-    formulas: bool = Field(
-        False,
-        exclude=True,
-        description="Print formula and source of every measure (of --only and --without), and "
-        "nothing else: it needs no data and no network.",
-    )
+    formulas: bool = Field(False, exclude=True)
+    """Print formula and source of every measure (of --only and --without), and nothing else: it
+    needs no data and no network."""
 
     @property
     def chosen(self) -> tuple[Measure, ...]:

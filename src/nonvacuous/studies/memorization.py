@@ -31,32 +31,18 @@ _SHOWN, _STRETCHES = 20, 60
 class MemorizeSettings(DataSettings):
     """What to memorize, and how deep."""
 
-    labels: Literal["random", "true"] = Field(
-        "random", description="What to memorize: labels drawn at random, or the true ones."
-    )
+    labels: Literal["random", "true"] = "random"
+    """What to memorize: labels drawn at random, or the true ones."""
     examples: int | None = Field(None, ge=1, description=EXAMPLES)
-    depth: int = Field(
-        2,
-        ge=2,
-        description="Layers of weights. From 3 on the points are dealt to the hidden layers in "
-        "blocks.",
-    )
-    conflicts: Literal["refuse", "majority"] = Field(
-        "refuse",
-        description="Copies of one example with different labels: refuse, or keep the most "
-        "frequent label.",
-    )
-    seed: int = Field(
-        0,
-        ge=0,
-        description="Decides the random labels and the direction along which the points are told "
-        "apart.",
-    )
-    skip_forward: bool = Field(
-        False,
-        description="Leave out the test that evaluates every hidden unit at every point: its time "
-        "grows with the square of their number.",
-    )
+    depth: int = Field(2, ge=2)
+    """Layers of weights. From 3 on the points are dealt to the hidden layers in blocks."""
+    conflicts: Literal["refuse", "majority"] = "refuse"
+    """Copies of one example with different labels: refuse, or keep the most frequent label."""
+    seed: int = Field(0, ge=0)
+    """Decides the random labels and the direction along which the points are told apart."""
+    skip_forward: bool = False
+    """Leave out the test that evaluates every hidden unit at every point: its time grows with the
+    square of their number."""
 
 
 class Memorize(SingleStudy[MemorizeSettings]):

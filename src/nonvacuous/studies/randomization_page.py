@@ -20,14 +20,13 @@ def _study(result: Single) -> Study:
     return TypeAdapter(Study).validate_python(dict(result.record))
 
 
-def files(result: Single, _page: StudyPage | None) -> dict[str, str]:
-    return {f"figures/{name}.svg": svg for name, svg in figures(_study(result)).items()}
+def drawn_of(result: Single) -> dict[str, str]:
+    return figures(_study(result))
 
 
 def page(result: Single, command: str) -> StudyPage:
     """The whole page, in the order of a person's questions."""
-    study = _study(result)
-    drawn = figures(study)
+    study, drawn = _study(result), drawn_of(result)
     every = [
         _findings(study),
         _conditions(study, drawn),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from nonvacuous.errors import BadInput
+from nonvacuous.report.study import StudyPage
 from nonvacuous.study.settings import DataSettings, default_folder
 from nonvacuous.study.study import Context, Single, SingleStudy
 
@@ -28,72 +30,40 @@ _HERE = frozenset({"data", "model", "train", "conditions"})
 class RandomizeSettings(DataSettings):
     """What is tested, by which tests, and how the networks are trained."""
 
-    model: str = Field(
-        "mlp:256,256",
-        description="mlp:WIDTHS, cnn:CHANNELS, alexnet, inception; or package.module:function, "
-        "called without arguments, returning a torch.nn.Module (the current folder is searched "
-        "too).",
-    )
-    train: str | None = Field(
-        None,
-        description="Your own training: package.module:function, called as train(model, inputs, "
-        "labels, *, seed) and returning the trained model. If it yields the model after every "
-        "epoch, learning curves and the time to fit are shown too.",
-    )
-    conditions: tuple[str, ...] = _test(
-        (),
-        description="What is done to the training data: partial:P (that share of labels is drawn "
-        "anew), shuffled-pixels, random-pixels, gaussian. True and random labels are always "
-        "there; by default four levels of partial and the three changes of inputs are too.",
-    )
-    seeds: int = _test(
-        3,
-        ge=1,
-        description="Networks for each condition; intervals are over them.",
-    )
-    permutations: int = _test(
-        19,
-        ge=0,
-        description="Networks trained on permuted labels, for a p-value of at least 1 / "
-        "(permutations + 1).",
-    )
-    sign_vectors: int = _test(
-        5,
-        ge=0,
-        description="Networks trained on random signs, for the Rademacher complexity.",
-    )
+    model: str = "mlp:256,256"
+    """mlp:WIDTHS, cnn:CHANNELS, alexnet, inception; or package.module:function, called without
+    arguments, returning a torch.nn.Module (the current folder is searched too)."""
+    train: str | None = None
+    """Your own training: package.module:function, called as train(model, inputs, labels, *, seed)
+    and returning the trained model. If it yields the model after every epoch, learning curves and
+    the time to fit are shown too."""
+    conditions: tuple[str, ...] = _test(())
+    """What is done to the training data: partial:P (that share of labels is drawn anew),
+    shuffled-pixels, random-pixels, gaussian. True and random labels are always there; by default
+    four levels of partial and the three changes of inputs are too."""
+    seeds: int = _test(3, ge=1)
+    """Networks for each condition; intervals are over them."""
+    permutations: int = _test(19, ge=0)
+    """Networks trained on permuted labels, for a p-value of at least 1 / (permutations + 1)."""
+    sign_vectors: int = _test(5, ge=0)
+    """Networks trained on random signs, for the Rademacher complexity."""
     certificates: bool = _test(True, description="Also compute a certificate for each condition.")
-    regularization: bool = _test(
-        False,
-        description="Also switch weight decay, dropout, random crops, early stopping and batch "
-        "normalization, on true and on random labels.",
-    )
-    confidence: float = _test(
-        0.95,
-        gt=0,
-        lt=1,
-        description="Of every interval, test and certificate.",
-    )
-    epochs: int = _training(
-        60,
-        ge=1,
-        description="Passes over the training examples, in every condition. With --train your "
-        "function decides, here and in all that follows.",
-    )
+    regularization: bool = _test(False)
+    """Also switch weight decay, dropout, random crops, early stopping and batch normalization, on
+    true and on random labels."""
+    confidence: float = _test(0.95, gt=0, lt=1)
+    """Of every interval, test and certificate."""
+    epochs: int = _training(60, ge=1)
+    """Passes over the training examples, in every condition. With --train your function decides,
+    here and in all that follows."""
     learning_rate: float = _training(0.1, gt=0, description="Step size of the first epoch.")
-    rate_decay: float = _training(
-        0.96,
-        gt=0,
-        le=1,
-        description="What the step size is multiplied by after each epoch.",
-    )
+    rate_decay: float = _training(0.96, gt=0, le=1)
+    """What the step size is multiplied by after each epoch."""
     momentum: float = _training(0.9, ge=0, description="Of stochastic gradient descent.")
     weight_decay: float = _training(0.0, ge=0, description="Pull of all weights toward zero.")
     batch_size: int = _training(64, ge=1, description="Examples per step.")
-    standardize: bool = _training(
-        True,
-        description="Shift and scale all inputs by one mean and one standard deviation first.",
-    )
+    standardize: bool = _training(True)
+    """Shift and scale all inputs by one mean and one standard deviation first."""
 
     def check(self) -> None:
         if self.train is not None and self.regularization:
@@ -171,6 +141,11 @@ class Randomize(SingleStudy[RandomizeSettings]):
         from nonvacuous.studies.randomization_page import write_text
 
         write_text(result, console)
+
+    def files(self, result: Single, page: StudyPage | None) -> Mapping[str, str]:
+        from nonvacuous.studies.randomization_page import drawn_of
+
+        return {f"figures/{name}.svg": svg for name, svg in drawn_of(result).items()}
 
     def problem(self, result: Single) -> str:
         problems = (each for each in result.record["findings"] if each["level"] == "problem")

@@ -28,53 +28,30 @@ _USUAL = {"mlp": "mlp:600,600", "cnn": "cnn:32,64"}
 class SparsitySettings(DataSettings):
     """The network, what its weights may do, and the certificate that is asked for."""
 
-    model: str = Field(
-        "mlp:100",
-        description="mlp:WIDTHS or cnn:CHANNELS, which are trained here unless --weights is given; "
-        "or package.module:function, called without arguments, returning linear layers or "
-        "convolutions with ReLU between them and pooling after it.",
-    )
-    weights: Path | None = Field(
-        None,
-        description="Trained weights as safetensors.torch.save_file(model.state_dict(), path) "
-        "writes them.",
-    )
-    prior: str | None = Field(
-        None,
-        description="Adds a certificate. zero: weights of zero. initialization: the initial "
-        "weights. learned:0.2: trained on a fifth of the data, which the bounds then leave out "
-        "(for a network trained here; the default there). FILE: weights chosen without these "
-        "data. none: no certificate.",
-    )
+    model: str = "mlp:100"
+    """mlp:WIDTHS or cnn:CHANNELS, which are trained here unless --weights is given; or
+    package.module:function, called without arguments, returning linear layers or convolutions with
+    ReLU between them and pooling after it."""
+    weights: Path | None = None
+    """Trained weights as safetensors.torch.save_file(model.state_dict(), path) writes them."""
+    prior: str | None = None
+    """Adds a certificate. zero: weights of zero. initialization: the initial weights. learned:0.2:
+    trained on a fifth of the data, which the bounds then leave out (for a network trained here; the
+    default there). FILE: weights chosen without these data. none: no certificate."""
     examples: int | None = Field(None, ge=1, description=EXAMPLES)
-    epsilons: str = Field(
-        "0.0001,0.0003,0.001,0.003,0.01,0.03,0.1",
-        description="How far the weights of each layer may move, relative to its norms; separated "
-        "by commas.",
-    )
-    unit_norm: bool | None = Field(
-        None,
-        description="Scale every input to norm 1, as the theorems like it. On for a network "
-        "trained here, off for weights that were trained elsewhere, where the inputs are taken as "
-        "they are.",
-    )
-    theorem: Literal["E", "F", "D", "A"] = Field(
-        "E",
-        description="Which certificate; docs/theory/sparsity.md proves them. F is for depth; "
-        "convolutions have E.",
-    )
-    pull: float | None = Field(
-        None,
-        ge=0,
-        description="How strongly training here is drawn to the prior (lambda of the paper). 10 "
-        "for a convolutional network with a learned prior, else 0.1.",
-    )
-    activity: float = Field(
-        0.0,
-        ge=0,
-        description="Weight of the l1 norm of the activations in training here; 0.01 gives a "
-        "sparse network.",
-    )
+    epsilons: str = "0.0001,0.0003,0.001,0.003,0.01,0.03,0.1"
+    """How far the weights of each layer may move, relative to its norms; separated by commas."""
+    unit_norm: bool | None = None
+    """Scale every input to norm 1, as the theorems like it. On for a network trained here, off for
+    weights that were trained elsewhere, where the inputs are taken as they are."""
+    theorem: Literal["E", "F", "D", "A"] = "E"
+    """Which certificate; docs/theory/sparsity.md proves them. F is for depth; convolutions have
+    E."""
+    pull: float | None = Field(None, ge=0)
+    """How strongly training here is drawn to the prior (lambda of the paper). 10 for a
+    convolutional network with a learned prior, else 0.1."""
+    activity: float = Field(0.0, ge=0)
+    """Weight of the l1 norm of the activations in training here; 0.01 gives a sparse network."""
     steps: int = Field(2000, ge=1, description="Of training here.")
     confidence: float = Field(0.95, gt=0, lt=1, description="Of each bound.")
 

@@ -34,7 +34,13 @@ class CellRecord(Frozen):
         return ()
 
 
-class StudySettings(Frozen):
+class Described(Frozen):
+    """Settings that are described by the words below each, which the flags show too."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class StudySettings(Described):
     """What the settings of every study can do."""
 
     #: Ready-made settings by the name of their flag and of the method that makes them.
@@ -74,6 +80,8 @@ def _described(error: ValidationError) -> str:
     name = ".".join(map(str, first["loc"])).replace("_", "-")
     if first["type"] == "missing":
         return f"{name} is needed"
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"there is no setting {name!r}"
     if first["type"] == "value_error":
         text = str(first["ctx"]["error"])
         return text if not name or text.startswith(name) else f"{name}: {text}"
@@ -90,10 +98,9 @@ class DataSettings(StudySettings):
 
     presets: ClassVar[Mapping[str, str]] = {}
 
-    data: str = Field(
-        description="digits, mnist, fashion-mnist, cifar10; a file .npz, .parquet, .csv or .pt; a "
-        "folder of images with one folder for each class; or package.module:function."
-    )
+    data: str
+    """digits, mnist, fashion-mnist, cifar10; a file .npz, .parquet, .csv or .pt; a folder of images
+    with one folder for each class; or package.module:function."""
 
     def check(self) -> None:
         """Refuse what cannot be meant, before anything is read or announced."""

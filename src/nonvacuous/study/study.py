@@ -52,6 +52,16 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def as_markdown(page: StudyPage) -> str:
+    """What the page says, without its pictures."""
+    parts = [f"# {page.title}", page.lead]
+    for section in page.sections:
+        if section.paragraphs or section.tables:
+            tables = (markdown(table).strip() for table in section.tables)
+            parts += [f"## {section.heading}", *section.paragraphs, *tables]
+    return "\n\n".join(parts) + "\n"
+
+
 Settings = TypeVar("Settings", bound=StudySettings)
 Result = TypeVar("Result")
 
@@ -142,7 +152,7 @@ class Study(ABC, Generic[Settings, Result]):
     cell: ClassVar[type[Frozen]]
     #: What a cell gives: plain values, or one of these records.
     gives: ClassVar[Any] = dict[str, Any]
-    #: The module with the functions page, tables and, where it has some, files: loaded when needed.
+    #: The module with the functions page and tables, loaded when there is a result to show.
     pages: ClassVar[str] = ""
     #: Settings that finished cells do not depend on, or hold a record of themselves.
     may_change: ClassVar[frozenset[str]] = frozenset()
@@ -216,14 +226,8 @@ class Study(ABC, Generic[Settings, Result]):
         return result.to_dict()  # type: ignore[attr-defined, no-any-return]
 
     def files(self, result: Result, page: StudyPage | None) -> Mapping[str, str]:
-        """Texts to be written beside results.json and report.html."""
-        own = getattr(import_module(self.pages), "files", None) if self.pages else None
-        if own is not None:
-            texts: Mapping[str, str] = own(result, page)
-            return texts
-        tables = "\n".join(map(markdown, self.tables(result)))
-        head = "" if page is None else f"# {page.title}\n\n{page.lead}\n\n"
-        return {"table.md": head + tables} if tables else {}
+        """Texts to be written beside results.json and report.html: the page as Markdown."""
+        return {} if page is None else {"table.md": as_markdown(page)}
 
     def next_command(self, result: Result, folder: Path | None) -> str | Mapping[str, str | None]:
         """What makes sense after this: a command, or other flags for the same one.
@@ -313,3 +317,6 @@ class SingleStudy(Study[OneCell, Single]):
 
     def tables(self, result: Single) -> Sequence[Table]:
         return ()
+
+    def files(self, result: Single, page: StudyPage | None) -> Mapping[str, str]:
+        return {}

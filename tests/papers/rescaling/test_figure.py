@@ -14,7 +14,6 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.rescaling import figure as rescaling_figure
 from nonvacuous.papers.rescaling.figure import STUDY, initialized
-from nonvacuous.papers.rescaling.page import figure, table
 from nonvacuous.papers.rescaling.results import FigureResult
 from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
 from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
@@ -147,14 +146,14 @@ def test_a_folder_is_not_overwritten_by_accident(folder: Path, result: FigureRes
 def test_pages(result: FigureResult, tmp_path: Path) -> None:
     paths = write_pages(STUDY, result, tmp_path, command="")
     assert json.loads(paths["results.json"].read_text())["summary"]["networks"] == 2
-    text = table(result)
+    text = paths["table.md"].read_text(encoding="utf-8")
     for entry in result.networks:
         assert f"| {entry.name} |" in text
         assert shown_up(entry.ours.risk_upper) in text
     assert "weight decay" in text and "not known" in text
-    drawing = figure(result)
-    assert drawing == figure(result)
+    drawing = paths["figure.svg"].read_text(encoding="utf-8")
     assert ElementTree.fromstring(drawing).tag.endswith("svg")
+    assert drawing in paths["report.html"].read_text(encoding="utf-8")
     assert "64-12-10" in drawing
 
 
@@ -166,8 +165,10 @@ def test_published_networks_are_compared(result: FigureResult) -> None:
     assert entry.published is not None
     assert entry.bound_fraction == entry.ours.risk_upper / 0.46
     assert compared.summary["published"] == 1
-    assert "0.87 → 0.46" in table(compared)
-    assert "published, rescaled" in figure(compared)
+    page = STUDY.page(compared, "")
+    files = STUDY.files(compared, page)
+    assert "0.87 → 0.46" in files["table.md"]
+    assert "published, rescaled" in files["figure.svg"]
 
 
 def test_initial_weights_depend_on_the_seed_alone() -> None:

@@ -288,8 +288,8 @@ def test_the_study_answers_what_it_must():
         ({"parts": {}}, "no network"),
         ({"parts": {"x": [{"hidden": 1}]}}, "names hidden, width"),
         ({"attempts": 1}, "raise attempts"),
-        ({"recipes": {"plain": {"speed": 1}}}, "none of prior, network, start, shifts"),
-        ({"recipes": {"plain": {"prior": {"stepz": 1}}}}, "no setting 'stepz'"),
+        ({"recipes": {"plain": {"speed": 1}}}, "no setting 'recipes.plain.speed'"),
+        ({"recipes": {"plain": {"prior": {"stepz": 1}}}}, "no setting 'recipes.plain.prior.stepz'"),
     ],
 )
 def test_bad_settings(record, words):

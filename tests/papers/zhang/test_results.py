@@ -363,7 +363,7 @@ def test_settings_from_files(tmp_path):
     }
     for text, message in (
         ("speed = 3", "there is no setting 'speed'"),
-        ("[networks.alexnet]\nlayers = 3", "there is no setting 'layers'"),
+        ("[networks.alexnet]\nlayers = 3", "there is no setting 'networks.alexnet.layers'"),
         ("[networks.mine]\nepochs = 3", "networks.mine: a network needs a model"),
         ("x =", "is not TOML"),
         ("[networks]", "name no network"),

@@ -14,7 +14,6 @@ from nonvacuous.papers.measures.pictures import (
 )
 from nonvacuous.papers.measures.settings import AXES, CHANCE, MeasuresSettings
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
-from nonvacuous.study.study import markdown
 
 if TYPE_CHECKING:
     from nonvacuous.papers.measures.study import StudyResult
@@ -34,21 +33,6 @@ VERDICTS = {
 
 def tables(result: StudyResult) -> tuple[Table, Table]:
     return short_table(result), times_table(result)
-
-
-def files(result: StudyResult, page: StudyPage) -> dict[str, str]:
-    every = (
-        ranking_table(result),
-        granulated_table(result),
-        robustness_table(result),
-        *gauges_tables(result),
-        times_table(result),
-    )
-    tables = "\n".join(map(markdown, every))
-    return {
-        "table.md": f"# {page.title}\n\n{page.lead}\n\n{tables}",
-        "networks.jsonl": "".join(f"{entry.model_dump_json()}\n" for entry in result.records),
-    }
 
 
 def _standings(result: StudyResult) -> tuple[list[Standing], list[str]]:
@@ -83,7 +67,12 @@ def page(result: StudyResult, command: str) -> StudyPage:
                 tables=(granulated_table(result),),
             ),
             *_gauges(gauges_tables(result)),
-            Section("How bad can it be?", (_SIGN_TEXT,), figures=(Figure(sign_errors(standings)),)),
+            Section(
+                "How bad can it be?",
+                (_SIGN_TEXT,),
+                figures=(Figure(sign_errors(standings)),),
+                tables=(robustness_table(result),),
+            ),
             Section("Which networks?", _networks(result), tables=(_grid_table(result.settings),)),
             Section("How long did it take?", tables=(times_table(result),)),
         ),
@@ -202,21 +191,19 @@ def ranking_table(result: StudyResult) -> Table:
 
 def robustness_table(result: StudyResult) -> Table:
     """How often each is wrong, where most, and what it tells beyond the hyper-parameters."""
-    rows = tuple(
-        (
-            own.name,
-            f"{own.sign_error.value:.2f}",
-            interval(own.sign_error, sign=""),
-            f"{own.worst_error.value:.2f}",
-            change(own),
-            f"{own.information.value:.3f}",
-            ", ".join(map(spoken, own.information_given)) or "nothing",
-        )
+    rows = (
+        {
+            "measure": own.name,
+            "wrong": f"{own.sign_error.value:.2f}",
+            "95 %": interval(own.sign_error, sign=""),
+            "at worst": f"{own.worst_error.value:.2f}",
+            "where": change(own),
+            "told": f"{own.information.value:.3f}",
+            "given": ", ".join(map(spoken, own.information_given)) or "nothing",
+        }
         for own in (entry.standing for entry in result.judged)
     )
-    headings = ("measure", "wrong", "95 %", "at worst", "where", "told", "given")
-    numeric = (False, True, True, True, False, True, False)
-    return Table(headings, rows, caption=_TOLD_TEXT, numeric=numeric)
+    return Table.of(rows, _TOLD_TEXT, words=("measure", "where", "given"))
 
 
 def gauges_tables(result: StudyResult) -> tuple[Table, ...]:
@@ -240,21 +227,21 @@ def gauges_tables(result: StudyResult) -> tuple[Table, ...]:
 
 def short_table(result: StudyResult) -> Table:
     """What fits on a terminal."""
-    rows = tuple(
-        (
-            own.name,
-            own.verdict,
-            f"{own.tau.value:+.2f}",
-            f"{own.granulated_mean.value:+.2f}",
-            f"{own.sign_error.value:.2f}",
-            f"{own.worst_error.value:.2f}",
-            f"{own.information.value:.3f}",
-        )
+    rows = (
+        {
+            "measure": own.name,
+            "verdict": own.verdict,
+            "τ": f"{own.tau.value:+.2f}",
+            "granulated": f"{own.granulated_mean.value:+.2f}",
+            "wrong": f"{own.sign_error.value:.2f}",
+            "worst": f"{own.worst_error.value:.2f}",
+            "told": f"{own.information.value:.3f}",
+        }
         for own in (entry.standing for entry in result.judged)
     )
-    headings = ("measure", "verdict", "τ", "granulated", "wrong", "worst", "told")
-    caption = f"{lead(result)} Intervals and hyper-parameters: table.md and report.html."
-    return Table(headings, rows, caption=caption, numeric=(False, False, *(True,) * 5))
+    return Table.of(
+        rows, f"{lead(result)} Intervals and hyper-parameters: table.md and report.html."
+    )
 
 
 def granulated_table(result: StudyResult) -> Table:
@@ -271,25 +258,21 @@ def granulated_table(result: StudyResult) -> Table:
 def times_table(result: StudyResult) -> Table:
     """Networks per minute, together and alone."""
     times = result.times
-    row = (
-        times.device or MISSING,
-        times.method or MISSING,
-        f"{times.networks:,}",
-        f"{times.seconds:.0f}",
-        _number(times.per_minute),
-        _number(times.per_minute_alone),
-        _number(times.speedup, digits=1),
-        f"{times.measuring_seconds:.0f}",
-    )
-    headings = (
-        "device", "method", "networks", "seconds", "per minute", "one at a time", "faster",
-        "measuring",
-    )  # fmt: skip
+    row = {
+        "device": times.device or MISSING,
+        "method": times.method or MISSING,
+        "networks": f"{times.networks:,}",
+        "seconds": f"{times.seconds:.0f}",
+        "per minute": _number(times.per_minute),
+        "one at a time": _number(times.per_minute_alone),
+        "faster": _number(times.speedup, digits=1),
+        "measuring": f"{times.measuring_seconds:.0f}",
+    }
     caption = (
         f"One at a time: by the time of a step of {times.alone_networks} networks spread over the "
         "grid and trained alone in the same run. Measuring: seconds of all processes together."
     )
-    return Table(headings, (row,), caption=caption)
+    return Table.of([row], caption)
 
 
 def interval(entry: Estimate, *, sign: str = "+") -> str:

@@ -80,72 +80,50 @@ class MeasuresSettings(StudySettings):
         "quick": "A few networks and the cheap measures, in seconds.",
     }
 
-    network: Literal["mlp", "cnn"] = Field(
-        default="mlp",
-        description="mlp: perceptrons. cnn: blocks of 3 by 3 convolution, ReLU and max-pooling.",
-    )
+    network: Literal["mlp", "cnn"] = "mlp"
+    """mlp: perceptrons. cnn: blocks of 3 by 3 convolution, ReLU and max-pooling."""
     data: str = Field(default="digits", description="The data set.")
     pool: int = Field(default=1, description="Squares of so many pixels are averaged first.")
-    centered: bool = Field(
-        default=False, description="Networks see 4 (x - 1/2) where pixels x run from 0 to 1."
-    )
-    width: tuple[int, ...] = Field(
-        default=(32, 96), description="Units, or channels, of every hidden layer."
-    )
+    centered: bool = False
+    """Networks see 4 (x - 1/2) where pixels x run from 0 to 1."""
+    width: tuple[int, ...] = (32, 96)
+    """Units, or channels, of every hidden layer."""
     depth: tuple[int, ...] = Field(default=(1, 2), description="Hidden layers, or blocks.")
     learning_rate: tuple[float, ...] = Field(default=(0.02, 0.05), description="Learning rates.")
     batch_size: tuple[int, ...] = Field(default=(16, 64), description="Batch sizes.")
-    weight_decay: tuple[float, ...] = Field(
-        default=(0.0, 0.001), description="Strengths of weight decay."
-    )
+    weight_decay: tuple[float, ...] = (0.0, 0.001)
+    """Strengths of weight decay."""
     dropout: tuple[float, ...] = Field(default=(0.0, 0.1), description="Shares of units left out.")
-    label_noise: tuple[float, ...] = Field(
-        default=(0.0, 0.1), description="Shares of labels redrawn."
-    )
-    examples: tuple[int, ...] = Field(
-        default=(150, 400), description="Numbers of training examples."
-    )
-    repetitions: int = Field(
-        default=1, description="Networks of each combination of these lists, by different seeds."
-    )
-    stop_loss: float = Field(
-        default=0.1,
-        description="Training ends when the cross-entropy on the training set is at most this.",
-    )
-    epochs: int = Field(
-        default=400,
-        description="A network that has not got there by then is counted, but not judged.",
-    )
+    label_noise: tuple[float, ...] = (0.0, 0.1)
+    """Shares of labels redrawn."""
+    examples: tuple[int, ...] = (150, 400)
+    """Numbers of training examples."""
+    repetitions: int = 1
+    """Networks of each combination of these lists, by different seeds."""
+    stop_loss: float = 0.1
+    """Training ends when the cross-entropy on the training set is at most this."""
+    epochs: int = 400
+    """A network that has not got there by then is counted, but not judged."""
     measure_every: int = Field(default=2, description="Epochs between two looks at the loss.")
     momentum: float = Field(default=0.9, description="Of stochastic gradient descent.")
-    measures: tuple[str, ...] = Field(
-        default=(), description="Names or families of measures, or cheap; all by default."
-    )
-    unused_as_test: bool = Field(
-        default=True, description="Training examples that no network sees are tested on too."
-    )
-    per_root_n: bool = Field(
-        default=True,
-        description="Divide measures that do not know how many examples there were by their "
-        "square root, as bounds do.",
-    )
-    beyond: float = Field(
-        default=1.0,
-        description="Pairs enter the sign-error if their gaps differ by more standard errors than "
-        "this.",
-    )
+    measures: tuple[str, ...] = ()
+    """Names or families of measures, or cheap; all by default."""
+    unused_as_test: bool = True
+    """Training examples that no network sees are tested on too."""
+    per_root_n: bool = True
+    """Divide measures that do not know how many examples there were by their square root, as bounds
+    do."""
+    beyond: float = 1.0
+    """Pairs enter the sign-error if their gaps differ by more standard errors than this."""
     draws: int = Field(default=300, description="Of the bootstrap.")
     information_draws: int = Field(default=60, description="Of that for mutual information.")
-    alone: int = Field(
-        default=4, description="Networks trained once more one at a time, to compare the time."
-    )
+    alone: int = 4
+    """Networks trained once more one at a time, to compare the time."""
     alone_epochs: int = Field(default=10, description="For so many epochs each.")
     together: int = Field(default=256, description="Most networks trained in the same tensors.")
-    train: bool = Field(
-        default=True,
-        description="Train what the folder lacks. Without it the networks that are there are "
-        "judged, those of a stopped run too.",
-    )
+    train: bool = True
+    """Train what the folder lacks. Without it the networks that are there are judged, those of a
+    stopped run too."""
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:

@@ -33,6 +33,7 @@ from nonvacuous.papers.measures.settings import (
 )
 from nonvacuous.papers.measures.training import Training
 from nonvacuous.progress import Progress
+from nonvacuous.report.study import StudyPage
 from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.study import Context, Finished, Study
@@ -337,6 +338,10 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
     def title(self, settings: MeasuresSettings) -> str:
         count = len(settings.networks())
         return f"{count:,} networks on {settings.data}, seed {settings.seed}"
+
+    def files(self, result: StudyResult, page: StudyPage | None) -> Mapping[str, str]:
+        lines = "".join(f"{entry.model_dump_json()}\n" for entry in result.records)
+        return {**super().files(result, page), "networks.jsonl": lines}
 
     def next_command(self, result: StudyResult, folder: Path | None) -> str:
         return "nonvacuous measures --help"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.kinds import Center
 from nonvacuous.networks import LayerGraph, ScaleGroups, capture, scale_groups
+from nonvacuous.progress import Progress
 from nonvacuous.records import PaperAccounting
 from nonvacuous.rescaling import rescale
 from nonvacuous.rescaling.columns import (
@@ -130,6 +131,17 @@ class Accounts:
             )
             for column in self._accounted(DiagonalGaussian.around(self.trained, scale=scale))
         )
+
+    def at_every(
+        self, scales: Collection[float], tell: Progress
+    ) -> tuple[dict[float, RiskEstimate], dict[str, tuple[Column, ...]]]:
+        """The risk and the columns for noise of each of these scales."""
+        risks, columns = {}, {}
+        for done, scale in enumerate(scales, start=1):
+            risks[scale] = self.risk(scale)
+            columns[f"{scale:g}"] = self.columns(scale, risks[scale])
+            tell("columns", done, len(scales), f"noise {scale:g}")
+        return risks, columns
 
     def _accounted(self, Q: DiagonalGaussian) -> list[Accounted]:
         groups, fixed = self.groups, self.prior_scale

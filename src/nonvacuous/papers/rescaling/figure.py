@@ -30,6 +30,7 @@ from nonvacuous.papers.rescaling.images import ImageResult, ImageSettings, run_i
 from nonvacuous.papers.rescaling.results import FigureResult, NetworkResult, OurSetting
 from nonvacuous.papers.rescaling.settings import RescalingSettings, network_name
 from nonvacuous.report.measured import errors_on_test
+from nonvacuous.report.study import StudyPage
 from nonvacuous.rules.arithmetic import recompute_bound, total_nats
 from nonvacuous.seeds import derived_seed
 from nonvacuous.settings import Run
@@ -94,14 +95,10 @@ class _Work:
             settings.confidence,
             lambda scale: derived_seed(self.seed, "columns", scale),
         )
-        columns, risks = {}, {}
-        levels = dict.fromkeys((settings.paper_posterior_scale, *settings.column_scales))
-        for done, scale in enumerate(levels):
-            risks[scale] = accounts.risk(scale)
-            columns[f"{scale:g}"] = accounts.columns(scale, risks[scale])
-            self._tell("columns", done + 1, len(levels), f"noise {scale:g}")
-        self.initial.to("cpu")
         noise = settings.paper_posterior_scale
+        levels = dict.fromkeys((noise, *settings.column_scales))
+        risks, columns = accounts.at_every(levels, self._tell)
+        self.initial.to("cpu")
         return NetworkResult(
             name=self.name,
             widths=self.widths,
@@ -267,6 +264,10 @@ class Figure1(Study[RescalingSettings, FigureResult]):
 
     def title(self, settings: RescalingSettings) -> str:
         return f"{len(settings.networks)} networks on {settings.data}, seed {settings.seed}"
+
+    def files(self, result: FigureResult, page: StudyPage | None) -> Mapping[str, str]:
+        assert page is not None
+        return {**super().files(result, page), "figure.svg": page.sections[0].figures[0].svg}
 
     def next_command(self, result: FigureResult, folder: Path | None) -> str:
         assert folder is not None

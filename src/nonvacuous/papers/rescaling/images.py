@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from nonvacuous.certification.adapting import folded, has_batch_norm
-from nonvacuous.data import Dataset, Examples
+from nonvacuous.data import Examples
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.models import build
 from nonvacuous.papers.rescaling.columns import Accounts, Column, PaperSetting
@@ -167,92 +167,77 @@ def inferred_weights() -> tuple[float, float]:
     return float(weights), float(squares)
 
 
-class _Work:
-    """The steps for one network."""
-
-    def __init__(self, settings: ImageSettings, at: Context) -> None:
-        self.settings, self.at, self.device = settings, at, torch.device(at.device)
-        dataset = at.dataset(settings.data)
-        if settings.examples is not None:
-            first = range(min(settings.examples, len(dataset.train)))
-            dataset = Dataset(dataset.train.subset(first), dataset.test)
-        self.examples = _centered(dataset.train)
-        self.test = None if dataset.test is None else _centered(dataset.test).to(self.device)
-
-    def compute(self) -> ImageResult:
-        settings, examples = self.settings, self.examples
-        initial = build(
-            settings.architecture, examples.example_shape, examples.classes, seed=settings.seed
-        )
-        checkpoint = self.at.folder / "checkpoint"
-        trained = train(
-            initial,
-            examples,
-            settings.training,
-            seed=derived_seed(settings.seed, "training"),
-            device=self.device,
-            records=Records(checkpoint=checkpoint, progress=self.at.progress, phase="training"),
-        )
-        module, examples = trained.module, examples.to(self.device)
-        tested = None
-        if self.test is not None:
-            score = evaluate(module, self.test.inputs, self.test.labels)
-            tested = score.errors / score.examples
-        initial = initial.to(self.device).eval()
-        if has_batch_norm(module):
-            probe = examples.inputs[:2]
-            module, initial = folded(module, probe), folded(initial, probe)
-        accounts = Accounts(
-            module,
-            initial,
-            examples,
-            settings.prior_scale,
-            ScaleGrid.geometric(*settings.prior_scales),
-            settings.trials,
-            settings.confidence,
-            lambda scale: derived_seed(settings.seed, "risk", scale),
-        )
-        points = self._points(accounts) if settings.panel else ()
-        columns, risks = {}, {}
-        for number, scale in enumerate(settings.noise):
-            risk = accounts.risk(scale)
-            risks[f"{scale:g}"] = risk.total / risk.trials
-            columns[f"{scale:g}"] = accounts.columns(scale, risk)
-            self.at.tell("columns", number + 1, len(settings.noise), f"noise {scale:g}")
-        parameters = [p.detach().double() for p in module.parameters()]
-        result = ImageResult(
-            settings=settings,
-            weights=sum(p.numel() for p in parameters),
-            examples=len(examples),
-            weights_squared=math.fsum(float(p.square().sum()) for p in parameters),
-            train_error=trained.train.errors / trained.train.examples,
-            test_error=tested,
-            points=points,
-            columns=columns,
-            risks=risks,
-        )
-        checkpoint.unlink(missing_ok=True)
-        return result
-
-    def _points(self, accounts: Accounts) -> tuple[CnnPoint, ...]:
-        points = []
-        for number, shown in enumerate(CNNS):
-            noise, prior = shown.posterior_scale, shown.prior_scale
-            point = CnnPoint(
-                prior_scale=prior,
-                posterior_scale=noise,
-                **accounts.paper(noise, prior, accounts.risk(noise)).model_dump(),
-                published_bound=shown.bound,
-                published_rescaled=shown.rescaled,
-                published_kl_ratio=shown.kl_ratio,
-            )
-            points.append(point)
-            self.at.tell("scales", number + 1, len(CNNS), f"ratio {point.kl_ratio:.2f}")
-        return tuple(points)
-
-
 def run_images(settings: ImageSettings, at: Context) -> ImageResult:
-    return _Work(settings, at).compute()
+    """Train one network and account for it in every way that its settings ask for."""
+    device, dataset = torch.device(at.device), at.dataset(settings.data)
+    some = dataset.train
+    if settings.examples is not None:
+        some = some.subset(range(min(settings.examples, len(some))))
+    examples = _centered(some)
+    initial = build(
+        settings.architecture, examples.example_shape, examples.classes, seed=settings.seed
+    )
+    checkpoint = at.folder / "checkpoint"
+    trained = train(
+        initial,
+        examples,
+        settings.training,
+        seed=derived_seed(settings.seed, "training"),
+        device=device,
+        records=Records(checkpoint=checkpoint, progress=at.progress, phase="training"),
+    )
+    module, examples, tested = trained.module, examples.to(device), None
+    if dataset.test is not None:
+        test = _centered(dataset.test).to(device)
+        score = evaluate(module, test.inputs, test.labels)
+        tested = score.errors / score.examples
+    initial = initial.to(device).eval()
+    if has_batch_norm(module):
+        probe = examples.inputs[:2]
+        module, initial = folded(module, probe), folded(initial, probe)
+    accounts = Accounts(
+        module,
+        initial,
+        examples,
+        settings.prior_scale,
+        ScaleGrid.geometric(*settings.prior_scales),
+        settings.trials,
+        settings.confidence,
+        lambda scale: derived_seed(settings.seed, "risk", scale),
+    )
+    points = _points(accounts, at) if settings.panel else ()
+    risks, columns = accounts.at_every(settings.noise, at.tell)
+    parameters = [p.detach().double() for p in module.parameters()]
+    result = ImageResult(
+        settings=settings,
+        weights=sum(p.numel() for p in parameters),
+        examples=len(examples),
+        weights_squared=math.fsum(float(p.square().sum()) for p in parameters),
+        train_error=trained.train.errors / trained.train.examples,
+        test_error=tested,
+        points=points,
+        columns=columns,
+        risks={f"{scale:g}": risk.total / risk.trials for scale, risk in risks.items()},
+    )
+    checkpoint.unlink(missing_ok=True)
+    return result
+
+
+def _points(accounts: Accounts, at: Context) -> tuple[CnnPoint, ...]:
+    points = []
+    for number, shown in enumerate(CNNS, start=1):
+        noise, prior = shown.posterior_scale, shown.prior_scale
+        point = CnnPoint(
+            prior_scale=prior,
+            posterior_scale=noise,
+            **accounts.paper(noise, prior, accounts.risk(noise)).model_dump(),
+            published_bound=shown.bound,
+            published_rescaled=shown.rescaled,
+            published_kl_ratio=shown.kl_ratio,
+        )
+        points.append(point)
+        at.tell("scales", number, len(CNNS), f"ratio {point.kl_ratio:.2f}")
+    return tuple(points)
 
 
 def _centered(examples: Examples) -> Examples:

@@ -75,67 +75,42 @@ class RescalingSettings(StudySettings):
     """
 
     data: str = Field(default="mnist", description="The data set; the paper's is mnist.")
-    examples: int | None = Field(
-        default=55_000,
-        description="Train and bound on so many, the first ones; the others keep out.",
-    )
+    examples: int | None = 55_000
+    """Train and bound on so many, the first ones; the others keep out."""
     networks: tuple[tuple[int, ...], ...] = tuple(entry.widths for entry in MLPS)
-    initialization: Literal["lecun", "pytorch"] = Field(
-        default="lecun",
-        description="lecun: weights uniform with variance 1 / (number of inputs), biases zero. "
-        "pytorch: torch's own.",
-    )
+    initialization: Literal["lecun", "pytorch"] = "lecun"
+    """lecun: weights uniform with variance 1 / (number of inputs), biases zero. pytorch: torch's
+    own."""
     epochs: int = Field(default=5, ge=1, description="Of plain stochastic gradient descent.")
     learning_rate: float = Field(default=0.01, description="Of plain stochastic gradient descent.")
     momentum: float = Field(default=0.9, description="Of plain stochastic gradient descent.")
     batch_size: int = Field(default=128, ge=1, description="Of plain stochastic gradient descent.")
-    paper_prior_scale: float = Field(
-        default=1.0, description="The paper's setting: a prior centered on zero."
-    )
-    paper_posterior_scale: float = Field(
-        default=0.03, description="The paper's setting: equal noise around the weights."
-    )
-    column_scales: tuple[float, ...] = Field(
-        default=(0.03, 0.06), description="Noise at which all ways of accounting are compared."
-    )
+    paper_prior_scale: float = 1.0
+    """The paper's setting: a prior centered on zero."""
+    paper_posterior_scale: float = 0.03
+    """The paper's setting: equal noise around the weights."""
+    column_scales: tuple[float, ...] = (0.03, 0.06)
+    """Noise at which all ways of accounting are compared."""
     prior_scales: tuple[float, float, int] = (0.0001, 0.5, 241)
     posterior_scales: tuple[float, float, int] = (0.02, 0.1, 16)
-    trials: int = Field(
-        default=200_000,
-        ge=1,
-        description="Pairs of an example and a draw of the weights, for every risk.",
-    )
+    trials: int = Field(default=200_000, ge=1)
+    """Pairs of an example and a draw of the weights, for every risk."""
     confidence: float = Field(default=0.95, description="Of all certificates together.")
-    attempts: int = Field(
-        default=1_000,
-        ge=1,
-        description="Certificates that share the confidence: those of the figure, and all that "
-        "were tried on the same examples while these settings were being chosen.",
-    )
-    only: tuple[str, ...] = Field(
-        default=(),
-        exclude=True,
-        description="Some of the networks, such as 784-32-10 784-64-32-10.",
-    )
-    cifar: bool = Field(
-        default=False,
-        exclude=True,
-        description="Also the figure's right side: a convolutional network on CIFAR-10. The paper "
-        "does not say which; ours has as many weights as its numbers suggest, and is trained at "
-        "several learning rates (--rates). Needs a GPU (--device cuda), and minutes there.",
-    )
-    rates: tuple[float, ...] = Field(
-        default=(0.03, 0.04, 0.05, 0.07),
-        exclude=True,
-        description="For --cifar: learning rates. They decide how large the weights are at the "
-        "end, and these the ratios.",
-    )
-    architectures: tuple[Literal["cnn", "resnet20", "vit"], ...] = Field(
-        default=(),
-        exclude=True,
-        description="Also every way of accounting for these networks on CIFAR-10: a convolutional "
-        "one, a residual one with batch normalization folded, a small vision transformer.",
-    )
+    attempts: int = Field(default=1_000, ge=1)
+    """Certificates that share the confidence: those of the figure, and all that were tried on the
+    same examples while these settings were being chosen."""
+    only: tuple[str, ...] = Field(default=(), exclude=True)
+    """Some of the networks, such as 784-32-10 784-64-32-10."""
+    cifar: bool = Field(default=False, exclude=True)
+    """Also the figure's right side: a convolutional network on CIFAR-10. The paper does not say
+    which; ours has as many weights as its numbers suggest, and is trained at several learning rates
+    (--rates). Needs a GPU (--device cuda), and minutes there."""
+    rates: tuple[float, ...] = Field(default=(0.03, 0.04, 0.05, 0.07), exclude=True)
+    """For --cifar: learning rates. They decide how large the weights are at the end, and these the
+    ratios."""
+    architectures: tuple[Literal["cnn", "resnet20", "vit"], ...] = Field(default=(), exclude=True)
+    """Also every way of accounting for these networks on CIFAR-10: a convolutional one, a residual
+    one with batch normalization folded, a small vision transformer."""
 
     @model_validator(mode="after")
     def _chosen(self) -> RescalingSettings:

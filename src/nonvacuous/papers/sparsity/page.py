@@ -17,35 +17,43 @@ from nonvacuous.papers.sparsity.results import (
 from nonvacuous.papers.sparsity.settings import VARIANTS
 from nonvacuous.report.plots import Series, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
-from nonvacuous.study.study import markdown
 
 
 def certificate_table(result: SparsityResult) -> Table:
     """One row for each network: test error, twin, every theorem and variant, the prototype."""
     names = [f"{theorem} {variant}" for theorem in result.settings.theorems for variant in VARIANTS]
-    headings = ("network", "test error", "held-out twin", *names, "best", "prototype")
-    rows = []
-    for entry in result.cases:
-        first, *known, last = _row(entry)
-        risks = (promise(entry.risk(name)) for name in names)
-        rows.append((first, *known, *risks, promise(entry.best), last))
-    return Table(headings, tuple(rows), _CAPTION, (False, *[True] * (len(headings) - 1)))
+    rows = (
+        {
+            "network": entry.case.short(),
+            "test error": _error(entry),
+            "held-out twin": promise(entry.twin),
+            **{name: promise(entry.risk(name)) for name in names},
+            "best": promise(entry.best),
+            "prototype": _prototype(entry),
+        }
+        for entry in result.cases
+    )
+    return Table.of(rows, _CAPTION)
 
 
 def short_table(cases: Sequence[CaseResult], caption: str) -> Table:
     """The same for a terminal: the best certificate of each network only."""
-    rows = []
-    for entry in cases:
-        *known, last = _row(entry)
-        rows.append((*known, promise(entry.best), entry.best_by, last))
-    headings = ("network", "test", "twin", "best", "by", "prototype")
-    return Table(headings, tuple(rows), caption, (False, True, True, True, False, True))
+    rows = (
+        {
+            "network": entry.case.short(),
+            "test": _error(entry),
+            "twin": promise(entry.twin),
+            "best": promise(entry.best),
+            "by": entry.best_by,
+            "prototype": _prototype(entry),
+        }
+        for entry in cases
+    )
+    return Table.of(rows, caption)
 
 
-def _row(entry: CaseResult) -> tuple[str, str, str, str]:
-    """The network, its test error, its twin, and the prototype's best."""
-    known = "-" if entry.prototype is None else f"{entry.prototype:.3f}"
-    return entry.case.short(), _error(entry), promise(entry.twin), known
+def _prototype(entry: CaseResult) -> str:
+    return "-" if entry.prototype is None else f"{entry.prototype:.3f}"
 
 
 def _error(entry: CaseResult) -> str:
@@ -54,22 +62,19 @@ def _error(entry: CaseResult) -> str:
 
 def goal_table(result: SparsityResult) -> Table:
     """What was asked for, and what was found."""
-    return Table(
-        ("network", "goal", "prototype", "found", "by", "held-out twin", "verdict"),
-        tuple(
-            (
-                goal.what,
-                f"{goal.goal:g}",
-                "-" if goal.prototype is None else f"{goal.prototype:.3f}",
-                promise(goal.found),
-                goal.by,
-                promise(goal.twin),
-                "met" if goal.met else "missed",
-            )
-            for goal in result.goals()
-        ),
-        numeric=(False, True, True, True, False, True, False),
+    rows = (
+        {
+            "network": goal.what,
+            "goal": f"{goal.goal:g}",
+            "prototype": "-" if goal.prototype is None else f"{goal.prototype:.3f}",
+            "found": promise(goal.found),
+            "by": goal.by,
+            "held-out twin": promise(goal.twin),
+            "verdict": "met" if goal.met else "missed",
+        }
+        for goal in result.goals()
     )
+    return Table.of(rows)
 
 
 def gain_table(result: SparsityResult) -> Table:
@@ -77,40 +82,35 @@ def gain_table(result: SparsityResult) -> Table:
     active = {
         entry.case: " / ".join(f"{share:.0%}" for share in entry.active) for entry in result.cases
     }
-    rows = tuple(
-        (
-            str(gain.case),
-            active[gain.case],
-            gain.theorem,
-            promise(gain.dense),
-            promise(gain.sparse),
-            f"{gain.change:+.1%}",
-            verdict(gain),
-        )
+    rows = (
+        {
+            "network": str(gain.case),
+            "active units": active[gain.case],
+            "theorem": gain.theorem,
+            "dense": promise(gain.dense),
+            "sparse": promise(gain.sparse),
+            "change": f"{gain.change:+.1%}",
+            "sparsity": verdict(gain),
+        }
         for gain in result.gains()
     )
-    headings = ("network", "active units", "theorem", "dense", "sparse", "change", "sparsity")
-    return Table(headings, rows, numeric=(False, False, False, True, True, True, False))
+    return Table.of(rows, words=("network", "active units", "theorem", "sparsity"))
 
 
 def depth_table(cases: Sequence[CaseResult]) -> Table:
     """Where depth hurts: the product of spectral norms."""
     nats = [entry.certificates[entry.best_by]["kl_nats"] for entry in cases]
-    return Table(
-        ("network", "spectral norms multiplied", "moved", "KL, nats", "held-out twin", "best"),
-        tuple(
-            (
-                str(entry.case),
-                f"{entry.spectral_product:.3g}",
-                f"{sum(entry.moved):.2g}",
-                # Where a layer has died nothing is computed.
-                "-" if kl is None else f"{kl:,.0f}",
-                promise(entry.twin),
-                promise(entry.best),
-            )
-            for entry, kl in zip(cases, nats, strict=True)
-        ),
-        numeric=(False, True, True, True, True, True),
+    return Table.of(
+        {
+            "network": str(entry.case),
+            "spectral norms multiplied": f"{entry.spectral_product:.3g}",
+            "moved": f"{sum(entry.moved):.2g}",
+            # Where a layer has died nothing is computed.
+            "KL, nats": "-" if kl is None else f"{kl:,.0f}",
+            "held-out twin": promise(entry.twin),
+            "best": promise(entry.best),
+        }
+        for entry, kl in zip(cases, nats, strict=True)
     )
 
 
@@ -268,16 +268,21 @@ def _changed(result: SparsityResult) -> Sections:
     rows = []
     for entry in sorted(entries, key=lambda entry: entry.best):
         changed = entry.case.recipe.partition(",")[2] or f"pull={entry.case.pull:g}"
-        change = "-" if base is None else f"{entry.best / base.best - 1:+.1%}"
-        name = "(nothing)" if entry is base else changed
-        rows.append((name, _error(entry), promise(entry.twin), promise(entry.best), change))
-    headings = ("changed", "test error", "held-out twin", "certificate", "against nothing changed")
+        against = "-" if base is None else f"{entry.best / base.best - 1:+.1%}"
+        rows.append(
+            {
+                "changed": "(nothing)" if entry is base else changed,
+                "test error": _error(entry),
+                "held-out twin": promise(entry.twin),
+                "certificate": promise(entry.best),
+                "against nothing changed": against,
+            }
+        )
     text = (
         "One number of the recipe changed at a time; toward-: of the training toward the "
         "prior, the others of the prior's own."
     )
-    table = Table(headings, tuple(rows), numeric=(False, True, True, True, True))
-    return (Section("What does each setting do?", (text,), tables=(table,)),)
+    return (Section("What does each setting do?", (text,), tables=(Table.of(rows),)),)
 
 
 def _norms(result: SparsityResult) -> Sections:
@@ -285,14 +290,13 @@ def _norms(result: SparsityResult) -> Sections:
     entries = [entry for entry in shown if entry.norm_bounds]
     if not entries:
         return ()
-    names = list(entries[0].norm_bounds)
-    rows = tuple(
-        (entry.case.short(), promise(entry.best), *(f"{entry.norm_bounds[n]:.3g}" for n in names))
+    rows = (
+        {"network": entry.case.short(), "ours": promise(entry.best)}
+        | {name: f"{bound:.3g}" for name, bound in entry.norm_bounds.items()}
         for entry in entries
     )
     text = "On the same examples, not cut at 1: above 1 they say nothing."
-    table = Table(("network", "ours", *names), rows, numeric=(False,) + (True,) * 4)
-    return (Section("What do bounds from norms say?", (text,), tables=(table,)),)
+    return (Section("What do bounds from norms say?", (text,), tables=(Table.of(rows),)),)
 
 
 def _activity(result: SparsityResult) -> Sections:
@@ -317,17 +321,3 @@ def _activity(result: SparsityResult) -> Sections:
         "perturbed by so much, averaged over test examples: the figure of the paper."
     )
     return (Section("How much of a network acts on one input?", (text,), (Figure(svg),)),)
-
-
-def files(result: SparsityResult, _page: StudyPage | None) -> dict[str, str]:
-    """Markdown: every certificate, the goals and the gains."""
-    settings = result.settings
-    shown = [certificate_table(result)]
-    shown += [goal_table(result)] * bool(result.goals())
-    shown += [gain_table(result)] * bool(result.gains())
-    text = (
-        "# Certificates for deterministic networks through sparsity\n\n"
-        f"{PAPER}. Data: {settings.data}, seed {settings.seed}.\n\n"
-        f"{does_sparsity_help(result)}\n\n" + "\n\n".join(map(markdown, shown)) + "\n"
-    )
-    return {"table.md": text}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from nonvacuous.errors import BadInput
+from pydantic import Field
+
 from nonvacuous.sparsity.training import ChainTraining
-from nonvacuous.training.checks import whole_number
+from nonvacuous.study.settings import Frozen
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(Frozen):
     """How a prior is learned, and how the network is trained toward it.
 
     start      see nonvacuous.sparsity.training.initial_chain
@@ -20,11 +20,14 @@ class Recipe:
     mirrored   and left to right
     """
 
-    prior: ChainTraining = field(default_factory=ChainTraining)
-    network: ChainTraining = field(default_factory=ChainTraining)
+    prior: ChainTraining = ChainTraining()
+    network: ChainTraining = ChainTraining()
     start: str = "gaussian"
-    shifts: int = 0
+    shifts: int = Field(default=0, ge=0)
     mirrored: bool = False
+
+    def changed(self, **given: Any) -> Recipe:
+        return self.model_copy(update=given)
 
     def shortened(self, *, steps: int) -> Recipe:
         """The same with fewer steps and no shifts, for trying out on images of 8 x 8 pixels."""
@@ -32,22 +35,7 @@ class Recipe:
             replace(training, steps=min(steps, training.steps), batch_size=64)
             for training in (self.prior, self.network)
         )
-        return replace(self, shifts=0, mirrored=False, prior=prior, network=network)
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any], *, where: str) -> Recipe:
-        for name in record:
-            if name not in ("prior", "network", "start", "shifts", "mirrored"):
-                raise BadInput(
-                    f"{where}: {name!r} is none of prior, network, start, shifts and mirrored"
-                )
-        return cls(
-            ChainTraining.from_dict(record.get("prior", {}), where=f"{where}, prior"),
-            ChainTraining.from_dict(record.get("network", {}), where=f"{where}, network"),
-            str(record.get("start", "gaussian")),
-            whole_number("shifts", record.get("shifts", 0), least=0),
-            bool(record.get("mirrored", False)),
-        )
+        return self.changed(shifts=0, mirrored=False, prior=prior, network=network)
 
 
 #: Units of one block where activations are asked to be sparse in blocks.
@@ -62,8 +50,8 @@ _SHORT = ChainTraining(steps=300, learning_rate=0.05)
 
 def _both(prior: ChainTraining, network: ChainTraining, start: str = "", **habit: Any) -> Recipe:
     """Prior and network trained with the same habit; with a start, from moved images too."""
-    recipe = Recipe(replace(prior, **habit), replace(network, **habit))
-    return replace(recipe, start=start, shifts=1) if start else recipe
+    recipe = Recipe(prior=replace(prior, **habit), network=replace(network, **habit))
+    return recipe.changed(start=start, shifts=1) if start else recipe
 
 
 #: plain       the paper's objective, for the prior (without the pull) and for the network
@@ -169,9 +157,9 @@ def _varied() -> dict[str, Recipe]:
         for name, values in lists.items():
             for value in values:
                 changed = replace(getattr(base, part), **{name: value})
-                varied[f"robust,{prefix}{name}={value}"] = replace(base, **{part: changed})
+                varied[f"robust,{prefix}{name}={value}"] = base.changed(**{part: changed})
     return varied | {
-        f"robust,{name}={value}": replace(base, **{name: value})
+        f"robust,{name}={value}": base.changed(**{name: value})
         for name, values in whole.items()
         for value in values
     }

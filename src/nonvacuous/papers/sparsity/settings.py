@@ -14,7 +14,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.kinds import prior_kind
 from nonvacuous.papers.sparsity.recipes import DEFAULT_PARTS, QUICK_PARTS, RECIPES, Recipe
 from nonvacuous.sparsity.gauge import Gauge
-from nonvacuous.study.settings import Frozen, StudySettings
+from nonvacuous.study.settings import Described, StudySettings
 
 THEOREMS = ("A", "D", "E", "F")
 VARIANTS = ("dense", "sparse")
@@ -68,67 +68,50 @@ def prior_title(prior: str) -> str:
     return f"{100 * fraction:g} % prior" if kind == "learned" else f"{kind} prior"
 
 
-class SparsitySettings(StudySettings):
+class Shared(Described):
+    """What networks that share a prior take over from the settings as it is."""
+
+    data: str = Field(default="mnist", description="The data set.")
+    centered: bool = False
+    """Take the mean of an input's own entries away before it is scaled to norm 1."""
+    gauge: Gauge = "given"
+    """In which weights of the same function noise is put."""
+    theorems: tuple[str, ...] = THEOREMS
+    """Which theorems; each in its dense and its sparse variant."""
+    failure: float = 0.05
+    """Of everything, with sampling_failure for Monte Carlo on top: both are shared by the theorems,
+    their variants and the attempts."""
+    sampling_failure: float = Field(default=0.01, description="Of Monte Carlo.")
+    # A recipe is a handful of numbers, each from a short list, and all combinations for all shapes
+    # are fewer than this (recipes.PRIOR_GRID). Paying for every one of them, 18.4 nats or a
+    # few per mille of a bound, covers the recipes that were tried out on the same examples, shown
+    # here or not, as far as they are on that list.
+    attempts: int = Field(default=100_000_000, ge=1)
+    """How many priors on the same examples the confidence covers at once."""
+    epsilons: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1)
+    """Perturbation levels of the activity ratio."""
+    activity_examples: int = Field(default=2_000, ge=1)
+    """Test examples that the activity ratio is averaged over."""
+
+
+class SparsitySettings(Shared, StudySettings):
     """One reproduction.
 
     parts      which cases belong to which question: every combination of the lists
     recipes    how networks are trained
     """
 
-    data: str = Field(default="mnist", description="The data set.")
-    centered: bool = Field(
-        default=False,
-        description="Take the mean of an input's own entries away before it is scaled to norm 1.",
-    )
-    gauge: Gauge = Field(
-        default="given", description="In which weights of the same function noise is put."
-    )
     parts: Mapping[str, Sequence[Mapping[str, Any]]] = Field(default_factory=lambda: DEFAULT_PARTS)
     recipes: Mapping[str, Recipe] = Field(default_factory=lambda: RECIPES)
-    theorems: tuple[str, ...] = Field(
-        default=THEOREMS, description="Which theorems; each in its dense and its sparse variant."
-    )
-    failure: float = Field(
-        default=0.05,
-        description="Of everything, with sampling_failure for Monte Carlo on top: both are shared "
-        "by the theorems, their variants and the attempts.",
-    )
-    sampling_failure: float = Field(default=0.01, description="Of Monte Carlo.")
-    # A recipe is a handful of numbers, each from a short list, and all combinations for all shapes
-    # are fewer than this (recipes.PRIOR_GRID). Paying for every one of them, 18.4 nats or a
-    # few per mille of a bound, covers the recipes that were tried out on the same examples, shown
-    # here or not, as far as they are on that list.
-    attempts: int = Field(
-        default=100_000_000,
-        ge=1,
-        description="How many priors on the same examples the confidence covers at once.",
-    )
-    epsilons: tuple[float, ...] = Field(
-        default=(1e-4, 1e-3, 1e-2, 1e-1), description="Perturbation levels of the activity ratio."
-    )
-    activity_examples: int = Field(
-        default=2_000, ge=1, description="Test examples that the activity ratio is averaged over."
-    )
-    only: tuple[str, ...] = Field(
-        default=(),
-        exclude=True,
-        description="Some of the parts (goals, best, sparsity, priors, size, depth, width, grid, "
-        "sensitivity) or names of networks, such as h1-w100-*; those finished earlier are shown "
-        "as well.",
-    )
+    only: tuple[str, ...] = Field(default=(), exclude=True)
+    """Some of the parts (goals, best, sparsity, priors, size, depth, width, grid, sensitivity) or
+    names of networks, such as h1-w100-*; those finished earlier are shown as well."""
 
     @field_validator("recipes", mode="before")
     @classmethod
     def _recipes(cls, recipes: Any) -> Any:
         """Recipes named in a file replace those of the same name."""
-        if not isinstance(recipes, Mapping):
-            return recipes
-        made = {
-            name: Recipe.from_dict(entry, where=f"recipe {name}")
-            for name, entry in recipes.items()
-            if not isinstance(entry, Recipe)
-        }
-        return {**RECIPES, **recipes, **made}
+        return {**RECIPES, **recipes} if isinstance(recipes, Mapping) else recipes
 
     @model_validator(mode="after")
     def _sensible(self) -> SparsitySettings:
@@ -207,30 +190,17 @@ def _expanded(
     return cases
 
 
-class SparsityCell(Frozen):
+class SparsityCell(Shared):
     """Networks that share a prior, and all that decides about them."""
 
     cases: tuple[Case, ...]
-    recipe: Mapping[str, Any]
-    data: str
-    centered: bool
-    gauge: Gauge
-    theorems: tuple[str, ...]
-    failure: float
-    sampling_failure: float
-    attempts: int
-    epsilons: tuple[float, ...]
-    activity_examples: int
+    recipe: Recipe
     seed: int
 
     @classmethod
     def of(cls, cases: Sequence[Case], settings: SparsitySettings) -> SparsityCell:
-        shared = cls.model_fields.keys() - {"cases", "recipe"}
-        return cls(
-            cases=tuple(cases),
-            recipe=settings.record()["recipes"][cases[0].recipe],
-            **{name: getattr(settings, name) for name in shared},
-        )
+        same = settings.model_dump(include={*Shared.model_fields, "seed"})
+        return cls(cases=tuple(cases), recipe=settings.recipes[cases[0].recipe], **same)
 
     def alike(self, other: SparsityCell) -> bool:
         """Whether networks of both are trained and certified in the same way."""

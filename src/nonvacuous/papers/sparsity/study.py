@@ -22,7 +22,6 @@ from torch import Tensor
 from nonvacuous.claims import write_record
 from nonvacuous.data import Examples, make_split
 from nonvacuous.distributions.storage import load_tensors, save_tensors
-from nonvacuous.papers.sparsity.recipes import Recipe
 from nonvacuous.papers.sparsity.results import CaseResult, CasesResult, SparsityResult
 from nonvacuous.papers.sparsity.settings import VARIANTS, Case, SparsityCell, SparsitySettings
 from nonvacuous.progress import Progress
@@ -222,7 +221,7 @@ class _Networks:
         self._test = (
             None if test is None else unit_norm(test, centered=cell.centered).to(self._device)
         )
-        self._recipe = Recipe.from_dict(cell.recipe, where=cell.cases[0].recipe)
+        self._recipe = cell.recipe
         self._prior = self._learned(cell.cases[0])
 
     def compute(self, case: Case) -> CaseResult:

@@ -31,9 +31,8 @@ class Bad(Frozen):
 class BadSettings(StudySettings):
     """The same as settings."""
 
-    bad_data: str = Field(
-        default="mnist", description="Where functions that fit and fail are shown."
-    )
+    bad_data: str = "mnist"
+    """Where functions that fit and fail are shown."""
     bad_examples: int = Field(default=3000, description="How many examples they fit.")
     bad_test: int = Field(default=3000, description="How many examples they are tested on.")
     bad_gamma: str = Field(default="0.02", description="The width of their kernel.")

@@ -196,48 +196,44 @@ def _panels(result: FigureResult) -> tuple[Figure, Figure, Figure]:
 
 def sweep_table(result: FigureResult) -> Table:
     """Panels b and c in numbers: percent, and epochs to fit so much of the training labels."""
-    rows = tuple(
-        (network_title(network), *_sweep_row(point))
+    rows = (
+        {"network": network_title(network)} | _sweep_row(point)
         for network, points in result.sweep.items()
         for point in points
     )
-    headings = (
-        "network", "share", "train", "test error", "95 % interval",
-        f"to {NEARLY:g} %", "to 100 %", "slower",
-    )  # fmt: skip
-    return Table(headings, rows, caption=verdict(result))
+    return Table.of(rows, verdict(result))
 
 
-def _sweep_row(point: SweepPoint) -> tuple[str, ...]:
+def _sweep_row(point: SweepPoint) -> dict[str, str]:
     error = point.test_error
     nearly, fitted = point.result.reached(NEARLY), point.result.fitted
-    return (
-        f"{point.level:g}",
-        percent(point.result.train_accuracy),
-        percent(100 * error.value),
-        f"{100 * error.low:.2f} to {100 * error.high:.2f}",
-        MISSING if nearly is None else str(nearly.epoch),
-        MISSING if fitted is None else str(fitted.epoch),
-        MISSING if point.slowdown is None else f"{point.slowdown:.1f}",
-    )
+    return {
+        "share": f"{point.level:g}",
+        "train": percent(point.result.train_accuracy),
+        "test error": percent(100 * error.value),
+        "95 % interval": f"{100 * error.low:.2f} to {100 * error.high:.2f}",
+        f"to {NEARLY:g} %": MISSING if nearly is None else str(nearly.epoch),
+        "to 100 %": MISSING if fitted is None else str(fitted.epoch),
+        "slower": MISSING if point.slowdown is None else f"{point.slowdown:.1f}",
+    }
 
 
 def curves_table(result: FigureResult) -> Table:
     """Panel a in numbers, beside the steps that an independent reproduction needed."""
     settings = result.settings
     comparable = settings.data == "cifar10" and settings.curves_of == "inception"
-    headings = ["data", "train", "test", f"steps to loss {SMALL_LOSS:g}"]
-    headings += ["an independent reproduction"] * comparable
     rows = []
     for name, cell in result.curves.items():
-        row = [
-            corruption_title(name),
-            percent(cell.train_accuracy),
-            percent(cell.test_accuracy),
-            _thousands(_steps_to_small_loss(cell)),
-        ]
-        rows.append(tuple(row + [_thousands(STEPS_TO_FIT.get(name))] * comparable))
-    return Table(tuple(headings), tuple(rows), caption="Accuracies in percent.")
+        row = {
+            "data": corruption_title(name),
+            "train": percent(cell.train_accuracy),
+            "test": percent(cell.test_accuracy),
+            f"steps to loss {SMALL_LOSS:g}": _thousands(_steps_to_small_loss(cell)),
+        }
+        if comparable:
+            row["an independent reproduction"] = _thousands(STEPS_TO_FIT.get(name))
+        rows.append(row)
+    return Table.of(rows, "Accuracies in percent.")
 
 
 def _steps_to_small_loss(cell: CellResult) -> int | None:

@@ -76,19 +76,12 @@ class KernelsSettings(BadSettings):
     """What the reproduction computes."""
 
     cases: tuple[Case, ...] = _CASES
-    only: tuple[str, ...] = Field(
-        default=(),
-        exclude=True,
-        description="Some of the cases, such as mnist-raw cifar10-patches.",
-    )
-    examples: int | None = Field(
-        default=None,
-        ge=1,
-        description="Only the first so many training examples of every data set.",
-    )
-    labels: tuple[str, ...] = Field(
-        default=("true", "partial:0.5", "random"), description="Labelings, all solved for at once."
-    )
+    only: tuple[str, ...] = Field(default=(), exclude=True)
+    """Some of the cases, such as mnist-raw cifar10-patches."""
+    examples: int | None = Field(default=None, ge=1)
+    """Only the first so many training examples of every data set."""
+    labels: tuple[str, ...] = ("true", "partial:0.5", "random")
+    """Labelings, all solved for at once."""
 
     @model_validator(mode="after")
     def _chosen(self) -> KernelsSettings:

@@ -42,10 +42,8 @@ class LinearSettings(BadSettings):
     test: int = Field(default=2000, ge=1, description="Test examples.")
     noise: float = Field(default=0.1, description="Of the labels.")
     epochs: int = Field(default=4000, ge=1, description="Of every optimizer.")
-    family_size: float = Field(
-        default=10.0,
-        description="How much of a direction that no example sees is added: from 0 to this.",
-    )
+    family_size: float = 10.0
+    """How much of a direction that no example sees is added: from 0 to this."""
 
     @classmethod
     def quick(cls) -> LinearSettings:

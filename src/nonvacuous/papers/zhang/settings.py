@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang.networks import MODELS, Cell
-from nonvacuous.study.settings import Frozen, StudySettings
+from nonvacuous.study.settings import Described, Frozen, StudySettings
 
 
 class Longer(Frozen):
@@ -112,49 +112,34 @@ def training_record(recipe: Recipe, shared: Any) -> dict[str, Any]:
     return recipe.model_dump(include=set(own)) | {name: getattr(shared, name) for name in names}
 
 
-class Shared(Frozen):
+class Shared(Described):
     """What a group of networks takes over from the settings as it is."""
 
     data: str = Field(default="cifar10", description="The data set; the paper's is cifar10.")
-    examples: int | None = Field(
-        default=None, ge=1, description="Train on the first so many; all by default."
-    )
-    crop: int | None = Field(
-        default=28,
-        description="Cut images to so many pixels, the central ones unless training crops at "
-        "random.",
-    )
+    examples: int | None = Field(default=None, ge=1)
+    """Train on the first so many; all by default."""
+    crop: int | None = 28
+    """Cut images to so many pixels, the central ones unless training crops at random."""
     batch_size: int = Field(default=128, ge=1, description="Of stochastic gradient descent.")
     momentum: float = Field(default=0.9, description="Of stochastic gradient descent.")
-    stop_when_fit: bool = Field(
-        default=False,
-        description="End the training of a network at its first measurement without an error.",
-    )
-    method: str = Field(
-        default="auto",
-        description="How many networks are trained at once: see nonvacuous.training.many.",
-    )
-    solo_epochs: int = Field(
-        default=2,
-        ge=0,
-        description="Also train one network of each kind alone for so many epochs, and compare "
-        "the time per network; 0: do not.",
-    )
+    stop_when_fit: bool = False
+    """End the training of a network at its first measurement without an error."""
+    method: str = "auto"
+    """How many networks are trained at once: see nonvacuous.training.many."""
+    solo_epochs: int = Field(default=2, ge=0)
+    """Also train one network of each kind alone for so many epochs, and compare the time per
+    network; 0: do not."""
 
 
 class ZhangSettings(Shared, StudySettings):
     """What all reproductions of the paper share."""
 
     networks: Mapping[str, Recipe] = Field(default_factory=_recipes)
-    only: tuple[str, ...] = Field(
-        default=(),
-        exclude=True,
-        description="Some kinds of networks, by their names in the table: inception, "
-        "inception-no-bn, alexnet, mlp-3x512, mlp-1x512, or mlp for both of the last.",
-    )
-    epochs: int | None = Field(
-        default=None, exclude=True, description="Train every network for so many, at most."
-    )
+    only: tuple[str, ...] = Field(default=(), exclude=True)
+    """Some kinds of networks, by their names in the table: inception, inception-no-bn, alexnet,
+    mlp-3x512, mlp-1x512, or mlp for both of the last."""
+    epochs: int | None = Field(default=None, exclude=True)
+    """Train every network for so many, at most."""
 
     @field_validator("networks", mode="before")
     @classmethod
@@ -193,25 +178,18 @@ class ZhangSettings(Shared, StudySettings):
 class TableSettings(ZhangSettings):
     """What the table needs besides."""
 
-    rows: tuple[str, ...] = Field(
-        default=(),
-        exclude=True,
-        description="Some rows, counted from the table's top: 15 16 18-19 are the perceptrons "
-        "without weight decay.",
-    )
+    rows: tuple[str, ...] = Field(default=(), exclude=True)
+    """Some rows, counted from the table's top: 15 16 18-19 are the perceptrons without weight
+    decay."""
 
 
 class ReusingSettings(ZhangSettings):
     """Settings of what can take networks over from the table."""
 
-    solo_epochs: int = Field(
-        default=0, ge=0, description="As for the table, where times are compared."
-    )
-    table: Path | None = Field(
-        default=None,
-        exclude=True,
-        description="The folder of zhang-table-1: networks that were trained alike are taken over.",
-    )
+    solo_epochs: int = Field(default=0, ge=0)
+    """As for the table, where times are compared."""
+    table: Path | None = Field(default=None, exclude=True)
+    """The folder of zhang-table-1: networks that were trained alike are taken over."""
 
     @classmethod
     def quick(cls) -> Self:
@@ -226,19 +204,12 @@ LABELS = ("true", "random")
 class RegularizationSettings(ReusingSettings):
     """What the matrix of regularizers needs besides."""
 
-    regularizers: tuple[str, ...] = Field(
-        default=REGULARIZERS,
-        exclude=True,
-        description="Only networks under these: none, decay, crop, full (augmentation), dropout.",
-    )
-    decay_times: tuple[float, ...] = Field(
-        default=(1.0,),
-        exclude=True,
-        description="Weight decay so many times as strong as the recipe's, such as 1 2 4 8.",
-    )
-    labels: tuple[str, ...] = Field(
-        default=LABELS, exclude=True, description="Only networks on these labels: true, random."
-    )
+    regularizers: tuple[str, ...] = Field(default=REGULARIZERS, exclude=True)
+    """Only networks under these: none, decay, crop, full (augmentation), dropout."""
+    decay_times: tuple[float, ...] = Field(default=(1.0,), exclude=True)
+    """Weight decay so many times as strong as the recipe's, such as 1 2 4 8."""
+    labels: tuple[str, ...] = Field(default=LABELS, exclude=True)
+    """Only networks on these labels: true, random."""
 
     @model_validator(mode="after")
     def _known_regularizers(self) -> Self:
@@ -255,15 +226,11 @@ class RegularizationSettings(ReusingSettings):
 class FigureSettings(ReusingSettings):
     """What Figure 1 needs besides."""
 
-    levels: tuple[float, ...] = Field(
-        default=(0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
-        description="Shares of labels that are redrawn, such as 0 0.5 1; 0 and 1 are always there.",
-    )
-    curves_of: str = Field(
-        default="inception",
-        description="The network whose learning curves are shown (Figure 1a); it also sees the "
-        "inputs corrupted.",
-    )
+    levels: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    """Shares of labels that are redrawn, such as 0 0.5 1; 0 and 1 are always there."""
+    curves_of: str = "inception"
+    """The network whose learning curves are shown (Figure 1a); it also sees the inputs
+    corrupted."""
     networks: Mapping[str, Recipe] = Field(
         default_factory=lambda: {
             # Curves and epochs to fit are read off the measurements: one after every epoch.
@@ -301,11 +268,6 @@ def _recipe(name: str, record: Any) -> Any:
     if isinstance(record, Recipe) or not isinstance(record, Mapping):
         return record
     known = _recipes().get(name)
-    merged = {} if known is None else known.model_dump()
-    for setting in record:
-        if setting not in Recipe.model_fields:
-            listed = ", ".join(sorted(Recipe.model_fields))
-            raise BadInput(f"networks.{name}: there is no setting {setting!r}; there are {listed}")
     if known is None and not {"model", "epochs"} <= record.keys():
         raise BadInput(f"networks.{name}: a network needs a model and epochs")
-    return {**merged, **record}
+    return {**({} if known is None else known.model_dump()), **record}

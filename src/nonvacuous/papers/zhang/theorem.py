@@ -31,10 +31,8 @@ class TheoremSettings(StudySettings):
     """One reproduction."""
 
     data: str = Field(default="mnist", description="The data set.")
-    sizes: tuple[int, ...] = Field(
-        default=(6_000, 20_000, 60_000),
-        description="Numbers of examples, the first ones each; none in a file takes all of them.",
-    )
+    sizes: tuple[int, ...] = (6_000, 20_000, 60_000)
+    """Numbers of examples, the first ones each; none in a file takes all of them."""
     depths: tuple[int, ...] = Field(default=(2, 3, 11, 101, 601), description="Layers of weights.")
 
     @model_validator(mode="after")

@@ -8,7 +8,6 @@ from nonvacuous.bounds.capacity import memorization_sizes
 from nonvacuous.memorization import what_it_does_not_say
 from nonvacuous.report.plots import Series, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
-from nonvacuous.study.study import markdown
 
 if TYPE_CHECKING:
     from nonvacuous.papers.zhang.theorem import TheoremResult
@@ -17,24 +16,6 @@ PAPER = (
     "Zhang, Bengio, Hardt, Recht, Vinyals: Understanding deep learning requires rethinking "
     "generalization (ICLR 2017), Theorem 1, Lemma 1 and Corollary 1"
 )
-
-
-def files(result: TheoremResult, _page: StudyPage | None) -> dict[str, str]:
-    """Markdown: the claims, every depth, and the true labels."""
-    claims = "\n".join(
-        f"- {claim.name}: {claim.statement}. **{'Holds' if claim.holds else 'Fails'}**: "
-        f"{claim.found}."
-        for claim in result.claims()
-    )
-    text = (
-        "# 2n + d weights memorize any labels\n\n"
-        f"{PAPER}. Data: {result.settings.data}, seed {result.settings.seed}.\n\n"
-        f"{claims}\n\n{markdown(_depths(result))}\n"
-        "*mismatches*: in exact rational arithmetic, random labels. *float64 error*: largest, "
-        "every unit evaluated; *wrong*: labels that come out wrong there.\n\n"
-        f"{markdown(_sizes(result))}"
-    )
-    return {"table.md": text}
 
 
 def page(result: TheoremResult, command: str) -> StudyPage:
@@ -104,7 +85,11 @@ def _depths(result: TheoremResult) -> Table:
         }
         for entry in result.depths
     )
-    return Table.of(rows, words=())
+    caption = (
+        "mismatches: in exact rational arithmetic, random labels. float64 error: largest, every "
+        "unit evaluated; wrong: labels that come out wrong there."
+    )
+    return Table.of(rows, caption, words=())
 
 
 def _sizes(result: TheoremResult) -> Table:
