@@ -121,16 +121,10 @@ class Prior:
                 )
         return DiagonalGaussian.from_means(means, used)
 
-    def charge_nats(self, module: nn.Module | None = None) -> float:
+    def charge_nats(self, module: nn.Module) -> float:
         """Nats for choosing freely from the grid: ln(its size), per tensor where each chooses."""
-        if not self.per_tensor:
-            return self.grid.charge_nats()
-        if module is None:
-            raise BadInput(
-                "this prior lets every tensor choose its scale, so its charge depends on the "
-                "number of tensors: pass the module"
-            )
-        return self.grid.charge_nats(choices=sum(1 for _ in module.named_parameters()))
+        tensors = sum(1 for _ in module.named_parameters())
+        return self.grid.charge_nats(choices=tensors if self.per_tensor else 1)
 
     def choose(self, module: nn.Module, posterior: DiagonalGaussian) -> ChosenPrior:
         """The scale (or scales) of the grid with the least KL from the posterior, and its price."""

@@ -169,7 +169,14 @@ class Constraints:
         for scale, own in operands:
             for name, size in zip(own, scale.shape, strict=True):
                 sizes[name] = max(sizes[name], size)
-        terms = [spread for scale, own in operands for spread in _aligned(scale, own, names, sizes)]
+        shape = tuple(sizes.values())
+        terms = [
+            term
+            for scale, own in operands
+            for term in scale.arranged(
+                [list(own).index(name) if name in own else None for name in names], shape
+            ).terms
+        ]
         summed = {k for k, name in enumerate(names) if name not in result}
         unsettled = [scale for scale, _ in operands if self._is_unsettled(scale)]
         kept = [term for term in terms if not term.axes & summed]
@@ -181,13 +188,7 @@ class Constraints:
             self.equations.require_zero([*part, Term(-1, common.labels, common.axes)])
             kept.append(common)
         self._settled.update(scale.weight for scale in unsettled)
-        order = [names.index(name) for name in result]
-        drop = sorted(set(range(len(names))) - set(order))
-        full = LogScale(tuple(sizes[name] for name in names), tuple(kept))
-        full = full.permute([*order, *drop])
-        for axis in reversed(range(len(order), len(names))):
-            full = full.select(axis, 0)
-        return full
+        return LogScale(shape, tuple(kept)).arranged([names.index(name) for name in result])
 
     def _zero(self, terms: Sequence[Term], scales: Sequence[LogScale], reason: str) -> int:
         """The terms sum to 0 everywhere, which parts on different axes do only as constants."""
@@ -250,21 +251,3 @@ def _first(term: Term, axes: set[int]) -> Term:
     for axis in term.axes & axes:
         labels = labels.take([0], axis)
     return Term(term.power, labels, term.axes - axes)
-
-
-def _aligned(
-    scale: LogScale, own: Sequence[str], names: Sequence[str], sizes: dict[str, int]
-) -> list[Term]:
-    """The terms of one operand, laid out over all the axes of the product."""
-    columns = [names.index(name) for name in own]
-    stretched = {k for k, name in enumerate(own) if scale.shape[k] != sizes[name]}
-    terms = []
-    for term in scale.terms:
-        shape = [1] * len(names)
-        for k, column in enumerate(columns):
-            shape[column] = term.labels.shape[k]
-        order = sorted(range(len(own)), key=lambda k: columns[k])
-        labels = term.labels.transpose(order).reshape(shape)
-        axes = frozenset(columns[k] for k in term.axes - stretched)
-        terms.append(Term(term.power, labels, axes))
-    return terms

@@ -79,28 +79,38 @@ class LogScale:
         """Of the elementwise quotient."""
         return self.times(other.power(-1))
 
-    def broadcast_to(self, shape: Sequence[int]) -> LogScale:
-        """New axes in front and stretched axes of size 1: nothing depends on either."""
-        shape = tuple(shape)
-        added = len(shape) - self.dimensions
-        sizes = (1,) * added + self.shape
-        stretched = {k for k, (old, new) in enumerate(zip(sizes, shape, strict=True)) if old != new}
+    def arranged(
+        self, sources: Sequence[int | None], shape: Sequence[int] | None = None
+    ) -> LogScale:
+        """Axes in another order, without some on which nothing depends, and with new ones.
+
+        sources   for each axis of the result the one that it was; None for a new one
+        shape     of the result, where new axes or old ones of size 1 are stretched
+        """
+        kept = [axis for axis in sources if axis is not None]
+        order = [*kept, *(axis for axis in range(self.dimensions) if axis not in kept)]
+        sizes = [1 if axis is None else self.shape[axis] for axis in sources]
+        shape = sizes if shape is None else shape
+        moved = {old: new for new, old in enumerate(sources) if sizes[new] == shape[new]}
         return self._mapped(
             shape,
             lambda t: (
-                t.labels.reshape((1,) * added + t.labels.shape),
-                {a + added for a in t.axes} - stretched,
+                t.labels.transpose(order).reshape(
+                    [1 if axis is None else t.labels.shape[axis] for axis in sources]
+                ),
+                [moved[axis] for axis in t.axes if axis in moved],
             ),
+        )
+
+    def broadcast_to(self, shape: Sequence[int]) -> LogScale:
+        """New axes in front and stretched axes of size 1: nothing depends on either."""
+        return self.arranged(
+            [None] * (len(shape) - self.dimensions) + [*range(self.dimensions)], shape
         )
 
     def permute(self, order: Sequence[int]) -> LogScale:
         """Axes in another order."""
-        order = [self.axis(axis) for axis in order]
-        moved = {old: new for new, old in enumerate(order)}
-        return self._mapped(
-            [self.shape[a] for a in order],
-            lambda t: (t.labels.transpose(order), {moved[a] for a in t.axes}),
-        )
+        return self.arranged([self.axis(axis) for axis in order])
 
     def take(self, axis: int, positions: np.ndarray | Sequence[int]) -> LogScale:
         """Some positions along an axis, in this order."""
@@ -121,19 +131,13 @@ class LogScale:
 
     def squeeze(self, axis: int) -> LogScale:
         """Without an axis of size 1."""
-        axis = self.axis(axis)
-        return self._mapped(
-            (*self.shape[:axis], *self.shape[axis + 1 :]),
-            lambda t: (t.labels.squeeze(axis), {a - (a > axis) for a in t.axes if a != axis}),
-        )
+        return self.arranged([a for a in range(self.dimensions) if a != self.axis(axis)])
 
     def unsqueeze(self, axis: int) -> LogScale:
         """With a new axis of size 1, on which nothing depends."""
-        axis = axis % (self.dimensions + 1)
-        return self._mapped(
-            (*self.shape[:axis], 1, *self.shape[axis:]),
-            lambda t: (np.expand_dims(t.labels, axis), {a + (a >= axis) for a in t.axes}),
-        )
+        axes: list[int | None] = [*range(self.dimensions)]
+        axes.insert(axis % (self.dimensions + 1), None)
+        return self.arranged(axes)
 
     def reshape(self, shape: Sequence[int]) -> LogScale:
         """Rearranged in memory order: merged axes list every pair of positions."""

@@ -108,7 +108,7 @@ class Builder:
         order = [axes.index(axis) for scale in scales for axis in scale.axes]
         runs = [self.layout.run(scale.index) for scale in scales]
         if runs[0] is not None and runs[1] is not None:
-            sides = [self._run_side(run, s.power) for run, s in zip(runs, scales, strict=True)]  # type: ignore[arg-type]
+            sides = [self._side(scale.index, scale.power) for scale in scales]
             if sides[0].group != sides[1].group:
                 self._append(Matrix, sums.map(lambda t: t.permute(order).contiguous()), sides)
                 return
@@ -157,7 +157,7 @@ class Builder:
                 continue
             channels = index[axis] - self.starts[owners[axis]]
             sums, distinct = self._merge(sums, channels, axis)
-            sides.append(self._side(owners[axis], powers[axis], distinct))
+            sides.append(self._side(distinct + self.starts[owners[axis]], powers[axis]))
         if len(sides) == 2:
             self._append(Matrix, sums.map(Tensor.contiguous), sides)
         elif sides:
@@ -190,15 +190,6 @@ class Builder:
 
     def _append(self, kind: type[Term], sums: Sums, sides: Sequence[Side]) -> None:
         self.terms.append(kind(self.name, tuple(sides), sums.squares, sums.products))
-
-    def _run_side(self, run: slice, power: float) -> Side:
-        group = int(self.group_of[run.start])
-        return self._side(group, power, np.arange(run.start, run.stop) - self.starts[group])
-
-    def _side(self, group: int, power: float, channels: np.ndarray) -> Side:
-        whole = len(channels) == self.sizes[group]
-        positions = None if whole else torch.from_numpy(channels).to(self.device)
-        return Side(group=group, power=power, positions=positions)
 
     def _add_entries(self, sums: Sums, axes: list[int], scales: list[AxisScale]) -> None:
         """Any number of scales on any axes: one entry for each element of the summed tensor."""
@@ -236,10 +227,11 @@ class Builder:
             if not np.array_equal(inverse, np.arange(len(inverse))):
                 part = part.map(Collector.of(inverse, self.device).collect)
             pairs_left = zip(kept[:, first], live, strict=True)
-            sides = [self._entry_side(row, total[label]) for row, label in pairs_left]
+            sides = [self._side(row, total[label]) for row, label in pairs_left]
             self._append(Bundle, part, sides)
 
-    def _entry_side(self, index: np.ndarray, power: float) -> Side:
+    def _side(self, index: np.ndarray, power: float) -> Side:
+        """Of channels of one group, one for each row or entry."""
         group = int(self.group_of[index[0]])
         channels = index - self.starts[group]
         if np.array_equal(channels, np.arange(self.sizes[group])):

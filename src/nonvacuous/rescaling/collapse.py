@@ -32,7 +32,7 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
     # A GPU is not asked for these before everything is under way.
     asked: dict[tuple[str, str], Number] = {}
     for name in reading.tensors:
-        scales = [scale for scale in groups.exponents[name] if _moves(scale, layout)]
+        scales = [scale for scale in groups.exponents[name] if scale.moves]
         for scale in scales:
             _count(scale, layout, math.prod(reading.shapes[name]), counts, touched)
         axes = sorted({axis for scale in scales for axis in scale.axes})
@@ -74,13 +74,6 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
             min(fetched[name, "low"] for name in reading.tensors),
             max(fetched[name, "high"] for name in reading.tensors),
         ),
-    )
-
-
-def _moves(scale: AxisScale, layout: Layout) -> bool:
-    """Whether a scale can change anything: not pinned everywhere, not of power zero."""
-    return scale.power != 0 and (
-        layout.run(scale.index) is not None or int(np.max(scale.index)) >= 0
     )
 
 

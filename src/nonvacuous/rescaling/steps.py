@@ -38,22 +38,19 @@ class ChannelSums:
     reach: float = 1.0
     negative: Mapping[float, np.ndarray] | None = None
 
+    @property
+    def exponentials(self) -> list[tuple[float, np.ndarray]]:
+        """The KL as a sum of coefficient * exp(exponent * d): pairs of exponent and coefficient."""
+        squares = [(2 * power, values / 2) for power, values in self.squares.items()]
+        return squares + [(power, -values) for power, values in self.products.items()]
+
     def gradient(self) -> np.ndarray:
         """Derivative of the KL by each log-scale: weights in minus weights out, unbalanced."""
-        total = -self.counts
-        for power, values in self.squares.items():
-            total = total + power * values
-        for power, values in self.products.items():
-            total = total - power * values
-        return total
+        return sum((e * c for e, c in self.exponentials), start=-self.counts)
 
     def magnitude(self) -> np.ndarray:
         """The size of the parts that must balance, to judge a gradient by."""
-        total = np.zeros_like(self.counts)
-        for sums in (self.squares, self.products):
-            for power, values in sums.items():
-                total += abs(power) * np.abs(values)
-        return total
+        return sum((np.abs(e * c) for e, c in self.exponentials), start=np.zeros_like(self.counts))
 
 
 @np.errstate(all="ignore")
@@ -129,22 +126,13 @@ def moved(sums: ChannelSums, step: np.ndarray) -> ChannelSums:
 
 def change(sums: ChannelSums, step: np.ndarray) -> np.ndarray:
     """By how much the KL changes when a channel moves by ``step``, for each channel alone."""
-    total: np.ndarray = -sums.counts * step
-    for power, values in sums.squares.items():
-        total = total + values * np.expm1(2 * power * step) / 2
-    for power, values in sums.products.items():
-        total = total - values * np.expm1(power * step)
-    return total
+    return sum((c * np.expm1(e * step) for e, c in sums.exponentials), start=-sums.counts * step)
 
 
 def _refinement(sums: ChannelSums) -> np.ndarray:
     """The better of a majorize-minimize step and a Newton step."""
     safe = majorized_step(sums)
-    curvature = np.zeros_like(sums.counts)
-    for power, values in sums.squares.items():
-        curvature = curvature + 2 * power * power * values
-    for power, values in sums.products.items():
-        curvature = curvature - power * power * values
+    curvature = sum((e * e * c for e, c in sums.exponentials), start=np.zeros_like(sums.counts))
     limit = _LONGEST / sums.reach
     newton = np.clip(-sums.gradient() / curvature, -limit, limit)
     usable = (curvature > 0) & np.isfinite(newton)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from nonvacuous.data.examples import Examples
@@ -138,14 +138,21 @@ def train(
     return learner.result()
 
 
-def evaluate(module: nn.Module, inputs: Tensor, labels: Tensor, *, batch_size: int = 2048) -> Score:
-    """Mean cross-entropy and number of errors of a module in evaluation mode."""
+def evaluate(
+    module: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    weights: dict[str, Tensor] | None = None,
+    batch_size: int = 2048,
+) -> Score:
+    """Mean cross-entropy and errors of a module in evaluation mode, or of it with other weights."""
     totals = torch.zeros(2, dtype=torch.float64, device=labels.device)
     was_training = module.training
     module.eval()
     with torch.no_grad():
         for start in range(0, len(labels), batch_size):
-            outputs = module(inputs[start : start + batch_size])
+            outputs = functional_call(module, weights or {}, (inputs[start : start + batch_size],))
             wanted = labels[start : start + batch_size]
             totals[0] += cross_entropy(outputs, wanted, reduction="sum")
             totals[1] += (outputs.argmax(dim=1) != wanted).sum()
@@ -261,8 +268,7 @@ class _Learner:
         self._loss_sum.zero_()
         stop = False
         if self._validation is not None:
-            with _carrying(self._module, self._judged()):
-                score = evaluate(self._module, *self._validation)
+            score = evaluate(self._module, *self._validation, weights=self._average)
             record |= {"validation_loss": score.loss, "validation_errors": score.errors}
             needed = self._settings.minimum_improvement
             if facts["best_loss"] is None or score.loss < facts["best_loss"] - needed:
@@ -277,7 +283,9 @@ class _Learner:
         ran, best, chosen = len(self.facts["history"]), len(self.facts["history"]), self._judged()
         if self._settings.patience is not None:
             best, chosen = self.facts["best_epoch"], self._best
-        _put(self._module, chosen)
+        with torch.no_grad():
+            for name, tensor in _tensors(self._module).items():
+                tensor.copy_(chosen[name])
         self._module.eval()
         self._module.zero_grad(set_to_none=True)
         trained = Trained(
@@ -305,12 +313,6 @@ def _copies(module: nn.Module) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def _put(module: nn.Module, values: Mapping[str, Tensor]) -> None:
-    for name, tensor in _tensors(module).items():
-        tensor.copy_(values[name])
-
-
-@torch.no_grad()
 def _move_toward(
     average: Mapping[str, Tensor], present: Mapping[str, Tensor], share: float
 ) -> None:
@@ -319,12 +321,3 @@ def _move_toward(
     torch._foreach_lerp_([average[name] for name in real], [present[name] for name in real], share)
     for name in average.keys() - set(real):
         average[name].copy_(present[name])
-
-
-@contextmanager
-def _carrying(module: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
-    """The module with these weights, for a while."""
-    kept = _copies(module)
-    _put(module, values)
-    yield
-    _put(module, kept)

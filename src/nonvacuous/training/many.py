@@ -89,7 +89,7 @@ def train_many(
     chosen = resolved(method, modules[0], where)
     path = None if checkpoint is None else Path(checkpoint)
     # Before training changes the networks: their initial weights are part of what it tells.
-    configuration = None if path is None else _configuration(modules, examples, jobs, settings)
+    configuration = {} if path is None else _configuration(modules, examples, jobs, settings)
     dtype = next(p.dtype for p in modules[0].parameters())
     material = Material(examples, jobs, device=where, dtype=dtype)
     wanted = [examples.labels, *(labels for _, labels in examples.test or ())]
@@ -105,10 +105,9 @@ def train_many(
             chosen = "one at a time"
             trainer = build_trainer(chosen, built(build, jobs), jobs, material, settings)
         run = Run(jobs, settings, trainer, begun=begun)
-        if configuration is not None:
-            # Methods and devices round differently: a resumed run keeps to one of each.
-            configuration |= {"method": chosen, "device": where.type}
-        if path is not None and configuration is not None and path.exists():
+        # Methods and devices round differently: a resumed run keeps to one of each.
+        configuration |= {"method": chosen, "device": where.type}
+        if path is not None and path.exists():
             run.resume(path, configuration)
         steps = len(batch_edges(material.examples, settings.batch_size)) - 1
         reporter = _Ticker(progress, run, settings.epochs * steps, len(jobs))
@@ -125,17 +124,9 @@ def train_many(
             if run.epoch % settings.measure_every == 0 or run.epoch == settings.epochs:
                 run.take(trainer.measure(), rates, steps)
             reporter.end_epoch()
-            if path is not None and configuration is not None:
+            if path is not None:
                 run.save(path, configuration, interval=checkpoint_seconds)
-    results = tuple(
-        run.result(
-            number,
-            examples=material.examples,
-            marked=None if examples.marked is None else int(examples.marked[job.labels].sum()),
-            test_examples=None if examples.test is None else len(examples.test[job.inputs][1]),
-        )
-        for number, job in enumerate(jobs)
-    )
+    results = tuple(run.result(number) for number in range(len(jobs)))
     return ManyResult(jobs=results, method=chosen, seconds=run.seconds)
 
 

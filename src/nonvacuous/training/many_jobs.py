@@ -148,8 +148,6 @@ class JobResult:
 
     state           an ordinary state_dict on the CPU, for `build(job.seed).load_state_dict(state)`
     fit_epoch       the first epoch measured with 0 training errors; None if there was none
-    examples, marked_examples, test_examples
-                    what the error counts are out of; None where there was nothing to count
     stopped         "epochs" (all done), "fit" (see ManySettings.stop_when_fit), "loss" (see
                     ManySettings.stop_loss) or "diverged" (its loss left the finite numbers; the
                     last record tells when)
@@ -159,9 +157,6 @@ class JobResult:
     history: tuple[EpochRecord, ...]
     state: dict[str, Tensor]
     fit_epoch: int | None
-    examples: int
-    marked_examples: int | None
-    test_examples: int | None
     stopped: str
 
 

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
-from nonvacuous.training.graphs import full_precision
 from nonvacuous.training.many_dropout import Chance, seed_dropout, with_faster_layers
 from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_material import Material
-from nonvacuous.training.many_stacked import Stack, following
+from nonvacuous.training.many_stacked import Stack
 
 
 class Solo(Stack):
@@ -37,9 +35,9 @@ class Solo(Stack):
     ) -> None:
         super().__init__([job], material, settings, recorded=recorded)
         device = material.device
-        self._own = Chance(self.chance.seed[0], self.chance.step, self.chance.rate[0])
+        own = Chance(self.chance.seed[0], self.chance.step, self.chance.rate[0])
         module = with_faster_layers(module.to(device))
-        module = seed_dropout(module, self._own, everywhere=self.drops)
+        module = seed_dropout(module, own, everywhere=self.drops)
         if any(tensor.ndim == 4 for tensor in module.parameters()):
             # torch's annotations leave out this argument of `to`.
             module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -75,20 +73,13 @@ class Solo(Stack):
             outputs: Tensor = self._module(inputs[0])
         return outputs.unsqueeze(0)
 
-    def _step(self, size: int) -> None:
-        material, job = self._material, self.jobs[0]
-        chosen = self._orders[0, following(self._start, size, material.examples)]
-        inputs = material.batch(job, chosen, seed=self._own.seed, step=self._own.step)
-        outputs = self.outputs(inputs.unsqueeze(0), training=True)[0]
-        loss = cross_entropy(full_precision(outputs), material.labels[job.labels][chosen])
+    def _learn(self, loss: Tensor) -> None:
         gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
         self._optimizer.step()
         for parameter in self._parameters:
             parameter.grad = None
-        self._start += size
-        self._own.step.add_(1)
 
     def changed(self) -> list[Tensor]:
         return list(self.tensors(0).values())

@@ -139,9 +139,7 @@ class Run:
 
     # -- results ----------------------------------------------------------------------------------
 
-    def result(
-        self, job: int, *, examples: int, marked: int | None, test_examples: int | None
-    ) -> JobResult:
+    def result(self, job: int) -> JobResult:
         """What became of a job, once none is active."""
         history = self._histories[job]
         fit = next((record.epoch for record in history if record.train_errors == 0), None)
@@ -151,9 +149,6 @@ class Run:
             history=tuple(history),
             state=state,
             fit_epoch=fit,
-            examples=examples,
-            marked_examples=marked,
-            test_examples=test_examples,
             stopped=self._ended[job],
         )
 

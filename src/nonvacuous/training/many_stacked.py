@@ -139,13 +139,16 @@ class Stack(ABC):
         outputs = self.outputs(self._batch(chosen), training=True)
         # The sum over the networks of their mean losses: each one's gradient is that of its own.
         loss = _losses(full_precision(outputs), labels).mean(dim=1).sum()
+        self._learn(loss)
+        self._start += size
+        self.chance.step.add_(1)
+
+    def _learn(self, loss: Tensor) -> None:
         names = list(self.trained)
         gradients = torch.autograd.grad(loss, [self.trained[name] for name in names])
         with torch.no_grad():
             for name, gradient in zip(names, gradients, strict=True):
                 self._update(self.trained[name], self._momenta[name], gradient)
-        self._start += size
-        self.chance.step.add_(1)
 
     def _update(self, parameter: Tensor, memory: Tensor, gradient: Tensor) -> None:
         """One step of torch's SGD with momentum, each network with its own rate and decay."""
@@ -159,12 +162,12 @@ class Stack(ABC):
         material = self._material
         if all(job.augmentation == "none" for job in self.jobs):
             return _shown(self._train[chosen + self._offsets])
-        return torch.stack(
-            [
-                material.batch(job, chosen[m], seed=self.chance.seed[m], step=self.chance.step)
-                for m, job in enumerate(self.jobs)
-            ]
-        )
+        seen = [
+            material.batch(job, chosen[m], seed=self.chance.seed[m], step=self.chance.step)
+            for m, job in enumerate(self.jobs)
+        ]
+        # The layout of images in memory is that of one network where there is but one.
+        return seen[0].unsqueeze(0) if len(seen) == 1 else torch.stack(seen)
 
     # -- measuring --------------------------------------------------------------------------------
 

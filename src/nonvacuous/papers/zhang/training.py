@@ -282,13 +282,12 @@ class _Training:
         return time.perf_counter() - started
 
     def _result(self, cell: Cell, entry: JobResult, timing: GroupTiming) -> CellResult:
-        assert entry.test_examples is not None
         return CellResult(
             cell=cell,
             parameters=sum(part.numel() for part in self._build(0).parameters()),
-            examples=entry.examples,
+            examples=self.material.labels.shape[1],
             redrawn=self.material.redrawn(cell),
-            test_examples=entry.test_examples,
+            test_examples=len(self.material.test[entry.job.inputs][1]),
             history=tuple(
                 Point(
                     epoch=record.epoch,
