@@ -29,10 +29,10 @@ STEPS = {"cuda": 50, "cpu": 8}
 def train(network: str, device: str, *, epochs: int, steps: int, **rest: Any) -> None:
     import torch
 
-    from nonvacuous import training
     from nonvacuous.data.examples import Examples
     from nonvacuous.distributions import DiagonalGaussian
     from nonvacuous.models import build
+    from nonvacuous.training import posterior as training
 
     count = BATCH * steps
     generator = torch.Generator().manual_seed(0)

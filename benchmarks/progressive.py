@@ -22,7 +22,7 @@ from nonvacuous.data import Examples, load, split_examples
 from nonvacuous.models import build
 from nonvacuous.records import Observation
 from nonvacuous.rules.progressive import OBSERVED, batches_of, first_part, tilt_of, trained_on
-from nonvacuous.training import train
+from nonvacuous.training.erm import train
 from nonvacuous.training_settings import PlainTraining
 
 FAILURES = (0.05, 0.01, 0.0025, 0.001)

@@ -27,7 +27,7 @@ from torch.nn.functional import cross_entropy
 from nonvacuous.certification.measurement import count_errors
 from nonvacuous.data import Examples, load
 from nonvacuous.models import build
-from nonvacuous.training import train
+from nonvacuous.training.erm import train
 from nonvacuous.training_settings import PlainTraining
 
 _BATCH, _MODELS = 50, 700

@@ -28,7 +28,7 @@ from nonvacuous.certification.adapting import folded, has_batch_norm
 from nonvacuous.data import split_examples
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.networks import ScaleGroups
-from nonvacuous.training import TrainSettings, train
+from nonvacuous.training.erm import TrainSettings, train
 
 ATTEMPTS = 20
 _PLAIN: dict[str, Any] = {

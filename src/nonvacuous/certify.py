@@ -29,7 +29,7 @@ from nonvacuous.recipes import seeded
 from nonvacuous.risk import Loss, zero_one
 from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.settings import Run
-from nonvacuous.training import EventLog
+from nonvacuous.training.events import EventLog
 from nonvacuous.verification.run_folder import check_before_sealing
 
 _TRAINED_HERE = Posterior()

@@ -16,7 +16,7 @@ from nonvacuous.data import load
 from nonvacuous.models import build
 from nonvacuous.studies.networks import build_network
 from nonvacuous.study.settings import default_folder
-from nonvacuous.training import OBJECTIVES
+from nonvacuous.training.objectives import OBJECTIVES
 from nonvacuous.training_settings import PosteriorTraining
 
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from nonvacuous import training
 from nonvacuous.settings import Settings
-from nonvacuous.training import PosteriorSettings, Records, Trained, TrainedPosterior, TrainSettings
+from nonvacuous.training import erm, posterior
+from nonvacuous.training.erm import Trained, TrainSettings
+from nonvacuous.training.loop import Records
+from nonvacuous.training.posterior import PosteriorSettings, TrainedPosterior
 
 _TRACES = {field.name for field in fields(Records)}
 
 
 def train(*given: Any, **options: Any) -> Trained:
-    return training.train(*given, **_sorted(TrainSettings, options))
+    return erm.train(*given, **_sorted(TrainSettings, options))
 
 
 def train_posterior(*given: Any, **options: Any) -> TrainedPosterior:
-    return training.train_posterior(*given, **_sorted(PosteriorSettings, options))
+    return posterior.train_posterior(*given, **_sorted(PosteriorSettings, options))
 
 
 def _sorted(kind: type[Settings], options: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.storage import save_tensors
 from nonvacuous.progress import Progress
-from nonvacuous.training import PosteriorSettings, Records, TrainSettings, train, train_posterior
+from nonvacuous.training.erm import TrainSettings, train
+from nonvacuous.training.loop import Records
+from nonvacuous.training.posterior import PosteriorSettings, train_posterior
 
 
 def build() -> tuple[nn.Module, Examples]:

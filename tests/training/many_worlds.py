@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nonvacuous import models, training
-from nonvacuous.training import ManyExamples, ManyResult
+from nonvacuous import models
+from nonvacuous.training import many
+from nonvacuous.training.many_jobs import ManyExamples, ManyResult
 
 SHAPE = (3, 8, 8)
 CLASSES = 4
@@ -22,7 +23,7 @@ def train_many(
     """With everything as arguments of its own, as tests like to vary it."""
     names = {field.name for field in fields(ManyExamples)}
     own = {name: options.pop(name) for name in list(options) if name in names}
-    return training.train_many(build, ManyExamples(inputs, labels, **own), jobs, **options)
+    return many.train_many(build, ManyExamples(inputs, labels, **own), jobs, **options)
 
 
 def images(count: int = 90, *, seed: int = 0, size: int = 8) -> Tensor:

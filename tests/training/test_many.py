@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from nonvacuous import models
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import Job, ManySettings
 from nonvacuous.training.loop import batch_edges, shuffled
+from nonvacuous.training.many_jobs import Job, ManySettings
 from nonvacuous.training.many_trainer import plain_stack
 from tests.training.many_worlds import (
     CLASSES,

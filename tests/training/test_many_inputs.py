@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from nonvacuous.errors import BadInput
-from nonvacuous.training import Job, ManySettings
+from nonvacuous.training.many_jobs import Job, ManySettings
 from tests.training.many_worlds import convolutional, images, labelings, perceptron, train_many
 
 
@@ -82,6 +82,10 @@ def test_refused(changes: dict[str, Any], message: str) -> None:
 def test_a_job_refuses_what_it_cannot_be(change: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput, match=message):
         Job(**change)
+
+
+def test_a_seed_may_be_as_large_as_derived_ones_are() -> None:
+    assert Job(seed=2**63 - 1).seed == 2**63 - 1
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.errors import Unsupported
-from nonvacuous.training import Job, ManySettings, many
+from nonvacuous.training import many
 from nonvacuous.training import many_stacked as stacked
-from nonvacuous.training.many_jobs import ManyResult
+from nonvacuous.training.many_jobs import Job, ManyResult, ManySettings
 from nonvacuous.training.many_trainer import build_trainer
 from tests.training.many_worlds import (
     convolutional,

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from nonvacuous.progress import Reporter
-from nonvacuous.training import Job, ManySettings, OtherConfiguration
+from nonvacuous.training.failures import OtherConfiguration
+from nonvacuous.training.many_jobs import Job, ManySettings
 from tests.training.many_worlds import (
     convolutional,
     images,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from torch import nn
 
-from nonvacuous.training import Job, ManySettings
+from nonvacuous.training.many_jobs import Job, ManySettings
 from tests.training.many_worlds import (
     convolutional,
     images,

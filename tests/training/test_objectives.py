@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from nonvacuous import bounds
 from nonvacuous.errors import BadInput
-from nonvacuous.training import PosteriorSettings
 from nonvacuous.training.objectives import (
     OBJECTIVES,
     bounded_cross_entropy,
 )
+from nonvacuous.training.posterior import PosteriorSettings
 
 N, FAILURE = 2000, 0.05
 RISKS = st.floats(1e-4, 0.6)

@@ -13,15 +13,11 @@ from nonvacuous import bounds
 from nonvacuous.data.examples import Examples
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.errors import BadInput
-from nonvacuous.training import (
-    OBJECTIVES,
-    Diverged,
-    TrainedPosterior,
-    bounded_cross_entropy,
-    read_events,
-    stochastic,
-)
-from nonvacuous.training.posterior import PosteriorSettings, _Learner
+from nonvacuous.training import stochastic
+from nonvacuous.training.events import read_events
+from nonvacuous.training.failures import Diverged
+from nonvacuous.training.objectives import OBJECTIVES, bounded_cross_entropy
+from nonvacuous.training.posterior import PosteriorSettings, TrainedPosterior, _Learner
 from nonvacuous.training.stochastic import draw_noise, noisy_call
 from tests.training.calls import train, train_posterior
 

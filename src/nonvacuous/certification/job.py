@@ -22,7 +22,8 @@ from nonvacuous.rules.arithmetic import ledger
 from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
 from nonvacuous.rules.digests import all_examples_digest, content_digest
 from nonvacuous.rules.outcomes import beginning_digest, class_sizes
-from nonvacuous.training import EventLog, Records
+from nonvacuous.training.events import EventLog
+from nonvacuous.training.loop import Records
 
 #: Phases that read no bound example: what they show chooses nothing.
 _BLIND = ("prior", "held-out twin", "first part")

@@ -16,7 +16,8 @@ from nonvacuous.data import Examples, Split, make_split
 from nonvacuous.records import TwinRecord
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import Records, train
+from nonvacuous.training.erm import train
+from nonvacuous.training.loop import Records
 from nonvacuous.training_settings import PlainTraining
 
 #: The twin of a certificate that needs no prior data trains on this part and tests on the rest.

@@ -22,7 +22,8 @@ from nonvacuous.progress import Progress
 from nonvacuous.randomization.conditions import Condition, input_sets
 from nonvacuous.randomization.outcomes import CurvePoint, Outcome, Task, count_errors, measure
 from nonvacuous.randomization.settings import StudySettings
-from nonvacuous.training.many import Job, ManyExamples, ManySettings, train_many
+from nonvacuous.training.many import train_many
+from nonvacuous.training.many_jobs import Job, ManyExamples, ManySettings
 from nonvacuous.training.user_training import (
     TrainingFunction,
     call,

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nonvacuous.distributions.gaussian import check_same_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
 from nonvacuous.rescaling.path_steps import Lift, LinearMap, Step, Visit, refused, step_of
@@ -192,20 +193,9 @@ def _values(graph: LayerGraph, weights: Weights | None) -> dict[str, Tensor]:
         given = dict(weights.named_parameters())
     else:
         given = graph.weights if weights is None else weights
-    read = {}
-    for name, shape in graph.parameters.items():
-        if name not in given:
-            raise BadInput(
-                f"weights has no {name!r}, which the graph was captured with; pass the module, or "
-                "a mapping with all of its parameters"
-            )
-        value = torch.as_tensor(given[name]).detach().cpu().double()
-        if tuple(value.shape) != tuple(shape):
-            raise BadInput(
-                f"weights[{name!r}] has shape {tuple(value.shape)}, the graph has {tuple(shape)}"
-            )
-        read[name] = value
-    return read
+    known = {name: torch.as_tensor(given[name]) for name in graph.parameters if name in given}
+    check_same_tensors("weights", known, "the graph", graph.parameters)
+    return {name: value.detach().cpu().double() for name, value in known.items()}
 
 
 def _power(order: float) -> Lift:

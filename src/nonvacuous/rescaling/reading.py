@@ -150,7 +150,6 @@ class RowSummer:
         self._reading = reading
         self._device = reading.device
         self._workspace = torch.empty(0, dtype=torch.float64, device=reading.device)
-        self._constants: dict[tuple[int, float, float], tuple[Tensor, Tensor]] = {}
 
     def sum(self, name: str, axes: list[int]) -> RowSums:
         """Sum over all axes but ``axes``."""
@@ -177,12 +176,14 @@ class RowSummer:
         squares = torch.empty(rows, dtype=torch.float64, device=self._device)
         mean = self._reading.tensors[name][0].reshape(rows, width)
         step = max(1, _ROWS.get(self._device.type, 1 << 20) // width)
+        start = torch.tensor(width * variance, dtype=torch.float64)
+        factors = torch.full((width,), precision, dtype=torch.float64)
         for first in range(0, rows, step):
             wide = self._wide(mean[first : first + step]).square_()
             target = squares[first : first + step]
             if self._device.type == "cpu":
                 # A product with a constant vector sums short rows faster than a sum does.
-                torch.addmv(*self._affine(width, variance, precision, wide), out=target)
+                torch.addmv(start, wide, factors, out=target)
             else:
                 torch.sum(wide, 1, out=target)
         if self._device.type != "cpu":
@@ -194,17 +195,6 @@ class RowSummer:
             log_variances=logarithm,
             log_sizes=abs(logarithm),
         )
-
-    def _affine(
-        self, width: int, variance: float, precision: float, rows: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """What torch.addmv needs for width * variance + precision * (the sum of each row)."""
-        key = (width, variance, precision)
-        if key not in self._constants:
-            start = torch.tensor(width * variance, dtype=torch.float64)
-            self._constants[key] = (start, torch.full((width,), precision, dtype=torch.float64))
-        start, factors = self._constants[key]
-        return start, rows, factors
 
     def _wide(self, part: Tensor) -> Tensor:
         """The part in float64, in a workspace that the next part will use again."""

@@ -148,12 +148,6 @@ def check_evaluation_mode(module: nn.Module) -> None:
             )
 
 
-def check_positive_count(name: str, value: int | None) -> None:
-    """Refuse a count that is not a positive integer (None means: choose for me)."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise BadInput(f"{name} must be a positive integer, got {value!r}")
-
-
 def check_labels(outputs: Tensor, labels: Tensor) -> None:
     """Refuse labels that the network has no score for."""
     if isinstance(outputs, Tensor) and outputs.ndim == 2 and len(labels):

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from nonvacuous.bounds.checks import count
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.fixing import behind_fixed_front, fixed_front
 from nonvacuous.distributions.gaussian import DiagonalGaussian
@@ -27,7 +28,6 @@ from nonvacuous.risk.estimate import (
     check_device,
     check_evaluation_mode,
     check_labels,
-    check_positive_count,
     default_chunk,
     generator_on,
     is_out_of_memory,
@@ -154,8 +154,9 @@ def estimate_risk(
     """
     inputs, labels = as_pair(examples)
     check_evaluation_mode(module)
-    check_positive_count("trials", trials)
-    check_positive_count("chunk", chunk)
+    count("trials", trials, minimum=1)
+    if chunk is not None:
+        count("chunk", chunk, minimum=1)
     posterior.check_covers(module)
     device = posterior.device
     check_device(module, device)

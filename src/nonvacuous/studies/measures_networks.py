@@ -23,7 +23,8 @@ from nonvacuous.studies.measures_page import FIT_LOSS
 from nonvacuous.studies.networks import build_network, load_weights
 from nonvacuous.study.study import Context
 from nonvacuous.training.checks import check_fits
-from nonvacuous.training.many import Job, ManyExamples, ManySettings, train_many
+from nonvacuous.training.many import train_many
+from nonvacuous.training.many_jobs import Job, ManyExamples, ManySettings
 
 if TYPE_CHECKING:
     from nonvacuous.studies.measures import MeasuresSettings

@@ -19,9 +19,7 @@ from nonvacuous.training.graphs import fast_arithmetic
 from nonvacuous.training.loop import batch_edges, shuffled
 from nonvacuous.training.many_jobs import (
     METHODS,
-    EpochRecord,
     Job,
-    JobResult,
     ManyExamples,
     ManyResult,
     ManySettings,
@@ -31,16 +29,6 @@ from nonvacuous.training.many_jobs import (
 from nonvacuous.training.many_material import Material, as_measured, shown
 from nonvacuous.training.many_run import Run
 from nonvacuous.training.many_trainer import build_trainer, resolved
-
-__all__ = [
-    "EpochRecord",
-    "Job",
-    "JobResult",
-    "ManyExamples",
-    "ManyResult",
-    "ManySettings",
-    "train_many",
-]
 
 PHASE = "networks"
 

@@ -124,7 +124,7 @@ def seed_dropout(module: nn.Module, chance: Chance, *, everywhere: bool) -> nn.M
             raise BadInput(
                 f"The network's layer {name} is {type(layer).__name__}, whose draws cannot be "
                 "made the same alone and beside other networks. Use nn.Dropout, or train the "
-                "networks one by one with nonvacuous.training.train."
+                "networks one by one with nonvacuous.training.erm.train."
             )
         if type(layer) is nn.Dropout or isinstance(layer, _BY_CHANNEL):
             by_channel = isinstance(layer, _BY_CHANNEL)

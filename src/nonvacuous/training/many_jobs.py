@@ -85,6 +85,7 @@ class Job(Settings):
 
     labels: Count = 0
     inputs: Count = 0
+    # Derived seeds are larger than any count.
     seed: Annotated[int, checked(whole_number, least=0)] = 0
     learning_rate: Positive = 0.01
     weight_decay: NonNegative = 0.0

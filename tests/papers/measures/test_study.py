@@ -29,7 +29,8 @@ from nonvacuous.papers.measures.training import StudyMaterial
 from nonvacuous.study.local import LocalEngine
 from nonvacuous.study.running import Surroundings, finished_cells, run_study, write_pages
 from nonvacuous.study.study import Context
-from nonvacuous.training.many import Job, ManyExamples, ManySettings, train_many
+from nonvacuous.training.many import train_many
+from nonvacuous.training.many_jobs import Job, ManyExamples, ManySettings
 
 TINY = MeasuresSettings(
     width=(6, 16), depth=(1,), learning_rate=(0.1,), batch_size=(20,), weight_decay=(0.0,),

@@ -29,7 +29,8 @@ from nonvacuous.records import Observation
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import OBSERVED, set_aside
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import PosteriorSettings, train, train_posterior
+from nonvacuous.training.erm import train
+from nonvacuous.training.posterior import PosteriorSettings, train_posterior
 from nonvacuous.training_settings import PlainTraining
 
 

@@ -46,7 +46,7 @@ from nonvacuous.rules.progressive import (
     with_tensors,
 )
 from nonvacuous.seeds import derived_seed
-from nonvacuous.training import train
+from nonvacuous.training.erm import train
 from nonvacuous.training.user_training import call
 
 

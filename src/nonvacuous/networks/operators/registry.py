@@ -31,6 +31,10 @@ class Passage:
         self.support: tuple[Support, ...] = ()
         self._propagation = propagation
         self._constraints = propagation.constraints
+        #: The scale of a sum of products: ``product([(x, "bi"), (w, "oi")], "bo")`` is linear.
+        self.product = propagation.constraints.product
+        #: A scale about which nothing is known, for zeros: 0 times anything is 0.
+        self.fresh = propagation.unknown_scale
 
     @property
     def shape(self) -> Shape:
@@ -123,15 +127,6 @@ class Passage:
         reason = f"mixed with something that does not scale in {self.where}"
         return self._constraints.constant(scale, axes, reason=reason)
 
-    def product(
-        self, operands: Sequence[tuple[LogScale, Sequence[str]]], result: Sequence[str]
-    ) -> LogScale:
-        """The scale of a sum of products, as in einsum: every operand names its axes.
-
-        ``product([(x, "bi"), (w, "oi")], "bo")`` is a linear layer.
-        """
-        return self._constraints.product(operands, result)
-
     def channels(self, scale: LogScale, spatial: int) -> LogScale:
         """Without so many axes at the end, of height, width and depth, which scale alike."""
         axes = range(scale.dimensions - spatial, scale.dimensions)
@@ -145,10 +140,6 @@ class Passage:
         while scale.dimensions < len(self.shape):
             scale = scale.unsqueeze(scale.dimensions)
         return LogScale(self.shape, scale.broadcast_to(self.shape).terms)
-
-    def fresh(self, shape: Shape, axis: int) -> LogScale:
-        """A scale about which nothing is known, for zeros: 0 times anything is 0."""
-        return self._propagation.unknown_scale(shape, axis)
 
 
 def per_axis(shape: Sequence[int]) -> Layout:

@@ -31,14 +31,8 @@ from nonvacuous.papers.measures.settings import (
 from nonvacuous.randomization.corruptions import corrupt
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.study import Context
-from nonvacuous.training.many import (
-    Job,
-    JobResult,
-    ManyExamples,
-    ManyResult,
-    ManySettings,
-    train_many,
-)
+from nonvacuous.training.many import train_many
+from nonvacuous.training.many_jobs import Job, JobResult, ManyExamples, ManyResult, ManySettings
 
 
 @dataclass(frozen=True, eq=False)

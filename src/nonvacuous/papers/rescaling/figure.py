@@ -37,7 +37,8 @@ from nonvacuous.settings import Run
 from nonvacuous.study.folder import CELLS
 from nonvacuous.study.settings import Frozen
 from nonvacuous.study.study import Context, Finished, Study
-from nonvacuous.training import Records, TrainSettings, train
+from nonvacuous.training.erm import TrainSettings, train
+from nonvacuous.training.loop import Records
 from nonvacuous.training_settings import PlainTraining
 
 

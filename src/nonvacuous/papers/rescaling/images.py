@@ -27,8 +27,8 @@ from nonvacuous.papers.rescaling.settings import CNNS
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.settings import CellRecord, Frozen
 from nonvacuous.study.study import Context
-from nonvacuous.training import Records, TrainSettings, train
-from nonvacuous.training.erm import evaluate
+from nonvacuous.training.erm import TrainSettings, evaluate, train
+from nonvacuous.training.loop import Records
 
 _EXAMPLES = 50_000  # of CIFAR-10, all of them in the paper's bound
 _CNN = "cnn:64,128,256,512/512"

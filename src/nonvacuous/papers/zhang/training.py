@@ -32,14 +32,8 @@ from nonvacuous.randomization.registry import parse_corruption
 from nonvacuous.seeds import derived_seed
 from nonvacuous.study.running import finished_cells
 from nonvacuous.study.study import Context, Finished, Study
-from nonvacuous.training.many import (
-    Job,
-    JobResult,
-    ManyExamples,
-    ManyResult,
-    ManySettings,
-    train_many,
-)
+from nonvacuous.training.many import train_many
+from nonvacuous.training.many_jobs import Job, JobResult, ManyExamples, ManyResult, ManySettings
 
 
 class Material:
