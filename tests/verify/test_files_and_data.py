@@ -93,7 +93,7 @@ def test_verified_is_said_only_where_the_evidence_was_seen(tmp_path: Path, kind:
     alone = verify(certificate)
     assert alone.passed and not alone.verified
     assert alone.wanted == ("the run folder", "the data")
-    assert "consistent, not verified" in str(alone)
+    assert "CONSISTENT, not verified" in str(alone)
     assert "give the run folder and the data" in str(alone)
     files = verify(run)
     assert files.passed and not files.verified and files.wanted == ("the data",)

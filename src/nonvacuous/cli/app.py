@@ -140,30 +140,21 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 
-#: Flags that people guess, and the ones they mean.
-_MEANT = {
-    "--delta": "--confidence, which is 1 minus it",
-    "--failure": "--confidence, which is 1 minus it",
-    "--alpha": "--confidence, which is 1 minus it",
-    "--lr": "--learning-rate",
-    "--bs": "--batch-size",
-    "--arch": "--model",
-    "--architecture": "--model",
-    "--network": "--model",
-    "--net": "--model",
-    "--checkpoint": "--weights",
-    "--ckpt": "--weights",
-    "--pretrained-weights": "--weights",
-    "--folder": "--out",
-    "--run-folder": "--out",
-    "--method": "--mode",
-    "--threshold": "--max-risk",
-    "--gpu": "--device cuda",
-    "--cuda": "--device cuda",
-    "--cpu": "--device cpu",
-    "--class-names": "--classes",
-    "--overwrite": "--force",
-    "--normalize": "--standardize",
+#: Flags that people mean, and what they guess that these are called.
+_GUESSED = {
+    "--confidence, which is 1 minus it": ("--delta", "--failure", "--alpha"),
+    "--learning-rate": ("--lr",),
+    "--batch-size": ("--bs",),
+    "--model": ("--arch", "--architecture", "--network", "--net"),
+    "--weights": ("--checkpoint", "--ckpt", "--pretrained-weights"),
+    "--out": ("--folder", "--run-folder"),
+    "--mode": ("--method",),
+    "--max-risk": ("--threshold",),
+    "--device cuda": ("--gpu", "--cuda"),
+    "--device cpu": ("--cpu",),
+    "--classes": ("--class-names",),
+    "--force": ("--overwrite",),
+    "--standardize": ("--normalize",),
 }
 
 
@@ -182,9 +173,10 @@ def _usage_message(error: CycloptsError, command: str | None = None) -> str:
         missing = error.argument  # not given at all, which the parser words as given without value
         message = f"{command or 'the command'} needs {missing.name if missing else 'an argument'}."
     keyword = str(getattr(getattr(error, "token", None), "keyword", ""))
-    meant = _MEANT.get(keyword.replace("_", "-"))
-    if type(error).__name__ == "UnknownOptionError" and meant and command == "certify":
-        message = f"Unknown option: {keyword}. Did you mean {meant}?"
+    if type(error).__name__ == "UnknownOptionError" and command == "certify":
+        for meant, guessed in _GUESSED.items():
+            if keyword.replace("_", "-") in guessed:
+                message = f"Unknown option: {keyword}. Did you mean {meant}?"
     source = str(getattr(getattr(error, "token", None), "source", "cli"))
     return message if source in ("", "cli", "environment") else f"{source}: {message}"
 
@@ -280,46 +272,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(tokens: list[str]) -> int:
-    from nonvacuous.cli.exits import started_with
-
-    parser = globals().get("app") or __getattr__("app")
-    known = any(tokens[0] in commands for commands in COMMANDS.values())
-    with started_with(tokens):
-        return _outcome(parser, tokens, tokens[0] if known else None)
-
-
-def _outcome(parser: App, tokens: list[str], command: str | None) -> int:
     """The exit code, with errors turned into messages while it is known how all began."""
-    import shlex
-
     from cyclopts import CycloptsError
 
     from nonvacuous.cli import exits
+    from nonvacuous.cli.output import write_error
     from nonvacuous.errors import NonvacuousError
 
-    try:
-        code = parser(tokens, exit_on_error=False, print_error=False)
-        sys.stdout.flush()
-    except CycloptsError as error:
-        return _fail(_usage_message(error, command), exits.help_of(command), exits.USAGE)
-    except NonvacuousError as error:
-        return _fail(str(error), exits.next_step(error, command), exits.exit_code(error))
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        # The disk or the permissions: nothing that a traceback would explain better.
-        return _fail(exits.trouble_of(error), exits.help_of(command), exits.FAILED)
-    except KeyboardInterrupt as stop:
-        # What can be resumed says so itself; here nothing was kept, or all that is needed was.
-        return _fail("interrupted.", shlex.join(["nonvacuous", *tokens]), exits.exit_code_of(stop))
-    return code if isinstance(code, int) else exits.DONE
-
-
-def _fail(message: str, next_command: str, code: int) -> int:
-    from nonvacuous.cli.output import write_error
-
-    write_error(message, next_command=next_command)
-    return code
+    parser = globals().get("app") or __getattr__("app")
+    known = any(tokens[0] in commands for commands in COMMANDS.values())
+    command = tokens[0] if known else None
+    with exits.started_with(tokens):
+        next_command = exits.help_of(command)
+        try:
+            code = parser(tokens, exit_on_error=False, print_error=False)
+            sys.stdout.flush()
+            return code if isinstance(code, int) else exits.DONE
+        except CycloptsError as error:
+            message, code = _usage_message(error, command), exits.USAGE
+        except NonvacuousError as error:
+            next_command = exits.next_step(error, command)
+            message, code = str(error), exits.exit_code(error)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            # The disk or the permissions: nothing that a traceback would explain better.
+            message, code = exits.trouble_of(error), exits.FAILED
+        except KeyboardInterrupt as stop:
+            # Without words of its own nothing was kept, or all that is needed was.
+            message, next_command = stop.args or ("interrupted.", exits.again())
+            code = exits.exit_code_of(stop)
+        write_error(message, next_command=next_command)
+        return code
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from nonvacuous.cli.flags import (
     Ledger,
     OptionalWholeNumber,
     WholeNumber,
+    check_counts,
     dashed,
     failure_of,
 )
@@ -114,11 +115,8 @@ class Call:
         """Raise a usage error where a number is out of range, or two flags exclude one another."""
         failure_of(self.confidence)
         least = {"init_seed": 0, "attempts": 1, "seed": 0, "threads": 1}
+        check_counts({dashed(name): (getattr(self, name), low) for name, low in least.items()})
         with as_usage():
-            for name, minimum in least.items():
-                value = getattr(self, name)
-                if value is not None:
-                    checks.count(dashed(name), value, minimum=minimum)
             if self.max_risk is not None:
                 checks.unit_interval("--max-risk", self.max_risk)
         check_one_of("run", resume=self.resume, force=self.force)

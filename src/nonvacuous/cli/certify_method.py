@@ -61,10 +61,7 @@ def method_of(mode: str, given: Mapping[str, Any]) -> Method:
     for name, value in given.items():
         if name not in own:
             owners = [m for m, other in METHODS.items() if name in {n for n, *_ in flags_of(other)}]
-            raise UsageError(
-                f"{said(name, value)} would change nothing in --mode {mode}: it belongs to --mode "
-                f"{' or '.join(owners)}. Leave it out."
-            )
+            raise _misplaced(said(name, value), mode, owners)
         checked: Any = Annotated[(own[name].annotation, *own[name].metadata)]
         try:
             TypeAdapter(checked).validate_python(value, context={"name": dashed(name)})
@@ -72,6 +69,11 @@ def method_of(mode: str, given: Mapping[str, Any]) -> Method:
             raise UsageError(str(in_words(error, kind))) from error
     with as_usage():
         return kind(**from_flags(kind, dict(given)))
+
+
+def _misplaced(flag: str, mode: str, owners: list[str]) -> UsageError:
+    belongs = f"it belongs to --mode {' or '.join(owners)}. Leave it out."
+    return UsageError(f"{flag} would change nothing in --mode {mode}: {belongs}")
 
 
 def said(name: str, value: Any) -> str:
@@ -94,10 +96,7 @@ def method_asked(call: Call, given: Mapping[str, Any]) -> Method:
     ):
         modes = [kind.mode for kind in belongs]
         if value is not None and mode not in modes:
-            raise UsageError(
-                f"{flag} would change nothing in --mode {mode}: it belongs to --mode "
-                f"{' or '.join(modes)}. Leave it out."
-            )
+            raise _misplaced(flag, mode, modes)
     if chosen.get("standardize") and mode not in (Posterior.mode, Progressive.mode):
         why = "the given --weights expect inputs as they were trained on: put the shift and the "
         why += "scale into the network, as its first layer, or into the data"

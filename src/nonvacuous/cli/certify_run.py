@@ -19,7 +19,7 @@ from nonvacuous.cli import exits
 from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import device_of
 from nonvacuous.cli.folders import check_writable, in_use, instead_of, other_settings
-from nonvacuous.cli.narration import Narration
+from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import say, write_certificate, write_error, write_next
 from nonvacuous.cli.report import write_page
 from nonvacuous.data import NAMES, Dataset, Examples
@@ -74,8 +74,15 @@ def run(call: Call, method: Method) -> int:
         method = _with_prior(method, initial)
         load_weights(network, call.weights, flag="--weights", spec=spec)
     was_finished = call.resume and (folder / "certificate.json").is_file()
+
+    def stopped() -> tuple[str, str]:
+        if not holds_run(folder):
+            return "stopped before anything was computed.", again()
+        kept = f"{folder} keeps everything up to the last finished {method.kept_by}."
+        return f"stopped. {kept}", again("--resume", without=["--force"])
+
     try:
-        with exits.stoppable(), Narration() as narration:
+        with working(stopped) as narration:
             weights = sum(parameter.numel() for parameter in network.parameters())
             narration.say(
                 f"{spec} ({weights:,} parameters) on {examples.name} ({len(examples):,} examples, "
@@ -116,15 +123,6 @@ def run(call: Call, method: Method) -> int:
         raise CommandError(str(error), next_command=_other_mode(call, spec)) from error
     except FolderTaken as error:
         raise CommandError(str(error), next_command=instead_of(folder)) from error
-    except KeyboardInterrupt as stop:
-        if not holds_run(folder):
-            write_error("stopped before anything was computed.", next_command=again())
-            return exits.exit_code_of(stop)
-        write_error(
-            f"stopped. {folder} keeps everything up to the last finished {method.kept_by}.",
-            next_command=again("--resume", without=["--force"]),
-        )
-        return exits.exit_code_of(stop)
     except OSError as error:
         raise _folder_trouble(error, folder) from error
     except (RuntimeError, MemoryError) as error:

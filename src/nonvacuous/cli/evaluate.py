@@ -12,7 +12,7 @@ from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError
 from nonvacuous.cli.flags import SWITCH, Json, Repeated
 from nonvacuous.cli.folders import instead_of
-from nonvacuous.cli.output import say, write_certificate, write_json, write_lines, write_next
+from nonvacuous.cli.output import answered, say, write_certificate, write_lines, write_next
 from nonvacuous.evaluation_records import Evaluation
 
 
@@ -224,9 +224,6 @@ def _inherited(file: Path, given: Inheritance, new: str, gates: Gates, *, as_jso
     path = certified / "certificate.json" if certified.is_dir() else certified
     columns = read_columns(file, {"new": new, "old": given.old})
     result = disagreement(Certificate.load(path), columns["new"], columns["old"])
-    if as_json:
-        write_json(asdict(result))
-    else:
-        write_lines(str(result))
+    answered(asdict(result), lambda _: write_lines(str(result)), as_json=as_json)
     limit = gates.max_risk
     return TOO_RISKY if limit is not None and result.risk_upper > limit else DONE

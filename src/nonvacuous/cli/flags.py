@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -75,6 +75,14 @@ def failure_of(confidence: float) -> float:
     """
     with as_usage("--"):
         return checks.failure_of(confidence)
+
+
+def check_counts(given: Mapping[str, tuple[int | None, int]]) -> None:
+    """Whole numbers by flag, each with its least value; None where the flag was not given."""
+    with as_usage():
+        for flag, (value, least) in given.items():
+            if value is not None:
+                checks.count(flag, value, minimum=least)
 
 
 def device_of(name: str) -> str:

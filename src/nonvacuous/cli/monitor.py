@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from nonvacuous.cli.exits import DONE, TOO_RISKY
 from nonvacuous.cli.flags import SWITCH, Json, Repeated
-from nonvacuous.cli.output import write_json, write_lines
+from nonvacuous.cli.output import answered, write_lines
 
 if TYPE_CHECKING:
     from nonvacuous.evaluation.tables import Batch
@@ -84,13 +84,10 @@ def monitor(
             break
         before = now
         time.sleep(every)
-    if json:
-        names = ("alarm", "alarms", "seen", "errors", "late", "missing", "unwatched")
-        record: dict[str, Any] = {name: getattr(observer, name) for name in names}
-        record |= {"mean_risk": observer.interval(), "missing_rows": observer.missing_rows}
-        write_json(record)
-    else:
-        write_lines(str(observer))
+    names = ("alarm", "alarms", "seen", "errors", "late", "missing", "unwatched")
+    record: dict[str, Any] = {name: getattr(observer, name) for name in names}
+    record |= {"mean_risk": observer.interval(), "missing_rows": observer.missing_rows}
+    answered(record, lambda _: write_lines(str(observer)), as_json=json)
     return TOO_RISKY if observer.alarm else DONE
 
 

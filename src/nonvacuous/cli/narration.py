@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from rich.progress import (
     BarColumn,
     Progress,
@@ -12,6 +15,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from nonvacuous.cli.exits import stoppable
 from nonvacuous.cli.output import narration_console
 from nonvacuous.report.wording import printable
 
@@ -76,3 +80,13 @@ class Narration:
         """A line of its own, above the bars."""
         console = self._bars.console if self._bars is not None else self._console
         console.print(printable(text), soft_wrap=True)
+
+
+@contextmanager
+def working(stopped: Callable[[], tuple[str, str]]) -> Iterator[Narration]:
+    """Narrate within this block; stopped by a signal, it says what is left and what to try next."""
+    try:
+        with stoppable(), Narration() as narration:
+            yield narration
+    except KeyboardInterrupt as stop:
+        raise type(stop)(*stopped()) from stop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from nonvacuous.claims import write_record
 from nonvacuous.cli import exits
 from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import device_of
-from nonvacuous.cli.narration import Narration
+from nonvacuous.cli.narration import working
 from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
 from nonvacuous.cli.report import LABELS
 from nonvacuous.data import NAMES, Examples, Split
@@ -74,31 +75,25 @@ def randomize_run(folder: Path, flags: Mapping[str, Any]) -> int:
     split = Split.load(inside(folder, "split.npz"))
     label_seed = derived_seed(settings.seed, "random labels")
     randomized = corrupt(dataset, "random-labels", seed=label_seed)
-    try:
-        with exits.stoppable(), Narration() as narration:
-            narration.say(
-                f"{spec} on {dataset.name} with labels drawn at random, seed {settings.seed}: the "
-                f"recipe of {folder}"
-            )
-            made = certify(
-                network.to(device_of(flags.get("device") or "auto")),
-                randomized.train,
-                method=method.changed(
-                    prior_fraction=len(split.prior) / len(dataset.train), twin=False
-                ),
-                confidence=settings.confidence,
-                seed=settings.seed,
-                attempts=settings.attempts,
-                folder=Run(
-                    architecture=spec,
-                    ledger=ledger_of(flags.get("ledger"), folder),
-                    different_data="the labels were drawn at random",
-                ),
-                progress=narration,
-            )
-    except KeyboardInterrupt as stop:
-        write_error("stopped; nothing was written.", next_command=again())
-        return exits.exit_code_of(stop)
+    with working(lambda: ("stopped; nothing was written.", again())) as narration:
+        narration.say(
+            f"{spec} on {dataset.name} with labels drawn at random, seed {settings.seed}: the "
+            f"recipe of {folder}"
+        )
+        made = certify(
+            network.to(device_of(flags.get("device") or "auto")),
+            randomized.train,
+            method=method.changed(prior_fraction=len(split.prior) / len(dataset.train), twin=False),
+            confidence=settings.confidence,
+            seed=settings.seed,
+            attempts=settings.attempts,
+            folder=Run(
+                architecture=spec,
+                ledger=ledger_of(flags.get("ledger"), folder),
+                different_data="the labels were drawn at random",
+            ),
+            progress=narration,
+        )
     record = _record(certificate, made, randomized.seed)
     write_record(path, record)
     return _tell(record, path, folder, as_json=bool(flags.get("json")))
@@ -127,21 +122,18 @@ def _finished(folder: Path) -> tuple[Certificate, _Settings, Posterior]:
             next_command="nonvacuous certify --data digits",
         )
     certificate = Certificate.load(path)
-    check = shlex.join(["nonvacuous", "verify", str(folder)])
+    wrong = partial(CommandError, next_command=shlex.join(["nonvacuous", "verify", str(folder)]))
     for name in ("config.toml", "split.npz", "posterior.safetensors"):
         file = inside(folder, name)
         if not file.is_file() or sha256_of_file(file) != certificate.artifacts.get(name):
-            raise CommandError(
-                f"--run: {name} in {folder} is not the file that its certificate was sealed with.",
-                next_command=check,
+            raise wrong(
+                f"--run: {name} in {folder} is not the file that its certificate was sealed with."
             )
     try:
         settings = _Settings.model_validate(run_settings(folder))
     except ValidationError as error:
-        raise CommandError(
-            f"--run: config.toml in {folder} is not that of a run: {error.errors()[0]['loc']}.",
-            next_command=check,
-        ) from error
+        where = error.errors()[0]["loc"]
+        raise wrong(f"--run: config.toml in {folder} is not that of a run: {where}.") from error
     if settings.mode != Posterior.mode or settings.method.get("pretrained"):
         raise CommandError(
             f"--run: {folder} certified weights that were trained elsewhere; that training cannot "
@@ -151,9 +143,7 @@ def _finished(folder: Path) -> tuple[Certificate, _Settings, Posterior]:
     try:
         return certificate, settings, Posterior(**settings.method)
     except BadInput as error:
-        raise CommandError(
-            f"--run: config.toml in {folder}: {error}.", next_command=check
-        ) from error
+        raise wrong(f"--run: config.toml in {folder}: {error}.") from error
 
 
 def _named(flag: str, given: str | None, stored: str, built_in: bool) -> str:

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nonvacuous.cli.exits import DONE, CommandError, UsageError
+from nonvacuous.cli.exits import CommandError, UsageError
 from nonvacuous.cli.flags import Json
-from nonvacuous.cli.output import say, write_json, write_lines
+from nonvacuous.cli.output import answered, say, write_lines
 from nonvacuous.errors import BadInput
 from nonvacuous.files import inside
 from nonvacuous.foreign import holds_run, read_json
@@ -58,7 +58,10 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
     """
     source = inside(run_folder, "certificate.json")
     if source.is_file():
-        return _page(run_folder, source, as_json=json)
+        from nonvacuous.certificate import Certificate
+
+        page = str(write_page(Certificate.load(source), run_folder))
+        return answered({"report": page}, lambda _: write_lines(page), as_json=json)
     if holds_run(run_folder):
         raise CommandError(
             f"{run_folder} has no certificate.json: its run is not finished. Start the same "
@@ -66,17 +69,6 @@ def report(run_folder: Path, /, *, json: Json = False) -> int:
             next_command="nonvacuous certify --help",
         )
     return _site(run_folder, as_json=json)
-
-
-def _page(folder: Path, source: Path, *, as_json: bool) -> int:
-    from nonvacuous.certificate import Certificate
-
-    page = write_page(Certificate.load(source), folder)
-    if as_json:
-        write_json({"report": str(page)})
-    else:
-        write_lines(str(page))
-    return DONE
 
 
 def _site(folder: Path, *, as_json: bool) -> int:
@@ -100,9 +92,10 @@ def _site(folder: Path, *, as_json: bool) -> int:
 
     with Narration() as narration:
         site = write_site(runs, folder, title=folder.absolute().name, progress=narration)
-    if as_json:
-        write_json({"report": str(site.index), "runs": len(runs), "pages": len(site.pages)})
-    else:
+    record = {"report": str(site.index), "runs": len(runs), "pages": len(site.pages)}
+
+    def write_text(_record: dict[str, Any]) -> None:
         write_lines(str(site.index))
         say(f"{len(runs):,} runs, {len(site.pages):,} pages of certificates")
-    return DONE
+
+    return answered(record, write_text, as_json=as_json)

@@ -29,7 +29,7 @@ from nonvacuous.cli.flags import (
     typed,
 )
 from nonvacuous.cli.folders import check_one_of, check_writable, instead_of
-from nonvacuous.cli.narration import Narration
+from nonvacuous.cli.narration import Narration, working
 from nonvacuous.cli.output import result_console, say, write_error, write_json, write_next
 from nonvacuous.cli.sweep import Where
 from nonvacuous.errors import FolderBusy, FolderTaken
@@ -190,10 +190,16 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
         return exits.DONE
     _check_folder(study, folder, flags)
     around = _surroundings(study, flags)
+
+    def stopped() -> tuple[str, str]:
+        if folder is None:
+            return "stopped.", again()
+        kept = f"{folder} keeps every {study.keeps} that is finished."
+        return f"stopped. {kept}", again("--resume", without=["--force"])
+
     try:
         with ExitStack() as stack:
-            stack.enter_context(exits.stoppable())
-            narration = stack.enter_context(Narration())
+            narration = stack.enter_context(working(stopped))
             where = f", folder {folder}" if folder else ""
             narration.say(f"{title}, device {around.device}{where}")
             if folder is None:
@@ -208,13 +214,6 @@ def _run(study: Study[Any, Any], flags: dict[str, Any]) -> int:
             if folder is not None:
                 command = again(without=[*_ONCE, "--json"])
                 paths = write_pages(study, result, folder, command=command)
-    except KeyboardInterrupt as stop:
-        kept = f" {folder} keeps every {study.keeps} that is finished." if folder else ""
-        write_error(
-            f"stopped.{kept}",
-            next_command=again("--resume", without=["--force"]) if folder else again(),
-        )
-        return exits.exit_code_of(stop)
     except FolderTaken as error:
         other = flags["resume"] and folder is not None and not isinstance(error, FolderBusy)
         raise CommandError(

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from nonvacuous.cli import exits
 from nonvacuous.cli.exits import CommandError, UsageError, again
 from nonvacuous.cli.flags import PREFIX, SWITCH, Json, Ledger, OptionalWholeNumber, WholeNumber
-from nonvacuous.cli.output import write_error, write_json, write_lines, write_next
+from nonvacuous.cli.output import answered, write_error, write_json, write_lines, write_next
 from nonvacuous.errors import NonvacuousError
 from nonvacuous.foreign import holds_run
 
@@ -114,32 +114,26 @@ def sweep(
     plan = _complete(plan)
     if dry_run:
         return _list(plan, folder, as_json=json)
-    from nonvacuous.cli.narration import Narration
+    from nonvacuous.cli.narration import working
     from nonvacuous.study.engine import run_sweep
 
-    try:
-        with exits.stoppable(), Narration() as narration:
-            engine = where.made()
-            narration.say(
-                f"{len(plan.cells):,} cells of {plan.run}, seed {plan.seed}, "
-                f"engine {where.engine}, folder {folder}"
-            )
-            summary = run_sweep(
-                plan,
-                folder,
-                engine=engine,
-                functions=FUNCTIONS,
-                retry_failed=retry_failed,
-                given={"ledger": (ledger or ledger_beside(folder)).absolute()},
-                progress=narration,
-                say=narration.say,
-            )
-    except KeyboardInterrupt as stop:
-        write_error(
-            f"stopped. {folder} keeps every cell that has ended; the same command goes on.",
-            next_command=again(),
+    kept = f"{folder} keeps every cell that has ended; the same command goes on."
+    with working(lambda: (f"stopped. {kept}", again())) as narration:
+        engine = where.made()
+        narration.say(
+            f"{len(plan.cells):,} cells of {plan.run}, seed {plan.seed}, "
+            f"engine {where.engine}, folder {folder}"
         )
-        return exits.exit_code_of(stop)
+        summary = run_sweep(
+            plan,
+            folder,
+            engine=engine,
+            functions=FUNCTIONS,
+            retry_failed=retry_failed,
+            given={"ledger": (ledger or ledger_beside(folder)).absolute()},
+            progress=narration,
+            say=narration.say,
+        )
     return _tell(summary, folder, as_json=json)
 
 
@@ -191,13 +185,11 @@ def _list(plan: Sweep, folder: Path, *, as_json: bool) -> int:
     from nonvacuous.study.folder import SweepFolder
 
     states = SweepFolder(folder).states(plan.cells)
-    if as_json:
-        cells = [{**cell.to_dict(), "state": states[cell.digest]} for cell in plan.cells]
-        write_json({"name": plan.name, "run": plan.run, "folder": str(folder), "cells": cells})
-        return exits.DONE
-    write_lines(*(f"{states[cell.digest]:10} {cell.name}" for cell in plan.cells))
-    write_next(again(without=["--dry-run"]))
-    return exits.DONE
+    cells = [{**cell.to_dict(), "state": states[cell.digest]} for cell in plan.cells]
+    record = {"name": plan.name, "run": plan.run, "folder": str(folder), "cells": cells}
+    lines = [f"{states[cell.digest]:10} {cell.name}" for cell in plan.cells]
+    following = again(without=["--dry-run"])
+    return answered(record, lambda _: write_lines(*lines), as_json=as_json, next_command=following)
 
 
 def _trouble(failure: Failure) -> str:
@@ -248,8 +240,6 @@ def certify_cell(
         words.append("--resume")
     with _own_settings_only(), exits.started_with(words):
         code = app(words, exit_on_error=False, print_error=False)
-    if code in (exits.INTERRUPTED, exits.TERMINATED):
-        raise KeyboardInterrupt
     path = folder / "certificate.json"
     if not path.is_file():
         raise CommandError(f"certify ended with code {code} and without a certificate.")

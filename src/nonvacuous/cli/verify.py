@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from nonvacuous.bounds import checks
 from nonvacuous.cli import exits
 from nonvacuous.cli.exits import CommandError, UsageError, again
-from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber
+from nonvacuous.cli.flags import SWITCH, Json, OptionalWholeNumber, check_counts
 from nonvacuous.cli.output import (
     result_console,
     say,
@@ -85,14 +84,7 @@ def verify(
         threads: Processor threads for torch; its own choice by default.
     """
     path, folder = _paths(certificate, run_folder)
-    with exits.as_usage():
-        for flag, value, least in (
-            ("--trials", trials, 1),
-            ("--seed", seed, 0),
-            ("--threads", threads, 1),
-        ):
-            if value is not None:
-                checks.count(flag, value, minimum=least)
+    check_counts({"--trials": (trials, 1), "--seed": (seed, 0), "--threads": (threads, 1)})
     if ledger is not None and not ledger.is_file():
         raise UsageError(f"there is no ledger {ledger}; check the path.")
 
@@ -247,18 +239,7 @@ def _write_text(verification: Verification, certificate: Certificate | None) -> 
     console = result_console()
     for finding in verification.findings:
         console.print(_line(finding), soft_wrap=True)
-    checked = len(verification.findings) - len(verification.unchecked)
-    if not verification.passed:
-        verdict = f"NOT VERIFIED: {len(verification.failures)} of {checked} checks failed"
-    elif verification.verified:
-        verdict = f"VERIFIED: {checked} checks passed"
-    else:
-        verdict = f"CONSISTENT, not verified: {checked} checks passed"
-    if verification.unchecked:
-        verdict += f", {len(verification.unchecked)} could not be made"
-    if verification.passed and verification.wanted:
-        verdict += f"; give {' and '.join(verification.wanted)}"
-    write_lines(f"{verdict}.")
+    write_lines(f"{verification.verdict}.")
     if verification.audited:
         write_lines(f"Note: {verification.audited}")
     if verification.passed and certificate is not None:

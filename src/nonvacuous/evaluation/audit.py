@@ -52,8 +52,8 @@ def _unseen(unseen: bool) -> Assumption:
 
 
 def _independent(tally: Tally) -> Assumption:
-    repeats, likeness = tally.repeated(), tally.likeness
-    seen = [] if repeats is None else [f"at least {repeats} of {tally.rows} rows repeat an id"]
+    repeats, likeness = tally.ids.repeated() if tally.ids else 0, tally.likeness
+    seen = [f"at least {repeats} of {tally.rows} rows repeat an id"] if tally.ids else []
     broken = bool(repeats)
     if likeness is not None:
         same, near = likeness.repeated(), likeness.nearly()

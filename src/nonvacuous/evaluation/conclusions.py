@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -84,20 +83,15 @@ def _sample(tally: Tally) -> Sample:
     settings = tally.settings
     if settings.entry.counts != "classes":
         return tally.sample()
-    code = code_of(tally, settings.positive)
+    code = tally.classes.code(settings.positive)
+    if code < 0:
+        names = ", ".join(str(value) for value in tally.classes.values[:20])
+        raise BadInput(f"there is no class {settings.positive!r}; the classes are {names}.")
     truths, answers, hits = (int(a[code]) for a in (tally.truths, tally.answers, tally.hits))
     total = {"recall": truths, "precision": answers}.get(settings.metric, truths + answers - hits)
     if total == 0:
         raise BadInput(f"no example is of the class {settings.positive!r} or was put into it.")
     return Sample(total - hits, total)
-
-
-def code_of(tally: Tally, positive: str | int | None) -> int:
-    code = tally.classes.code(positive)
-    if code < 0:
-        names = ", ".join(str(value) for value in tally.classes.values[:20])
-        raise BadInput(f"there is no class {positive!r}; the classes are {names}.")
-    return code
 
 
 def _balanced(tally: Tally, failure: float) -> Promise:
@@ -236,28 +230,26 @@ def _slices(samples: dict[str, Sample], failure: float, guess: float) -> dict[st
             risk_upper=(upper := sample.upper(failure)),
             risk_lower=sample.lower(failure),
             risk_upper_together=sample.upper(share),
-            sufficient=is_sufficient(upper, sample.examples, failure, guess),
+            # Better than a guess, and enough examples to have shown half of it.
+            sufficient=upper < guess
+            and holdout(errors=0, examples=sample.examples, failure=failure) < guess / 2,
         )
         for name, sample in samples.items()
     }
 
 
-def is_sufficient(risk_upper: float, examples: int, failure: float, guess: float) -> bool:
-    """Whether a slice shows anything: better than a guess, and enough to have shown half of it."""
-    flawless = holdout(errors=0, examples=examples, failure=failure)
-    return risk_upper < guess and flawless < guess / 2
-
-
 def _scores(tally: Tally, failure: float) -> dict[str, ClassScore]:
     if not len(tally.answers):
         return {}
-    scores = {}
     relevant = (tally.truths + tally.answers - tally.hits).tolist()
-    for value, hits, total in zip(tally.classes.values, tally.hits.tolist(), relevant, strict=True):
-        call: dict[str, Any] = {"hits": hits, "relevant": total}
-        ends = {"f1_lower": f1_lower, "jaccard_lower": jaccard_lower}
-        lower: dict[str, Any] = {
-            name: bound(**call, failure=failure) for name, bound in ends.items()
-        }
-        scores[str(value)] = ClassScore(**call, **lower)
-    return scores
+    return {
+        str(value): ClassScore(
+            hits=hits,
+            relevant=total,
+            f1_lower=f1_lower(hits=hits, relevant=total, failure=failure),
+            jaccard_lower=jaccard_lower(hits=hits, relevant=total, failure=failure),
+        )
+        for value, hits, total in zip(
+            tally.classes.values, tally.hits.tolist(), relevant, strict=True
+        )
+    }

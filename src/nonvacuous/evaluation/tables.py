@@ -110,7 +110,8 @@ def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
         raise BadInput(f"the columns have different lengths: {said}. One row is one example.")
     rows = next(iter(lengths.values()), 0)
     for start in range(0, rows, BATCH):
-        part = {role: _rows(array, start, start + BATCH) for role, array in sized.items()}
+        rest = slice(start, start + BATCH)
+        part = {r: (a.iloc if hasattr(a, "iloc") else a)[rest] for r, a in sized.items()}
         yield Batch(part, partial(row_name, None, range(start, rows)))
 
 
@@ -126,10 +127,6 @@ def read_columns(
         for batch in batches
     ]
     return {role: np.concatenate([part[role] for part in read]) for role in columns}
-
-
-def _rows(array: Any, start: int, stop: int) -> Any:
-    return array.iloc[start:stop] if hasattr(array, "iloc") else array[start:stop]
 
 
 def _from_file(path: Path, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:

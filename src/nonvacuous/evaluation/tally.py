@@ -125,7 +125,7 @@ class Tally:
         self._units: dict[str, _Clusters] = defaultdict(_Clusters)
         #: The losses and their groups, row by row, while they are few enough to be bet on.
         self._kept: list[dict[str, np.ndarray]] | None = [] if self.has_losses else None
-        self._ids: Distinct | None = None
+        self.ids: Distinct | None = None
         #: Which inputs resemble others, where a predictor was given them.
         self.likeness: Likeness | None = None
 
@@ -162,8 +162,8 @@ class Tally:
             self._sums[name].add(own, amounts)
         self._add_confusions(codes.get(TRUE_CLASS), codes.get(PREDICTED_CLASS))
         if "ids" in columns:
-            self._ids = self._ids or Distinct()
-            self._ids.add(hashes_of(columns["ids"]))
+            self.ids = self.ids or Distinct()
+            self.ids.add(hashes_of(columns["ids"]))
         if self.clustered:
             units = self._clusters(columns["clusters"])[keep]
             for name, own in codes.items():
@@ -280,10 +280,6 @@ class Tally:
         """An order that depends on the seed and the number alone, on every version of numpy."""
         stream = np.random.PCG64(derived_seed(self.settings.seed, "order of betting"))
         return np.argsort(stream.random_raw(size), kind="stable")
-
-    def repeated(self) -> int | None:
-        """How many rows have the id of another one, at least; None without ids."""
-        return None if self._ids is None else self._ids.repeated()
 
 
 #: Groups of one column are fewer than this.

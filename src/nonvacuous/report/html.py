@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
-from nonvacuous.report.wording import capital, clean, nats, percent, plural, whole
+from nonvacuous.report.wording import capital, clean, nats, percent, percent_up, plural, whole
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,6 +53,6 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    for words in (capital, clean, nats, percent, plural, whole):
+    for words in (capital, clean, nats, percent, percent_up, plural, whole):
         templates.filters[words.__name__] = words
     return templates

@@ -17,18 +17,7 @@ from nonvacuous.report.wording import (
     percent_down,
     percent_up,
     promised_percent,
-    whole,
 )
-
-#: The predictor in full.
-PREDICTOR_IN_FULL = {
-    "stochastic": "the randomized network, which draws its weights from the posterior afresh for "
-    "each input",
-    "drawn": "the one network whose weights were drawn, once, from the posterior",
-    "deterministic": "the network itself, with its weights as they are",
-    "mixture": "the randomized predictor that draws, for each input, one of the checkpoints of the "
-    "training, each with the share of the examples it was tested on",
-}
 
 
 @dataclass(frozen=True)
@@ -87,29 +76,6 @@ def shown_risk(certificate: Certificate) -> str:
     """The promise in percent, wherever it stands on the page: the number of the headline."""
     shown = promised_percent if certificate.counts_errors else percent_up
     return shown(certificate.risk_upper)
-
-
-def subject(certificate: Certificate) -> str:
-    """Whom the headline is about, and about which new examples."""
-    about = capital(PREDICTOR_IN_FULL[certificate.predictor])
-    data = clean(certificate.data.name)
-    counted = whole(certificate.data.bound.examples)
-    if certificate.declared_unseen:
-        about += ", tested on examples that it never saw, as declared by the user"
-    return f"{about}. New examples are those drawn like the {counted} of {data} that it counts."
-
-
-def reasons(certificate: Certificate) -> tuple[str, ...]:
-    """Why a certificate is refused or conditional; nothing for a valid one."""
-    sentences = []
-    for assumption in certificate.assumptions:
-        if assumption.effect == "none" or assumption.effect != certificate.status:
-            continue
-        verdict = " was found false" if assumption.status == "violated" else ""
-        sentences.append(
-            f"“{capital(clean(assumption.name))}”{verdict}: {clean(assumption.detail)}"
-        )
-    return tuple(sentences)
 
 
 def confidence(certificate: Certificate) -> Sentence:

@@ -23,12 +23,9 @@ _SYMMETRIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Row(Bar):
-    """One column of the certificate as a row under its prior: its bar, and its numbers in words."""
+    """One column of the certificate as a row under its prior, with its bar."""
 
-    nats: str
-    charge: str
-    mcallester: str
-    kl_inverse: str
+    column: RescalingColumn
 
 
 @dataclass(frozen=True)
@@ -63,20 +60,18 @@ def rows(certificate: Certificate) -> tuple[Row, ...]:
     axis = min(max(map(total_nats, columns)), LONGEST * certified) or 1.0
     shown, center = [], ""
     for column in columns:
-        amount, bound = total_nats(column), percent_up(column.kl_inverse)
+        amount = total_nats(column)
+        cut = "; its bar is cut" if amount > axis else ""
         shown.append(
             Row(
                 heading=f"Prior around {CENTERS[column.center]}" if column.center != center else "",
                 name=_name(column),
-                detail=f"bound ≤ {bound}{'; its bar is cut' if amount > axis else ''}",
+                detail=f"bound ≤ {percent_up(column.kl_inverse)}{cut}",
                 value=nats(amount),
                 start=0.0,
                 end=min(1.0, amount / axis),
                 marked=column.certified,
-                nats=nats(column.kl_nats),
-                charge=nats(column.charge_nats),
-                mcallester=percent_up(column.mcallester),
-                kl_inverse=bound,
+                column=column,
             )
         )
         center = column.center

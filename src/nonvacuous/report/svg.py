@@ -43,9 +43,9 @@ _HEX = re.compile(r"#[0-9a-f]{6}\b")
 _FONT = re.compile(r"^(?:(?P<weight>[a-z0-9]+) )?(?P<size>[0-9.]+px) .*$")
 
 
-def text_width(words: str, *, size: float, bold: bool = False) -> float:
+def text_width(words: str, *, size: float) -> float:
     """The width of the words in units of a drawing, in a font wider than those of most pages."""
-    font = FontProperties(size=size, weight="bold" if bold else "normal")
+    font = FontProperties(size=size)
     return float(_renderer().get_text_width_height_descent(words, font, False)[0])
 
 

@@ -57,14 +57,14 @@ class Grounds:
 
 
 _STEPS = {
-    "counted": ("Errors counted", "{errors} in {trials}."),
-    "sampling": ("+ sampling", "Only sampled: the upper end of what the rate may be."),
-    "examples": ("+ finite sample", "Only {examples} count{zero}."),
-    "complexity": ("+ complexity", "{complexity}."),
-    "settings": ("+ the setting", "{settings}."),
-    "escape": ("+ what noise misses", "{escape}."),
-    "searches": ("+ searches", "{searches}."),
-    "rest": ("+ the bound", "Everything else that the theorem charges, at once."),
+    "counted": "Errors counted",
+    "sampling": "+ sampling",
+    "examples": "+ finite sample",
+    "complexity": "+ complexity",
+    "settings": "+ the setting",
+    "escape": "+ what noise misses",
+    "searches": "+ searches",
+    "rest": "+ the bound",
 }
 
 #: The most doubtful first: what a reader has to believe stands before what was checked.
@@ -76,77 +76,24 @@ _GROUNDS = {
 }
 
 
-def theorem_words(key: str) -> tuple[str, str]:
-    """A bound's name for a reader, and a remark; one that is not known here keeps its own."""
-    return title_and_detail(key) or (clean(key), "")
-
-
 def step_rows(certificate: Certificate, steps: tuple[Step, ...]) -> tuple[Bar, ...]:
-    """The bound with its terms switched on in turn: each bar starts where the last one ended."""
+    """The bound with its terms switched on in turn: each bar starts where the last one ended.
+
+    The page knows what there is to say of each term, which is named in place of the words.
+    """
     if not steps:
         return ()
     axis = max(step.risk_upper for step in steps) or 1.0
-    words = _step_words(certificate)
     rows, before = [], 0.0
     for number, step in enumerate(steps):
-        name, detail = _STEPS[step.key]
         shown = percent if step.key == "counted" else percent_up
         last = number == len(steps) - 1
         start, end = sorted((before / axis, step.risk_upper / axis))
         promised = last and step.risk_upper == certificate.risk_upper
         value = shown_risk(certificate) if promised else shown(step.risk_upper)
-        rows.append(Bar(name, detail.format(**words), value, start, end, marked=last))
+        rows.append(Bar(_STEPS[step.key], step.key, value, start, end, marked=last))
         before = step.risk_upper
     return tuple(rows)
-
-
-def _step_words(certificate: Certificate) -> dict[str, str]:
-    counted, inputs = certificate.empirical, certificate.bound.inputs
-    errors = f"Losses that sum to {counted.amount:,.1f}"
-    if counted.errors is not None:
-        errors = plural(counted.errors, "error")
-        if certificate.sparsity is not None:
-            errors = f"{whole(counted.errors)} losses within the threshold"
-    trials = {
-        "pairs": "independent pairs of weights and example",
-        "shared draws": "draws of the weights, each over all examples",
-        "every example once": "examples",
-        "fresh noise": "noisy networks, one example each",
-    }[counted.scheme]
-    nats_paid = "No complexity"
-    if certificate.complexity is not None:
-        kl_nats = certificate.complexity.kl_nats
-        share = kl_nats / certificate.data.bound.examples
-        each = f"{share:.2g}" if share >= 0.001 else "less than 0.001"
-        less = ", symmetries forgotten" if certificate.complexity.symmetries else ""
-        distance = "Distance from what was fixed before, in KL"
-        nats_paid = f"{distance}{less}: {nats(kl_nats)} nats, {each} an example"
-        if "log_density_ratio" in inputs:
-            ratio = nats(float(inputs["log_density_ratio"]))
-            nats_paid = f"Log density ratio, posterior to prior, at the drawn weights: {ratio} nats"
-    settings = escape = ""
-    if certificate.sparsity is not None:
-        kl_nats = 0.0 if certificate.complexity is None else certificate.complexity.kl_nats
-        nats_paid = f"Distance from the prior over the noise: {nats(kl_nats)} nats"
-        charged = certificate.sparsity
-        settings = (
-            f"{plural(len(charged.charges), 'choice')} inside the loss, named for "
-            f"{nats(charged.grid_nats)} nats"
-        )
-        escape = f"Divided by {1.0 - charged.escape:g}: noise sees all but the rest of the errors"
-    searched = [whole(entry.choices) for entry in certificate.budget.entries if entry.choices > 1]
-    return {
-        "errors": errors,
-        "trials": f"{whole(counted.trials)} {trials}",
-        "examples": plural(certificate.data.bound.examples, "example"),
-        "zero": "" if certificate.complexity is None else "; at zero complexity",
-        "complexity": nats_paid,
-        "settings": settings,
-        "escape": escape,
-        "searches": f"A union bound over {' and '.join(searched)} choices"
-        if searched
-        else "Other certificates on the same examples share the confidence",
-    }
 
 
 def grounds(certificate: Certificate) -> tuple[Grounds, ...]:
@@ -179,7 +126,7 @@ def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Ba
         return ()
     shown = []
     for row in rows:
-        name, detail = theorem_words(row.key)
+        name, detail = title_and_detail(row.key) or (clean(row.key), "")
         if row.promised:
             detail = f"{detail}; this is the certificate" if detail else "this is the certificate"
         value = shown_risk(certificate) if row.promised else percent_up(row.risk_upper)

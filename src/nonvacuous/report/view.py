@@ -77,8 +77,6 @@ class View:
         #: "vacuous", "unshown" (not shown better than a constant answer) or "non-vacuous".
         self.weight = promise.vacuity(certificate)
         self.promise = promise.promise(certificate)
-        self.subject = promise.subject(certificate)
-        self.reasons = promise.reasons(certificate)
         self.badges = _badges(certificate)
         self.confidence = promise.confidence(certificate)
         self.verdict = promise.verdict(certificate)

@@ -81,18 +81,23 @@ class Verification:
                 f"{self.source} does not verify: {first.field}: {first.detail}{more}"
             )
 
-    def __str__(self) -> str:
+    @property
+    def verdict(self) -> str:
+        """What came of it, in a sentence."""
         checked = len(self.findings) - len(self.unchecked)
         if self.failures:
             verdict = f"NOT VERIFIED: {len(self.failures)} of {checked} checks failed"
-        elif self.verified:
-            verdict = f"verified: {checked} checks passed"
         else:
-            verdict = f"consistent, not verified: {checked} checks passed"
+            word = "VERIFIED" if self.verified else "CONSISTENT, not verified"
+            verdict = f"{word}: {checked} checks passed"
         if self.unchecked:
-            verdict += f", {len(self.unchecked)} not made"
+            verdict += f", {len(self.unchecked)} could not be made"
         if self.passed and self.wanted:
             verdict += f"; give {' and '.join(self.wanted)}"
+        return verdict
+
+    def __str__(self) -> str:
+        verdict = self.verdict
         if self.status not in (None, "valid"):
             verdict += f"; the certificate calls itself {self.status}"
         first = f"{self.source}: {verdict}. {self.audited}".rstrip()
