@@ -102,7 +102,7 @@ def test_verified_is_said_only_where_the_evidence_was_seen(tmp_path: Path, kind:
     assert "the run folder" in examples.wanted
     full = verify(run, data=data, trials=500)
     assert full.passed and full.verified and full.wanted == ()
-    assert ": verified: " in str(full)
+    assert ": VERIFIED: " in str(full)
 
 
 def test_a_network_that_is_not_at_hand_leaves_it_unverified(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ No torch here: a mistake is named before anything is loaded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -71,7 +71,7 @@ def method_of(mode: str, given: Mapping[str, Any]) -> Method:
         return kind(**from_flags(kind, dict(given)))
 
 
-def _misplaced(flag: str, mode: str, owners: list[str]) -> UsageError:
+def _misplaced(flag: str, mode: str, owners: Sequence[str]) -> UsageError:
     belongs = f"it belongs to --mode {' or '.join(owners)}. Leave it out."
     return UsageError(f"{flag} would change nothing in --mode {mode}: {belongs}")
 

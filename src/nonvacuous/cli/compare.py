@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -117,8 +115,18 @@ def _table(
     if not others:
         if columns.score is not None and not columns.second:
             raise UsageError("--score compares files: name another one, or columns with --second.")
-        with _naming_flags(columns):
+        try:
             table = read_columns(file, names | {f"second:{name}": name for name in second}, where)
+        except Unrecognized as error:
+            # A column that is looked for because none was named is asked for by its flag.
+            usual = {"--first": columns.first == Columns.first, "--second": not columns.second}
+            flags = [flag for flag, unnamed in usual.items() if unnamed]
+            if not flags or "has no column" not in str(error):
+                raise
+            raise UsageError(
+                f"{error} Name the columns to compare with {' and '.join(flags)}.",
+                next_command=again(*(word for flag in flags for word in (flag, "COLUMN"))),
+            ) from error
         return table, {name: table[f"second:{name}"] for name in second}
     if len(second) > 1:
         raise UsageError("files of their own have one column each: give --second once.")
@@ -129,22 +137,6 @@ def _table(
         name = path.stem if path.stem not in (*challengers, file.stem) else str(path)
         challengers[name] = _paired(table["id"].tolist(), other, path)
     return table, challengers
-
-
-@contextmanager
-def _naming_flags(columns: Columns) -> Iterator[None]:
-    """A column that is looked for because none was named is asked for by its flag."""
-    try:
-        yield
-    except Unrecognized as error:
-        usual = {"--first": columns.first == Columns.first, "--second": not columns.second}
-        flags = [flag for flag, unnamed in usual.items() if unnamed]
-        if not flags or "has no column" not in str(error):
-            raise
-        raise UsageError(
-            f"{error} Name the columns to compare with {' and '.join(flags)}.",
-            next_command=again(*(word for flag in flags for word in (flag, "COLUMN"))),
-        ) from error
 
 
 def _paired(ids: list[Any], other: dict[str, Any], path: Path) -> Any:

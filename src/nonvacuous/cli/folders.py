@@ -26,9 +26,10 @@ def check_writable(
                 "--force to overwrite it, or --out to name another folder.",
                 next_command=instead_of(folder),
             )
+        seen = "(or to see its certificate again)" if kind == "run" else "or to see it again"
         raise UsageError(
-            f"{folder} holds a {kind} already. Add --resume to go on with it or to see it again, "
-            "--force to overwrite it, or --out to name another folder.",
+            f"{folder} holds a {kind} already. Add --resume to go on with it {seen}, --force to "
+            "overwrite it, or --out to name another folder.",
             next_command=again("--resume"),
         )
     if not begun and in_use(folder):

@@ -275,7 +275,7 @@ def _drawn(box: Box, x: float, y: float) -> dict[str, Any]:
         drawn.append((label, right, size, color_of(group)))
         right -= 3
     more = len(chips) - len(drawn)
-    room = int((right - (22 if more else 0) - x - 12) / 7.2)
+    name, room = box.heading, int((right - (22 if more else 0) - x - 12) / 7.2)
     detail = f"no scale passes: {box.detail}" if box.blocked else box.detail
     weights = ", ".join(name for node in box.nodes for name in node.parameters) or "no weights"
     return {
@@ -285,15 +285,11 @@ def _drawn(box: Box, x: float, y: float) -> dict[str, Any]:
         "blocked": box.blocked,
         "chips": drawn,
         "more": (right - 12, more),
-        "heading": _cut(box.heading, room),
+        # The end of a dotted name tells more than its beginning.
+        "heading": name if len(name) <= room else "..." + name[-max(1, room - 3) :],
         "detail": detail if len(detail) <= 34 else f"{detail[:31]}...",
-        "title": f"{box.heading} {box.detail}: {weights}",
+        "title": f"{name} {box.detail}: {weights}",
     }
-
-
-def _cut(text: str, length: int) -> str:
-    """The end of a dotted name tells more than its beginning."""
-    return text if len(text) <= length else "..." + text[-max(1, length - 3) :]
 
 
 def _short(op: str) -> str:

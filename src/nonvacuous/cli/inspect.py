@@ -195,7 +195,10 @@ def _table(record: dict[str, Any]) -> Table:
             ),
         ]
         if with_weights:
-            row.append(_imbalance_text(group["imbalance"]))
+            spread = group["imbalance"]
+            dead = f"\n{spread['dead']} dead" if spread["dead"] else ""
+            limits = f"{spread['lowest']:.2g} to {spread['highest']:.2g}"
+            row.append(f"{spread['median']:.2g} ({limits}){dead}")
         table.add_row(*row)
     return table
 
@@ -203,11 +206,6 @@ def _table(record: dict[str, Any]) -> Table:
 def _written(entry: dict[str, Any]) -> str:
     power = "" if entry["power"] == 1 else f" ^{entry['power']:g}"
     return f"{entry['tensor']} [{','.join(map(str, entry['axes']))}]{power}"
-
-
-def _imbalance_text(spread: dict[str, Any]) -> str:
-    text = f"{spread['median']:.2g} ({spread['lowest']:.2g} to {spread['highest']:.2g})"
-    return text + (f"\n{spread['dead']} dead" if spread["dead"] else "")
 
 
 def _write_list(heading: str, entries: list[tuple[str, str]]) -> None:

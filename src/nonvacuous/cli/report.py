@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,23 +30,17 @@ def write_page(certificate: Certificate, folder: Path) -> Path:
 
     events = inside(folder, "events.jsonl")
     history: list[dict[str, Any]] | None = read_events(events) if events.is_file() else None
+    labels = None
+    with suppress(BadInput):  # what random labels gave, if that was tried and can be read
+        labels = read_json(inside(folder, LABELS))
     return write_report(
         certificate,
         folder / PAGE,
         comparison=None if certificate.evaluation else compare(certificate),
         history=history,
         run_folder=folder,
-        labels=_labels(inside(folder, LABELS)),
+        labels=labels,
     )
-
-
-def _labels(path: Path) -> dict[str, Any] | None:
-    """What random labels gave, if that was tried; an unreadable file is none of the page's."""
-    try:
-        record = read_json(path)
-    except BadInput:
-        return None
-    return record if isinstance(record, dict) else None
 
 
 def report(run_folder: Path, /, *, json: Json = False) -> int:

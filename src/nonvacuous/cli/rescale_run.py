@@ -16,7 +16,7 @@ from nonvacuous.bounds import sampling, seeger
 from nonvacuous.certification.candidate import with_weights
 from nonvacuous.cli.exits import CommandError, again
 from nonvacuous.cli.flags import Noise
-from nonvacuous.cli.subject import Subject, random_inputs
+from nonvacuous.cli.subject import Subject
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.storage import save_tensors, tensors_digest
 from nonvacuous.networks import rescaled
@@ -163,7 +163,7 @@ def _function(
     subject: Subject, changed: nn.Module, log_scales: np.ndarray, *, seed: int
 ) -> dict[str, Any]:
     """How far the outputs move: in float64, and with the weights as stored."""
-    inputs = random_inputs(subject, _COMPARED, seed=derived_seed(seed, "inputs"))
+    inputs = subject.inputs(_COMPARED, seed=derived_seed(seed, "inputs"))
     precise = copy.deepcopy(subject.module).double()
     double = inputs.double() if inputs.is_floating_point() else inputs
     with torch.no_grad():

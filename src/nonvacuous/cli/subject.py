@@ -50,6 +50,16 @@ class Subject:
         self.graph = capture(self.module, self.example)
         self.groups = scale_groups(self.graph)
 
+    def inputs(self, count: int, *, seed: int) -> Tensor:
+        """Inputs on which to compare functions: those of --data, else random ones."""
+        if self.examples is not None:
+            return self.examples.inputs[:count]
+        shape = (count, *self.example.shape[1:])
+        generator = torch.Generator().manual_seed(seed)
+        if not self.example.is_floating_point():  # word numbers
+            return torch.randint(0, 2, shape, generator=generator)
+        return torch.randn(shape, generator=generator)
+
     @property
     def shape(self) -> str:
         """The shape of one input, for a person."""
@@ -59,17 +69,6 @@ class Subject:
     def weights(self) -> int:
         """How many single weights the network has."""
         return sum(parameter.numel() for parameter in self.module.parameters())
-
-
-def random_inputs(subject: Subject, count: int, *, seed: int) -> Tensor:
-    """Inputs on which to compare functions: those of --data, else random ones of the same shape."""
-    if subject.examples is not None:
-        return subject.examples.inputs[:count]
-    shape = (count, *subject.example.shape[1:])
-    generator = torch.Generator().manual_seed(seed)
-    if not subject.example.is_floating_point():  # word numbers
-        return torch.randint(0, 2, shape, generator=generator)
-    return torch.randn(shape, generator=generator)
 
 
 def _inputs(text: str, seed: int) -> Tensor:

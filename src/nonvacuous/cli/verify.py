@@ -160,7 +160,7 @@ def _examples(
     certificate: Certificate | None, folder: Path | None, given: Material
 ) -> Dataset | str | None:
     """The data named by --data, or a built-in set that the certificate names and that is here."""
-    from nonvacuous.data import Dataset
+    from nonvacuous.data import NAMES, Dataset
     from nonvacuous.study.study import named_data
 
     if certificate is not None and certificate.evaluation is not None:
@@ -169,8 +169,10 @@ def _examples(
     if given.data is not None:
         dataset = named_data(given.data, given.data_dir, given.classes)
     else:
-        known = _built_in(name, folder)
-        if known is None:
+        known = None if name is None else name.removesuffix(" (test)")
+        settings = run_settings(folder) if folder else {}
+        # A file of one's own may be called digits.npz: the run says where its data came from.
+        if known not in NAMES or settings.get("source", known) not in (known, name):
             return None
         try:
             dataset = named_data(known, given.data_dir)
@@ -181,18 +183,6 @@ def _examples(
     if dataset.test is not None and dataset.test.name == name:
         return Dataset(dataset.test)
     return dataset
-
-
-def _built_in(name: str | None, folder: Path | None) -> str | None:
-    """The built-in data set of that name, unless the run says that its data came from elsewhere."""
-    from nonvacuous.data import NAMES
-
-    known = None if name is None else name.removesuffix(" (test)")
-    if known not in NAMES:
-        return None
-    settings = run_settings(folder) if folder else {}
-    # A file of one's own may be called digits.npz.
-    return known if settings.get("source", known) in (known, name) else None
 
 
 def _advise(verification: Verification, certificate: Certificate) -> None:

@@ -16,11 +16,9 @@ def plain(values: Any, name: str) -> Any:
 
     Missing values, nested ones and mixtures of numbers and words are refused, with the row.
     """
-    if hasattr(values, "detach"):  # a torch tensor
-        values = values.detach().cpu().numpy()
     if hasattr(values, "dictionary_encode"):
         return _from_arrow(values, name)
-    array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    array = to_numpy(values)
     if array.dtype == object:
         array = _from_objects(array, name)
     if array.dtype.kind == "b" or array.dtype.kind in "iu":
@@ -40,6 +38,13 @@ def plain(values: Any, name: str) -> Any:
             raise _missing(name, int(empty[0]), len(empty), words=True)
         return array
     raise BadInput(f"{name} holds {array.dtype} values; numbers and words are understood.")
+
+
+def to_numpy(values: Any) -> np.ndarray:
+    """A tensor, a column of a table or anything like an array as one of numpy's."""
+    if hasattr(values, "detach"):  # of torch
+        values = values.detach().cpu().numpy()
+    return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
 
 
 def as_array(column: Any) -> np.ndarray:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+from scipy import special
 
 from nonvacuous.bounds import betting, betting_lower, checks, holdout, paired_lower, sign_test
 from nonvacuous.bounds.paired import DISCORDANCE_SHARE
@@ -188,8 +189,6 @@ def _verdict(low: float, high: float, n: int, needed: float, names: tuple[str, s
 
 def _needed(mean: float, spread: float, half: float) -> float:
     """Examples of this kind that would tell losses apart: an estimate, and called about."""
-    from scipy import special
-
     if abs(mean) < 1e-9 or spread <= 0.0:
         return math.inf
     return spread * (float(special.ndtri(1.0 - half)) / mean) ** 2 * 1.2
@@ -197,8 +196,6 @@ def _needed(mean: float, spread: float, half: float) -> float:
 
 def _exactly_needed(wins: int, losses: int, n: int, half: float) -> float:
     """The same for errors, by what the interval of :func:`paired_lower` asks for."""
-    from scipy import special
-
     if wins == losses:
         return math.inf
     quantile = float(special.ndtri(1.0 - (1.0 - DISCORDANCE_SHARE) * half))

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import spatial
 
+from nonvacuous.evaluation.coding import to_numpy
+
 #: Repeated values are looked for among so many hashes at most.
 MOST_HASHES = 1 << 21
 #: Inputs of fewer numbers, or shorter texts, may well come twice by chance.
@@ -78,13 +80,9 @@ class Likeness:
 
     def add(self, inputs: Any) -> bool:
         """Look at one more batch; False for inputs that are neither numbers nor texts."""
-        if hasattr(inputs, "detach"):
-            inputs = inputs.detach().cpu().numpy()
-        elif hasattr(inputs, "to_numpy"):
-            inputs = inputs.to_numpy()
         if isinstance(inputs, list | tuple) and not isinstance(inputs[0], str):
             return False
-        array = np.asarray(inputs)
+        array = to_numpy(inputs)
         if array.dtype.kind == "U" or (array.dtype == object and isinstance(array.flat[0], str)):
             self._add_texts(array.ravel().tolist())
         elif array.dtype.kind in "biuf" and array.ndim >= 1:

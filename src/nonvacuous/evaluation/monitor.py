@@ -127,7 +127,7 @@ class Monitor(BaseModel):
         """
         with self._locked():
             start = 0
-            still: list[tuple[int, int]] = []
+            still = [np.zeros(0, dtype=np.int64)]
             for losses, groups in batches:
                 values = _losses(losses)
                 fresh = np.arange(start, start + len(values)) >= self.rows
@@ -141,15 +141,17 @@ class Monitor(BaseModel):
                 use = fresh | waited
                 names = {n: c[use] for n, c in self._names(groups, len(values)).items()}
                 self._apply(values[use], names)
-                edges = np.flatnonzero(np.diff(np.r_[0, use & lost, 0])) + start
-                still += zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+                still.append(np.flatnonzero(use & lost) + start)
                 start += len(values)
             if start < self.rows:
                 raise BadInput(
                     f"the file has {start} rows, but {self.rows} were read from it before: it "
                     "must only grow. Another file needs another state."
                 )
-            self.rows, self.open = start, _joined(still)
+            rows = np.concatenate(still)
+            runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
+            self.open = [(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]
+            self.rows = start
         return self
 
     def _names(self, groups: Mapping[str, Any] | None, size: int) -> dict[str, np.ndarray]:
@@ -238,16 +240,6 @@ def _losses(items: Any) -> np.ndarray:
     if ((array < 0) | (array > 1)).any():
         raise BadInput("losses must lie in [0, 1]; None where a label is missing.")
     return array
-
-
-def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges of rows, those that touch made one."""
-    joined: list[tuple[int, int]] = []
-    for first, stop in ranges:
-        if joined and joined[-1][1] == first:
-            first = joined.pop()[0]
-        joined.append((first, stop))
-    return joined
 
 
 def monitor(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nonvacuous.errors import BadInput, WrongMode
+from nonvacuous.evaluation.coding import to_numpy
 from nonvacuous.evaluation.likeness import Likeness
 
 #: Inputs given as one array are answered so many at a time.
@@ -35,8 +36,7 @@ def answers_of(predictor: Any) -> Answers:
 
         def from_module(inputs: Any) -> Any:
             with torch.no_grad():
-                outputs = predictor(torch.as_tensor(inputs).to(device))
-            return outputs.detach().cpu().numpy()
+                return predictor(torch.as_tensor(inputs).to(device))
 
         return from_module
     if hasattr(predictor, "predict"):
@@ -62,7 +62,7 @@ def predicted(
     at_once = getattr(predictor, "at_once", AT_ONCE)
     likeness: Likeness | None = Likeness()
     for inputs, labels in _pairs(data, at_once):
-        raw = as_answers(answer(inputs))
+        raw = to_numpy(answer(inputs))
         if len(raw) != len(labels):
             raise BadInput(
                 f"the predictor gave {len(raw)} answers for {len(labels)} labels; one for each "
@@ -106,20 +106,13 @@ def _pairs(data: Any, at_once: int) -> Iterator[tuple[Any, Any]]:
         )
 
 
-def as_answers(answers: Any) -> np.ndarray:
-    """One answer per row, as an array."""
-    if hasattr(answers, "detach"):
-        answers = answers.detach().cpu().numpy()
-    return np.asarray(answers)
-
-
 def _tried_again(answer: Answers, inputs: Any, raw: np.ndarray) -> str:
     """Answers must not change with the company: asked in reverse order and in smaller batches."""
     count = min(TRIED_AGAIN, len(raw))
     some = inputs[:count]
     back = some[::-1] if not hasattr(some, "flip") else some.flip(0)
     half = max(1, count // 2)
-    again = np.concatenate([as_answers(answer(back[:half])), as_answers(answer(back[half:]))])[::-1]
+    again = np.concatenate([to_numpy(answer(back[:half])), to_numpy(answer(back[half:]))])[::-1]
     if raw.dtype.kind == "f":
         same = np.allclose(again, raw[:count], rtol=1e-3, atol=1e-4)
         if raw.ndim == 2:
@@ -182,4 +175,4 @@ class OnRay:
 
 
 def _answers(predictor: Any, inputs: Any) -> np.ndarray:
-    return as_answers(answers_of(predictor)(inputs))
+    return to_numpy(answers_of(predictor)(inputs))

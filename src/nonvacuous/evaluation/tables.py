@@ -47,7 +47,12 @@ def batches_of(
 
     ``where`` leaves only rows with these values, each written column=value.
     """
-    conditions = dict(_condition(text) for text in where)
+    conditions = {}
+    for text in where:
+        name, sign, value = text.partition("=")
+        conditions[name] = value
+        if not sign or not name:
+            raise BadInput(f"a condition is written column=value, as in filter=none, got {text!r}.")
     wanted = {**columns, **{f"where {name}": name for name in conditions}}
     some, stop = not where, 0
     for batch in _batches(source, wanted):
@@ -78,13 +83,6 @@ def row_name(source: Any, rows: np.ndarray | range, row: int) -> str:
             lines = (reader.line_num for cells in reader if cells)
             next(lines)  # the header
         return f"line {next(islice(lines, number, None))} of {path}"
-
-
-def _condition(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not sign or not name:
-        raise BadInput(f"a condition is written column=value, as in filter=none, got {text!r}.")
-    return name, value
 
 
 def _chosen(column: Any, kept: np.ndarray) -> Any:

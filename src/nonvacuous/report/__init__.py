@@ -37,18 +37,13 @@ def write_report(
     """
     # Imported here: matplotlib is not needed for words.
     from nonvacuous.certificate import Certificate
+    from nonvacuous.report import compared, evaluation, html, study, view
 
     if not isinstance(certificate, Certificate):
-        from nonvacuous.report.compared import comparison_page
-        from nonvacuous.report.study import write_study
-
-        return write_study(comparison_page(certificate), path)
+        return study.write_study(compared.comparison_page(certificate), path)
     if certificate.evaluation is not None:
-        from nonvacuous.report.evaluation import page_of
-        from nonvacuous.report.study import write_study
-
-        return write_study(page_of(certificate, where=str(run_folder or Path(path).parent)), path)
-    from nonvacuous.report import html, view
+        where = str(run_folder or Path(path).parent)
+        return study.write_study(evaluation.page_of(certificate, where=where), path)
 
     shown = view.View(
         certificate, comparison=comparison, history=history, run_folder=run_folder, labels=labels

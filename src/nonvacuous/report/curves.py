@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nonvacuous.report.plots import Series, lines
-from nonvacuous.report.wording import clean
+from nonvacuous.report.wording import clean, finite
 
 #: Metrics worth a curve, the most telling first; a panel shows two of them.
 _SHOWN = {
@@ -31,12 +30,12 @@ def curves(history: Sequence[Mapping[str, Any]]) -> tuple[Curve, ...]:
     """The phases in the order they ran. What is not a finite number by epoch is left out."""
     phases: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for event in history:
-        epoch, metrics = _number(event.get("epoch")), event.get("metrics")
+        epoch, metrics = finite(event.get("epoch")), event.get("metrics")
         if event.get("event") != "epoch" or epoch is None or not isinstance(metrics, Mapping):
             continue
         panel = phases.setdefault(clean(str(event.get("phase", "training"))), {})
         for name in _SHOWN:
-            value = _number(metrics.get(name))
+            value = finite(metrics.get(name))
             if value is not None:
                 panel.setdefault(name, []).append((epoch + 1.0, value))
     return tuple(
@@ -61,13 +60,3 @@ def drawn(curve: Curve, number: int) -> str:
 def _lines(panel: Mapping[str, list[tuple[float, float]]]) -> tuple[Series, ...]:
     chosen = [name for name in _SHOWN if len(panel.get(name, ())) > 1][:_CURVES_A_PANEL]
     return tuple(Series(_SHOWN[name], *zip(*panel[name], strict=True)) for name in chosen)
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None

@@ -7,15 +7,26 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.errors import BadInput
 from nonvacuous.files import write_atomically
-from nonvacuous.report.wording import capital, clean, nats, percent, percent_up, plural, whole
+from nonvacuous.report import wording
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
+#: How templates write numbers and names.
+_WORDS = (
+    wording.capital,
+    wording.clean,
+    wording.confidence_percent,
+    wording.nats,
+    wording.percent,
+    wording.percent_up,
+    wording.plural,
+    wording.round_percent,
+    wording.whole,
+)
 
 
 def page(template: str, **values: Any) -> str:
@@ -53,6 +64,6 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    for words in (capital, clean, nats, percent, percent_up, plural, whole):
+    for words in (shown_up, *_WORDS):
         templates.filters[words.__name__] = words
     return templates

@@ -11,10 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from nonvacuous.bounds.holdout import holdout
 from nonvacuous.certificate import Certificate
 from nonvacuous.records import Observation
-from nonvacuous.report.wording import confidence_percent, percent, percent_up, whole
 
 #: The predictor in few words.
 PREDICTOR = {
@@ -97,28 +95,3 @@ def twin_name(certificate: Certificate) -> str:
     """Whose plain test stands beside the promise."""
     retrained = is_given(certificate) and certificate.data.prior is None
     return RETRAINED if retrained else "Held-out twin"
-
-
-def own_story(certificate: Certificate) -> str:
-    """The given network itself, in two sentences; nothing for certificates of another kind."""
-    counted = own_error(certificate, test=False)
-    if counted is None:
-        return ""
-    opening = f"Without noise it errs on {_rate(counted)} examples that the promise counts"
-    tested = own_error(certificate, test=True)
-    if tested is None:
-        return (
-            f"{opening}, which it was trained on. No test examples were given: a plain test on "
-            "unseen ones would say more about it than any bound from training data."
-        )
-    failure = certificate.budget.failure
-    most = holdout(errors=tested.errors, examples=tested.trials, failure=failure)
-    return (
-        f"{opening}, and on {_rate(tested)} test examples. If it never saw those, this plain test "
-        f"promises an error of at most {percent_up(most)} with {confidence_percent(failure)} "
-        "confidence of its own."
-    )
-
-
-def _rate(observed: Observation) -> str:
-    return f"{percent(observed.errors / observed.trials)} of {whole(observed.trials)}"

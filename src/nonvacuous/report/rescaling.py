@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.kinds import CENTERS
 from nonvacuous.records import RescalingColumn
@@ -115,56 +114,6 @@ def earned(certificate: Certificate) -> Earned | None:
     )
 
 
-def story(certificate: Certificate) -> tuple[str, ...]:
-    """Plain sentences: the whole difference, each one's part, and what may not be concluded."""
-    gain, record = earned(certificate), certificate.rescaling
-    if record is None:
-        return ()
-    if gain is None:
-        return (
-            f"The KL was {nats(record.kl_before)} nats with the weights as they were given, and is "
-            f"{nats(record.kl_after)} nats after rescaling.",
-        )
-    less = gain.before - gain.after
-    sentences = [
-        f"With {gain.fixed_scale} fixed in advance and the weights as they were given, the "
-        f"complexity would be {nats(gain.before)} nats. The certificate pays {nats(gain.after)}"
-        + (
-            f": a saving of {nats(less)} nats, {round_percent(less / gain.before)} of that "
-            "complexity."
-            if less > 0
-            else ", which is no less."
-        )
-    ]
-    clauses = [f"rescaling the network {_earns(gain, gain.rescaling)}"]
-    if gain.prior_scale is not None:
-        clauses.insert(0, f"choosing the prior's scale {_earns(gain, gain.prior_scale)}")
-    if gain.forgotten:
-        what = _joined(gain.forgotten)
-        clauses.append(f"forgetting {what} {_earns(gain, gain.symmetries)}")
-    sentences.append(f"{capital('; '.join(clauses))}; counted in this order.")
-    if gain.prior_scale is not None and gain.rescaling_alone > gain.rescaling:
-        most = "most" if gain.rescaling < gain.rescaling_alone / 2 else "part"
-        sentences.append(
-            "Without a choice of the scale, rescaling alone would earn "
-            f"{nats(gain.rescaling_alone)} nats: {most} of what it does then is to make up for a "
-            "prior of the wrong width."
-        )
-    paper = record.paper
-    if paper is not None:
-        sentences.append(
-            f"In the accounting of arXiv 2509.26149 (prior N(0, {paper.prior_scale:g}), mean loss "
-            "+ √(KL / 2n), neither confidence nor sampling paid) it would read "
-            f"{shown_up(paper.bound, 2)} as given and {shown_up(paper.rescaled, 2)} rescaled: a "
-            "comparison, not a promise."
-        )
-    sentences.append(
-        "Only the marked row is certified. The others are about the same randomized network, for "
-        "comparison: the least of rows with different priors is not a bound."
-    )
-    return tuple(sentences)
-
-
 def in_one_line(certificate: Certificate) -> str:
     """One line for a terminal; empty where there is nothing to tell."""
     gain = earned(certificate)
@@ -190,15 +139,3 @@ def _name(column: RescalingColumn) -> str:
     """The name without its prior, which the heading tells."""
     around, _, rest = column.name.partition(", ")
     return capital(clean(rest if around.startswith("around ") and rest else column.name))
-
-
-def _earns(gain: Earned, amount: float) -> str:
-    if amount < 0:
-        return f"costs {nats(-amount)} nats"
-    return f"earns {nats(amount)} nats{gain.share(amount)}"
-
-
-def _joined(words: tuple[str, ...]) -> str:
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} and {words[-1]}"

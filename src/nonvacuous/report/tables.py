@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from nonvacuous.bounds.table import title_and_detail
 from nonvacuous.certificate import Certificate
-from nonvacuous.records import Assumption
 from nonvacuous.report.measured import twin_name
 from nonvacuous.report.promise import shown_risk
 from nonvacuous.report.wording import (
-    capital,
     clean,
+    finite,
     nats,
     percent,
     percent_up,
@@ -46,16 +44,6 @@ class Bar:
     heading: str = ""
 
 
-@dataclass(frozen=True)
-class Grounds:
-    """What the promise rests on and is known to the same degree, in the certificate's words."""
-
-    status: str
-    label: str
-    remark: str
-    entries: tuple[Assumption, ...]
-
-
 _STEPS = {
     "counted": "Errors counted",
     "sampling": "+ sampling",
@@ -65,14 +53,6 @@ _STEPS = {
     "escape": "+ what noise misses",
     "searches": "+ searches",
     "rest": "+ the bound",
-}
-
-#: The most doubtful first: what a reader has to believe stands before what was checked.
-_GROUNDS = {
-    "violated": ("Found false", "This alone makes the promise void or conditional."),
-    "asserted": ("Asserted", "Stated by whoever made the certificate. You have to believe it."),
-    "not checkable": ("Not checkable", "A fact about the world that no file can prove."),
-    "checked": ("Checked", "Verified on the files of the run when the certificate was made."),
 }
 
 
@@ -94,30 +74,6 @@ def step_rows(certificate: Certificate, steps: tuple[Step, ...]) -> tuple[Bar, .
         rows.append(Bar(_STEPS[step.key], step.key, value, start, end, marked=last))
         before = step.risk_upper
     return tuple(rows)
-
-
-def grounds(certificate: Certificate) -> tuple[Grounds, ...]:
-    """What it rests on, by how much is known about it; within a group, what has an effect first."""
-    groups = []
-    known = sorted(certificate.assumptions, key=lambda a: a.effect == "none")
-    for status, (label, remark) in _GROUNDS.items():
-        entries = tuple(
-            a.model_copy(update={n: capital(clean(getattr(a, n))) for n in ("name", "detail")})
-            for a in known
-            if a.status == status and not _idle(certificate, a)
-        )
-        if entries:
-            groups.append(Grounds(status, label, remark, entries))
-    return tuple(groups)
-
-
-def _idle(certificate: Certificate, assumption: Assumption) -> bool:
-    """Whether there is nothing to believe: no sampling error where nothing was sampled."""
-    return (
-        assumption.name == "the sampling error is paid for"
-        and assumption.status == "asserted"
-        and certificate.empirical.scheme == "every example once"
-    )
 
 
 def bound_rows(certificate: Certificate, rows: tuple[BoundRow, ...]) -> tuple[Bar, ...]:
@@ -187,7 +143,5 @@ def label_rows(certificate: Certificate, record: Mapping[str, Any] | None) -> tu
 
 def _random_risk(record: Mapping[str, Any] | None) -> float | None:
     part = record.get("random_labels") if isinstance(record, Mapping) else None
-    value = part.get("risk_upper") if isinstance(part, Mapping) else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and 0.0 <= value <= 1.0 else None
+    value = finite(part.get("risk_upper")) if isinstance(part, Mapping) else None
+    return value if value is not None and 0.0 <= value <= 1.0 else None

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from nonvacuous.bounds.holdout import holdout
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.report import html, measured, promise, rescaling, tables
 from nonvacuous.report.curves import curves, drawn
 from nonvacuous.report.measured import PREDICTOR, errors_on_test, is_test
 from nonvacuous.report.wording import (
-    capital,
     clean,
     declared_percent,
     percent,
@@ -32,14 +32,6 @@ if TYPE_CHECKING:
 
 #: Below this, everything of interest sits in a corner of the scale and is magnified.
 _MAGNIFY_BELOW = 0.2
-
-
-@dataclass(frozen=True)
-class Badge:
-    """A short verdict. ``icon`` is a shape, so that the color is never alone in saying it."""
-
-    text: str
-    icon: str
 
 
 @dataclass(frozen=True)
@@ -77,11 +69,16 @@ class View:
         #: "vacuous", "unshown" (not shown better than a constant answer) or "non-vacuous".
         self.weight = promise.vacuity(certificate)
         self.promise = promise.promise(certificate)
-        self.badges = _badges(certificate)
+        self.predictor = PREDICTOR[certificate.predictor].removeprefix("the ")
         self.confidence = promise.confidence(certificate)
         self.verdict = promise.verdict(certificate)
-        #: The given network itself, where the promise is about noise around it.
-        self.own = measured.own_story(certificate)
+        #: The given network itself, where the promise is about noise around it: its errors among
+        #: the examples that count and in a test, and what that test is worth.
+        self.own_counted = measured.own_error(certificate, test=False)
+        self.own_tested = tested = measured.own_error(certificate, test=True)
+        failure = certificate.budget.failure
+        if tested is not None:
+            self.own_worth = holdout(errors=tested.errors, examples=tested.trials, failure=failure)
         self.marks = marks_of(certificate)
         self.words = in_words(self.marks)
         self.promised = promised_on(self.marks)
@@ -97,10 +94,9 @@ class View:
             f"at most {promise.shown_risk(certificate)}.",
         )
         self.steps = tables.step_rows(certificate, comparison.steps) if comparison else ()
-        self.grounds = tables.grounds(certificate)
         self.labels = tables.label_rows(certificate, labels)
         self.rescaling = rescaling.rows(certificate)
-        self.rescaling_story = rescaling.story(certificate)
+        self.earned = rescaling.earned(certificate)
         self.layers = tables.layer_rows(certificate)
         self.bounds = tables.bound_rows(certificate, comparison.bounds) if comparison else ()
         self.curves = curves(history or ())
@@ -115,27 +111,6 @@ def render(shown: View) -> str:
     # Drawings are made by ElementTree, which escapes: they alone are not escaped again.
     training = [Markup(drawn(curve, number)) for number, curve in enumerate(shown.curves)]
     return html.page("certificate.html.jinja", view=shown, training=training)
-
-
-def _badges(certificate: Certificate) -> tuple[Badge, ...]:
-    status, loss = certificate.status, certificate.loss.name
-    badges = [
-        Badge(
-            capital(status),
-            {"valid": "check", "conditional": "triangle", "refused": "cross"}[status],
-        )
-    ]
-    if status != "refused":
-        badges.append(
-            {
-                "vacuous": Badge("Vacuous", "ring"),
-                "unshown": Badge("Vacuous: not shown better than one class", "ring"),
-                "non-vacuous": Badge("Non-vacuous", "disc"),
-            }[promise.vacuity(certificate)]
-        )
-    predictor = PREDICTOR[certificate.predictor].removeprefix("the ")
-    shown = "zero-one (right or wrong)" if loss == "zero-one" else clean(loss)
-    return (*badges, Badge(f"Predictor: {predictor}", "none"), Badge(f"Loss: {shown}", "none"))
 
 
 def marks_of(certificate: Certificate) -> tuple[Mark, ...]:

@@ -7,6 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
+from typing import Any
 
 #: How much the rounding up may add before a finer denominator is chosen.
 _SLACK = Fraction(11, 10)
@@ -135,6 +136,16 @@ def odds(failure: float) -> tuple[str, str]:
         rounded = frequency(failure)
         count, out_of = rounded.count, rounded.out_of
     return f"{out_of:,}", "one" if count == 1 else f"{count:,}"
+
+
+def finite(value: Any) -> float | None:
+    """A number in somebody's JSON; None for everything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def whole(number: int) -> str:
