@@ -47,7 +47,7 @@ def test_an_honest_run_passes_in_full(tmp_path: Path, kind: str) -> None:
             "the held-out twin follows from its counts",
         }
     assert set(reasons) <= allowed, reasons
-    assert str(result).startswith(f"{tmp_path / 'certificate.json'}: verified: ")
+    assert str(result).startswith(f"{tmp_path / 'certificate.json'}: VERIFIED: ")
 
 
 def test_the_public_name(run: Path) -> None:
