@@ -99,10 +99,12 @@ def _on_the_bound_part(monkeypatch: pytest.MonkeyPatch, kind: str, run: Path) ->
 
         monkeypatch.setattr(making, "_train_prior", prior)
     else:
-        trained = Trainer.prior
-        monkeypatch.setattr(
-            Trainer, "prior", lambda self, _, *, seed: trained(self, forging.examples(), seed=seed)
-        )
+        trained = Trainer.trained
+
+        def stage(self: Trainer, name: Any, examples: Examples, **rest: Any) -> Any:
+            return trained(self, name, forging.examples() if name == "prior" else examples, **rest)
+
+        monkeypatch.setattr(Trainer, "trained", stage)
     RUNS[kind](run)
     monkeypatch.undo()
 

@@ -16,6 +16,7 @@ from nonvacuous import certify
 from nonvacuous.cli import exits
 from nonvacuous.data import import_function
 from nonvacuous.errors import NonvacuousError
+from nonvacuous.methods.sparsity.training import Trainer
 from tests.cli.conftest import blobs
 
 SPARSE = ["certify", "--mode", "sparsity", "--data", "x.npz", "--steps", "20", "--out", "r"]
@@ -71,11 +72,15 @@ def test_the_library_gives_a_refused_folder_back_too(place):
 def test_a_run_that_computed_something_keeps_its_folder(place, invoke, monkeypatch):
     """Only the second stage refuses: the first one is worth keeping."""
 
-    def refuse(*_arguments, **_settings):
-        raise NonvacuousError("not today")
+    trained = Trainer.trained
+
+    def refuse(self, stage, *arguments, **settings):
+        if stage == "network":
+            raise NonvacuousError("not today")
+        return trained(self, stage, *arguments, **settings)
 
     with monkeypatch.context() as patch:
-        patch.setattr("nonvacuous.methods.sparsity.training.Trainer.network", refuse)
+        patch.setattr(Trainer, "trained", refuse)
         assert invoke(*SPARSE, "--model", "mlp:8/no-bias").code == exits.FAILED
     assert (place / "r/config.toml").is_file() and (place / "r/sparsity-prior.checkpoint").is_file()
     # With other settings there is no going on, and the suggestion says so.
