@@ -49,8 +49,7 @@ NETWORKS = (
 
 def recipe(name: str, weight: float) -> Recipe:
     given = RECIPES[name]
-    return replace(
-        given,
+    return given.changed(
         prior=replace(given.prior, activity=weight),
         network=replace(given.network, activity=weight),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -315,14 +315,20 @@ def _pictures(
             "point lies. Depth helps, since each layer then stands still after its own block."
         )
         yield Section("What is left of it in float64?", (lost,), (Figure(picture),))
-    points, seconds = times
+    sentence = "Sorting aside, every step passes over the points once."
+    yield Section("How long does it take?", (sentence,), (picture_of_times(*times),))
+
+
+def picture_of_times(points: Sequence[float], seconds: Sequence[float]) -> Figure:
+    """The time for so many points, beside one that grows with their number."""
+    from nonvacuous.report.plots import Series, lines
+
     proportional = [seconds[-1] * size / points[-1] for size in points]
     picture = lines(
-        [Series("measured", *times), Series("proportional to n", points, proportional)],
+        [Series("measured", points, seconds), Series("proportional to n", points, proportional)],
         title="Time for construction and certificate",
         x_label="points",
         y_label="seconds",
         lowest=0.0,
     )
-    sentence = "Sorting aside, every step passes over the points once."
-    yield Section("How long does it take?", (sentence,), (Figure(picture),))
+    return Figure(picture)

@@ -68,35 +68,29 @@ def train(settings: SparsitySettings, examples: Examples, at: Context) -> Subjec
     # Building it once checks the widths, and gives the names under which it is saved.
     module = build(settings.model, examples.example_shape, examples.classes, seed=settings.seed)
     made = (_convolutions if convolutional else _chain)(settings, examples, module, at)
+    network, prior, bound, weights, errors = made
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             # The network that is saved has biases, and they are zero.
-            parameter.copy_(made.weights.get(name, torch.zeros_like(parameter)))
+            parameter.copy_(weights.get(name, torch.zeros_like(parameter)))
     return Subject(
-        network=made.network,
-        prior=None if settings.trained_prior == "none" else made.prior,
+        network=network,
+        prior=None if settings.trained_prior == "none" else prior,
         prior_name=settings.trained_prior,
-        examples=made.bound,
+        examples=bound,
         module=module,
         trained={
             "steps": settings.steps,
             "pull": settings.pull_toward(settings.trained_prior),
             "activity": settings.activity,
-            "errors": made.errors,
+            "errors": errors,
             "examples": len(examples),
         },
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Made:
-    """A trained network and its prior, its weights by name, and its errors."""
-
-    network: Network
-    prior: Network
-    bound: Examples
-    weights: Mapping[str, Tensor]
-    errors: int
+#: A trained network and its prior, the examples of the bound, its weights by name, and its errors.
+_Made = tuple[Network, Network, Examples, Mapping[str, Tensor], int]
 
 
 def _chain(settings: SparsitySettings, examples: Examples, module: nn.Module, at: Context) -> _Made:
@@ -124,7 +118,7 @@ def _chain(settings: SparsitySettings, examples: Examples, module: nn.Module, at
         replace(Layers.of(weights), names=names) for weights in (trained, prior.weights)
     )
     weights = {name: weight for (name, _), weight in zip(named, trained, strict=True)}
-    return _Made(network, center, prior.bound, weights, chain_errors(trained, examples))
+    return network, center, prior.bound, weights, chain_errors(trained, examples)
 
 
 def _convolutions(
@@ -157,7 +151,7 @@ def _convolutions(
     )
     chain, center = (conv_chain(one.eval(), examples.inputs[:2]) for one in (trained, prior.center))
     measured = measure_conv(chain, examples.inputs, examples.labels, epsilons=(), level=1.0)
-    return _Made(chain, center, prior.bound, dict(trained.named_parameters()), measured.errors)
+    return chain, center, prior.bound, dict(trained.named_parameters()), measured.errors
 
 
 def load(settings: SparsitySettings, train: Examples, at: Context) -> Subject:

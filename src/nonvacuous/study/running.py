@@ -20,7 +20,7 @@ from nonvacuous.report.study import write_study
 from nonvacuous.study.engine import Engine, run_sweep
 from nonvacuous.study.folder import CELLS, ERROR, RESULT, SWEEP, SweepFolder, ending, read_record
 from nonvacuous.study.local import LocalEngine, end_processes
-from nonvacuous.study.study import Context, Finished, Study
+from nonvacuous.study.study import Context, FinishedCell, Study
 from nonvacuous.study.sweep import Cell, Sweep
 
 SETTINGS, RESULTS, PAGE = "settings.json", "results.json", "report.html"
@@ -77,7 +77,7 @@ def run_study(
             end_processes()
 
 
-def finished_cells(study: Study[Any, Any], folder: str | Path) -> tuple[Finished, ...]:
+def finished_cells(study: Study[Any, Any], folder: str | Path) -> tuple[FinishedCell, ...]:
     """The cells of a folder that have ended well, in the order in which they were first named."""
     target = Path(folder)
     record = read_record(target / SWEEP) or {"cells": []}
@@ -87,7 +87,7 @@ def finished_cells(study: Study[Any, Any], folder: str | Path) -> tuple[Finished
         ended = read_record(run / RESULT)
         if ended is not None:
             cell = study.cell_of(entry["settings"], entry["seed"])
-            cells.append(Finished(cell, study.read(ended["result"]), run))
+            cells.append(FinishedCell(cell, study.read(ended["result"]), run))
     return tuple(cells)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,6 +24,15 @@ class Frozen(BaseModel):
     """A record whose names are all known and which nobody changes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Derived(Frozen):
+    """A record whose dictionary also holds some of its properties."""
+
+    derived: ClassVar[tuple[str, ...]]
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.model_dump(mode="json") | {name: getattr(self, name) for name in self.derived}
 
 
 class CellRecord(Frozen):
@@ -86,6 +95,17 @@ def _described(error: ValidationError) -> str:
         text = str(first["ctx"]["error"])
         return text if not name or text.startswith(name) else f"{name}: {text}"
     return f"{name}: {first['msg'][:1].lower()}{first['msg'][1:]}, not {first['input']!r}"
+
+
+Listed = TypeVar("Listed")
+
+
+def chosen(listed: Mapping[str, Listed], only: Sequence[str], what: str) -> dict[str, Listed]:
+    """Those that ``only`` names, in its order; all where it names none."""
+    for name in only:
+        if name not in listed:
+            raise BadInput(f"only: there is no {what} {name!r} here; there are {', '.join(listed)}")
+    return {name: listed[name] for name in only or listed}
 
 
 # What the studies of a user's own data and networks share.

@@ -54,20 +54,10 @@ class Column:
     kind: str
 
 
-@dataclass(frozen=True)
-class Columns:
-    """``shown`` in the table, ``behind`` it, and ``same``: equal in all runs, so said once.
-
-    ``left_out`` counts those for which a page has no room.
-    """
-
-    shown: tuple[Column, ...]
-    behind: tuple[Column, ...]
-    same: tuple[Column, ...]
-    left_out: int
-
-
-def columns(runs: Sequence[Run], rows: Sequence[Mapping[str, Any]]) -> Columns:
+def columns(
+    runs: Sequence[Run], rows: Sequence[Mapping[str, Any]]
+) -> tuple[list[Column], list[Column], list[Column]]:
+    """Those shown in the table, those behind it, and those equal in all runs: said once."""
     certified = [row for run, row in zip(runs, rows, strict=True) if run.certificate is not None]
     asked = dict.fromkeys(name for run in runs for name in (*run.settings, "seed"))
     given = dict.fromkeys(name for row in rows for name in row if name not in asked)
@@ -103,9 +93,7 @@ def columns(runs: Sequence[Run], rows: Sequence[Mapping[str, Any]]) -> Columns:
     else:
         results = [column for column in rest if column.name not in (*asked, "seconds")][:_RESULTS]
         shown += [*results, *settings][:_COLUMNS]
-    behind = [column for column in rest if column not in shown]
-    left_out = len(behind[_BEHIND:])
-    return Columns(tuple(shown), tuple(behind[:_BEHIND]), tuple(same), left_out)
+    return shown, [column for column in rest if column not in shown], same
 
 
 def _constant(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -197,7 +185,8 @@ def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table
     certified = [run for run in runs if run.certificate is not None]
     marks = [view.marks_of(run.certificate) if run.certificate is not None else () for run in runs]
     plain = [_values(run, own) for run, own in zip(runs, marks, strict=True)]
-    chosen = columns(runs, plain)
+    shown, behind, same = columns(runs, plain)
+    left_out, behind = len(behind[_BEHIND:]), behind[:_BEHIND]
     rows = []
     for run, row, own in zip(runs, plain, marks, strict=True):
         # The promise is drawn last: where marks touch, it stays on top.
@@ -212,7 +201,7 @@ def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table
                 promised=view.promised_on(ordered),
                 marks=ordered,
                 words=view.in_words(ordered),
-                entries={c.name: _entry(c.name, row) for c in (*chosen.shown, *chosen.behind)},
+                entries={c.name: _entry(c.name, row) for c in (*shown, *behind)},
             )
         )
     return Table(
@@ -221,12 +210,12 @@ def table(runs: Sequence[Run], *, title: str, links: Mapping[str, str]) -> Table
         lead=_lead(runs, certified),
         caution=_caution(certified),
         badges=_badges(runs, certified),
-        same=_same(chosen.same, plain, runs),
+        same=_same(same, plain, runs),
         legend=_LEGEND if certified else (),
-        columns=chosen.shown,
-        behind=chosen.behind,
-        left_out=f"{plural(chosen.left_out, 'more column')}: nonvacuous runs --csv has them all."
-        if chosen.left_out
+        columns=tuple(shown),
+        behind=tuple(behind),
+        left_out=f"{plural(left_out, 'more column')}: nonvacuous runs --csv has them all."
+        if left_out
         else "",
         rows=tuple(rows),
     )

@@ -124,12 +124,15 @@ def _loaded(name: str, data_dir: Path | None, *_seen: object) -> Dataset:
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedCell:
     """A cell that has ended well, what it gave, and its folder."""
 
     cell: Any
     result: Any
     folder: Path
+
+
+Finished = Sequence[FinishedCell]
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,7 @@ class Study(ABC, Generic[Settings, Result]):
     kept: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def cells(self, settings: Settings, finished: Sequence[Finished]) -> Sequence[Frozen]:
+    def cells(self, settings: Settings, finished: Finished) -> Sequence[Frozen]:
         """The cells to compute, those among ``finished`` included or not.
 
         Asked again when they have ended, until nothing new is named. What cannot be meant is
@@ -179,7 +182,7 @@ class Study(ABC, Generic[Settings, Result]):
         """One cell, from nothing but itself: what ``gives`` says, or a dataclass."""
 
     @abstractmethod
-    def result(self, settings: Settings, finished: Sequence[Finished], at: Context) -> Result:
+    def result(self, settings: Settings, finished: Finished, at: Context) -> Result:
         """What the finished cells of the folder amount to."""
 
     def page(self, result: Result, command: str) -> StudyPage | None:
@@ -299,11 +302,11 @@ class SingleStudy(Study[OneCell, Single]):
 
     usual_folder = "nothing is kept"
 
-    def cells(self, settings: OneCell, finished: Sequence[Finished]) -> Sequence[Frozen]:
+    def cells(self, settings: OneCell, finished: Finished) -> Sequence[Frozen]:
         settings.check()
         return (settings,)
 
-    def result(self, settings: OneCell, finished: Sequence[Finished], at: Context) -> Single:
+    def result(self, settings: OneCell, finished: Finished, at: Context) -> Single:
         # A folder may hold several where settings may change that decide nothing but how.
         asked = settings.record()
         single: Single = next(e.result for e in finished if e.cell.record() == asked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -343,27 +343,27 @@ def test_every_prior_recipe_is_on_the_list_that_is_paid_for():
     settings = SparsitySettings()
     assert candidate_priors() <= settings.attempts
     assert all(is_candidate(recipe) for recipe in settings.recipes.values())
-    odd = replace(RECIPES["plain"], prior=replace(RECIPES["plain"].prior, learning_rate=0.123))
+    odd = RECIPES["plain"].changed(prior=replace(RECIPES["plain"].prior, learning_rate=0.123))
     both = replace(RECIPES["sparse"].prior, stability=0.5)
     assert not is_candidate(odd)
-    assert not is_candidate(replace(RECIPES["sparse"], prior=both))
-    assert not is_candidate(replace(odd, prior=replace(RECIPES["plain"].prior, momentum=0.5)))
+    assert not is_candidate(RECIPES["sparse"].changed(prior=both))
+    assert not is_candidate(odd.changed(prior=replace(RECIPES["plain"].prior, momentum=0.5)))
     shapes = {(case.hidden, case.width, case.share) for case in settings.cases()}
     assert all(
         h in SHAPES["hidden"] and w in SHAPES["width"] and share in SHAPES["share"]
         for h, w, share in shapes
     )
     blocks = RECIPES["blocks"]
-    assert not is_candidate(replace(blocks, prior=replace(blocks.prior, activity_block=7)))
-    assert not is_candidate(replace(blocks, shifts=5))
+    assert not is_candidate(blocks.changed(prior=replace(blocks.prior, activity_block=7)))
+    assert not is_candidate(blocks.changed(shifts=5))
 
 
 def test_one_number_is_changed_at_a_time():
-    base = asdict(RECIPES["robust"])
+    base = RECIPES["robust"].model_dump()
     changed = [name for name in RECIPES if name.startswith("robust,")]
     assert len(changed) >= 25
     for name in changed:
-        record = asdict(RECIPES[name])
+        record = RECIPES[name].model_dump()
         apart = [key for key in record if record[key] != base[key]]
         assert len(apart) == 1, name
         if apart[0] in ("prior", "network"):

@@ -176,7 +176,7 @@ def figure(errors: list[int], *, slow: int = 1) -> zhang_figure.FigureResult:
 
 
 def test_cells_of_the_figure():
-    cells = zhang_figure.figure_cells(FigureSettings())
+    cells = zhang_figure.STUDY.networks(FigureSettings())
     assert len(cells) == len(set(cells)) == 3 * 6 + 3
     assert Cell("inception", "gaussian") in cells and Cell("alexnet", "partial:0.6") in cells
     assert Cell("alexnet", "gaussian") not in cells

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from nonvacuous.errors import BadInput
 from nonvacuous.seeds import derived_seed
-from nonvacuous.study.settings import CellRecord, Frozen, StudySettings
+from nonvacuous.study.settings import CellRecord, Derived, Frozen, StudySettings
 from nonvacuous.training.checks import real_number, whole_number
 
 #: A column of random numbers is judged along: what it scores is what chance alone gives.
@@ -226,14 +226,14 @@ class MeasuresCell(Frozen):
     def of(
         cls, networks: Sequence[Cell], settings: MeasuresSettings, *, alone: bool = False
     ) -> MeasuresCell:
-        own = {"networks", "alone", "most", "levels", "epochs"}
+        same = settings.model_dump(include={*cls.model_fields} - {"alone", "epochs"})
         return cls(
             networks=tuple(networks),
             alone=alone,
             most=max(settings.examples),
             levels=settings.label_noise,
             epochs=settings.alone_epochs if alone else settings.epochs,
-            **{name: getattr(settings, name) for name in cls.model_fields.keys() - own},
+            **same,
         )
 
     @property
@@ -284,7 +284,7 @@ class NetworkRecord(Frozen):
         return self.test_loss - self.train_loss
 
 
-class Times(Frozen):
+class Times(Derived):
     """How long it took.
 
     networks, seconds      trained together
@@ -292,6 +292,8 @@ class Times(Frozen):
     measuring_seconds      of the processes that computed measures, added up
     alone_*                networks trained one at a time on the same device, and their steps
     """
+
+    derived = ("per_minute", "per_minute_alone", "speedup")
 
     networks: int = 0
     steps: int = 0
@@ -320,10 +322,6 @@ class Times(Frozen):
         """How many times longer the same would have taken one after the other."""
         together, alone = self.per_minute, self.per_minute_alone
         return None if together is None or alone is None else together / alone
-
-    def to_dict(self) -> dict[str, Any]:
-        derived = ("per_minute", "per_minute_alone", "speedup")
-        return self.model_dump() | {name: getattr(self, name) for name in derived}
 
 
 class GroupResult(CellRecord):

@@ -303,9 +303,7 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
     may_change = JUDGING
     jobs = None
 
-    def cells(
-        self, settings: MeasuresSettings, finished: Sequence[Finished]
-    ) -> Sequence[MeasuresCell]:
+    def cells(self, settings: MeasuresSettings, finished: Finished) -> Sequence[MeasuresCell]:
         if not settings.train:
             return ()
         known = {record.key for entry in finished for record in entry.result.records}
@@ -326,9 +324,7 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
         training = Training(cell, at)
         return training.alone() if cell.alone else training.together()
 
-    def result(
-        self, settings: MeasuresSettings, finished: Sequence[Finished], at: Context
-    ) -> StudyResult:
+    def result(self, settings: MeasuresSettings, finished: Finished, at: Context) -> StudyResult:
         known = {record.key: record for entry in finished for record in entry.result.records}
         records = tuple(known[cell.key] for cell in settings.networks() if cell.key in known)
         judged, refused = judge(records, settings, jobs=at.jobs, progress=at.progress)
@@ -350,7 +346,7 @@ class MeasuresStudy(Study[MeasuresSettings, StudyResult]):
 STUDY = MeasuresStudy()
 
 
-def _added(finished: Sequence[Finished]) -> Times:
+def _added(finished: Finished) -> Times:
     """The times of all cells together."""
     every = [entry.result.times for entry in finished]
     last = next((times for times in reversed(every) if times.method), Times())

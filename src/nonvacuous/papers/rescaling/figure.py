@@ -234,9 +234,7 @@ class Figure1(Study[RescalingSettings, FigureResult]):
         # Which networks are asked for may differ from one call to the next.
         return {name: value for name, value in settings.record().items() if name != "networks"}
 
-    def cells(
-        self, settings: RescalingSettings, finished: Sequence[Finished]
-    ) -> Sequence[RescalingCell]:
+    def cells(self, settings: RescalingSettings, finished: Finished) -> Sequence[RescalingCell]:
         cells = [
             RescalingCell(widths=widths, settings=self.claimed(settings))
             for widths in settings.networks
@@ -255,9 +253,7 @@ class Figure1(Study[RescalingSettings, FigureResult]):
             RescalingSettings.of({**cell.settings, "networks": [cell.widths]}), at
         ).compute()
 
-    def result(
-        self, settings: RescalingSettings, finished: Sequence[Finished], at: Context
-    ) -> FigureResult:
+    def result(self, settings: RescalingSettings, finished: Finished, at: Context) -> FigureResult:
         known = {entry.cell.model_dump_json(): entry.result for entry in finished}
         asked = [known[cell.model_dump_json()] for cell in self.cells(settings, finished)]
         networks = tuple(entry for entry in asked if isinstance(entry, NetworkResult))

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from nonvacuous.errors import BadInput
-from nonvacuous.study.settings import StudySettings
+from nonvacuous.study.settings import StudySettings, chosen
 
 #: Rouchouse, Gonon, Gribonval, Guedj: Non-Vacuous Generalization Bounds: Can Rescaling Invariances
 #: Help? (arXiv 2509.26149), Figure 1. Read off the figure: bounds to about 0.02, ratios to 0.05.
@@ -129,16 +129,9 @@ class RescalingSettings(StudySettings):
         """The networks of ``only``, named like 784-32-10 or by their hidden widths 32."""
         inputs = 64 if self.data == "digits" else 784
         listed = {network_name(widths, inputs=inputs): widths for widths in self.networks}
-        short = {"-".join(map(str, widths)): widths for widths in self.networks}
-        chosen = []
-        for name in self.only:
-            plain = name.replace(",", "-")
-            if plain not in listed and plain not in short:
-                raise BadInput(
-                    f"only: there is no network {name!r} here; there are {', '.join(listed)}"
-                )
-            chosen.append(listed.get(plain) or short[plain])
-        return tuple(dict.fromkeys(chosen))
+        whole = {"-".join(map(str, widths)): name for name, widths in listed.items()}
+        plain = [name.replace(",", "-") for name in self.only]
+        return tuple(chosen(listed, [whole.get(n, n) for n in plain], "network").values())
 
     @classmethod
     def quick(cls) -> RescalingSettings:

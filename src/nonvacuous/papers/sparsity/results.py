@@ -9,7 +9,7 @@ from typing import Any
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.papers.sparsity.settings import VARIANTS, Case, SparsitySettings, prior_title
-from nonvacuous.study.settings import CellRecord, Frozen
+from nonvacuous.study.settings import CellRecord, Derived
 
 PAPER = (
     "Muthukumar, Sulam: Sparsity-aware generalization theory for deep neural networks "
@@ -88,7 +88,7 @@ GOALS = (
 BEST: Mapping[str, float] = {"fashion-mnist": 0.2, "cifar10": 0.6}
 
 
-class CaseResult(Frozen):
+class CaseResult(Derived):
     """One trained network and its certificates.
 
     examples          the bound part: n of every certificate
@@ -101,6 +101,8 @@ class CaseResult(Frozen):
     norm_bounds       what bounds from norms alone give, not cut at 1
     training_seconds, certificate_seconds   on whatever machine this was
     """
+
+    derived = ("best", "best_by", "key")
 
     case: Case
     examples: int
@@ -118,8 +120,9 @@ class CaseResult(Frozen):
     training_seconds: float
     certificate_seconds: float
 
-    def to_dict(self) -> dict[str, Any]:
-        return self.model_dump(mode="json") | {"best": self.best, "best_by": self.best_by}
+    @property
+    def key(self) -> str:
+        return self.case.key
 
     def risk(self, name: str) -> float | None:
         """The certificate of a theorem and variant, such as "E sparse"."""
@@ -250,7 +253,7 @@ class SparsityResult:
                 {**vars(gain), "case": gain.case.key, "change": gain.change}
                 for gain in self.gains()
             ],
-            "cases": [entry.to_dict() | {"key": entry.case.key} for entry in self.cases],
+            "cases": [entry.to_dict() for entry in self.cases],
         }
 
 

@@ -158,9 +158,7 @@ class SparsityMnist(Study[SparsitySettings, SparsityResult]):
     gives = CasesResult
     pages = "nonvacuous.papers.sparsity.page"
 
-    def cells(
-        self, settings: SparsitySettings, finished: Sequence[Finished]
-    ) -> Sequence[SparsityCell]:
+    def cells(self, settings: SparsitySettings, finished: Finished) -> Sequence[SparsityCell]:
         known = self._known(settings, finished)
         shared: dict[str, list[Case]] = {}
         for case in settings.asked():
@@ -180,16 +178,12 @@ class SparsityMnist(Study[SparsitySettings, SparsityResult]):
             results.append(CaseResult.model_validate_json(path.read_bytes()))
         return CasesResult(cases=tuple(results))
 
-    def result(
-        self, settings: SparsitySettings, finished: Sequence[Finished], at: Context
-    ) -> SparsityResult:
+    def result(self, settings: SparsitySettings, finished: Finished, at: Context) -> SparsityResult:
         known = self._known(settings, finished)
         shown = (known[case.key] for case in settings.cases() if case.key in known)
         return SparsityResult(settings, tuple(shown))
 
-    def _known(
-        self, settings: SparsitySettings, finished: Sequence[Finished]
-    ) -> dict[str, CaseResult]:
+    def _known(self, settings: SparsitySettings, finished: Finished) -> dict[str, CaseResult]:
         return {
             result.case.key: result
             for entry in finished

@@ -47,17 +47,17 @@ class SweepPoint:
     slowdown: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        nearly, fitted = self.result.reached(NEARLY), self.result.fitted
+        nearly = self.result.reached(NEARLY)
         return {
             "level": self.level,
             "train_accuracy": self.result.train_accuracy,
             "test_error": self.test_error.value,
             "low": self.test_error.low,
             "high": self.test_error.high,
-            "fit_epoch": None if fitted is None else fitted.epoch,
+            "fit_epoch": self.result.fit_epoch,
             "epoch_at_99": None if nearly is None else nearly.epoch,
             "slowdown": self.slowdown,
-            "key": self.result.cell.key,
+            "key": self.result.key,
         }
 
 
@@ -113,13 +113,6 @@ class FigureResult:
             "curves": {name: result.to_dict() for name, result in self.curves.items()},
             "timings": [timing.to_dict() for timing in self.timings],
         }
-
-
-def figure_cells(settings: FigureSettings) -> tuple[Cell, ...]:
-    levels = [corruption_at(level) for level in settings.levels]
-    sweep = [Cell(network, corruption) for network in settings.networks for corruption in levels]
-    curves = [Cell(settings.curves_of, corruption) for corruption in CURVES]
-    return tuple(dict.fromkeys(sweep + curves))
 
 
 def corruption_at(level: float) -> str:
@@ -224,21 +217,17 @@ def curves_table(result: FigureResult) -> Table:
     comparable = settings.data == "cifar10" and settings.curves_of == "inception"
     rows = []
     for name, cell in result.curves.items():
+        small = (p.steps for p in cell.history if p.loss is not None and p.loss <= SMALL_LOSS)
         row = {
             "data": corruption_title(name),
             "train": percent(cell.train_accuracy),
             "test": percent(cell.test_accuracy),
-            f"steps to loss {SMALL_LOSS:g}": _thousands(_steps_to_small_loss(cell)),
+            f"steps to loss {SMALL_LOSS:g}": _thousands(next(small, None)),
         }
         if comparable:
             row["an independent reproduction"] = _thousands(STEPS_TO_FIT.get(name))
         rows.append(row)
     return Table.of(rows, "Accuracies in percent.")
-
-
-def _steps_to_small_loss(cell: CellResult) -> int | None:
-    losses = ((point.steps, point.loss) for point in cell.history)
-    return next((steps for steps, loss in losses if loss is not None and loss <= SMALL_LOSS), None)
 
 
 def _thousands(steps: int | None) -> str:
@@ -320,11 +309,12 @@ class Figure1(NetworksStudy[FigureSettings, FigureResult]):
     pages = __name__
 
     def networks(self, settings: FigureSettings) -> Sequence[Cell]:
-        return figure_cells(settings)
+        levels = [corruption_at(level) for level in settings.levels]
+        sweep = [Cell(network, labels) for network in settings.networks for labels in levels]
+        curves = [Cell(settings.curves_of, corruption) for corruption in CURVES]
+        return tuple(dict.fromkeys(sweep + curves))
 
-    def result(
-        self, settings: FigureSettings, finished: Sequence[Finished], at: Context
-    ) -> FigureResult:
+    def result(self, settings: FigureSettings, finished: Finished, at: Context) -> FigureResult:
         trained = self.trained(settings, finished)
         return FigureResult(
             settings,

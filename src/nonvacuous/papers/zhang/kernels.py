@@ -34,7 +34,7 @@ from nonvacuous.studies.interpolation import (
     run_study,
 )
 from nonvacuous.studies.interpolation_page import percent
-from nonvacuous.study.settings import Frozen
+from nonvacuous.study.settings import Frozen, chosen
 from nonvacuous.study.study import Context, Finished, Study
 
 PAPER = "Zhang et al. (ICLR 2017), section 5"
@@ -89,14 +89,7 @@ class KernelsSettings(BadSettings):
         if not listed or len(listed) != len(self.cases):
             names = [case.name for case in self.cases]
             raise BadInput(f"cases: name at least one, each once; got {names}")
-        for name in self.only:
-            if name not in listed:
-                raise BadInput(
-                    f"only: there is no case {name!r} here; there are {', '.join(listed)}"
-                )
-        if self.only:
-            chosen = tuple(listed[name] for name in dict.fromkeys(self.only))
-            object.__setattr__(self, "cases", chosen)
+        object.__setattr__(self, "cases", tuple(chosen(listed, self.only, "case").values()))
         Task(labels=self.labels)
         return self
 
@@ -143,9 +136,7 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
     may_change = frozenset({"cases"})
     keeps = "case"
 
-    def cells(
-        self, settings: KernelsSettings, finished: Sequence[Finished]
-    ) -> Sequence[KernelsCell]:
+    def cells(self, settings: KernelsSettings, finished: Finished) -> Sequence[KernelsCell]:
         cases = [
             KernelsCell(
                 case=case, examples=settings.examples, labels=settings.labels, seed=settings.seed
@@ -159,9 +150,9 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
             assert cell.bad is not None
             return bad_interpolants(cell.bad, at, cell.seed)
         dataset, _ = distinct_examples(at.dataset(cell.case.data))
-        chosen = first(dataset, cell.examples)
+        some = first(dataset, cell.examples)
         study, _ = run_study(
-            chosen,
+            some,
             Task(
                 features=cell.case.features,
                 gamma=cell.case.gamma,
@@ -169,14 +160,12 @@ class Kernels(Study[KernelsSettings, KernelsResult]):
                 seed=cell.seed,
             ),
             device=at.device,
-            folder=at.folder / "factor" if len(chosen.train) > _LARGE else None,
+            folder=at.folder / "factor" if len(some.train) > _LARGE else None,
             progress=at.progress,
         )
         return study
 
-    def result(
-        self, settings: KernelsSettings, finished: Sequence[Finished], at: Context
-    ) -> KernelsResult:
+    def result(self, settings: KernelsSettings, finished: Finished, at: Context) -> KernelsResult:
         known = {entry.cell: entry.result for entry in finished}
         *cases, bad = self.cells(settings, finished)
         studies = tuple((cell.case, known[cell]) for cell in cases if cell.case is not None)
@@ -276,44 +265,27 @@ def page(result: KernelsResult, command: str) -> StudyPage:
         label: [next(e.norm for e in s.labelings if e.labels == label) for _, s in known]
         for label in result.settings.labels
     }
+    title, x_label = "Norm for each labeling", "norm (logarithmic)"
+    errors = plots.bars(names, groups, title="Test error, true labels", x_label="per cent")
+    sizes = plots.bars(names, norms, title=title, x_label=x_label, log=True)
+    figures = (
+        Figure(errors, "No case makes a training error; what a kernel gets to see differs."),
+        Figure(sizes, "Random labels take a larger norm under the same kernel."),
+    )
+    perfect = (
+        "The same examples, the same kernel, no training error; only which of the infinitely many "
+        "perfect fits is taken differs."
+    )
+    tables, bad = (cases_table(result),), (bad_table(result.bad),)
+    know_nothing = "Functions that fit perfectly and know nothing"
     return StudyPage(
         title="Exact kernel interpolation",
         question="How well do functions do that fit every training example exactly?",
         lead=_lead(result),
         badges=("no training error", "no ridge", f"seed {result.settings.seed}"),
         sections=(
-            Section(
-                "Errors beside the published ones",
-                (verdict(result),),
-                (
-                    Figure(
-                        plots.bars(
-                            names, groups, title="Test error, true labels", x_label="per cent"
-                        ),
-                        "No case makes a training error; what a kernel gets to see differs.",
-                    ),
-                    Figure(
-                        plots.bars(
-                            names,
-                            norms,
-                            title="Norm for each labeling",
-                            x_label="norm (logarithmic)",
-                            log=True,
-                        ),
-                        "Random labels take a larger norm under the same kernel.",
-                    ),
-                ),
-                (cases_table(result),),
-            ),
-            Section(
-                "Functions that fit perfectly and know nothing",
-                (
-                    "The same examples, the same kernel, no training error; only which of the "
-                    "infinitely many perfect fits is taken differs.",
-                ),
-                bad_figures(result.bad),
-                (bad_table(result.bad),),
-            ),
+            Section("Errors beside the published ones", (verdict(result),), figures, tables),
+            Section(know_nothing, (perfect,), bad_figures(result.bad), bad),
         ),
         footer=(command, f"seed {result.settings.seed}"),
     )

@@ -104,7 +104,7 @@ class Linear(Study[LinearSettings, LinearResult]):
     keeps = "part"
     devices = ("cpu",)
 
-    def cells(self, settings: LinearSettings, finished: Sequence[Finished]) -> Sequence[LinearCell]:
+    def cells(self, settings: LinearSettings, finished: Finished) -> Sequence[LinearCell]:
         shared = ("examples", "weights", "test", "noise")
         problem = {name: getattr(settings, name) for name in shared}
         own = {name: getattr(settings, name) for name in ("epochs", "family_size", "seed")}
@@ -115,9 +115,7 @@ class Linear(Study[LinearSettings, LinearResult]):
         bad = cell.bad
         return _fitted(cell, at) if bad is None else bad_interpolants(bad, at, cell.seed)
 
-    def result(
-        self, settings: LinearSettings, finished: Sequence[Finished], at: Context
-    ) -> LinearResult:
+    def result(self, settings: LinearSettings, finished: Finished, at: Context) -> LinearResult:
         known = {entry.cell.key: entry.result for entry in finished}
         fitted, bad = known["fits"], known["bad"].bad
         fits, members = (tuple(Fit(**fit) for fit in some) for some in (fitted.fits, fitted.family))
@@ -203,98 +201,87 @@ def page(result: LinearResult, command: str) -> StudyPage:
     sizes = [float(fit.name) for fit in result.family]
     trained = [max(fit.residual, FLOOR) for fit in result.family]
     tested = [fit.test_error for fit in result.family]
+    outside = drawn_bars(
+        "outside",
+        {fit.name: fit.outside for fit in result.fits},
+        "Rounding errors for the first two; real distances for the others.",
+        "Part of the weights outside the span",
+        "share of the norm (logarithmic)",
+        log=True,
+    )
+    errors = drawn_bars(
+        "test error",
+        {fit.name: fit.test_error for fit in result.fits},
+        "All five fit the training examples to rounding error.",
+        "Error on new examples",
+        "mean squared error",
+    )
+    new = plots.lines(
+        [plots.Series("test error", sizes, tested)],
+        title="Test error along the family",
+        y_label="mean squared error",
+        lowest=0.0,
+        x_label="how much of the direction",
+    )
+    known = plots.lines(
+        [plots.Series("training residual", sizes, trained)],
+        title="Training residual along the family",
+        y_label="max |X w − y|",
+        log_y=True,
+        lowest=1e-17,
+        highest=1.0,
+        x_label="how much of the direction",
+    )
+    family = (
+        Figure(new, "Every point of this curve is a perfect fit."),
+        Figure(known, "Rounding error throughout."),
+    )
+    hessians = drawn_bars(
+        "difference",
+        result.hessian_differences,
+        f"By automatic differentiation; zero is drawn at {FLOOR:g}.",
+        "Distance to the Hessian at the minimum norm",
+        "largest difference of an entry (logarithmic)",
+        log=True,
+    )
+    span, fits = "Who stays in the span of the examples", (fits_table(result),)
+    bad = ("Kernel functions through the same examples, chosen badly on purpose.",)
+    settings = result.settings
     return StudyPage(
         title="More weights than examples",
         question="Which of infinitely many perfect fits does an optimizer find?",
         lead=lead(result),
         badges=(
-            f"{result.settings.examples} examples",
-            f"{result.settings.weights} weights",
-            f"seed {result.settings.seed}",
+            f"{settings.examples} examples",
+            f"{settings.weights} weights",
+            f"seed {settings.seed}",
         ),
         sections=(
-            Section(
-                "Who stays in the span of the examples",
-                (
-                    "A step of SGD is a multiple of an example, so from zero it never leaves the "
-                    "span of the examples, where only one perfect fit lies. From elsewhere it "
-                    "keeps what it started with outside. Adam and AdaGrad rescale every coordinate "
-                    "and leave the span at once.",
-                ),
-                (
-                    drawn_bars(
-                        "outside",
-                        {fit.name: fit.outside for fit in result.fits},
-                        "Rounding errors for the first two; real distances for the others.",
-                        "Part of the weights outside the span",
-                        "share of the norm (logarithmic)",
-                        log=True,
-                    ),
-                    drawn_bars(
-                        "test error",
-                        {fit.name: fit.test_error for fit in result.fits},
-                        "All five fit the training examples to rounding error.",
-                        "Error on new examples",
-                        "mean squared error",
-                    ),
-                ),
-                (fits_table(result),),
-            ),
-            Section(
-                "A family of perfect fits",
-                (
-                    "Add more and more of one direction in which no training example has a part: "
-                    "the training residual stays at rounding error, the test error does not.",
-                ),
-                (
-                    Figure(
-                        plots.lines(
-                            [plots.Series("test error", sizes, tested)],
-                            title="Test error along the family",
-                            x_label="how much of the direction",
-                            y_label="mean squared error",
-                            lowest=0.0,
-                        ),
-                        "Every point of this curve is a perfect fit.",
-                    ),
-                    Figure(
-                        plots.lines(
-                            [plots.Series("training residual", sizes, trained)],
-                            title="Training residual along the family",
-                            x_label="how much of the direction",
-                            y_label="max |X w − y|",
-                            log_y=True,
-                            lowest=1e-17,
-                            highest=1.0,
-                        ),
-                        "Rounding error throughout.",
-                    ),
-                ),
-            ),
-            Section(
-                "The same Hessian at all of them",
-                (
-                    "The Hessian of the training loss depends on the weights through the training "
-                    "predictions only, so that it cannot tell one perfect fit from another: no "
-                    "measure of flatness of the training loss can. The control fits nothing.",
-                ),
-                (
-                    drawn_bars(
-                        "difference",
-                        result.hessian_differences,
-                        f"By automatic differentiation; zero is drawn at {FLOOR:g}.",
-                        "Distance to the Hessian at the minimum norm",
-                        "largest difference of an entry (logarithmic)",
-                        log=True,
-                    ),
-                ),
-            ),
+            Section(span, (_SPAN,), (outside, errors), fits),
+            Section("A family of perfect fits", (_FAMILY,), family),
+            Section("The same Hessian at all of them", (_HESSIANS,), (hessians,)),
             Section(
                 "Interpolants that fit perfectly and fail",
-                ("Kernel functions through the same examples, chosen badly on purpose.",),
+                bad,
                 bad_figures(result.bad),
                 (bad_table(result.bad),),
             ),
         ),
-        footer=(command, f"seed {result.settings.seed}"),
+        footer=(command, f"seed {settings.seed}"),
     )
+
+
+_SPAN = (
+    "A step of SGD is a multiple of an example, so from zero it never leaves the span of the "
+    "examples, where only one perfect fit lies. From elsewhere it keeps what it started with "
+    "outside. Adam and AdaGrad rescale every coordinate and leave the span at once."
+)
+_FAMILY = (
+    "Add more and more of one direction in which no training example has a part: the training "
+    "residual stays at rounding error, the test error does not."
+)
+_HESSIANS = (
+    "The Hessian of the training loss depends on the weights through the training predictions "
+    "only, so that it cannot tell one perfect fit from another: no measure of flatness of the "
+    "training loss can. The control fits nothing."
+)

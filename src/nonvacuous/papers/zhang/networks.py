@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nonvacuous.study.settings import CellRecord, Frozen
+from nonvacuous.study.settings import CellRecord, Derived
 
 PAPER = "Zhang, Bengio, Hardt, Recht, Vinyals (ICLR 2017)"
 #: A network that gets so many of its labels right, in percent, has all but fitted them.
@@ -217,7 +217,7 @@ class Point:
     test_errors: int
 
 
-class CellResult(Frozen):
+class CellResult(Derived):
     """A trained network.
 
     parameters   of the network
@@ -228,6 +228,8 @@ class CellResult(Frozen):
     method       how networks were trained at once, and with how many others (``together``)
     seconds      its share of the time
     """
+
+    derived = ("key", "train_accuracy", "test_accuracy", "fit_epoch")
 
     cell: Cell
     parameters: int
@@ -256,6 +258,14 @@ class CellResult(Frozen):
         """The first measurement without a training error."""
         return next((point for point in self.history if point.train_errors == 0), None)
 
+    @property
+    def key(self) -> str:
+        return self.cell.key
+
+    @property
+    def fit_epoch(self) -> int | None:
+        return None if self.fitted is None else self.fitted.epoch
+
     def reached(self, accuracy: float) -> Point | None:
         """The first measurement with at least this training accuracy, in percent."""
         enough = [p for p in self.history if _percent(p.train_errors, self.examples) >= accuracy]
@@ -271,15 +281,6 @@ class CellResult(Frozen):
         """The measurement with the fewest test errors: what perfect early stopping would keep."""
         return min(self.history, key=lambda point: (point.test_errors, point.epoch))
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            **self.model_dump(),
-            "key": self.cell.key,
-            "train_accuracy": self.train_accuracy,
-            "test_accuracy": self.test_accuracy,
-            "fit_epoch": None if self.fitted is None else self.fitted.epoch,
-        }
-
     def line(self) -> str:
         return (
             f"{self.cell}: training accuracy {self.train_accuracy:.2f} %, test accuracy "
@@ -287,7 +288,7 @@ class CellResult(Frozen):
         )
 
 
-class GroupTiming(Frozen):
+class GroupTiming(Derived):
     """The time of one training of several networks at once.
 
     networks        how many; epochs: how many each was trained for, at most
@@ -295,6 +296,8 @@ class GroupTiming(Frozen):
     solo_seconds    per epoch for one network of the same kind trained alone in the same run, start
                     left out; None: not measured
     """
+
+    derived = ("seconds_per_epoch", "speedup")
 
     network: str
     networks: int
@@ -312,12 +315,6 @@ class GroupTiming(Frozen):
     def speedup(self) -> float | None:
         """How many times longer the same would have taken one network after another."""
         return None if self.solo_seconds is None else self.solo_seconds / self.seconds_per_epoch
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.model_dump() | {
-            "seconds_per_epoch": self.seconds_per_epoch,
-            "speedup": self.speedup,
-        }
 
 
 class GroupResult(CellRecord):

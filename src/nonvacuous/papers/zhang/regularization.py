@@ -347,7 +347,7 @@ class Regularization(NetworksStudy[RegularizationSettings, RegularizationResult]
         return chosen
 
     def result(
-        self, settings: RegularizationSettings, finished: Sequence[Finished], at: Context
+        self, settings: RegularizationSettings, finished: Finished, at: Context
     ) -> RegularizationResult:
         switches = _switches(settings, self.trained(settings, finished))
         return RegularizationResult(settings, switches, self.timings(finished))

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from nonvacuous.errors import BadInput
 from nonvacuous.papers.zhang.networks import MODELS, Cell
-from nonvacuous.study.settings import Described, Frozen, StudySettings
+from nonvacuous.study.settings import Described, Frozen, StudySettings, chosen
 
 
 class Longer(Frozen):
@@ -247,14 +247,7 @@ class FigureSettings(ReusingSettings):
         if levels[0] < 0 or levels[-1] > 1:
             raise BadInput(f"levels: {levels} are not shares of labels between 0 and 1")
         object.__setattr__(self, "levels", levels)
-        for name in self.only:
-            if name not in self.networks:
-                raise BadInput(
-                    f"only: there is no network {name!r} here; there are {', '.join(self.networks)}"
-                )
-        if self.only:
-            chosen = {name: self.networks[name] for name in dict.fromkeys(self.only)}
-            object.__setattr__(self, "networks", chosen)
+        object.__setattr__(self, "networks", chosen(self.networks, self.only, "network"))
         if self.curves_of not in self.networks:
             object.__setattr__(self, "curves_of", next(iter(self.networks)))
         return self

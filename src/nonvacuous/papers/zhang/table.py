@@ -283,9 +283,7 @@ class Table1(NetworksStudy[TableSettings, TableResult]):
             raise BadInput("only and --rows together leave no row: give one of them")
         return [row.cell for row in chosen]
 
-    def result(
-        self, settings: TableSettings, finished: Sequence[Finished], at: Context
-    ) -> TableResult:
+    def result(self, settings: TableSettings, finished: Finished, at: Context) -> TableResult:
         trained = self.trained(settings, finished)
         rows = tuple(
             RowResult(row.number, trained[row.cell], row.published)

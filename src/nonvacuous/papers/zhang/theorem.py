@@ -199,9 +199,7 @@ class Theorem(Study[TheoremSettings, TheoremResult]):
     keeps = "entry"
     pages = "nonvacuous.papers.zhang.theorem_page"
 
-    def cells(
-        self, settings: TheoremSettings, finished: Sequence[Finished]
-    ) -> Sequence[TheoremCell]:
+    def cells(self, settings: TheoremSettings, finished: Finished) -> Sequence[TheoremCell]:
         sizes = settings.sizes or (None,)
         largest = max((size for size in sizes if size is not None), default=None)
         return tuple(
@@ -219,9 +217,7 @@ class Theorem(Study[TheoremSettings, TheoremResult]):
     def compute(self, cell: TheoremCell, at: Context) -> Frozen:
         return _at_depth(cell, at) if cell.depth else _labels(cell, at)
 
-    def result(
-        self, settings: TheoremSettings, finished: Sequence[Finished], at: Context
-    ) -> TheoremResult:
+    def result(self, settings: TheoremSettings, finished: Finished, at: Context) -> TheoremResult:
         known = {entry.cell: entry.result for entry in finished}
         cells = self.cells(settings, finished)
         depths = tuple(known[cell] for cell in cells if cell.depth)

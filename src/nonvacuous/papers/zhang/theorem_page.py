@@ -8,6 +8,7 @@ from nonvacuous.bounds.capacity import memorization_sizes
 from nonvacuous.memorization import what_it_does_not_say
 from nonvacuous.report.plots import Series, lines
 from nonvacuous.report.study import Figure, Section, StudyPage, Table
+from nonvacuous.studies.memorization import picture_of_times
 
 if TYPE_CHECKING:
     from nonvacuous.papers.zhang.theorem import TheoremResult
@@ -23,6 +24,9 @@ def page(result: TheoremResult, command: str) -> StudyPage:
     held = sum(claim.holds for claim in claims)
     largest = max(result.depths, key=lambda entry: entry.points)
     sizes = memorization_sizes(examples=largest.points, inputs=largest.dimensions)
+    rows = [(c.name, c.statement, c.found, "holds" if c.holds else "fails") for c in claims]
+    headings = ("claim", "statement", "found", "verdict")
+    stated = Table(headings, tuple(rows), numeric=(False,) * 4)
     return StudyPage(
         title="zhang-theorem-1",
         question="Do 2n + d weights memorize any labels?",
@@ -33,19 +37,7 @@ def page(result: TheoremResult, command: str) -> StudyPage:
         ),
         badges=(result.settings.data, "random labels", "exact certificates"),
         sections=(
-            Section(
-                "What was claimed, and what was found?",
-                tables=(
-                    Table(
-                        ("claim", "statement", "found", "verdict"),
-                        tuple(
-                            (c.name, c.statement, c.found, "holds" if c.holds else "fails")
-                            for c in claims
-                        ),
-                        numeric=(False,) * 4,
-                    ),
-                ),
-            ),
+            Section("What was claimed, and what was found?", tables=(stated,)),
             Section(
                 "At which depth?",
                 paragraphs=(
@@ -56,7 +48,7 @@ def page(result: TheoremResult, command: str) -> StudyPage:
                 figures=(Figure(_errors(result)),),
                 tables=(_depths(result),),
             ),
-            Section("How long does it take?", figures=(Figure(_times(result)),)),
+            Section("How long does it take?", figures=(_times(result),)),
             Section(
                 "Does it generalize?",
                 paragraphs=(
@@ -126,18 +118,10 @@ def _errors(result: TheoremResult) -> str:
     )
 
 
-def _times(result: TheoremResult) -> str:
+def _times(result: TheoremResult) -> Figure:
     shallow = [entry for entry in result.depths if entry.depth == result.settings.depths[0]]
-    x = [float(entry.points) for entry in shallow]
-    y = [entry.seconds for entry in shallow]
-    straight = [y[-1] * size / x[-1] for size in x]
-    return lines(
-        [Series("measured", x, y), Series("proportional to n", x, straight)],
-        title="Time for construction and certificate",
-        x_label="points",
-        y_label="seconds",
-        lowest=0.0,
-    )
+    sizes = [float(entry.points) for entry in shallow]
+    return picture_of_times(sizes, [entry.seconds for entry in shallow])
 
 
 def tables(result: TheoremResult) -> tuple[Table]:

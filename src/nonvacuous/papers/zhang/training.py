@@ -113,7 +113,7 @@ class NetworksStudy(Study[Settings, Result]):
     def networks(self, settings: Settings) -> Sequence[Cell]:
         """The networks that are asked for."""
 
-    def cells(self, settings: Settings, finished: Sequence[Finished]) -> Sequence[Group]:
+    def cells(self, settings: Settings, finished: Finished) -> Sequence[Group]:
         known = self.trained(settings, finished)
         missing = [cell for cell in dict.fromkeys(self.networks(settings)) if cell not in known]
         groups = []
@@ -127,7 +127,7 @@ class NetworksStudy(Study[Settings, Result]):
     def compute(self, cell: Group, at: Context) -> GroupResult:
         return _Training(cell, at).run()
 
-    def trained(self, settings: Settings, finished: Sequence[Finished]) -> dict[Cell, CellResult]:
+    def trained(self, settings: Settings, finished: Finished) -> dict[Cell, CellResult]:
         """The networks in the folder, and in the table's, that are trained as the settings say."""
         table = getattr(settings, "table", None)
         if table is not None:
@@ -143,7 +143,7 @@ class NetworksStudy(Study[Settings, Result]):
             and settings.training_record(result.cell).items() <= result.training.items()
         }
 
-    def timings(self, finished: Sequence[Finished]) -> tuple[GroupTiming, ...]:
+    def timings(self, finished: Finished) -> tuple[GroupTiming, ...]:
         """The time of every training in this folder."""
         groups = sorted(finished, key=lambda group: str(group.cell.key))
         return tuple(group.result.timing for group in groups)
@@ -153,22 +153,18 @@ class NetworksStudy(Study[Settings, Result]):
         return f"{count} networks on {settings.data}, seed {settings.seed}"
 
 
-def _dataset(group: Group, at: Context) -> Dataset:
-    dataset = at.dataset(group.data)
-    if dataset.test is None:
-        raise BadInput(f"{dataset.name} has no test set; the tables need one")
-    if group.examples is not None and group.examples < len(dataset.train):
-        dataset = replace(dataset, train=dataset.train.subset(range(group.examples)))
-    return dataset
-
-
 class _Training:
     """The training of one group."""
 
     def __init__(self, group: Group, at: Context) -> None:
         self.group, self.at, self.device = group, at, torch.device(at.device)
         self.network, self.recipe = group.networks[0].network, group.recipe
-        self.dataset = _dataset(group, at)
+        dataset = at.dataset(group.data)
+        if dataset.test is None:
+            raise BadInput(f"{dataset.name} has no test set; the tables need one")
+        if group.examples is not None and group.examples < len(dataset.train):
+            dataset = replace(dataset, train=dataset.train.subset(range(group.examples)))
+        self.dataset = dataset
         self.seed = derived_seed(group.seed, "randomization paper", self.network)
         channels = self.dataset.train.example_shape
         self.shape = (channels[0], group.crop, group.crop) if group.crop is not None else channels
