@@ -35,7 +35,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.models import build
-from nonvacuous.risk import estimate_risk
+from nonvacuous.risk.pairs import estimate_risk
 
 WIDTHS = (784, 600, 600, 600, 10)
 SAMPLING_FAILURE = 0.01

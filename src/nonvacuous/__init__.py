@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from nonvacuous.networks import rescaled as rescaled
     from nonvacuous.networks import scale_groups as scale_groups
     from nonvacuous.report import report as report
-    from nonvacuous.rescaling import rescale as rescale
     from nonvacuous.rescaling.lifted import lifted_kl as lifted_kl
     from nonvacuous.rescaling.paths import path_lifting as path_lifting
     from nonvacuous.rescaling.paths import path_norm as path_norm
-    from nonvacuous.risk import estimate_risk as estimate_risk
-    from nonvacuous.risk import zero_one as zero_one
+    from nonvacuous.rescaling.solver import rescale as rescale
+    from nonvacuous.risk.losses import zero_one as zero_one
+    from nonvacuous.risk.pairs import estimate_risk as estimate_risk
     from nonvacuous.settings import Run as Run
     from nonvacuous.training_settings import PlainTraining as PlainTraining
     from nonvacuous.training_settings import PosteriorTraining as PosteriorTraining
@@ -82,10 +82,11 @@ _OBJECTS = {
     "networks": "LayerGraph ScaleGroups capture fold_batch_norm register_operator rescaled "
     "scale_groups",
     "report": "report",
-    "rescaling": "rescale",
     "rescaling.lifted": "lifted_kl",
     "rescaling.paths": "path_lifting path_norm",
-    "risk": "estimate_risk zero_one",
+    "rescaling.solver": "rescale",
+    "risk.losses": "zero_one",
+    "risk.pairs": "estimate_risk",
     "settings": "Run",
     "training_settings": "PlainTraining PosteriorTraining",
     "verify": "verify",

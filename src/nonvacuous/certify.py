@@ -26,7 +26,7 @@ from nonvacuous.methods import Posterior
 from nonvacuous.models import specification_of
 from nonvacuous.progress import Progress
 from nonvacuous.recipes import seeded
-from nonvacuous.risk import Loss, zero_one
+from nonvacuous.risk.losses import Loss, zero_one
 from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.settings import Run
 from nonvacuous.training.events import EventLog

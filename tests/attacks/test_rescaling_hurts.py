@@ -18,7 +18,7 @@ from torch.nn import functional
 
 import nonvacuous as nv
 from nonvacuous.networks import capture, rescaled, scale_groups
-from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.risk.losses import bounded_cross_entropy
 from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, recompute_bound
 
 from .forging import forged

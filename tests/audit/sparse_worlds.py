@@ -20,7 +20,7 @@ from nonvacuous.methods import Sparsity
 from nonvacuous.methods.sparsity.candidate import given_candidate
 from nonvacuous.methods.sparsity.making import measure_sparse
 from nonvacuous.models import build
-from nonvacuous.risk import zero_one
+from nonvacuous.risk.losses import zero_one
 from nonvacuous.settings import Run
 
 from . import worlds

@@ -20,7 +20,7 @@ from nonvacuous.audit.probing import (
 )
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
-from nonvacuous.risk import Loss, bounded_cross_entropy, margin_loss, zero_one
+from nonvacuous.risk.losses import Loss, bounded_cross_entropy, margin_loss, zero_one
 from tests.risk.plain import plain_loss
 
 from . import worlds

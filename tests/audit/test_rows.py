@@ -28,7 +28,7 @@ from nonvacuous.records import (
     BudgetRecord,
     ComplexityRecord,
 )
-from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.risk.losses import bounded_cross_entropy
 from nonvacuous.rules.arithmetic import bound_record, recompute_bound
 from nonvacuous.rules.attempts import Standing
 

@@ -17,7 +17,7 @@ from nonvacuous.records import (
     KlTerm,
     RiskRecord,
 )
-from nonvacuous.risk import Loss, bounded_cross_entropy
+from nonvacuous.risk.losses import Loss, bounded_cross_entropy
 from nonvacuous.rules.arithmetic import bound_record, recompute_bound
 
 from . import worlds

@@ -12,7 +12,7 @@ from nonvacuous.audit.evidence import Evidence
 from nonvacuous.certificate import status_of
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.methods import Sparsity
-from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.risk.losses import bounded_cross_entropy
 from nonvacuous.rules.arithmetic import bound_record, complexity_nats, recompute_bound
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.sparsity.certificate import final_seed

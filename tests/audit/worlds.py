@@ -20,7 +20,8 @@ from nonvacuous.records import (
     KlTerm,
     RiskRecord,
 )
-from nonvacuous.risk import Loss, estimate_risk, zero_one
+from nonvacuous.risk.losses import Loss, zero_one
+from nonvacuous.risk.pairs import estimate_risk
 from nonvacuous.rules.arithmetic import (
     bound_record,
     complexity_nats,

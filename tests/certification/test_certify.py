@@ -16,7 +16,7 @@ from nonvacuous.certification import measurement
 from nonvacuous.data import Dataset, Examples, split_examples
 from nonvacuous.errors import BadInput, Refused
 from nonvacuous.networks import capture, rescaled, scale_groups
-from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.risk.losses import bounded_cross_entropy
 from tests.starts import around
 from tests.training.calls import train
 

@@ -22,7 +22,7 @@ from nonvacuous.certification.adapting import (
     TOKENS,
 )
 from nonvacuous.errors import BadInput
-from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.risk.losses import bounded_cross_entropy
 
 GENERATOR = torch.Generator().manual_seed(0)
 INPUTS = torch.randn(300, 6, generator=GENERATOR)

@@ -16,7 +16,7 @@ from nonvacuous.distributions.priors import at_initialization, learned, zero_mea
 from nonvacuous.errors import BadInput, NotYetSupported, Refused
 from nonvacuous.kinds import prior_kind
 from nonvacuous.methods.sparsity import Sparsity
-from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.risk.losses import bounded_cross_entropy
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.verify import verify
 from tests.audit import sparse_worlds

@@ -10,7 +10,7 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.fixing import last_layer, with_fixed
 from nonvacuous.errors import BadInput
 from nonvacuous.models import build
-from nonvacuous.risk import estimate_risk
+from nonvacuous.risk.pairs import estimate_risk
 
 
 def test_the_rest_becomes_buffers_and_predictions_stay() -> None:

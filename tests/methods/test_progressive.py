@@ -20,7 +20,7 @@ from nonvacuous.distributions.copying import CheckpointMixture
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.models import build
 from nonvacuous.records import BoundRecord
-from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.risk.losses import bounded_cross_entropy
 from nonvacuous.rules.progressive import OBSERVED, batches_of, tilt_of, trained_on, twin_number
 
 FIXED = "what the theorem wants fixed was fixed before the data"

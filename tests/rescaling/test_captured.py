@@ -7,7 +7,7 @@ import torch
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.networks import capture, rescaled, scale_groups
-from nonvacuous.rescaling import rescale
+from nonvacuous.rescaling.solver import rescale
 from tests.networks.architectures import ARCHITECTURES
 from tests.rescaling.problems import minimize_slowly, posterior, prior
 

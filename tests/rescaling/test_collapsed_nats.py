@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.rescaling import kl_along_orbit, rescale
 from nonvacuous.rescaling.collapse import collapse, collapsed_nats
 from nonvacuous.rescaling.reading import Reading, RowSummer
-from nonvacuous.rescaling.solver import total_nats
+from nonvacuous.rescaling.solver import kl_along_orbit, rescale, total_nats
 from tests.rescaling.hand_groups import ARCHITECTURES, mlp
 from tests.rescaling.problems import posterior, prior
 from tests.rescaling.test_orbit import exact_nats, random_scales

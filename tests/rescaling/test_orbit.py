@@ -14,9 +14,8 @@ from torch.distributions import Normal, kl_divergence
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
-from nonvacuous.rescaling import kl_along_orbit, push
 from nonvacuous.rescaling.reading import chunks
-from nonvacuous.rescaling.solver import total_nats
+from nonvacuous.rescaling.solver import kl_along_orbit, push, total_nats
 from tests.rescaling.hand_groups import ARCHITECTURES, mlp
 from tests.rescaling.problems import posterior, prior
 

@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from nonvacuous.distributions import DiagonalGaussian, ScaleGrid
-from nonvacuous.rescaling import (
-    kl_along_orbit,
-    push,
-    rescale,
-    rescale_with_prior_scales,
-)
-from nonvacuous.rescaling.prior_scales import rough_rescaling
-from nonvacuous.rescaling.solver import total_nats
+from nonvacuous.rescaling.prior_scales import rescale_with_prior_scales, rough_rescaling
+from nonvacuous.rescaling.solver import kl_along_orbit, push, rescale, total_nats
 from tests.rescaling.hand_groups import ARCHITECTURES, HandGroups, Sketch, mlp, pinned
 from tests.rescaling.problems import kl_by_definition, posterior, prior
 

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput
-from nonvacuous.rescaling import kl_along_orbit, push, rescale
 from nonvacuous.rescaling.collapse import collapse
 from nonvacuous.rescaling.descending import Extrapolation, Limits, descend
-from nonvacuous.rescaling.solver import total_nats
+from nonvacuous.rescaling.solver import kl_along_orbit, push, rescale, total_nats
 from nonvacuous.rescaling.sweeps import Descent, Totals
 from tests.rescaling.hand_groups import ARCHITECTURES, HandGroups, Sketch, mlp, pinned
 from tests.rescaling.problems import kl_by_definition, minimize_slowly, posterior, prior

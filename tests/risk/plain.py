@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from nonvacuous.distributions import DiagonalGaussian
-from nonvacuous.risk import Loss, RiskEstimate, zero_one
+from nonvacuous.risk.estimate import RiskEstimate
+from nonvacuous.risk.losses import Loss, zero_one
 
 
 def risks_of_draws(

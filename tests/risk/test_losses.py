@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nonvacuous.errors import BadInput
-from nonvacuous.risk import Loss, bounded_cross_entropy, margin_loss, zero_one
-from nonvacuous.risk.losses import class_margins
+from nonvacuous.risk.losses import Loss, bounded_cross_entropy, class_margins, margin_loss, zero_one
 from tests.examples import some
 
 scores = st.lists(

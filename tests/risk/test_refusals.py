@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, Unsupported, WrongMode
-from nonvacuous.risk import estimate_risk
+from nonvacuous.risk.pairs import estimate_risk
 
 from .networks import seeded
 

@@ -15,8 +15,7 @@ from nonvacuous.certificate import status_of
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.errors import BadInput, InvalidCertificate
 from nonvacuous.records import ComplexityRecord, SymmetrySaving
-from nonvacuous.risk import Loss, bounded_cross_entropy
-from nonvacuous.risk.losses import zero_one
+from nonvacuous.risk.losses import Loss, bounded_cross_entropy, zero_one
 from nonvacuous.rules.arithmetic import complexity_nats, total_nats
 from nonvacuous.rules.symmetries import captured, disagreeing_saving, symmetry_savings
 from tests.audit import worlds

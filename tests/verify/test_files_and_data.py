@@ -13,7 +13,7 @@ from torch import nn
 from nonvacuous.certificate import Certificate
 from nonvacuous.data import Examples
 from nonvacuous.errors import InvalidCertificate
-from nonvacuous.risk import zero_one
+from nonvacuous.risk.losses import zero_one
 from nonvacuous.rules.arithmetic import statement_of
 from nonvacuous.verify import verify
 from tests.audit import worlds

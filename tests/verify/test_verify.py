@@ -13,7 +13,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.certification import assemble
 from nonvacuous.data import Dataset
 from nonvacuous.errors import BadInput
-from nonvacuous.risk import bounded_cross_entropy
+from nonvacuous.risk.losses import bounded_cross_entropy
 from nonvacuous.risk.watched import WatchedPass
 from nonvacuous.seeds import DRAWS
 from nonvacuous.verify import verify

@@ -22,7 +22,7 @@ from nonvacuous.records import (
     ProgressiveRecord,
     RiskRecord,
 )
-from nonvacuous.risk import Loss
+from nonvacuous.risk.losses import Loss
 from nonvacuous.rules.attempts import Standing
 from nonvacuous.sparsity.weights import Network
 from nonvacuous.sparsity_records import SparsityRecord

@@ -10,7 +10,7 @@ from nonvacuous.audit.probing import Network, networks_of, recount
 from nonvacuous.audit.registry import Outcome, asserted, check, doubtful, holds, refuse
 from nonvacuous.bounds import ConfidenceBudget
 from nonvacuous.records import BudgetRecord
-from nonvacuous.risk import zero_one
+from nonvacuous.risk.losses import zero_one
 from nonvacuous.rules.arithmetic import (
     BOUND_LINE,
     OTHERS_LINE,

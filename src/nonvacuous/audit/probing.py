@@ -18,7 +18,7 @@ from nonvacuous.distributions.attributes import attribute_tensors
 from nonvacuous.distributions.copying import Checkpoints, copied_network
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, NonvacuousError
-from nonvacuous.risk import Loss
+from nonvacuous.risk.losses import Loss
 
 _BATCH = 2048
 #: How many bound examples the network is probed with.

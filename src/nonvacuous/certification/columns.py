@@ -29,7 +29,6 @@ from nonvacuous.records import (
     RescalingColumn,
     RiskRecord,
 )
-from nonvacuous.rescaling import push
 from nonvacuous.rescaling.columns import (
     Accounted,
     Accounting,
@@ -37,6 +36,7 @@ from nonvacuous.rescaling.columns import (
     fixed_scale_columns,
     named_step,
 )
+from nonvacuous.rescaling.solver import push
 from nonvacuous.rules.arithmetic import BOUND_LINE, complexity_nats, line, total_nats
 
 #: Of the prior around zero in the paper on rescaling.

@@ -31,11 +31,11 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.priors import Prior
 from nonvacuous.errors import NotYetSupported, Unsupported
 from nonvacuous.networks import LayerGraph, ScaleGroups, scale_groups
-from nonvacuous.rescaling import push, rescale, rescale_with_prior_scales
 from nonvacuous.rescaling.output_layer import invariance_of, output_layer, with_output_scale
 from nonvacuous.rescaling.polish import polished
-from nonvacuous.rescaling.prior_scales import rough_rescaling
-from nonvacuous.risk import Loss
+from nonvacuous.rescaling.prior_scales import rescale_with_prior_scales, rough_rescaling
+from nonvacuous.rescaling.solver import push, rescale
+from nonvacuous.risk.losses import Loss
 from nonvacuous.rules.symmetries import captured
 
 Where = Literal["given", "balanced", "nearest", "cheapest"]

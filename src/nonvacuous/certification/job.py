@@ -17,7 +17,7 @@ from nonvacuous.data import Examples, Split
 from nonvacuous.kinds import Predictor
 from nonvacuous.progress import Progress
 from nonvacuous.records import BudgetRecord
-from nonvacuous.risk import Loss
+from nonvacuous.risk.losses import Loss
 from nonvacuous.rules.arithmetic import ledger
 from nonvacuous.rules.attempts import Attempt, Standing, ledger_beside, record_attempt
 from nonvacuous.rules.digests import all_examples_digest, content_digest

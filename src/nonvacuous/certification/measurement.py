@@ -23,7 +23,8 @@ from nonvacuous.records import (
     RiskRecord,
     SymmetrySaving,
 )
-from nonvacuous.risk import Loss, estimate_risk, zero_one
+from nonvacuous.risk.losses import Loss, zero_one
+from nonvacuous.risk.pairs import estimate_risk
 from nonvacuous.rules.arithmetic import (
     BOUND_LINE,
     SAMPLING_LINE,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nonvacuous.data import Examples, Split
     from nonvacuous.distributions.priors import Prior
     from nonvacuous.records import TwinRecord
-    from nonvacuous.risk import Loss
+    from nonvacuous.risk.losses import Loss
 
 
 #: Flags that several methods share.

@@ -20,8 +20,8 @@ from nonvacuous.cli.subject import Subject
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.storage import save_tensors, tensors_digest
 from nonvacuous.networks import rescaled
-from nonvacuous.rescaling import push, rescale
-from nonvacuous.risk import estimate_risk
+from nonvacuous.rescaling.solver import push, rescale
+from nonvacuous.risk.pairs import estimate_risk
 from nonvacuous.rules.outcomes import Shown, ledger_of
 from nonvacuous.seeds import derived_seed
 

@@ -22,8 +22,8 @@ from nonvacuous.measures.gauges import balanced
 from nonvacuous.measures.registry import register_measure
 from nonvacuous.measures.subject import Subject
 from nonvacuous.measures.values import Undefined
-from nonvacuous.rescaling import rescale_with_prior_scales
-from nonvacuous.risk import estimate_risk
+from nonvacuous.rescaling.prior_scales import rescale_with_prior_scales
+from nonvacuous.risk.pairs import estimate_risk
 from nonvacuous.seeds import derived_seed
 
 NOISES = tuple(2.0**-k for k in range(2, 8))

@@ -17,9 +17,9 @@ from nonvacuous.measures.registry import MEASURES, Invariance, Measure
 from nonvacuous.measures.subject import Subject
 from nonvacuous.measures.values import relative_difference
 from nonvacuous.networks.scale_groups import Group
-from nonvacuous.rescaling import push, rescale
 from nonvacuous.rescaling.output_layer import output_layer
 from nonvacuous.rescaling.polish import polished
+from nonvacuous.rescaling.solver import push, rescale
 from nonvacuous.seeds import derived_seed
 
 #: Relative change of the scores above which an exchange of channels is no symmetry.

@@ -34,7 +34,7 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
     for name in reading.tensors:
         scales = [scale for scale in groups.exponents[name] if scale.moves]
         for scale in scales:
-            _count(scale, layout, math.prod(reading.shapes[name]), counts, touched)
+            _count(scale, math.prod(reading.shapes[name]), counts, touched)
         axes = sorted({axis for scale in scales for axis in scale.axes})
         read = summer.sum(name, axes)
         builder = Builder(name, layout)
@@ -77,16 +77,9 @@ def collapse_reading(reading: Reading, groups: ScaleGroups) -> Terms:
     )
 
 
-def _count(
-    scale: AxisScale, layout: Layout, weights: int, counts: np.ndarray, touched: np.ndarray
-) -> None:
+def _count(scale: AxisScale, weights: int, counts: np.ndarray, touched: np.ndarray) -> None:
     """Add the weights that each channel touches through one scale."""
     repeats = float(weights // np.size(scale.index))
-    run = layout.run(scale.index)
-    if run is not None:
-        counts[run] += scale.power * repeats
-        touched[run] += abs(scale.power) * repeats
-        return
     index = np.asarray(scale.index).reshape(-1)
     times = np.bincount(index[index >= 0], minlength=len(counts)) * repeats
     counts += scale.power * times

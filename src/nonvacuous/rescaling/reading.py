@@ -49,7 +49,10 @@ class Reading:
     shapes: dict[str, tuple[int, ...]]
     tensors: dict[str, tuple[Tensor, Tensor, Tensor, Tensor]]
     numbers: dict[str, Numbers]
-    centered: dict[str, bool]
+
+    def centered(self, name: str) -> bool:
+        """Whether all prior means of a tensor are zero."""
+        return self.numbers[name][1] == 0
 
     @classmethod
     def of(cls, Q: DiagonalGaussian, P: DiagonalGaussian) -> Reading:
@@ -64,7 +67,7 @@ class Reading:
             for end in torch.aminmax(source[name])
         ]
         table = torch.stack(ends).to(torch.float64).view(len(names), len(sources), 2)
-        tensors, numbers, centered = {}, {}, {}
+        tensors, numbers = {}, {}
         for name, there, here in zip(names, table, table.tolist(), strict=True):
             # A number that is needed again as a tensor is already where the sums run.
             scale, prior_mean, prior_scale = (
@@ -74,11 +77,8 @@ class Reading:
             tensors[name] = (Q.means[name], scale, prior_mean, prior_scale)
             equal = [low if low == high else None for low, high in here]
             numbers[name] = (equal[0], equal[1], equal[2])
-            centered[name] = equal[1] == 0
         shapes = {name: tuple(Q.means[name].shape) for name in Q.names}
-        return cls(
-            device=device, shapes=shapes, tensors=tensors, numbers=numbers, centered=centered
-        )
+        return cls(device=device, shapes=shapes, tensors=tensors, numbers=numbers)
 
     def chunks(
         self, name: str, *, axis: int | None = None, shape: tuple[int, ...] | None = None
@@ -158,7 +158,7 @@ class RowSummer:
         leading = axes == list(range(len(axes))) and bool(axes)
         if (
             leading
-            and self._reading.centered[name]
+            and self._reading.centered(name)
             and mean.dtype in _NARROW
             and scale is not None
             and prior_scale is not None
@@ -213,7 +213,7 @@ class RowSummer:
             summed, lead = [axis for axis in range(len(shape)) if axis not in axes], 0 in axes
         sizes = [size for axis, size in enumerate(shape) if axis not in summed]
         squares = torch.zeros(sizes, dtype=torch.float64, device=self._device)
-        products = None if reading.centered[name] else torch.zeros_like(squares)
+        products = None if reading.centered(name) else torch.zeros_like(squares)
         prior_squares, logs, log_sizes = torch.zeros(
             3, dtype=torch.float64, device=self._device
         ).unbind()

@@ -124,7 +124,7 @@ def _tensor_sums(reading: Reading, name: str, factors: list[Tensor]) -> Tensor:
         # The error of the logarithm and of the square, then that of the factor: it moves the
         # first part in proportion to |x - 1| and the second in proportion to |mean * shift|.
         lever = 2 * squares
-        if not reading.centered[name]:
+        if not reading.centered(name):
             lever = squares + shift.mul_(mean).div_(given.prior_scale).abs_().sum()
         sizes.append(excess.abs_().add_(log_x.abs_()).sum() * repeats + lever)
     return torch.stack([torch.stack(values).sum(), torch.stack(sizes).sum()])

@@ -88,7 +88,7 @@ def structure_of(graph: LayerGraph) -> Structure:
         seen.update(node.parameters)
         weights = sum(math.prod(graph.parameters[name]) for name in node.parameters)
         each = 1 if node.kind in _KINKS | _PAIRS else pooled * (pooled - 1) // 2
-        comparisons = each * _numbers(node)
+        comparisons = each * math.prod(node.shape[1:])  # for one example
         if weights or comparisons:
             layers.append((weights, comparisons))
     # The scores are neurons themselves: their depth is that of what would read them, less one.
@@ -131,11 +131,6 @@ def _after(node: Node, pooled: int, read: list[_Next]) -> _Next:
     return _Next(weighted, positive, positive + 1)
 
 
-def _numbers(node: Node) -> int:
-    """How many numbers the result has for one example."""
-    return math.prod(node.shape[1:])
-
-
 def _pooled(node: Node, graph: LayerGraph) -> int:
     """Over how many numbers a maximum is taken; 1 where none is."""
     name = node.kind
@@ -151,7 +146,7 @@ def _pooled(node: Node, graph: LayerGraph) -> int:
     if name.startswith("adaptive_max_pool") or name == "amax":
         source = node.references[0]
         shape = graph.inputs.get(source.name) or graph.node(source.name).shape
-        total, left = math.prod(shape[1:]), _numbers(node)
+        total, left = math.prod(shape[1:]), math.prod(node.shape[1:])
         if total % left:
             raise NotYetSupported(f"the windows of {node.layer or node.name} differ in size")
         return total // left

@@ -160,8 +160,8 @@ class Descent:
         """The sums of every term at the current point."""
         sums = [value for values in self._sums.values() for value in values]
         numbers = torch.stack(sums).cpu().numpy() if sums else np.zeros(0)
-        squares, products = numbers[: self._count], numbers[self._count :]
-        return Totals(squares, products if len(products) else np.zeros(self._count))
+        squares, products = numbers[: len(self.terms.terms)], numbers[len(self.terms.terms) :]
+        return Totals(squares, products if len(products) else np.zeros(len(self.terms.terms)))
 
     def nats(self, totals: Totals) -> float:
         """The KL at the current point: good for steering, not rounded for quoting."""
@@ -217,15 +217,11 @@ class Descent:
     # -- inside -------------------------------------------------------------------------------
 
     @property
-    def _count(self) -> int:
-        return len(self.terms.terms)
-
-    @property
     def _sums(self) -> dict[str, list[Tensor]]:
         """The sums of every term, by kind: found when first asked for, then kept up to date."""
         if not self._known_sums:
             for kind in ("squares",) if self.terms.centered else ("squares", "products"):
-                sums = [self._total(number, kind) for number in range(self._count)]
+                sums = [self._total(number, kind) for number in range(len(self.terms.terms))]
                 self._known_sums[kind] = sums
         return self._known_sums
 

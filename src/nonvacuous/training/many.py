@@ -98,7 +98,7 @@ def train_many(
         if path is not None and path.exists():
             run.resume(path, configuration)
         steps = len(batch_edges(material.examples, settings.batch_size)) - 1
-        reporter = _Ticker(progress, run, settings.epochs * steps, len(jobs))
+        reporter = _Ticker(progress, run, steps, len(jobs))
         while run.active:
             seated = [jobs[number] for number in run.seated]
             rates = [job.learning_rate * settings.decay**run.epoch for job in seated]
@@ -106,7 +106,7 @@ def train_many(
                 shuffled(material.examples, seed=job.seed, epoch=run.epoch).to(where)
                 for job in seated
             ]
-            reporter.begin_epoch(steps)
+            reporter.begin_epoch()
             trainer.epoch(orders, rates, run.epoch * steps, reporter.tick)
             run.epoch += 1
             if run.epoch % settings.measure_every == 0 or run.epoch == settings.epochs:
@@ -122,22 +122,17 @@ class _Ticker:
     """Turns steps of single networks into progress; those of networks that ended count as done."""
 
     def __init__(self, progress: Progress | None, run: Run, steps: int, jobs: int) -> None:
-        self._run, self._jobs, self._total = run, jobs, steps * jobs
-        self._per_job = steps
-        self._done = self._most = self._steps_before(steps // run.epochs)
+        self._run, self._steps, self._jobs = run, steps, jobs
+        self._total = run.epochs * steps * jobs
+        self.begin_epoch()
         # What a resumed run did earlier took another process's time: it is no measure of speed.
         self._reporter = Reporter(progress, PHASE, done=self._done)
-        self._title = ""
 
-    def _steps_before(self, steps: int) -> int:
-        """Steps done up to this epoch of so many steps, all jobs together."""
-        active = len(self._run.active)
-        return active * self._run.epoch * steps + (self._jobs - active) * self._per_job
-
-    def begin_epoch(self, steps: int) -> None:
-        self._done = self._steps_before(steps)
-        self._most = self._done + len(self._run.active) * steps
-        self._title = f"epoch {self._run.epoch + 1} of {self._run.epochs}"
+    def begin_epoch(self) -> None:
+        run, active = self._run, len(self._run.active)
+        self._done = self._steps * (active * run.epoch + (self._jobs - active) * run.epochs)
+        self._most = self._done + self._steps * active
+        self._title = f"epoch {run.epoch + 1} of {run.epochs}"
 
     def tick(self) -> None:
         # Steps of networks that ended and are still there are done twice, but counted once.

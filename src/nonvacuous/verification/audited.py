@@ -26,7 +26,7 @@ from nonvacuous.certification.candidate import with_weights
 from nonvacuous.certification.measurement import ON_TEST
 from nonvacuous.kinds import kind_of
 from nonvacuous.records import Assumption
-from nonvacuous.risk import Loss
+from nonvacuous.risk.losses import Loss
 from nonvacuous.rules.derandomization import layers_from
 from nonvacuous.rules.drawing import OBSERVED as TILTED
 from nonvacuous.verification.findings import Disagreement

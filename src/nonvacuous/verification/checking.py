@@ -21,8 +21,7 @@ from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import Unsupported
 from nonvacuous.networks import LayerGraph
 from nonvacuous.records import DistributionRecord
-from nonvacuous.risk import Loss
-from nonvacuous.risk.losses import loss_named
+from nonvacuous.risk.losses import Loss, loss_named
 from nonvacuous.rules.arithmetic import RELATIVE, disagreement, tolerance
 from nonvacuous.rules.digests import tensors_digest
 from nonvacuous.rules.drawing import draw_network, sampling_seed

@@ -30,7 +30,8 @@ from nonvacuous.certification.measurement import (
 from nonvacuous.certification.twin import plain_test, twin_split
 from nonvacuous.data import Examples
 from nonvacuous.records import Observation, RiskRecord
-from nonvacuous.risk import Loss, estimate_risk, zero_one
+from nonvacuous.risk.losses import Loss, zero_one
+from nonvacuous.risk.pairs import estimate_risk
 from nonvacuous.rules.arithmetic import SAMPLING_LINE, line, recompute_bound, sampled_risk, share
 from nonvacuous.rules.digests import fixed_tensors
 from nonvacuous.rules.drawing import OBSERVED as TILTED

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from nonvacuous.data import Examples, Split
-    from nonvacuous.risk import Loss
+    from nonvacuous.risk.losses import Loss
 
 
 class Progressive(Method):

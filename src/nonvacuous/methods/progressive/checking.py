@@ -10,7 +10,7 @@ from nonvacuous.certificate import Certificate
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.records import Observation
-from nonvacuous.risk import Loss
+from nonvacuous.risk.losses import Loss
 from nonvacuous.rules import progressive as rule
 from nonvacuous.rules.digests import example_set, tensors_digest
 from nonvacuous.verification.checking import COUNT, Checking

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nonvacuous.data import Examples
     from nonvacuous.distributions.priors import Prior
     from nonvacuous.records import TwinRecord
-    from nonvacuous.risk import Loss
+    from nonvacuous.risk.losses import Loss
 
 _GROUP = "With --mode sparsity"
 _STEPS = Flag("Of training the prior, and of training the network toward it.", _GROUP, "steps")

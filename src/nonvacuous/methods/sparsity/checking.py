@@ -16,7 +16,7 @@ from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.storage import read_tensors
 from nonvacuous.errors import BadInput
 from nonvacuous.methods.sparsity.charges import check_charges
-from nonvacuous.risk import zero_one
+from nonvacuous.risk.losses import zero_one
 from nonvacuous.rules.arithmetic import SAMPLING_LINE, line
 from nonvacuous.rules.convolutions import wrong_convolution, wrong_sizes, wrong_structure
 from nonvacuous.rules.derandomization import (

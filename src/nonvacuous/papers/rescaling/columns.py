@@ -17,7 +17,6 @@ from nonvacuous.kinds import Center
 from nonvacuous.networks import LayerGraph, ScaleGroups, capture, scale_groups
 from nonvacuous.progress import Progress
 from nonvacuous.records import PaperAccounting
-from nonvacuous.rescaling import rescale
 from nonvacuous.rescaling.columns import (
     Accounted,
     Accounting,
@@ -26,7 +25,9 @@ from nonvacuous.rescaling.columns import (
     symmetry_columns,
 )
 from nonvacuous.rescaling.quotients import symmetries_of
-from nonvacuous.risk import RiskEstimate, estimate_risk
+from nonvacuous.rescaling.solver import rescale
+from nonvacuous.risk.estimate import RiskEstimate
+from nonvacuous.risk.pairs import estimate_risk
 from nonvacuous.study.settings import Frozen
 
 #: The part of the failure probability that pays for sampling a risk.
