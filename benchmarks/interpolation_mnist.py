@@ -65,7 +65,7 @@ def main() -> None:
         "precision": function.plan.precision,
         "place": function.plan.place,
         "factor_bytes": function.plan.factor_bytes,
-        "planned_peak_bytes": function.peak_memory,
+        "planned_peak_bytes": function.plan.peak_bytes,
         # Kilobytes on Linux. Everything the process ever held, the data included.
         "measured_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         # Times of a run that went on with an earlier one's columns are those of the rest.

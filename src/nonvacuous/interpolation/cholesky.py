@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -51,11 +52,8 @@ class Tiles:
     ) -> Tiles:
         """Tiles in a file; the system keeps in memory what it has room for."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        shape = (entries(size, tile),)
-        if fresh or not path.is_file():
-            return cls(size, tile, np.memmap(path, dtype=dtype, mode="w+", shape=shape))
-        flat: np.ndarray = np.memmap(path, dtype=dtype, mode="r+", shape=shape)
-        return cls(size, tile, flat)
+        mode: Literal["w+", "r+"] = "w+" if fresh or not path.is_file() else "r+"
+        return cls(size, tile, np.memmap(path, dtype, mode, shape=(entries(size, tile),)))
 
     def length(self, index: int) -> int:
         """Rows of the tiles in this row of tiles; only the last may be shorter."""

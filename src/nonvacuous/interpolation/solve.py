@@ -39,7 +39,6 @@ class Interpolant:
     iterations     of conjugate gradients, where they were needed
     pivots         the smallest pivot and its point; None with conjugate gradients
     plan           method, precision, place and sizes
-    peak_memory    estimated bytes in use at the worst moment
     warnings       sentences worth reading: repeated points, near-singular, not converged
     """
 
@@ -59,10 +58,6 @@ class Interpolant:
     def names(self) -> tuple[str, ...]:
         """The names of the values, in the order given; ("values",) if they had no name."""
         return tuple(self.coefficients)
-
-    @property
-    def peak_memory(self) -> int:
-        return self.plan.peak_bytes
 
     def __repr__(self) -> str:
         norms = ", ".join(f"{name} {norm:,.4g}" for name, norm in self.norms.items())

@@ -165,14 +165,12 @@ class LemmaCheck:
     is_triangular         whether all entries right of the diagonal are zero
     smallest_eigenvalue   min(z_i - b_i), exact
     rank                  rank of the matrix by exact elimination
-    numeric               the smallest eigenvalue as a numerical library finds it
     """
 
     size: int
     is_triangular: bool
     smallest_eigenvalue: Fraction
     rank: int
-    numeric: float
 
     @property
     def holds(self) -> bool:
@@ -192,16 +190,11 @@ def check_lemma(positions: Sequence[int], knots: Sequence[int]) -> LemmaCheck:
             f"{len(positions):,} and {len(knots):,}; give a part of them"
         )
     entries = [[Fraction(max(position - knot, 0)) for knot in knots] for position in positions]
-    # Brought to size 1: the library works in float64.
-    scale = max(max(row) for row in entries) or Fraction(1)
-    floats = np.array([[float(entry / scale) for entry in row] for row in entries])
-    eigenvalues = np.linalg.eigvals(floats)
     return LemmaCheck(
         size=len(positions),
         is_triangular=all(not any(row[i + 1 :]) for i, row in enumerate(entries)),
         smallest_eigenvalue=Fraction(smallest_eigenvalue(positions, knots)),
         rank=_rank(entries),
-        numeric=float(np.abs(eigenvalues).min()) * float(scale),
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
 
 from nonvacuous.bounds import checks
 from nonvacuous.errors import BadInput
@@ -78,18 +78,12 @@ class StudySettings(Settings):
             raise BadInput(f"conditions: {', '.join(conditions)} names one of them twice")
         return conditions
 
-    @field_validator("confidence")
-    @classmethod
-    def _below_one(cls, given: float) -> float:
-        checks.failure_of(given)
-        return given
-
-    @field_validator("rate_decay")
-    @classmethod
-    def _never_growing(cls, given: float) -> float:
-        if given > 1.0:
-            raise BadInput(f"rate_decay must be at most 1, got rate_decay = {given!r}.")
-        return given
+    @model_validator(mode="after")
+    def _in_range(self) -> Self:
+        checks.failure_of(self.confidence)
+        if self.rate_decay > 1.0:
+            raise BadInput(f"rate_decay must be at most 1, got rate_decay = {self.rate_decay!r}.")
+        return self
 
     @property
     def failure(self) -> float:

@@ -193,7 +193,7 @@ def run_study(
         iterations=function.iterations,
         smallest_pivot=None if function.pivots is None else function.pivots.smallest,
         factor_bytes=function.plan.factor_bytes,
-        peak_memory_bytes=function.peak_memory,
+        peak_memory_bytes=function.plan.peak_bytes,
         seconds=time.perf_counter() - start,
         warnings=function.warnings,
         seed=task.seed,
