@@ -78,6 +78,8 @@ def test_compare_losses_and_clusters_and_attempts() -> None:
         nv.compare([0, 0.5], [0, 1], metric="success")
     with pytest.raises(BadInput, match="labels"):
         nv.compare([0, 1], [0, 1], [0, 1], metric="loss")
+    with pytest.raises(BadInput, match="look like probabilities"):
+        nv.compare([0.2, 0.7], [0, 1], [0, 1])
 
 
 def test_choosing_the_best_of_several_is_paid() -> None:

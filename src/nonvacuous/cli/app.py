@@ -291,7 +291,8 @@ def _run(tokens: list[str]) -> int:
         except CycloptsError as error:
             message, code = _usage_message(error, command), exits.USAGE
         except NonvacuousError as error:
-            next_command = exits.next_step(error, command)
+            own = getattr(error, "next_command", None)  # of one that knows better
+            next_command = own or exits.with_flags(error) or next_command
             message, code = str(error), exits.exit_code(error)
         except BrokenPipeError:
             raise

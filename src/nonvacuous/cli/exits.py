@@ -101,11 +101,6 @@ def help_of(command: str | None) -> str:
     return "nonvacuous --help" if command is None else f"nonvacuous {command} --help"
 
 
-def next_step(error: NonvacuousError, command: str | None) -> str:
-    """The command to try after ``error``; one that knows better carries its own."""
-    return getattr(error, "next_command", None) or with_flags(error) or help_of(command)
-
-
 def with_flags(error: NonvacuousError) -> str | None:
     """The same command with the flags that the error suggests, if it does."""
     instead: Mapping[str, str | None] | str = getattr(error, "instead", {})
