@@ -223,14 +223,14 @@ def _records(candidate: Candidate, evidence: Evidence, data: DataRecord) -> dict
         "rescaling": None
         if facts is None
         else RescalingRecord(
-            kl_before=facts.kl_before,
-            kl_after=facts.kl_after,
+            kl_before=facts.compared.before,
+            kl_after=facts.after,
             log_scales_digest=array_digest(facts.log_scales),
             noise_digest=evidence.noise_digest,
             columns=column_records(
                 facts, evidence.complexity, bound, evidence.budget, risk_upper=evidence.risk_upper
             ),
-            paper=paper_accounting(facts.paper, evidence.risk, bound),
+            paper=paper_accounting(facts.compared.paper, evidence.risk, bound),
         ),
     }
 

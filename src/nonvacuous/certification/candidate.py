@@ -10,39 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from nonvacuous.audit.evidence import Search
+from nonvacuous.certification.columns import RescalingFacts
 from nonvacuous.certification.run_folder import RunFolder
 from nonvacuous.data.files import write_npz
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.copying import copied_network
 from nonvacuous.distributions.priors import Prior
-from nonvacuous.kinds import Center, Way
 from nonvacuous.networks import LayerGraph
 from nonvacuous.recipes import remembering
 from nonvacuous.records import ComplexityRecord, Observation
-from nonvacuous.rescaling.columns import Accounted
 from nonvacuous.rules.digests import fixed_tensors
-
-
-@dataclass(frozen=True, eq=False)
-class RescalingFacts:
-    """What moving along the orbit did: the scales, and the KL under other ways of accounting.
-
-    kl_before      the KL in the gauge the weights were given in, with its own best prior scale
-    kl_after       the KL of the posterior that is certified
-    columns        the same randomized network accounted for in other ways, for comparison
-    center, way    where the certified posterior stands among them
-    charge_nats    what the choice of the certified prior's scale costs
-    paper          the KL as given and rescaled under the prior of the paper on rescaling
-    """
-
-    log_scales: np.ndarray
-    kl_before: float
-    kl_after: float
-    columns: tuple[Accounted, ...]
-    center: Center
-    way: Way
-    charge_nats: float
-    paper: tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from nonvacuous.bounds.rounding import rounded_up_sum
-from nonvacuous.certification.candidate import RescalingFacts
 from nonvacuous.distributions import DiagonalGaussian
 from nonvacuous.distributions.grids import ScaleGrid
 from nonvacuous.distributions.priors import Kind
@@ -72,6 +71,24 @@ class Compared:
     columns: tuple[Accounted, ...]
     before: float
     paper: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class RescalingFacts:
+    """What moving along the orbit did: the scales, and the KL under other ways of accounting.
+
+    after          the KL of the posterior that is certified
+    compared       the same randomized network accounted for in other ways, for comparison
+    center, way    where the certified posterior stands among them
+    charge_nats    what the choice of the certified prior's scale costs
+    """
+
+    log_scales: np.ndarray
+    after: float
+    compared: Compared
+    center: Center
+    way: Way
+    charge_nats: float
 
 
 def comparison_columns(
@@ -149,8 +166,9 @@ def column_records(
     accounting = accounting_of(bound, budget)
     first, *further = certified_steps(facts.center, facts.way, facts.charge_nats, complexity)
     # Without the scale of the scores, the first step is one of the comparisons, found again.
-    same = [c for c in facts.columns if (c.center, c.way) == (first.center, first.way)]
-    shown = [column for column in facts.columns if column not in same]
+    columns = facts.compared.columns
+    same = [c for c in columns if (c.center, c.way) == (first.center, first.way)]
+    shown = [column for column in columns if column not in same]
     # What the first step starts from stands right before it.
     shown.sort(
         key=lambda c: (

@@ -46,8 +46,8 @@ class Charging:
         """The same progress, entered in the ledger before anything of it is shown."""
 
         def watched(phase: str, done: int, total: int, message: str) -> None:
-            if phase not in _BLIND:
-                self._begin()
+            if phase not in _BLIND and not self.attempt.begun:
+                record_attempt(self.ledger, self._begun())
             if progress is not None:
                 progress(phase, done, total, message)
 
@@ -56,10 +56,6 @@ class Charging:
     def end(self, outcome: str) -> Standing:
         """Enter what came out; what the ledger says about the attempts before it."""
         return record_attempt(self.ledger, replace(self._begun(), outcome=outcome))
-
-    def _begin(self) -> None:
-        if not self.attempt.begun:
-            record_attempt(self.ledger, self._begun())
 
     def _begun(self) -> Attempt:
         if not self.attempt.begun:

@@ -20,7 +20,6 @@ from nonvacuous.certification.adapting import FOLDED, folded, folded_prior, has_
 from nonvacuous.certification.assemble import candidate_certificate, measured_best
 from nonvacuous.certification.candidate import (
     Candidate,
-    RescalingFacts,
     frozen_copy,
     prior_choices,
     save_candidate,
@@ -28,7 +27,12 @@ from nonvacuous.certification.candidate import (
     start_at,
     with_weights,
 )
-from nonvacuous.certification.columns import center_of, certified_way, comparison_columns
+from nonvacuous.certification.columns import (
+    RescalingFacts,
+    center_of,
+    certified_way,
+    comparison_columns,
+)
 from nonvacuous.certification.gauge import Gauge, Rescaled, find_gauge
 from nonvacuous.certification.job import Job
 from nonvacuous.certification.noise_search import NoiseSearch
@@ -127,26 +131,20 @@ def _facts(
     """The same randomized network accounted for in other ways: who earns the improvement?"""
     if gauge is None:
         return None
+    center = center_of(prior.kind)
     compared = comparison_columns(
         moved.posterior,
         gauge.hidden,
         gauge.groups,
         moved.log_scales,
-        center=center_of(prior.kind),
+        center=center,
         means=moved.prior.means,
         grid=prior.grid,
         per_tensor=prior.per_tensor,
     )
-    return RescalingFacts(
-        log_scales=moved.log_scales,
-        kl_before=compared.before,
-        kl_after=moved.kl_nats,
-        columns=compared.columns,
-        center=center_of(prior.kind),
-        way=certified_way(gauge.hidden, gauge.groups, prior.grid, per_tensor=prior.per_tensor),
-        charge_nats=prior.charge_nats(module),
-        paper=compared.paper,
-    )
+    way = certified_way(gauge.hidden, gauge.groups, prior.grid, per_tensor=prior.per_tensor)
+    charge_nats = prior.charge_nats(module)
+    return RescalingFacts(moved.log_scales, moved.kl_nats, compared, center, way, charge_nats)
 
 
 def _searches(
