@@ -11,7 +11,6 @@ from nonvacuous.interpolation.kernels import (
     linear,
     median_squared_distance,
     polynomial,
-    register_kernel,
 )
 from nonvacuous.interpolation.plan import Limits, Plan, make_plan
 from nonvacuous.interpolation.solve import Interpolant, interpolate, interpolate_distances, one_hot
@@ -32,5 +31,4 @@ __all__ = [
     "median_squared_distance",
     "one_hot",
     "polynomial",
-    "register_kernel",
 ]
