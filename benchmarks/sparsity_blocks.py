@@ -76,11 +76,11 @@ def perceptrons(data: Any, arguments: argparse.Namespace) -> list[dict[str, Any]
                 prior.start,
                 prior.bound,
                 settings=replace(made.network, pull=pull),
-                toward=prior.weights,
+                toward=prior.center,
                 seed=derived_seed(arguments.seed, name, weight, hidden, pull),
                 phase="network",
             )
-            layers, center = Layers.of(weights), Layers.of(prior.weights)
+            layers, center = Layers.of(weights), Layers.of(prior.center)
             risks = {
                 label: certify_sparse(
                     layers,

@@ -133,7 +133,7 @@ def test_dead_and_zero_units_are_named(place, invoke):
             else:
                 module[1].bias.fill_(-1e6)
         save_file(module.state_dict(), f"{name}.safetensors")
-    for name, message in (("zero", "unit 2"), ("dead", "layer 1 is dead")):
+    for name, message in (("zero", "unit 2"), ("dead", "no unit of layer 1")):
         done = invoke("sparsity", *OWN, "my_model:build", "--weights", f"{name}.safetensors")
         assert done.code == exits.FAILED and message in done.error
 

@@ -16,7 +16,7 @@ from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool, Stage
 from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_norms import unrolled
 from nonvacuous.sparsity.conv_search import ConvEvaluator
-from nonvacuous.sparsity.conv_setting import ConvSetting
+from nonvacuous.sparsity.setting import ConvSetting
 
 _C = 1.0 / math.sqrt(2.0 * math.pi)
 AVERAGE = Pool("average", (2, 2), (2, 2))

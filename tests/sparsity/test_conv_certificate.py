@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor, nn
 
 from nonvacuous.data.examples import Examples
@@ -15,9 +16,8 @@ from nonvacuous.sparsity.certificate import SparsityCertificate
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
 from nonvacuous.sparsity.conv_reading import conv_chain, is_convolutional, read_network
 from nonvacuous.sparsity.conv_search import ConvEvaluator
-from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting
 from nonvacuous.sparsity.conv_training import ConvTraining, train_conv
-from nonvacuous.sparsity.setting import ESCAPES
+from nonvacuous.sparsity.setting import BLENDS, ESCAPES, ConvSetting
 from nonvacuous.sparsity.weights import Layers
 from nonvacuous.training.failures import Diverged
 from tests.sparsity.calls import certify_sparse
@@ -211,7 +211,7 @@ def test_certificates_hold_and_repeat_themselves() -> None:
             d / (2 * s * s) for d, s in zip(first.squared_distances, first.scales, strict=True)
         )
         assert math.isclose(first.kl_nats, expected, rel_tol=1e-9)
-        assert SparsityCertificate.from_dict(first.to_dict()) == first
+        assert TypeAdapter(SparsityCertificate).validate_python(first.to_dict()) == first
     again = certify_sparse(module, prior, world, variant="dense", passes=2, subset=200, seed=4)
     assert again == first
 

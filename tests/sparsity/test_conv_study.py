@@ -202,7 +202,7 @@ def test_refusals_name_the_place() -> None:
     network = module(bias=True)
     with torch.no_grad():
         network[0].bias.fill_(-1e6)
-    with pytest.raises(BadInput, match="layer 0 is dead"):
+    with pytest.raises(BadInput, match="no unit of layer 0"):
         study(network, images())
     with pytest.raises(BadInput, match="99 examples"):
         study(module(), images(99))

@@ -15,8 +15,7 @@ from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, Pool
 from nonvacuous.sparsity.conv_jacobian import maximum_shift, mean_shifts
 from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass, noisy_pass, standard_noise
 from nonvacuous.sparsity.conv_search import ConvEvaluator
-from nonvacuous.sparsity.conv_setting import ConvSetting
-from nonvacuous.sparsity.setting import ESCAPES
+from nonvacuous.sparsity.setting import ESCAPES, ConvSetting
 from tests.examples import some
 from tests.sparsity.conv_worlds import (
     WORLDS,
@@ -115,7 +114,7 @@ def _rate(
         growth = bounds.onward(k, chain.hidden - 1)
         foretold = float(known[k]) * growth * kappa
         if sparse:
-            foretold = float(slopes[k]) + setting.tail_rule.blend * foretold
+            foretold = float(slopes[k]) + setting.norms_share * foretold
         total += (setting.sigmas[k] * foretold) ** 2
     nats = -math.log(0.9 * escape if sparse else escape)
     return math.sqrt(2 * nats / total)

@@ -15,7 +15,7 @@ from nonvacuous.sparsity import theorem_d, theorem_e, theorem_f
 from nonvacuous.sparsity.constants import constants
 from nonvacuous.sparsity.noise import Inputs, clean_pass, noisy_pass, pair_margins
 from nonvacuous.sparsity.priors import make_prior
-from nonvacuous.sparsity.setting import Setting
+from nonvacuous.sparsity.setting import SIZES, Setting
 from nonvacuous.sparsity.training import ChainTraining, limit_spectral_norms, train_chain
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.calls import certify_sparse
@@ -45,12 +45,12 @@ def test_every_tensor_names_its_device(nowhere: None, theorem: str) -> None:
         device="cpu",
     )  # fmt: skip
     trained = train_chain(
-        prior.start, prior.bound, settings=ChainTraining(steps=10, pull=1.0), toward=prior.weights,
+        prior.start, prior.bound, settings=ChainTraining(steps=10, pull=1.0), toward=prior.center,
         seed=0, device="cpu",
     )  # fmt: skip
     for variant in ("dense", "sparse"):
         found = certify_sparse(
-            Layers.of(trained), Layers.of(prior.weights), prior.bound,
+            Layers.of(trained), Layers.of(prior.center), prior.bound,
             theorem=theorem, variant=variant, subset=100, passes=1, device="cpu",
         )  # fmt: skip
         assert found.examples == len(prior.bound)
@@ -63,7 +63,7 @@ def test_thresholds_stay_on_an_accelerator(anchored: bool) -> None:
     longest, quantiles = named.longest, theorem_d.quantiles(layers.widths, 0.1, sparse=True)
     output = layers.weights[-1]
     setting = Setting(-20, (0,) * 3, 5, "cap", 8, anchored)
-    levels = theorem_e.levels(layers.widths, 0.1, sparse=True)
+    sizes = Setting(-20, (0,) * 3, 5, SIZES, 2, anchored)
     weights = [torch.empty(w.shape, dtype=torch.float64, device="meta") for w in layers.weights]
     biases = [torch.empty(len(w), dtype=torch.float64, device="meta") for w in weights]
     placed = object.__new__(Layers)
@@ -88,15 +88,14 @@ def test_thresholds_stay_on_an_accelerator(anchored: bool) -> None:
         theorem_d.thresholds(noisy, inputs.labels, used, quantiles.to("meta"), sparse=False),
         *(
             theorem_e.thresholds(
-                noisy, inputs, used, levels, setting.tail_rule, setting.sigmas,
-                sparse=sparse, anchor=anchor if anchored else None,
+                noisy, inputs, used, setting, sparse=sparse, anchor=anchor if anchored else None,
             )
             for sparse in (True, False)
         ),
         *(
             theorem_f.thresholds(
-                noisy, inputs, each, theorem_f.levels(layers.widths, 0.1, sparse=True), 1.1,
-                setting.sigmas, sparse=sparse, anchor=anchor if anchored else None, grams=grams,
+                noisy, inputs, each, sizes, sparse=sparse, anchor=anchor if anchored else None,
+                grams=grams,
             )
             for sparse in (True, False)
         ),

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonvacuous.errors import BadInput
+from nonvacuous.sparsity.measuring import signs_kept
 from nonvacuous.sparsity.norms import row_norm
 from nonvacuous.sparsity.radii import (
+    LayerStability,
     NormTables,
-    StabilityCount,
     forward,
     greedy_sparsity,
     growth,
@@ -95,15 +96,14 @@ def test_the_greedy_choice_has_the_radius_it_claims():
             assert float(radius) >= 3 * gamma * (1 - 1e-12)
 
 
-def unit_stability(preactivations, thresholds):
-    count = StabilityCount()
-    count.add(preactivations, thresholds)
-    return count.result()
+def stability(values, thresholds):
+    kept = signs_kept(0, [values], [thresholds], [(values < 0).sum(1)])
+    return LayerStability(kept["on 0 0"].sum(0), kept["off 0 0"].sum(0), len(values))
 
 
 def test_stability_counts_signs():
     values = torch.tensor([[2.0, -2.0, 0.5, 2.0], [2.0, -2.0, -0.5, -2.0], [2.0, -3.0, 0.0, 0.1]])
-    (found,) = unit_stability([values], [1.0])
+    found = stability(values, torch.ones(3))
     assert found.active.tolist() == [3, 0, 0, 1]
     assert found.inactive.tolist() == [0, 3, 0, 1]
     assert found.unstable.tolist() == [0, 0, 3, 1]
@@ -111,14 +111,11 @@ def test_stability_counts_signs():
     assert sum(found.kinds().values()) == 4
     assert list(found.kinds().values()) == [1, 1, 0, 1, 1]
     each = torch.tensor([1.0, 3.0, 0.05])
-    (by_example,) = unit_stability([values], [each])
+    by_example = stability(values, each)
     assert by_example.active.tolist() == [2, 0, 0, 2]
-    count = StabilityCount()
-    for row in range(3):
-        count.add([values[row : row + 1]], [each[row : row + 1]])
-    (chunked,) = count.result()
-    assert torch.equal(chunked.active, by_example.active)
-    assert torch.equal(chunked.unstable, by_example.unstable)
+    every = stability(values, each[:, None].expand(3, 4))
+    assert torch.equal(every.active, by_example.active)
+    assert torch.equal(every.unstable, by_example.unstable)
 
 
 def test_thresholds_are_growth_times_units():

@@ -29,7 +29,7 @@ def test_a_learned_prior_has_examples_of_its_own(train, fraction):
     assert not np.intersect1d(prior.split.prior, prior.split.bound).size
     assert len(prior.split.prior) + len(prior.bound) == len(train)
     assert len(prior.split.prior) == pytest.approx(fraction * len(train), abs=30)
-    assert prior.errors == chain_errors(prior.weights, prior.bound)
+    assert prior.errors == chain_errors(prior.center, prior.bound)
     assert prior.held_out_twin(failure=0.06) == holdout(
         errors=prior.errors, examples=len(prior.bound), failure=0.06
     )
@@ -43,7 +43,7 @@ def test_bound_examples_leave_no_trace_in_a_learned_prior(train):
     changed = replace(train, inputs=inputs, labels=labels)
     again = make_prior("learned:0.2", changed, (10,), settings=BRIEF, seed=0)
     assert np.array_equal(again.split.prior, prior.split.prior)
-    for mine, theirs in zip(prior.weights, again.weights, strict=True):
+    for mine, theirs in zip(prior.center, again.center, strict=True):
         assert torch.equal(mine, theirs)
     assert again.errors != prior.errors
 
@@ -66,8 +66,8 @@ def test_priors_that_saw_nothing_leave_everything_to_the_bound(train):
         assert len(prior.bound) == len(train) and prior.errors is None
         assert prior.held_out_twin(failure=0.05) is None
         assert not len(prior.split.prior)
-    assert all(not matrix.any() for matrix in zero.weights)
-    for mine, theirs in zip(zero.start, start.weights, strict=True):
+    assert all(not matrix.any() for matrix in zero.center)
+    for mine, theirs in zip(zero.start, start.center, strict=True):
         assert torch.equal(mine, theirs)
 
 
@@ -93,9 +93,9 @@ def test_moved_copies_are_the_images_moved(train):
 
 def test_learned_weights_are_taken_over(train):
     first = make_prior("learned:0.2", train, (6,), settings=BRIEF, seed=0)
-    second = make_prior("learned:0.2", train, (6,), settings=BRIEF, seed=0, learned=first.weights)
+    second = make_prior("learned:0.2", train, (6,), settings=BRIEF, seed=0, learned=first.center)
     assert second.errors == first.errors
-    assert all(a is b for a, b in zip(second.weights, first.weights, strict=True))
+    assert all(a is b for a, b in zip(second.center, first.center, strict=True))
 
 
 @pytest.mark.parametrize("text", ["one", "learned", "learned:1", "learned:x", "zero:0.1", ""])

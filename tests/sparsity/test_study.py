@@ -172,13 +172,13 @@ REFUSED = {
     "labels": (
         nn.Sequential(nn.Linear(8, 5), nn.ReLU(), nn.Linear(5, 2)).eval(),
         blobs(),
-        "label 2, but layer 2 has only 2 outputs",
+        "labels run from 0 to 2, but layer 2 has outputs for 0 to 1",
     ),
     "zero row": (changed(1, lambda layer: (layer.weight[3].zero_(), layer.bias[3].zero_())),
                  blobs(), "unit 3"),
     "zero layer": (changed(3, lambda layer: (layer.weight.zero_(), layer.bias.zero_())),
                    blobs(), "every weight of layer 3"),
-    "dead layer": (changed(3, lambda layer: layer.bias.fill_(-1e6)), blobs(), "layer 3 is dead"),
+    "dead layer": (changed(3, lambda layer: layer.bias.fill_(-1e6)), blobs(), "no unit of layer 3"),
     "nan": (changed(1, lambda layer: layer.weight[0, 0].fill_(math.nan)), blobs(), "NaN"),
     "not a network": ("mlp", blobs(), "torch.nn.Module"),
 }  # fmt: skip

@@ -17,7 +17,7 @@ from nonvacuous.sparsity import theorem_f
 from nonvacuous.sparsity.constants import check_covering, constants, measured
 from nonvacuous.sparsity.noise import clean_pass, noisy_pass, read_inputs, standard_noise
 from nonvacuous.sparsity.search import Evaluator
-from nonvacuous.sparsity.setting import Setting
+from nonvacuous.sparsity.setting import SIZES, Setting
 from nonvacuous.sparsity.training import initial_chain, limit_spectral_norms
 from nonvacuous.sparsity.weights import Layers
 from tests.sparsity.calls import certify_sparse
@@ -82,7 +82,7 @@ def test_an_example_beyond_its_cap_is_lost() -> None:
     point = torch.randn(4, generator=generator).double()
     evaluator = Evaluator(layers, layers, theorem="F", sparse=True)
     inputs = point_inputs(layers, layers, point, 0, 500)
-    tight, wide = (Setting(-24, (0, 0), 5, theorem_f.SIZES, room, True) for room in (-16, 32))
+    tight, wide = (Setting(-24, (0, 0), 5, SIZES, room, True) for room in (-16, 32))
     noisy, _ = true_noise(layers, point, tight.sigmas, 500, generator)
     assert bool(evaluator.losses(tight, inputs, noisy).all())
     assert bool(evaluator.thresholds(tight, inputs, noisy).isinf().all())
@@ -130,7 +130,7 @@ def test_shifts_that_are_never_negative_meet_positive_products_only() -> None:
     assert float((signs @ torch.tensor([1.0, -1.0]).double()).square().sum()) > float(opposed.sum())
 
 
-def test_forgetting_the_mean_shifts_would_be_found_out() -> None:
+def test_forgetting_the_mean_shifts_would_be_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted mistake: without them errors at kinks escape more often than promised."""
     generator = _generator(8)
     width, escape, draws = 60, 0.3, 4000
@@ -141,18 +141,18 @@ def test_forgetting_the_mean_shifts_would_be_found_out() -> None:
     point = torch.ones(1, dtype=torch.float64)
     layers = tied(layers, point, 0, 1)
     evaluator = Evaluator(layers, layers, theorem="F", sparse=True)
-    setting = Setting(-16, (-8,), 10, theorem_f.SIZES, 48, True)
+    setting = Setting(-16, (-8,), 10, SIZES, 48, True)
     noisy, _ = true_noise(layers, point, setting.sigmas, draws, generator)
     inputs = point_inputs(layers, layers, point, 0, draws)
     honest = float(evaluator.losses(setting, inputs, noisy).double().mean())
     found = theorem_f.levels(layers.widths, escape, sparse=True)
+    blind = dataclasses.replace(found, deviation=-1e6)
+    monkeypatch.setattr(theorem_f, "levels", lambda *_, **__: blind)
     without = theorem_f.thresholds(
         noisy,
         inputs,
         evaluator.constants(setting),
-        dataclasses.replace(found, deviation=-1e6),
-        1.0,
-        setting.sigmas,
+        dataclasses.replace(setting, factor=0),
         sparse=True,
         anchor=evaluator._anchor,
     )
@@ -219,9 +219,9 @@ def test_with_norms_near_one_thresholds_grow_like_a_power_of_the_depth(
         layers = Layers.of(chain)
         evaluator = Evaluator(layers, layers, theorem="F", sparse=sparse)
         for anchored in (False, True) if sparse else (False,):
-            setting = Setting(-36, (0,) * hidden, 5, theorem_f.SIZES, 4, anchored)
+            setting = Setting(-36, (0,) * hidden, 5, SIZES, 4, anchored)
             sigmas, used = setting.sigmas, evaluator.constants(setting)
-            norms = [value for value in used.spectral if value is not None]
+            norms = used.spectral[1:]
             rows = [float(value.max()) for value in used.units if value is not None]
             assert all(v**2 + width * sigmas[0] ** 2 <= 1 + 1 / hidden for v in norms)
             assert all(v**2 <= 1 + 1 / hidden for v in rows)

@@ -14,8 +14,7 @@ from nonvacuous.records import ComplexityRecord, KlTerm
 from nonvacuous.rules.derandomization import charge_records
 from nonvacuous.sparsity import constants
 from nonvacuous.sparsity.certify import AnySetting, evaluator_of
-from nonvacuous.sparsity.conv_setting import ConvSetting
-from nonvacuous.sparsity.setting import Setting, total_nats
+from nonvacuous.sparsity.setting import ConvSetting, Setting, total_nats
 from nonvacuous.sparsity.theorem_a import UniformSetting
 from nonvacuous.sparsity.weights import Layers, Network
 from nonvacuous.sparsity_records import ChargeRecord, NoiseLayer, SparsityRecord

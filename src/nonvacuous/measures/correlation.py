@@ -3,13 +3,14 @@
 Everything here and in the modules beside it is about plain arrays: one entry per network. All
 statistics are sums over pairs of networks. Weights of one give the statistic itself, random weights
 its bootstrap: where all pairs enter, a pair counts as the product of its networks' weights; where
-few do, see `coupled_weights`.
+few do, see `Coupled.counts`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -118,10 +119,13 @@ class Trials:
     @property
     def cells(self) -> Codes:
         """The same number for networks that differ in their seed alone."""
-        if not self.axes:
-            return np.zeros(len(self), dtype=np.int64)
-        table = np.column_stack(list(self.axes.values()))
-        return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return numbered(self.axes.values(), len(self))
+
+
+def numbered(columns: Iterable[Codes], networks: int) -> Codes:
+    """0, 1, 2, ...: the same number for networks that agree in all columns."""
+    table = np.column_stack([np.zeros(networks, dtype=np.int64), *columns])
+    return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def ranked(values: Any) -> Codes:
@@ -147,18 +151,6 @@ def bootstrap_weights(cells: Codes, *, draws: int, seed: int) -> Numbers:
     drawn = generator.exponential(size=(draws, int(cells.max()) + 1))
     weights: Numbers = drawn[:, cells]
     return np.asarray(weights / weights.mean(axis=1, keepdims=True))
-
-
-def coupled_weights(weights: Numbers, first: Codes, second: Codes) -> Numbers:
-    """(draws, pairs): by how much a pair counts where each network is in a few pairs only.
-
-    1 and what the two weights deviate from it. The product of the weights has one more term, which
-    is nothing among all pairs but half as much variance again among few. This is the jackknife
-    over networks (its influence values, randomly weighted), whose variance is never too small on
-    average (Efron and Stein 1981).
-    """
-    together: Numbers = weights[:, first] + weights[:, second] - 1.0
-    return together
 
 
 def kendall_tau(measure: Any, gaps: Any, weights: Numbers | None = None) -> Numbers:
@@ -201,30 +193,33 @@ class Coupled:
     def __len__(self) -> int:
         return len(self.first)
 
+    def counts(self, weights: Numbers) -> Numbers:
+        """(draws, pairs): by how much a pair counts where each network is in a few pairs only.
+
+        1 and what the two weights deviate from it. The product of the weights has one more term,
+        which is nothing among all pairs but half as much variance again among few. This is the
+        jackknife over networks (its influence values, randomly weighted), whose variance is never
+        too small on average (Efron and Stein 1981). Each group counts alike, however many of its
+        pairs are there.
+        """
+        together = weights[:, self.first] + weights[:, self.second] - 1.0
+        counts: Numbers = together * (1.0 / np.bincount(self.groups)[self.groups])
+        return counts
+
 
 def coupled_by(trials: Trials, axis: str) -> Coupled:
     """All pairs in which ``axis`` is what differs."""
     others = [codes for name, codes in trials.axes.items() if name != axis]
-    table = np.column_stack([*others, trials.seeds])
-    keys = np.unique(table, axis=0, return_inverse=True)[1].reshape(-1)
+    keys = numbered([*others, trials.seeds], len(trials))
     order = np.argsort(keys, kind="stable")
-    members = np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
-    first: list[Codes] = []
-    second: list[Codes] = []
-    groups: list[Codes] = []
-    for group in members:
+    pairs: list[tuple[Codes, Codes, Codes]] = []
+    for group in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
         i, j = np.triu_indices(len(group), k=1)
         differ = trials.axes[axis][group[i]] != trials.axes[axis][group[j]]
-        first.append(group[i][differ])
-        second.append(group[j][differ])
-        groups.append(np.full(int(differ.sum()), len(groups)))
-    whole = np.concatenate(groups)
-    return Coupled(
-        np.concatenate(first),
-        np.concatenate(second),
-        # Groups without a pair leave no hole in the numbering.
-        np.unique(whole, return_inverse=True)[1].reshape(-1).astype(np.int64),
-    )
+        pairs.append((group[i][differ], group[j][differ], np.full(int(differ.sum()), len(pairs))))
+    first, second, groups = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    # Groups without a pair leave no hole in the numbering.
+    return Coupled(first, second, ranked(groups))
 
 
 def granulated_tau(
@@ -241,11 +236,9 @@ def granulated_tau(
     kept = np.flatnonzero(differ != 0)
     if not len(kept):
         return np.full(len(rows), np.nan)
-    first, second = pairs.first[kept], pairs.second[kept]
-    agreement = _signs(measure, first, second) * differ[kept]
-    # Each group counts alike, however many of its pairs are there.
-    shares = 1.0 / np.bincount(pairs.groups[kept])[pairs.groups[kept]]
-    counts = coupled_weights(rows, first, second) * shares
+    left = Coupled(pairs.first[kept], pairs.second[kept], pairs.groups[kept])
+    agreement = _signs(measure, left.first, left.second) * differ[kept]
+    counts = left.counts(rows)
     averaged: Numbers = (counts * agreement).sum(axis=1) / counts.sum(axis=1)
     return averaged
 
@@ -258,20 +251,17 @@ def granulated_tau(
 
 
 @dataclass(frozen=True, eq=False)
-class Environments:
+class Environments(Coupled):
     """Pairs of networks from two cells that differ in one hyper-parameter, whatever their seeds.
 
     first, second   the networks of each pair, in the order of the hyper-parameter's values; only
                     pairs whose gaps differ by more than chance
-    environment     of each pair, ascending from 0
+    groups          the environment of each pair
     kind            of each environment: which change it is, whatever the others are
     kinds           (hyper-parameter, value before, value after) of each kind
     left_out        pairs whose gaps differ too little to say which one is larger
     """
 
-    first: Codes
-    second: Codes
-    environment: Codes
     kind: Codes
     kinds: tuple[tuple[str, int, int], ...]
     left_out: int
@@ -282,45 +272,30 @@ class Environments:
 
 def environments(trials: Trials, *, beyond: float = 1.0) -> Environments:
     cells = trials.cells
-    firsts: list[Codes] = []
-    seconds: list[Codes] = []
-    numbers: list[Codes] = []
-    kinds_of: list[int] = []
-    kinds: list[tuple[str, int, int]] = []
+    kinds: dict[tuple[str, int, int], int] = {}
+    kind: list[int] = []
     left_out = 0
+    empty: Codes = np.zeros(0, dtype=np.int64)
+    pairs = [(empty, empty, empty)]
     members = [np.flatnonzero(cells == cell) for cell in range(int(cells.max()) + 1)]
     table = np.array([[codes[m[0]] for codes in trials.axes.values()] for m in members])
     for column, axis in enumerate(trials.axes):
-        others = np.delete(table, column, axis=1)
-        keys = np.unique(others, axis=0, return_inverse=True)[1].reshape(-1)
-        known: dict[tuple[str, int, int], int] = {}
+        keys = numbered(np.delete(table, column, axis=1).T, len(table))
         for key in range(int(keys.max()) + 1):
             here = np.flatnonzero(keys == key)
             here = here[np.argsort(table[here, column])]
-            for number, before in enumerate(here):
-                for after in here[number + 1 :]:
-                    i, j = (a.reshape(-1) for a in np.meshgrid(members[before], members[after]))
-                    sure = _differ(trials, i, j, beyond)
-                    left_out += int((~sure).sum())
-                    if not sure.any():
-                        continue
-                    change = (axis, int(table[before, column]), int(table[after, column]))
-                    if change not in known:
-                        known[change] = len(kinds)
-                        kinds.append(change)
-                    firsts.append(i[sure])
-                    seconds.append(j[sure])
-                    numbers.append(np.full(int(sure.sum()), len(kinds_of)))
-                    kinds_of.append(known[change])
-    empty: Codes = np.zeros(0, dtype=np.int64)
-    return Environments(
-        np.concatenate([empty, *firsts]),
-        np.concatenate([empty, *seconds]),
-        np.concatenate([empty, *numbers]),
-        np.array(kinds_of, dtype=np.int64),
-        tuple(kinds),
-        left_out,
-    )
+            for before, after in combinations(here, 2):
+                i, j = (a.reshape(-1) for a in np.meshgrid(members[before], members[after]))
+                sure = _differ(trials, i, j, beyond)
+                left_out += int((~sure).sum())
+                if not sure.any():
+                    continue
+                change = (axis, int(table[before, column]), int(table[after, column]))
+                pairs.append((i[sure], j[sure], np.full(int(sure.sum()), len(kind))))
+                kind.append(kinds.setdefault(change, len(kinds)))
+    first, second, groups = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    own = np.array(kind, dtype=np.int64)
+    return Environments(first, second, groups, own, tuple(kinds), left_out)
 
 
 def _differ(trials: Trials, i: Codes, j: Codes, beyond: float) -> NDArray[np.bool_]:
@@ -339,7 +314,7 @@ def pair_errors(measure: Numbers, gaps: Numbers, among: Environments) -> Numbers
 
 
 def environment_errors(errors: Numbers, among: Environments) -> Numbers:
-    means: Numbers = np.bincount(among.environment, weights=errors) / np.bincount(among.environment)
+    means: Numbers = np.bincount(among.groups, weights=errors) / np.bincount(among.groups)
     return means
 
 
@@ -352,11 +327,10 @@ def sign_errors(
     """
     networks = int(max(among.first.max(), among.second.max())) + 1
     rows = np.ones((1, networks)) if weights is None else weights
-    shares = 1.0 / np.bincount(among.environment)[among.environment]
-    counts = coupled_weights(rows, among.first, among.second) * shares
+    counts = among.counts(rows)
     wrong = counts * errors
     by_kind = np.zeros((len(rows), len(among.kinds)))
-    kinds = among.kind[among.environment]
+    kinds = among.kind[among.groups]
     for kind in range(len(among.kinds)):
         here = kinds == kind
         by_kind[:, kind] = wrong[:, here].sum(axis=1) / counts[:, here].sum(axis=1)

@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from nonvacuous.errors import NotYetSupported
 from nonvacuous.measures.subject import Subject
+from nonvacuous.risk.losses import class_margins
 
 _CHUNK, _CHUNK_ON_ACCELERATOR = 256, 1024
 #: Examples for derivatives that are taken class by class.
@@ -177,9 +178,7 @@ def input_gradients(subject: Subject, *, of_margin: bool) -> Tensor:
         with torch.enable_grad():
             scores = subject.outputs(here)
             if of_margin:
-                right = scores.gather(1, labels[:, None]).squeeze(1)
-                others = scores.scatter(1, labels[:, None], -torch.inf)
-                value = (right - others.amax(1)).sum()
+                value = class_margins(scores, labels).sum()
             else:
                 value = cross_entropy(scores, labels, reduction="sum")
             (slope,) = torch.autograd.grad(value, here)

@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from nonvacuous.measures.correlation import ROWS, Codes, Numbers, ranked
+from nonvacuous.measures.correlation import ROWS, Codes, Numbers, numbered, ranked
 
 Names = tuple[str, ...]
 
@@ -29,21 +29,15 @@ class Conditions:
     def of(cls, axes: Mapping[str, Codes], *, most: int = 2) -> Conditions:
         """Every set of at most ``most`` hyper-parameters, the empty one included."""
         sets = [s for size in range(most + 1) for s in combinations(axes, size)]
-        return cls(tuple(sets), tuple(_joint(axes, chosen) for chosen in sets))
+        networks = len(next(iter(axes.values())))
+        codes = (numbered([axes[name] for name in chosen], networks) for chosen in sets)
+        return cls(tuple(sets), tuple(codes))
 
     def only(self, numbers: Sequence[int]) -> Conditions:
         return Conditions(
             tuple(self.sets[number] for number in numbers),
             tuple(self.codes[number] for number in numbers),
         )
-
-
-def _joint(axes: Mapping[str, Codes], chosen: Names) -> Codes:
-    networks = len(next(iter(axes.values())))
-    if not chosen:
-        return np.zeros(networks, dtype=np.int64)
-    table = np.column_stack([axes[name] for name in chosen])
-    return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def normalized_information(

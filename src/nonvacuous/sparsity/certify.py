@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
-from torch import Tensor, nn
+from torch import nn
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
@@ -28,14 +28,21 @@ from nonvacuous.sparsity.certificate import (
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import read_network
 from nonvacuous.sparsity.conv_search import CONV_THEOREM, ConvEvaluator
-from nonvacuous.sparsity.conv_setting import BLENDS, ConvSetting
 from nonvacuous.sparsity.gauge import gauged
 from nonvacuous.sparsity.judging import Judge
 from nonvacuous.sparsity.search import Evaluator
-from nonvacuous.sparsity.setting import ESCAPES, FIRST_SCALE, THEOREMS, Setting, SparseSettings
+from nonvacuous.sparsity.setting import (
+    BLENDS,
+    ESCAPES,
+    FIRST_SCALE,
+    SIZES,
+    TAILS,
+    THEOREMS,
+    ConvSetting,
+    Setting,
+    SparseSettings,
+)
 from nonvacuous.sparsity.theorem_a import UniformEvaluator, UniformSetting
-from nonvacuous.sparsity.theorem_e import TAILS
-from nonvacuous.sparsity.theorem_f import SIZES
 from nonvacuous.sparsity.weights import Layers, Network
 
 #: The theorems, and what they choose.
@@ -76,8 +83,6 @@ def certify_sparse(
         layers, center = gauged(layers, center, chosen.gauge)
     with torch.no_grad():
         inputs = read_inputs(layers, center, examples, where)
-        if isinstance(layers, ConvChain):
-            _check_alive(layers.to(where), inputs.images)
     judge = evaluator_of(
         layers,
         center,
@@ -139,19 +144,6 @@ def check_covered(network: Network, prior: Network, *, theorem: str, gauge: str)
             f"gauge {gauge!r} is there for linear layers only; a convolutional network is "
             'certified with the weights it has: gauge="given"'
         )
-
-
-def _check_alive(chain: ConvChain, images: Tensor) -> None:
-    images = images[:2048]
-    for stage in chain.stages[:-1]:
-        before = stage.layer(images)
-        if not bool((before > 0).any()):
-            raise BadInput(
-                f"no unit of layer {stage.layer.name} is active on any of the first {len(images)} "
-                "examples, so the network gives all of them the same scores; train it again with "
-                "a smaller learning rate"
-            )
-        images = stage.pool(before.clamp(min=0))
 
 
 # A certificate that was made earlier: its setting, and its losses counted again.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -89,40 +90,32 @@ def norm_bounds(
     weights = chain.weights
     layers, n = len(weights), len(margins)
     width = max(max(weight.shape) for weight in weights)
-    spectral = [_grid(spectral_norm(weight)) for weight in weights]
+    exact = [spectral_norm(weight) for weight in weights]
+    spectral = [_grid(value) for value in exact]
     whole = [frobenius_norm(w, rows=w.shape[0], columns=w.shape[1]) for w in weights]
     frobenius = [_grid(value) for value in whole[:-1]]
     frobenius.append(_grid(row_norm(weights[-1], columns=weights[-1].shape[1])))
     sums = [_grid(value) for value in _row_sums(chain, reference)]
     total = math.sqrt(float(input_norms.square().sum()) * (1 + 1e-9))
 
-    def bartlett(margin: float) -> float:
-        return bartlett_gap(
-            margin=margin, inputs_norm=total, spectral_norms=spectral, row_sums=sums, width=width,
+    gaps = {
+        "Bartlett, Foster, Telgarsky 2017": partial(
+            bartlett_gap, inputs_norm=total, spectral_norms=spectral, row_sums=sums, width=width,
             examples=n, failure=grid_share(failure, numbers=2 * layers + 1),
-        )  # fmt: skip
-
-    def neyshabur(margin: float) -> float:
-        return neyshabur_gap(
-            margin=margin, input_norm=input_norm, width=width, examples=n,
-            spectral_norms=[spectral_norm(weight) for weight in weights], frobenius_norms=whole,
-            failure=grid_share(failure, numbers=1),
-        )  # fmt: skip
-
-    def golowich(margin: float) -> float:
-        return golowich_gap(
-            margin=margin, input_norm=input_norm, frobenius_norms=frobenius, examples=n,
+        ),
+        "Neyshabur, Bhojanapalli, Srebro 2018": partial(
+            neyshabur_gap, input_norm=input_norm, width=width, examples=n, frobenius_norms=whole,
+            spectral_norms=exact, failure=grid_share(failure, numbers=1),
+        ),
+        "Golowich, Rakhlin, Shamir 2018": partial(
+            golowich_gap, input_norm=input_norm, frobenius_norms=frobenius, examples=n,
             classes=len(weights[-1]), failure=grid_share(failure, numbers=layers + 1),
-        )  # fmt: skip
-
-    return (
-        _best("Bartlett, Foster, Telgarsky 2017", bartlett, margins),
-        _best("Neyshabur, Bhojanapalli, Srebro 2018", neyshabur, margins),
-        _best("Golowich, Rakhlin, Shamir 2018", golowich, margins),
-    )
+        ),
+    }  # fmt: skip
+    return tuple(_best(name, gap, margins) for name, gap in gaps.items())
 
 
-def _best(name: str, gap: Callable[[float], float], margins: Tensor) -> NormBound:
+def _best(name: str, gap: Callable[..., float], margins: Tensor) -> NormBound:
     """The margin with the smallest sum of margin errors and gap, were it not cut at 1."""
     positive = margins[margins > 0]
     largest = float(positive.max()) if len(positive) else 1.0
@@ -132,7 +125,7 @@ def _best(name: str, gap: Callable[[float], float], margins: Tensor) -> NormBoun
     points = sorted({grid_point(value * (1 - 1e-9)) for value in tried})
     candidates = []
     for margin in points:
-        errors, value = int((margins <= margin).sum()), gap(margin)
+        errors, value = int((margins <= margin).sum()), gap(margin=margin)
         risk = margin_risk(margin_errors=errors, examples=len(margins), gap=value)
         candidates.append(NormBound(name, margin, errors, value, risk))
     return min(candidates, key=lambda bound: bound.margin_errors / len(margins) + bound.gap)

@@ -45,6 +45,19 @@ class Charge:
     nats: float
 
 
+class Ledger:
+    """Adds up the charges of values that are rounded up one after the other."""
+
+    def __init__(self) -> None:
+        self.charges: list[Charge] = []
+
+    def paid(self, rounded: tuple[Value, Charge | list[Charge]]) -> Value:
+        """The value, whose charges are noted."""
+        value, lines = rounded
+        self.charges.extend([lines] if isinstance(lines, Charge) else lines)
+        return value
+
+
 def chosen_among(choices: int) -> tuple[Charge, ...]:
     """The line for reporting one of several certificates, theorems or priors fixed in advance."""
     if choices == 1:
@@ -64,9 +77,16 @@ def scalar(
     index = _index(value / known, fineness)
     while known * 2.0 ** (index / fineness) < value:
         index += 1
-    return (
-        known * 2.0 ** (index / fineness),
-        Charge(name, f"reference x 2^({index}/{fineness})", integer_nats(index)),
+    rounded = known * 2.0 ** (index / fineness)
+    if not rounded >= value:
+        raise _too_small(name)
+    return rounded, Charge(name, f"reference x 2^({index}/{fineness})", integer_nats(index))
+
+
+def _too_small(names: str) -> InvalidCertificate:
+    return InvalidCertificate(
+        f"rounded below the network's own: {names}. A certificate from them would be false; please "
+        "report this network as a bug"
     )
 
 
@@ -116,7 +136,7 @@ class Constants:
     """The grid values that stand inside the loss; never below those of the network.
 
     The first two tables have the shape of :class:`Measured`'s, or (1, 1, width + 1) where one table
-    serves all pairs. ``rows`` and ``spectral`` hold None for the first layer, which needs neither;
+    serves all pairs. For the first layer, which needs neither, ``rows`` holds None, ``spectral`` 0;
     ``units`` is empty unless each unit's own row norm is needed, and then ``rows`` holds None.
     ``drift`` bounds the norm of the positive part of (w_y - w_c) minus the prior's, for all pairs,
     and ``moved`` the spectral norm of what each hidden layer is away from the prior's.
@@ -125,7 +145,7 @@ class Constants:
     pair_norms: Tensor
     pair_sums: Tensor | None
     rows: tuple[Tensor | None, ...]
-    spectral: tuple[float | None, ...]
+    spectral: tuple[float, ...]
     drift: float | None
     charges: tuple[Charge, ...]
     units: tuple[Tensor | None, ...] = ()
@@ -210,14 +230,8 @@ def constants(
     """
     truth = actual if actual is not None else measured(layers)
     known = measured(prior.reference())
-    charges: list[Charge] = []
-
-    def paid(rounded: tuple[Value, Charge | list[Charge]]) -> Value:
-        value, lines = rounded
-        charges.extend([lines] if isinstance(lines, Charge) else lines)
-        return value
-
-    each = norms == "each"
+    ledger = Ledger()
+    paid, each = ledger.paid, norms == "each"
     name = "norms of output weights"
     pair_norms = paid(_pair_table(name, truth.pair_norms, known.pair_norms, each, named=named))
     pair_sums = None
@@ -225,7 +239,7 @@ def constants(
         name, own = "sums of output weights", sums == "each"
         pair_sums = paid(_pair_table(name, truth.pair_sums, known.pair_sums, own, named=named))
     rows: list[Tensor | None] = [None]
-    spectral: list[float | None] = [None]
+    spectral = [0.0]
     every: list[Tensor | None] = [None]
     moved: list[float | None] = [None]
     for index in range(len(truth.rows)):
@@ -249,7 +263,7 @@ def constants(
         tuple(rows),
         tuple(spectral),
         shift,
-        tuple(charges),
+        tuple(ledger.charges),
         tuple(every) if units else (),
         tuple(moved) if units and drift else (),
     )
@@ -270,13 +284,10 @@ def check_covering(rounded: Constants, truth: Measured) -> None:
             table, rows = rounded.units[layer], truth.units[layer - 1]
         if table is None or bool((table < rows).any()):
             short.append(f"row norms of hidden layer {layer + 1}")
-        if norm is None or norm < spectral:
+        if norm < spectral:
             short.append(f"spectral norm of hidden layer {layer + 1}")
     if short:
-        raise InvalidCertificate(
-            f"rounded below the network's own: {', '.join(short)}. A certificate from them would "
-            "be false; please report this network as a bug"
-        )
+        raise _too_small(", ".join(short))
 
 
 def _unit_table(name: str, truth: Tensor, known: Tensor) -> tuple[Tensor, Charge]:

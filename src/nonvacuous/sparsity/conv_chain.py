@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.weights import Network, check_size, content
+from nonvacuous.sparsity.weights import Network, content
 
 Pair = tuple[int, int]
 ImageShape = tuple[int, int, int]
@@ -122,6 +122,12 @@ class Stage:
         return (*shapes, layer.stride, layer.padding, layer.dilation)
 
     @property
+    def averages(self) -> Tensor:
+        """The matrix (pooled positions, positions) of an average pooling."""
+        units = torch.eye(self.positions, dtype=torch.float64)
+        return self.pool(units.reshape(-1, 1, *self.middle[1:])).flatten(1).T.contiguous()
+
+    @property
     def bias_share(self) -> float:
         """Noise on a bias is this much smaller than on a weight: a bias meets every position."""
         return 1.0 / math.sqrt(self.positions)
@@ -139,7 +145,11 @@ class ConvChain(Network):
         """Work out the shapes and check that everything fits together."""
         stages = []
         for layer, pool in parts:
-            _check_layer(layer, shape)
+            if layer.weight.dim() != 4 or layer.weight.shape[1] != shape[0]:
+                raise BadInput(
+                    f"layer {layer.name} has weights of shape {tuple(layer.weight.shape)}, but its "
+                    f"input has {shape[0]} channels"
+                )
             high, wide = layer.positions(shape[1:])
             if min(high, wide) < 1:
                 raise BadInput(
@@ -189,11 +199,12 @@ class ConvChain(Network):
         weight = self.stages[0].layer.weight
         return inputs.detach().to(weight.device, torch.float64).reshape(-1, *self.input_shape)
 
-    def scores(self, inputs: Tensor) -> Tensor:
-        images = self.images(inputs)
-        for stage in self.stages[:-1]:
-            images = stage.pool(stage.layer(images).clamp(min=0))
-        return self.stages[-1].layer(images).flatten(1)
+    def values(self, inputs: Tensor) -> list[Tensor]:
+        images, values = self.images(inputs), []
+        for stage in self.stages:
+            values.append(stage.layer(images))
+            images = stage.pool(values[-1].clamp(min=0))
+        return [*values[:-1], values[-1].flatten(1)]
 
     def _with(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> ConvChain:
         return ConvChain(
@@ -227,11 +238,7 @@ class ConvChain(Network):
         return total.hexdigest()
 
     def _check(self) -> None:
-        if self.hidden < 1:
-            raise BadInput(
-                "a network with one layer has no hidden layer and nothing to gain from sparsity; "
-                "use an ordinary certificate"
-            )
+        self._check_numbers()
         last = self.stages[-1]
         if last.middle[1:] != (1, 1) or last.pool.kind != "none":
             raise BadInput(
@@ -244,32 +251,11 @@ class ConvChain(Network):
                 f"the last layer {last.layer.name} must cover its input of shape {last.before} "
                 "once, without padding; end the network in a linear layer"
             )
-        if self.classes < 2:
-            raise BadInput(
-                f"the last layer {last.layer.name} has one output; give the network one output "
-                "for each class (two for a yes-or-no question)"
-            )
         if bool((self.output == self.output[:1]).all()) and bool((self.output != 0).any()):
             raise BadInput(
                 f"all classes have the same weights in layer {last.layer.name}, so every example "
                 "is a tie; train the network before certifying it"
             )
-
-
-def _check_layer(layer: ConvLayer, shape: ImageShape) -> None:
-    for tensor in (layer.weight, layer.bias):
-        if tensor is None:
-            continue
-        if tensor.dtype != torch.float64:
-            raise BadInput(f"layer {layer.name} is {tensor.dtype}; its numbers must be float64")
-        if not bool(torch.isfinite(tensor).all()):
-            raise BadInput(f"layer {layer.name} holds NaN or infinity; train the network again")
-    if layer.weight.dim() != 4 or layer.weight.shape[1] != shape[0]:
-        raise BadInput(
-            f"layer {layer.name} has weights of shape {tuple(layer.weight.shape)}, but its input "
-            f"has {shape[0]} channels"
-        )
-    check_size(layer.name, layer.weight)
 
 
 # Which positions of an earlier layer one unit of a later layer depends on.

@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from torch import Tensor
 from torch.nn import functional
 
-from nonvacuous.sparsity.conv_chain import ConvChain, Pool, Stage
+from nonvacuous.sparsity.conv_chain import ConvChain, Stage
 from nonvacuous.sparsity.conv_noise import window_positions
 from nonvacuous.sparsity.theorem_e import kinks
 
@@ -40,16 +40,32 @@ class Pattern:
 
 
 @dataclass(frozen=True, eq=False)
-class Growth:
-    """Constants of the network that the radius needs, per hidden layer; see conv_theorem.
+class ConvBounds:
+    """Numbers of the network that stand inside the loss, never below the truth.
 
-    spectral, distance   None for the first layer, which needs neither
+    spectral   per hidden layer its operator norm; 0 for the first, which needs none
+    rows       per hidden layer the largest norm of a kernel; 0 for the first
+    distance   per hidden layer the operator norm of its distance from the prior; 0 for the first
+    pools      per hidden layer the Lipschitz constant of its pooling: architecture, not chosen
+    drift      at least |(w_y - w_c) - (the prior's)| for all pairs of classes
     """
 
-    spectral: Sequence[float | None]
-    distance: Sequence[float | None]
-    pools: Sequence[float]
+    spectral: tuple[float, ...]
+    rows: tuple[float, ...]
+    distance: tuple[float, ...]
+    pools: tuple[float, ...]
     drift: float
+
+    def step(self, layer: int) -> float:
+        """How much the pooled output of a layer moves per unit of movement of its input."""
+        return self.spectral[layer] * self.pools[layer]
+
+    def onward(self, layer: int, end: int) -> float:
+        """From pre-activations of ``layer`` to the pooled output of layer ``end``."""
+        total = self.pools[layer]
+        for later in range(layer + 1, end + 1):
+            total *= self.step(later)
+        return total
 
 
 def pattern(stage: Stage, values: Tensor, away: Tensor) -> Pattern:
@@ -77,7 +93,7 @@ def slopes_of_margins(
     patterns: Sequence[Pattern],
     patches: Sequence[Tensor],
     starts: Tensor,
-    growth: Growth | None,
+    growth: ConvBounds | None,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """For each hidden layer: the norm of the gradient in its kernels, and the radius around it.
 
@@ -106,9 +122,8 @@ def slopes_of_margins(
         lost = unsure.square().sum((2, 3)).sqrt()
         radius = radius + lost * (lipschitz if stage.pool.kind == "max" else 1.0)
         if index and growth is not None:
-            spectral, distance = growth.spectral[index], growth.distance[index]
-            assert spectral is not None and distance is not None
-            radius = spectral * radius + distance * gradient.square().sum((2, 3)).sqrt()
+            moved = growth.distance[index] * gradient.square().sum((2, 3)).sqrt()
+            radius = growth.spectral[index] * radius + moved
         if index:
             gradient = _backward(stage, gradient)
     return sizes[::-1], radii[::-1]
@@ -130,7 +145,7 @@ def _through(stage: Stage, known: Pattern, gradient: Tensor) -> tuple[Tensor, Te
         slots.scatter_add_(3, targets, values.masked_fill(unsure, 0.0))
         return slots[..., :-1], lost
     if stage.pool.kind == "average":
-        values = values @ pool_matrix(stage.pool, stage).to(values.device)
+        values = values @ stage.averages.to(values.device)
     assert known.slopes is not None
     lost = 0.5 * (values * known.unsure[:, None]).abs()
     return values * known.slopes[:, None], lost
@@ -146,12 +161,6 @@ def _largest(stage: Stage, patches: Tensor) -> Tensor:
     """Entry by entry the largest size in a patch, or in any patch of a window."""
     size = patches.abs()
     return size[:, :, window_positions(stage)].amax(2) if stage.pool.kind == "max" else size
-
-
-def pool_matrix(pool: Pool, stage: Stage) -> Tensor:
-    """The matrix (pooled positions, positions) of an average pooling."""
-    units = torch.eye(stage.positions, dtype=torch.float64)
-    return pool(units.reshape(-1, 1, *stage.middle[1:])).flatten(1).T.contiguous()
 
 
 def _backward(stage: Stage, gradient: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ grid to worry about. A stride is turned into more channels first. Proofs: docs/t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from nonvacuous.errors import NotYetSupported
 from nonvacuous.sparsity.conv_chain import ConvChain, ConvLayer, ImageShape, Pool, Stage
-from nonvacuous.sparsity.norms import spectral_norm, up
+from nonvacuous.sparsity.norms import UpperNorm, spectral_norm, up
 from nonvacuous.sparsity.weights import Layers
 
 #: Maps of at most this many entries are written out as a matrix and measured exactly.
@@ -26,16 +26,7 @@ _LARGEST_MATRIX = 1_500_000
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True)
-class ConvNorm:
-    """An upper bound on the norm of a convolution, and the bounds it was chosen from by name."""
-
-    value: float
-    way: str
-    bounds: dict[str, float]
-
-
-def conv_norm(layer: ConvLayer, shape: ImageShape, *, exact: bool = True) -> ConvNorm:
+def conv_norm(layer: ConvLayer, shape: ImageShape, *, exact: bool = True) -> UpperNorm:
     """The smallest of the bounds for images of this shape.
 
     exact   whether a small map may be written out as a matrix
@@ -53,18 +44,14 @@ def conv_norm(layer: ConvLayer, shape: ImageShape, *, exact: bool = True) -> Con
         bounds["matrix"] = spectral_norm(weight.flatten(1))
     elif exact and entries <= _LARGEST_MATRIX:
         bounds["matrix"] = spectral_norm(unrolled(layer, shape))
-    way = min(bounds, key=lambda name: bounds[name])
-    return ConvNorm(bounds[way], way, bounds)
+    return UpperNorm(bounds)
 
 
 def unrolled(layer: ConvLayer, shape: ImageShape) -> Tensor:
     """The matrix of the convolution without its bias: (outputs, inputs), both flattened."""
     weight = layer.weight.detach().cpu()
     units = torch.eye(math.prod(shape), dtype=torch.float64).reshape(-1, *shape)
-    columns = functional.conv2d(
-        units, weight, None, layer.stride, layer.padding, layer.dilation
-    ).flatten(1)
-    return columns.T.contiguous()
+    return replace(layer, weight=weight, bias=None)(units).flatten(1).T.contiguous()
 
 
 def unit_norm(layer: ConvLayer) -> float:
@@ -94,9 +81,8 @@ def pool_norm(pool: Pool, shape: ImageShape) -> float:
 
 def _sums(layer: ConvLayer, weight: Tensor, shape: ImageShape) -> float:
     """sqrt(largest absolute row sum * largest absolute column sum)."""
-    size = weight.abs()
     ones = torch.ones(1, *shape, dtype=torch.float64, requires_grad=True)
-    outputs = functional.conv2d(ones, size, None, layer.stride, layer.padding, layer.dilation)
+    outputs = replace(layer, weight=weight.abs(), bias=None)(ones)
     (columns,) = torch.autograd.grad(outputs.sum(), ones)
     product = float(outputs.detach().max()) * float(columns.max())
     return math.sqrt(product) * (1.0 + _ROUNDING)
@@ -168,15 +154,9 @@ def unrolled_layers(chain: ConvChain) -> Layers:
             )
         matrix = unrolled(stage.layer, stage.before)
         if previous is not None and averaged:
-            matrix = matrix @ _averages(previous)
+            matrix = matrix @ torch.block_diag(*[previous.averages] * previous.middle[0])
         weights.append(matrix)
         bias = stage.layer.bias
         biases.append(None if bias is None else bias.cpu().repeat_interleave(stage.positions))
         previous = stage
     return Layers(tuple(weights), tuple(biases), chain.names)
-
-
-def _averages(stage: Stage) -> torch.Tensor:
-    """The matrix of an average pooling."""
-    units = torch.eye(stage.units, dtype=torch.float64).reshape(-1, *stage.middle)
-    return stage.pool(units).flatten(1).T.contiguous()

@@ -13,59 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nonvacuous.bounds.sparsity import lipschitz_quantile
 from nonvacuous.sparsity.conv_chain import ConvChain, receptive_field
-from nonvacuous.sparsity.conv_jacobian import Growth, mean_shifts, pattern, slopes_of_margins
+from nonvacuous.sparsity.conv_jacobian import ConvBounds, mean_shifts, pattern, slopes_of_margins
 from nonvacuous.sparsity.conv_noise import ConvInputs, ConvPass
-from nonvacuous.sparsity.theorem_e import EVENT_SHARE, Tail, tail_threshold
-
-
-@dataclass(frozen=True, eq=False)
-class ConvBounds:
-    """Numbers of the network that stand inside the loss, never below the truth.
-
-    spectral   per hidden layer its operator norm; None for the first, which needs none
-    rows       per hidden layer the largest norm of a kernel; None for the first
-    distance   per hidden layer the operator norm of its distance from the prior; None for the
-               first
-    pools      per hidden layer the Lipschitz constant of its pooling: architecture, not chosen
-    drift      at least |(w_y - w_c) - (the prior's)| for all pairs of classes
-    """
-
-    spectral: tuple[float | None, ...]
-    rows: tuple[float | None, ...]
-    distance: tuple[float | None, ...]
-    pools: tuple[float, ...]
-    drift: float
-
-    def step(self, layer: int) -> float:
-        """How much the pooled output of a layer moves per unit of movement of its input."""
-        value = self.spectral[layer]
-        assert value is not None
-        return value * self.pools[layer]
-
-    def onward(self, layer: int, end: int) -> float:
-        """From pre-activations of ``layer`` to the pooled output of layer ``end``."""
-        total = self.pools[layer]
-        for later in range(layer + 1, end + 1):
-            total *= self.step(later)
-        return total
-
-    def row(self, layer: int) -> float:
-        value = self.rows[layer]
-        assert value is not None
-        return value
-
-
-@dataclass(frozen=True)
-class ConvTail(Tail):
-    """How the spread is turned into a threshold, as in Theorem E.
-
-    blend   how much of the product of norms is added to the prior's gradients where the spread is
-            expected; only with sparsity
-    """
-
-    blend: float
+from nonvacuous.sparsity.setting import ConvSetting
+from nonvacuous.sparsity.theorem_e import anchored_means, levels, tail_threshold
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,36 +35,23 @@ class Anchor:
         return cls(prior, differences, norms)
 
 
-def event_quantile(chain: ConvChain, escape: float) -> float:
-    """T of the events: every pre-activation of every hybrid network stays near its mean."""
-    stages = chain.stages[:-1]
-    events = sum(number * stage.units for number, stage in enumerate(stages, start=1))
-    return lipschitz_quantile(failure=escape * EVENT_SHARE, events=events)
-
-
 def thresholds(
     chain: ConvChain,
     noisy: ConvPass,
     inputs: ConvInputs,
     bounds: ConvBounds,
     anchor: Anchor,
-    tail: ConvTail,
-    sigmas: Sequence[float],
-    escape: float,
+    setting: ConvSetting,
     *,
     sparse: bool,
 ) -> Tensor:
     """D(W', x) for every example and every class that may have beaten the label."""
-    hidden = chain.hidden
-    quantile = event_quantile(chain, escape) if sparse else 0.0
-    gaps, carried, away = _shifts(chain, noisy, bounds, quantile, sparse=sparse)
-    labels = inputs.labels
-    means = torch.empty(len(labels), chain.classes, dtype=gaps.dtype, device=gaps.device)
-    for label in range(chain.classes):
-        chosen = (labels == label).nonzero()[:, 0]
-        means[chosen] = gaps[chosen] @ anchor.differences[label].clamp(min=0).T
-    means = means * (1.0 + 1e-9) + bounds.drift * gaps.square().sum(1).sqrt()[:, None]
-    norms = anchor.norms[labels] + bounds.drift
+    hidden, sigmas = chain.hidden, setting.sigmas
+    widths = [stage.units for stage in chain.stages[:-1]]
+    split = levels(widths, setting.escape_probability, sparse=sparse)
+    gaps, carried, away = _shifts(chain, noisy, bounds, split.deviation, sparse=sparse)
+    means = anchored_means(gaps, inputs.labels, anchor.differences.clamp(min=0), bounds.drift)
+    norms = anchor.norms[inputs.labels] + bounds.drift
     growth = [bounds.onward(k, hidden - 1) for k in range(hidden)]
     whole = torch.stack([noisy.whole[k] * growth[k] for k in range(hidden)], dim=1)
     spreads = norms[:, :, None] * whole[:, None]
@@ -124,12 +63,11 @@ def thresholds(
     if sparse:
         spreads = _sharpened(chain, noisy, inputs, bounds, anchor, away, spreads, sigmas)
         columns = inputs.rivals[:, :, None].expand_as(inputs.slopes)
-        near = noises * inputs.slopes + tail.blend * expected.gather(1, columns)
+        near = noises * inputs.slopes + setting.norms_share * expected.gather(1, columns)
         expected = expected.scatter(1, columns, near)
     variance = spreads.square().sum(2) + 2.0 * noisy.whole[-1][:, None].square()
     guess = expected.square().sum(2) + 2.0 * (sigmas[-1] * inputs.known[:, -1:]).square()
-    output = escape * (1.0 - EVENT_SHARE) if sparse else escape
-    spare = tail_threshold(variance, guess.clamp(min=1e-280), output, tail)
+    spare = tail_threshold(variance, guess.clamp(min=1e-280), split.output, setting)
     return means + norms * carried[:, None] + spare
 
 
@@ -149,8 +87,7 @@ def _sharpened(
         for stage, values, room in zip(chain.stages, noisy.before, away, strict=False)
     ]
     starts = anchor.differences[inputs.labels[:, None], inputs.rivals]
-    growth = Growth(bounds.spectral, bounds.distance, bounds.pools, bounds.drift)
-    sizes, radii = slopes_of_margins(anchor.prior, patterns, noisy.patches, starts, growth)
+    sizes, radii = slopes_of_margins(anchor.prior, patterns, noisy.patches, starts, bounds)
     sharper = torch.stack(
         [sigmas[k] * sizes[k] + noisy.whole[k][:, None] * radii[k] for k in range(chain.hidden)],
         dim=2,
@@ -193,7 +130,7 @@ def _shifts(
             shifted[k] = grown[k] + own if k < j else own
             own_step = quantile * reach
             if k < j:
-                carried_here = (bounds.row(j) * lengths[k])[:, None]
+                carried_here = (bounds.rows[j] * lengths[k])[:, None]
                 moved, own_step = moved + carried_here, own_step + carried_here
             farthest = torch.maximum(farthest, moved + own_step)
             if j == hidden - 1:
@@ -213,5 +150,5 @@ def unit_reach(chain: ConvChain, noisy: ConvPass, bounds: ConvBounds, k: int, j:
         return noisy.units[j]
     squares = noisy.units[k].square().reshape(-1, *chain.stages[k].middle[1:])
     local = receptive_field(chain, k, j).sums(squares).clamp(min=0).sqrt() * (1.0 + 1e-9)
-    growth = bounds.row(j) * bounds.onward(k, j - 1)
+    growth = bounds.rows[j] * bounds.onward(k, j - 1)
     return growth * torch.minimum(local, noisy.whole[k][:, None])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -181,15 +181,8 @@ class SparsityStudy:
         del record["shown"], record["certificates"]
         certificates = [entry.to_dict() for entry in self.certificates]
         more = {"answer": self.answer, "shares": SHARES, "certificates": certificates}
-        return {name: _finite(value) for name, value in (record | more).items()}
-
-
-def _finite(value: Any) -> Any:
-    """The same with None for what is infinite: JSON has no word for it."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: _finite(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in value]
-    return value
+        # None for what is infinite: JSON has no word for it.
+        plain: dict[str, Any] = json.loads(
+            json.dumps(record | more), parse_constant=lambda infinite: None
+        )
+        return plain

@@ -71,7 +71,7 @@ def _forward(layers: Layers, prior: Layers) -> tuple[Tensor, ...]:
     matched: list[Tensor] = []
     for k, width in enumerate(layers.widths):
         moved = rescaled(layers, (*matched, torch.zeros(width, dtype=torch.float64, device="cpu")))
-        mine, theirs = _incoming(moved, k), _incoming(prior, k)
+        mine, theirs = moved.augmented[k], prior.augmented[k]
         overlap, size = (mine * theirs).sum(1), mine.square().sum(1)
         usable = (overlap > 0) & (size > 0)
         ratio = torch.where(usable, overlap / size.clamp(min=1e-300), 1.0)
@@ -99,7 +99,7 @@ def _descend(layers: Layers, prior: Layers, start: tuple[Tensor, ...]) -> tuple[
 
 def _best_steps(layers: Layers, prior: Layers, k: int) -> Tensor:
     """For each unit of layer k the t that makes |e^t w - w0|^2 + |e^-t u - u0|^2 smallest."""
-    into, into0 = _incoming(layers, k), _incoming(prior, k)
+    into, into0 = layers.augmented[k], prior.augmented[k]
     out, out0 = layers.weights[k + 1].T, prior.weights[k + 1].T
     a, b = into.square().sum(1), (into * into0).sum(1)
     c, d = out.square().sum(1), (out * out0).sum(1)
@@ -124,9 +124,3 @@ def _best_steps(layers: Layers, prior: Layers, k: int) -> Tensor:
     step = torch.where((step - center).abs() <= 2 * reach * _STEPS, step, center)
     # Rounding, or a unit without weights, must not make it worse.
     return torch.where(value(step) <= value(torch.zeros_like(step)), step, 0.0)
-
-
-def _incoming(layers: Layers, k: int) -> Tensor:
-    bias = layers.biases[k]
-    matrix = layers.weights[k]
-    return matrix if bias is None else torch.cat([matrix, bias[:, None]], dim=1)

@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from types import ModuleType
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -23,13 +22,13 @@ from nonvacuous.sparsity.noise import Columns, NoisyPass, pair_margins
 from nonvacuous.sparsity.setting import (
     ESCAPES,
     FIRST_SCALE,
+    TAILS,
     Scales,
     SparseSettings,
     Tailed,
     kl_nats,
     total_nats,
 )
-from nonvacuous.sparsity.theorem_e import TAILS
 from nonvacuous.sparsity.weights import Network
 
 #: A margin this little above its threshold still counts as a loss: more than rounding can do.
@@ -141,40 +140,6 @@ class Judge(ABC, Generic[SettingT, InputsT, PassT]):
         return (inputs.part(piece) for piece in self.running.pieces(self.network, len(inputs)))
 
 
-class NoisyJudge(Judge[SettingT, InputsT, PassT]):
-    """A theorem whose losses are counted under noise.
-
-    every_class   whether a loss counts as close where any class is, not the runner-up alone
-    """
-
-    every_class: ClassVar[bool] = False
-
-    @abstractmethod
-    def thresholds(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Tensor:
-        """D(W', x) for every example and every class."""
-
-    def losses(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Tensor:
-        """True where some class comes within its threshold of the label; NaN counts as a loss."""
-        return ~self._compared(setting, inputs, noisy)[2].all(1)
-
-    def judged(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Judged:
-        margins, levels, clear = self._compared(setting, inputs, noisy)
-        nearest = margins.argmin(1, keepdim=True)
-        level, margin = (values.gather(1, nearest)[:, 0] for values in (levels, margins))
-        near = close(levels, margins).any(1) if self.every_class else close(level, margin)
-        return ~clear.all(1), level, margin, near
-
-    def _compared(
-        self, setting: SettingT, inputs: InputsT, noisy: PassT
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Margins, thresholds and whether the one clears the other, (examples, classes)."""
-        margins = pair_margins(noisy.scores, inputs.labels)
-        level = (self.thresholds(setting, inputs, noisy) * (1.0 + _RELATIVE)).expand_as(margins)
-        room = _ABSOLUTE * noisy.scores.abs().amax(1, keepdim=True)
-        clear = (margins > level + room).scatter(1, inputs.labels[:, None], True)
-        return margins, level, clear
-
-
 def close(level: Tensor, margin: Tensor) -> Tensor:
     """What hangs on rounding; at infinity nothing does, though infinity is at most infinity."""
     near = (margin - level).abs() <= _CLOSE * (level.abs() + margin.abs())
@@ -246,24 +211,18 @@ def all_scales(setting: SettingT, stride: int) -> SettingT | None:
     return replace(setting, first=first) if first in FIRST_SCALE else None
 
 
-def later_scales(layers: int) -> list[Move[SettingT]]:
-    """The noise of each single layer after the first."""
+def one_scale(layer: int) -> Move[SettingT]:
+    """The noise of a single layer: the step into it grows, and the step out of it shrinks."""
 
-    def move(layer: int, setting: SettingT, stride: int) -> SettingT | None:
-        # The step into it grows, and the step out of it shrinks.
-        steps = list(setting.steps)
-        steps[layer - 1] += stride
-        if layer < len(steps):
-            steps[layer] -= stride
-        return replace(setting, steps=tuple(steps))
+    def move(setting: SettingT, stride: int) -> SettingT | None:
+        scales = [setting.first, *setting.steps]
+        scales[layer] += stride
+        if layer + 1 < len(scales):
+            scales[layer + 1] -= stride
+        first, *steps = scales
+        return replace(setting, first=first, steps=tuple(steps)) if first in FIRST_SCALE else None
 
-    return [partial(move, layer) for layer in range(1, layers)]
-
-
-def first_scale(setting: SettingT, stride: int) -> SettingT | None:
-    """The noise of the first layer alone: the step out of it makes up for it."""
-    first, rest = setting.first + stride, (setting.steps[0] - stride, *setting.steps[1:])
-    return replace(setting, first=first, steps=rest) if first in FIRST_SCALE else None
+    return move
 
 
 def other_escape(setting: SettingT, stride: int) -> SettingT | None:
@@ -284,37 +243,77 @@ def other_tail(setting: TailedT, stride: int) -> TailedT | None:
     return replace(setting, tail=other, factor=1 if other == "cap" else 0)
 
 
-def searched(
-    judge: NoisyJudge[SettingT, InputsT, PassT],
-    drawn: Sequence[tuple[InputsT, tuple[Tensor, ...]]],
-    starts: Sequence[SettingT],
-    moves: Sequence[Move[SettingT]],
-    settings: SparseSettings,
-    *,
-    rounds: int,
-    examples: int,
-    progress: Progress | None,
-) -> SettingT:
-    """The setting with the smallest estimated bound.
+class NoisyJudge(Judge[SettingT, InputsT, PassT]):
+    """A theorem whose losses are counted under noise.
 
-    drawn   some of the examples, in pieces, with the noise that they are tried with
+    every_class   whether a loss counts as close where any class is, not the runner-up alone
+    rounds        of the search, at most, at each stride
     """
-    # Nats by which the noise of the final estimate may raise the share of losses.
-    slack = -math.log(settings.sampling_share) / (settings.passes * examples)
-    tried = sum(len(part) for part, _ in drawn)
 
-    def objective(setting: SettingT) -> float:
-        # Far too large noise cannot win, and the KL alone may rule a setting out.
-        complexity = judge.kl(setting) / examples
-        if complexity > 3.0:
-            return vacuous(1.0, complexity)
-        lost = 0
-        for part, noise in drawn:
-            noisy = judge.running.noisy_pass(judge.network, part, setting.sigmas, noise)
-            lost += int(judge.losses(setting, part, noisy).sum())
-        share = lost / tried
-        upper = float(kl_inverse_upper(share, slack))
-        bound = judge.bound(setting, upper, examples=examples, failure=settings.failure)
-        return bound if bound < 1.0 else vacuous(share, complexity)
+    every_class: ClassVar[bool] = False
+    rounds: ClassVar[int]
 
-    return descend(starts, objective, moves, rounds=rounds, progress=progress)
+    @abstractmethod
+    def drawn(
+        self, inputs: InputsT, settings: SparseSettings, seed: int
+    ) -> list[tuple[InputsT, tuple[Tensor, ...]]]:
+        """Some of the examples, in pieces, with the noise that settings are compared with."""
+
+    @abstractmethod
+    def starts(self) -> list[SettingT]:
+        """Where the search begins."""
+
+    @abstractmethod
+    def moves(self) -> list[Move[SettingT]]:
+        """The coordinates along which it goes on."""
+
+    @abstractmethod
+    def thresholds(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Tensor:
+        """D(W', x) for every example and every class."""
+
+    def losses(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Tensor:
+        """True where some class comes within its threshold of the label; NaN counts as a loss."""
+        return ~self._compared(setting, inputs, noisy)[2].all(1)
+
+    def judged(self, setting: SettingT, inputs: InputsT, noisy: PassT) -> Judged:
+        margins, levels, clear = self._compared(setting, inputs, noisy)
+        nearest = margins.argmin(1, keepdim=True)
+        level, margin = (values.gather(1, nearest)[:, 0] for values in (levels, margins))
+        near = close(levels, margins).any(1) if self.every_class else close(level, margin)
+        return ~clear.all(1), level, margin, near
+
+    def _compared(
+        self, setting: SettingT, inputs: InputsT, noisy: PassT
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Margins, thresholds and whether the one clears the other, (examples, classes)."""
+        margins = pair_margins(noisy.scores, inputs.labels)
+        level = (self.thresholds(setting, inputs, noisy) * (1.0 + _RELATIVE)).expand_as(margins)
+        room = _ABSOLUTE * noisy.scores.abs().amax(1, keepdim=True)
+        clear = (margins > level + room).scatter(1, inputs.labels[:, None], True)
+        return margins, level, clear
+
+    def search(
+        self, inputs: InputsT, settings: SparseSettings, *, seed: int, progress: Progress | None
+    ) -> SettingT:
+        drawn, examples = self.drawn(inputs, settings, seed), len(inputs)
+        # Nats by which the noise of the final estimate may raise the share of losses.
+        slack = -math.log(settings.sampling_share) / (settings.passes * examples)
+        tried = sum(len(part) for part, _ in drawn)
+
+        def objective(setting: SettingT) -> float:
+            # Far too large noise cannot win, and the KL alone may rule a setting out.
+            complexity = self.kl(setting) / examples
+            if complexity > 3.0:
+                return vacuous(1.0, complexity)
+            lost = 0
+            for part, noise in drawn:
+                noisy = self.running.noisy_pass(self.network, part, setting.sigmas, noise)
+                lost += int(self.losses(setting, part, noisy).sum())
+            share = lost / tried
+            upper = float(kl_inverse_upper(share, slack))
+            bound = self.bound(setting, upper, examples=examples, failure=settings.failure)
+            return bound if bound < 1.0 else vacuous(share, complexity)
+
+        return descend(
+            self.starts(), objective, self.moves(), rounds=self.rounds, progress=progress
+        )

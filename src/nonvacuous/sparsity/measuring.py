@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress, Reporter
+from nonvacuous.risk.losses import class_margins
 from nonvacuous.sparsity.comparisons import PlainChain
 from nonvacuous.sparsity.conv_chain import ConvChain, Stage
 from nonvacuous.sparsity.conv_norms import conv_norm, pool_norm, unit_norm
@@ -21,7 +20,6 @@ from nonvacuous.sparsity.radii import (
     LayerStability,
     LocalScales,
     NormTables,
-    StabilityCount,
     forward,
     greedy_sparsity,
     local_radii,
@@ -76,31 +74,55 @@ def measure(
 ) -> Measured:
     """One forward pass in float64, chunk by chunk."""
     tables = NormTables.of(chain.weights)
-    counts = [StabilityCount() for _ in epsilons]
+    size = max(1, _NUMBERS // max(max(weight.shape) for weight in chain.weights))
     parts: list[dict[str, Tensor]] = []
-    hidden_layers = range(len(chain.weights) - 1)
-    for rows, values in _chunks(chain, inputs, "activity", progress):
+    for rows in _chunks(len(inputs), size, "activity", progress):
+        values = chain.inputs(inputs[rows])
         hidden, outputs = forward(chain.weights, values)
         own = [chain.units(layer) for layer in hidden]
-        part = {"norms": values.norm(dim=1), "margins": _margins(outputs, labels[rows])}
-        for k in hidden_layers:
-            part[f"active {k}"] = (own[k] > 0).sum(1)
-            part[f"lit {k}"] = (own[k] > 0).sum(0)[None]
+        part = _seen(values, outputs, labels[rows], own)
         for number, epsilon in enumerate(epsilons):
             greedy = greedy_sparsity(tables, hidden, part["norms"], epsilon=epsilon, level=level)
-            counts[number].add(own, greedy.thresholds)
+            part |= signs_kept(number, own, greedy.thresholds, greedy.sparsity)
             part[f"ratio {number}"] = greedy.ratio
-            for k in hidden_layers:
-                part[f"sparsity {number} {k}"] = greedy.sparsity[k]
         parts.append(part)
-    return _together(parts, counts, epsilons)
+    return _together(parts, epsilons)
 
 
-def _together(
-    parts: Sequence[dict[str, Tensor]], counts: Sequence[StabilityCount], epsilons: Sequence[float]
-) -> Measured:
+def _seen(
+    inputs: Tensor, outputs: Tensor, labels: Tensor, hidden: Sequence[Tensor]
+) -> dict[str, Tensor]:
+    """What the units do on some examples: one row for each of them, and one of counts."""
+    margins = class_margins(outputs, labels.to(outputs.device))
+    part = {"norms": inputs.flatten(1).norm(dim=1), "margins": margins}
+    for k, values in enumerate(hidden):
+        part[f"active {k}"] = (values > 0).sum(1)
+        part[f"lit {k}"] = (values > 0).sum(0)[None]
+    return part
+
+
+def signs_kept(
+    number: int,
+    hidden: Sequence[Tensor],
+    thresholds: Sequence[Tensor],
+    sparsity: Sequence[Tensor],
+) -> dict[str, Tensor]:
+    """On how many of some examples each unit is surely active, and surely inactive.
+
+    thresholds   for each hidden layer, one number for each example, or for each unit too
+    """
+    part = {}
+    for k, (values, limit) in enumerate(zip(hidden, thresholds, strict=True)):
+        limits = limit[:, None] if limit.dim() == 1 else limit
+        part[f"sparsity {number} {k}"] = sparsity[k]
+        part[f"on {number} {k}"] = (values >= limits).sum(0)[None]
+        part[f"off {number} {k}"] = (values <= -limits).sum(0)[None]
+    return part
+
+
+def _together(parts: Sequence[dict[str, Tensor]], epsilons: Sequence[float]) -> Measured:
     """What was seen in all chunks of the examples."""
-    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    whole = {name: torch.cat([part[name].cpu() for part in parts]) for name in parts[0]}
     layers = range(sum(name.startswith("lit") for name in whole))
     return Measured(
         norms=whole["norms"],
@@ -112,7 +134,14 @@ def _together(
                 epsilon,
                 tuple(whole[f"sparsity {number} {k}"] for k in layers),
                 whole.get(f"ratio {number}"),
-                counts[number].result(),
+                tuple(
+                    LayerStability(
+                        whole[f"on {number} {k}"].sum(0),
+                        whole[f"off {number} {k}"].sum(0),
+                        len(whole["norms"]),
+                    )
+                    for k in layers
+                ),
             )
             for number, epsilon in enumerate(epsilons)
         ),
@@ -123,39 +152,19 @@ def measure_radii(
     chain: PlainChain, inputs: Tensor, scales: LocalScales, *, progress: Progress | None = None
 ) -> tuple[Tensor, ...]:
     parts: list[tuple[Tensor, ...]] = []
-    for _, values in _chunks(chain, inputs, "radii", progress):
-        hidden, _ = forward(chain.weights, values)
+    size = max(1, _NUMBERS // max(max(weight.shape) for weight in chain.weights))
+    for rows in _chunks(len(inputs), size, "radii", progress):
+        hidden, _ = forward(chain.weights, chain.inputs(inputs[rows]))
         parts.append(local_radii(hidden, scales))
     return tuple(torch.cat(layer) for layer in zip(*parts, strict=True))
 
 
-def check_alive(measured: Measured, names: Sequence[str]) -> None:
-    """Refuse a layer in which nothing is ever active: the network is constant then."""
-    for name, lit in zip(names, measured.lit, strict=False):
-        if not bool(lit.any()):
-            raise BadInput(
-                f"layer {name} is dead: none of its {len(lit)} units is active on any of the "
-                f"{len(measured.norms):,} examples, so every input gets the same scores. Train the "
-                "network again, with a smaller learning rate or another seed."
-            )
-
-
-def _chunks(
-    chain: PlainChain, inputs: Tensor, phase: str, progress: Progress | None
-) -> Iterator[tuple[slice, Tensor]]:
-    widest = max(max(weight.shape) for weight in chain.weights)
-    size = max(1, _NUMBERS // widest)
+def _chunks(examples: int, size: int, phase: str, progress: Progress | None) -> Iterator[slice]:
     reporter = Reporter(progress, phase)
-    for start in range(0, len(inputs), size):
-        rows = slice(start, min(start + size, len(inputs)))
-        yield rows, chain.inputs(inputs[rows])
-        reporter.report(rows.stop, len(inputs), f"{rows.stop:,} of {len(inputs):,} examples")
-
-
-def _margins(outputs: Tensor, labels: Tensor) -> Tensor:
-    columns = labels.to(outputs.device)[:, None]
-    own = outputs.gather(1, columns)[:, 0]
-    return own - outputs.scatter(1, columns, -torch.inf).amax(1)
+    for start in range(0, examples, size):
+        rows = slice(start, min(start + size, examples))
+        yield rows
+        reporter.report(rows.stop, examples, f"{rows.stop:,} of {examples:,} examples")
 
 
 # One pass over the examples: what every unit of a convolutional chain does, and how firmly.
@@ -217,31 +226,26 @@ def measure_conv(
     """
     hidden = chain.stages[:-1]
     norms = [StageNorms.of(stage) for stage in hidden] if epsilons else []
-    counts = [StabilityCount() for _ in epsilons]
     parts: list[dict[str, Tensor]] = []
     size = max(1, _NUMBERS // max(stage.units for stage in chain.stages))
-    reporter = Reporter(progress, "activity")
-    for start in range(0, len(inputs), size):
-        rows = slice(start, min(start + size, len(inputs)))
+    for rows in _chunks(len(inputs), size, "activity", progress):
         images = chain.images(inputs[rows])
-        part = {"norms": images.flatten(1).norm(dim=1)}
-        seen, befores = _forward(chain, images)
-        part["margins"] = _margins(befores[-1], labels[rows].to(images.device))
-        own = [before.flatten(1) for before in befores[:-1]]
-        for k, values in enumerate(own):
-            part[f"active {k}"] = (values > 0).sum(1)
-            part[f"lit {k}"] = (values > 0).sum(0)[None]
+        *befores, scores = chain.values(images)
+        read = [
+            stage.pool(before.clamp(min=0)) for stage, before in zip(hidden, befores, strict=True)
+        ]
+        seen = [images, *read[:-1]]
+        own = [before.flatten(1) for before in befores]
+        part = _seen(images, scores, labels[rows], own)
         for number, epsilon in enumerate(epsilons):
             limits = [level * limit for limit in movements(hidden, norms, seen, epsilon=epsilon)]
-            # A unit that reads nothing but zeros and has no bias stays at zero: it is off.
             pairs = list(zip(own, limits, strict=True))
+            # A unit that reads nothing but zeros and has no bias stays at zero: it is off.
             settled = [torch.where(limit > 0, values, -1.0) for values, limit in pairs]
-            counts[number].add(settled, limits)
-            for k, (values, limit) in enumerate(pairs):
-                part[f"sparsity {number} {k}"] = (values <= -limit).sum(1)
-        parts.append({name: value.cpu() for name, value in part.items()})
-        reporter.report(rows.stop, len(inputs), f"{rows.stop:,} of {len(inputs):,} examples")
-    return _together(parts, counts, epsilons)
+            sparsity = [(values <= -limit).sum(1) for values, limit in pairs]
+            part |= signs_kept(number, settled, limits, sparsity)
+        parts.append(part)
+    return _together(parts, epsilons)
 
 
 def movements(
@@ -271,20 +275,7 @@ def _patch_squares(stage: Stage, images: Tensor) -> Tensor:
     layer = stage.layer
     ones = images.new_ones(1, 1, *layer.weight.shape[2:])
     squares = images.square().sum(1, keepdim=True)
-    return functional.conv2d(
-        squares, ones, None, layer.stride, layer.padding, layer.dilation
-    ).flatten(1)
-
-
-def _forward(chain: ConvChain, images: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    """What each hidden layer reads, and the pre-activations of every layer, the scores last."""
-    seen, befores = [], []
-    for stage in chain.stages[:-1]:
-        seen.append(images)
-        befores.append(stage.layer(images))
-        images = stage.pool(befores[-1].clamp(min=0))
-    befores.append(chain.stages[-1].layer(images).flatten(1))
-    return seen, befores
+    return replace(layer, weight=ones, bias=None)(squares).flatten(1)
 
 
 # What was measured on all examples, as the few numbers that a study writes down.

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
-from nonvacuous.sparsity.weights import Layers
+from nonvacuous.sparsity.weights import Layers, Network
 
 #: With fewer examples no certificate says anything.
 FEWEST = 100
@@ -78,7 +78,8 @@ class NoisyPass:
 def read_inputs(layers: Layers, prior: Layers, examples: Examples) -> Inputs:
     """Run the network and its prior over the examples in pieces; refuse what does not fit."""
     known = prior.reference()
-    check_examples(examples, layers.names[0], numbers=layers.inputs, classes=layers.classes)
+    check_examples(examples, layers)
+    layers.check_active(examples.inputs)
     device = layers.weights[0].device
     first, norms, sizes = [], [], []
     with torch.no_grad():
@@ -88,33 +89,28 @@ def read_inputs(layers: Layers, prior: Layers, examples: Examples) -> Inputs:
             norms.append(_size(flat, layers.biases[0] is not None))
             sizes.append(_sizes(known, flat))
     labels = examples.labels.to(device, torch.int64)
-    inputs = Inputs(torch.cat(first), torch.cat(norms), torch.cat(sizes), labels)
-    _check_active(layers, inputs)
-    return inputs
+    return Inputs(torch.cat(first), torch.cat(norms), torch.cat(sizes), labels)
 
 
-def check_examples(
-    examples: Examples, first: str, *, numbers: int, classes: int, shape: str = ""
-) -> None:
-    """Refuse examples that do not fit a network, or are too few.
-
-    first      the layer that reads them, which takes so many ``numbers``: images of a ``shape``
-    """
+def check_examples(examples: Examples, network: Network) -> None:
+    """Refuse examples that do not fit a network, or are too few."""
     entries = examples.inputs[0].numel() if len(examples) else 0
-    if len(examples) and entries != numbers:
+    if len(examples) and entries != network.inputs:
         raise BadInput(
-            f"the examples have {entries} numbers each, but layer {first} takes {shape or numbers}"
+            f"layer {network.names[0]} takes {network.inputs} inputs, but an example of "
+            f"{examples.name} has {entries}; bring data of the shape the network was built for"
         )
     if len(examples) < FEWEST:
         raise BadInput(
-            f"{len(examples)} examples are too few for a certificate that says anything; give at "
-            f"least {FEWEST} that the prior has not seen"
+            f"{examples.name}: {len(examples)} examples are too few to say anything; give at least "
+            f"{FEWEST} that the prior has not seen"
         )
     low, high = int(examples.labels.min()), int(examples.labels.max())
-    if low < 0 or high >= classes:
+    if low < 0 or high >= network.classes:
         raise BadInput(
-            f"the labels run from {low} to {high}, but the network has classes 0 to "
-            f"{classes - 1}; check that network and data belong together"
+            f"{examples.name}: the labels run from {low} to {high}, but layer {network.names[-1]} "
+            f"has outputs for 0 to {network.classes - 1}; check that network and data belong "
+            "together"
         )
 
 
@@ -202,17 +198,3 @@ def _sizes(known: Layers, flat: Tensor) -> Tensor:
         if layer < known.hidden:
             flat = _affine(known, layer, flat).clamp(min=0)
     return torch.stack(columns, dim=1)
-
-
-def _check_active(layers: Layers, inputs: Inputs) -> None:
-    alive = [False] * layers.hidden
-    for piece in pieces(layers, len(inputs)):
-        before = clean_pass(layers, inputs.part(piece)).before
-        alive = [was or bool((z > 0).any()) for was, z in zip(alive, before, strict=True)]
-        if all(alive):
-            return
-    name = layers.names[alive.index(False)]
-    raise BadInput(
-        f"no unit of layer {name} is active on any of the {len(inputs)} examples, so the network "
-        "gives all of them the same scores; train it again with a smaller learning rate"
-    )

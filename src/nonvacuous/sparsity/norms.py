@@ -191,19 +191,21 @@ def _others(gram: Tensor, rows: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class SparseNorm:
-    """An upper bound on a sparse norm, and the bounds it was chosen from.
+class UpperNorm:
+    """An upper bound on a norm: the smallest of the bounds by name, and which one that was.
 
-    value       the smallest of them
-    way         which one that was: "exact", "spectral", "frobenius" or "babel"
-    babel       None where it was not asked for
+    One called "exact" may be undercut by rounding alone.
     """
 
-    value: float
-    way: str
-    spectral: float
-    frobenius: float
-    babel: float | None
+    bounds: dict[str, float]
+
+    @property
+    def way(self) -> str:
+        return "exact" if "exact" in self.bounds else min(self.bounds, key=self.bounds.__getitem__)
+
+    @property
+    def value(self) -> float:
+        return min(self.bounds.values())
 
 
 def row_norm(weight: Tensor, *, columns: int, block: int = 1) -> float:
@@ -255,7 +257,7 @@ def frobenius_norm(weight: Tensor, *, rows: int, columns: int, blocks: Blocks = 
 
 def sparse_norm(
     weight: Tensor, *, rows: int, columns: int, babel: bool = True, blocks: Blocks = (1, 1)
-) -> SparseNorm:
+) -> UpperNorm:
     """The smallest upper bound on the norm of any submatrix of ``rows`` rows, ``columns`` columns.
 
     ``babel=False`` leaves out the bound whose cost grows with the square of the rows. With
@@ -275,16 +277,11 @@ def sparse_norm(
     }
     if babel:
         bounds["babel"] = power * babel_norm(matrix, rows=high, columns=broad, blocks=blocks)
-    way = min(bounds, key=lambda name: bounds[name])
-    value = bounds[way]
-    if (high, blocks[0]) == (1, 1) or (broad, blocks[1]) == (1, 1):
-        one_row = power * (
-            row_norm(matrix, columns=broad, block=blocks[1])
-            if (high, blocks[0]) == (1, 1)
-            else row_norm(matrix.T, columns=high, block=blocks[0])
-        )
-        value, way = min(value, one_row), "exact"
-    return SparseNorm(value, way, bounds["spectral"], bounds["frobenius"], bounds.get("babel"))
+    if (high, blocks[0]) == (1, 1):
+        bounds["exact"] = power * row_norm(matrix, columns=broad, block=blocks[1])
+    elif (broad, blocks[1]) == (1, 1):
+        bounds["exact"] = power * row_norm(matrix.T, columns=high, block=blocks[0])
+    return UpperNorm(bounds)
 
 
 def sparse_norms(weight: Tensor) -> Tensor:

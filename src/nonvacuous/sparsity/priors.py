@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -33,25 +34,28 @@ from nonvacuous.sparsity.training import (
     train_chain,
 )
 
+#: The weights of a chain, or a network that has them.
+CenterT = TypeVar("CenterT")
+
 
 @dataclass(frozen=True, eq=False)
-class ChainPrior:
+class CenteredPrior(Generic[CenterT]):
     """The center of a prior, where training starts, and the examples left for the bound.
 
     kind       zero, initialization or learned
-    weights    its center
+    center     its weights, or the network that has them
     start      where training toward it starts: the center, or, for zero, random weights
     bound      the examples that its bounds may use
     split      which examples shaped it and which are left
-    errors     its own errors on the bound part; None unless learned
+    errors     a learned chain's own errors on the bound part
     """
 
     kind: str
-    weights: Chain
-    start: Chain
+    center: CenterT
+    start: CenterT
     bound: Examples
     split: Split
-    errors: int | None
+    errors: int | None = None
 
     def held_out_twin(self, *, failure: float) -> float | None:
         """What a plain test of the learned prior itself promises: no theorem, no posterior.
@@ -62,6 +66,27 @@ class ChainPrior:
         if self.errors is None:
             return None
         return holdout(errors=self.errors, examples=len(self.bound), failure=failure)
+
+
+def _centered(
+    prior: str,
+    train: Examples,
+    initial: CenterT,
+    zero: CenterT,
+    learn: Callable[[Examples, int], CenterT],
+    *,
+    seed: int,
+) -> CenteredPrior[CenterT]:
+    kind, fraction = prior_kind(prior)
+    if kind != "learned":
+        everything = np.arange(len(train))
+        split = Split(everything[:0], everything, everything[:0])
+        center = initial if kind == "initialization" else zero
+        return CenteredPrior(kind, center, initial, train, split)
+    # Copies of an input stay on one side, so that the bound is not computed on what was learned.
+    split = split_examples(train, prior_fraction=fraction, seed=derived_seed(seed, "split"))
+    learned = learn(train.subset(split.prior), derived_seed(seed, "prior"))
+    return CenteredPrior(kind, learned, learned, train.subset(split.bound), split)
 
 
 def shifted_copies(examples: Examples, pixels: int, *, mirrored: bool = False) -> Examples:
@@ -118,7 +143,7 @@ def make_prior(
     device: torch.device | str | None = None,
     progress: Progress | None = None,
     learned: Chain | None = None,
-) -> ChainPrior:
+) -> CenteredPrior[Chain]:
     """A prior for chains with these hidden widths.
 
     prior      zero, initialization or learned:FRACTION
@@ -132,45 +157,22 @@ def make_prior(
     learned    weights that an earlier call with the same arguments learned, to be used again
     """
     where = torch.device(device) if device is not None else train.inputs.device
-    kind, fraction = prior_kind(prior)
     sizes = (train.inputs[:1].numel(), *widths, train.classes)
     drawn = initial_chain(sizes, seed=derived_seed(seed, "start"), start=start)
     initial = tuple(matrix.to(where) for matrix in drawn)
-    if kind != "learned":
-        everything = np.arange(len(train))
-        center = initial if kind == "initialization" else tuple(0.0 * matrix for matrix in initial)
-        split = Split(everything[:0], everything, everything[:0])
-        return ChainPrior(kind, center, initial, train.to(where), split, None)
-    # Copies of an input stay on one side, so that the bound is not computed on what was learned.
-    split = split_examples(train, prior_fraction=fraction, seed=derived_seed(seed, "split"))
-    if learned is None:
-        own = train.subset(split.prior).to(where)
-        learned = train_chain(
-            initial,
-            own if copied is None else copied(own),
-            settings=settings,
-            seed=derived_seed(seed, "prior"),
-            phase="prior",
-            progress=progress,
+
+    def learn(own: Examples, seed: int) -> Chain:
+        if learned is not None:
+            return tuple(matrix.to(where) for matrix in learned)
+        own = own.to(where) if copied is None else copied(own.to(where))
+        return train_chain(
+            initial, own, settings=settings, seed=seed, phase="prior", progress=progress
         )
-    learned = tuple(matrix.to(where) for matrix in learned)
-    bound = train.subset(split.bound).to(where)
-    errors = chain_errors(learned, bound)
-    return ChainPrior(kind, learned, learned, bound, split, errors)
 
-
-# Priors for convolutional networks: zero, the initialization, or learned on other examples.
-
-
-@dataclass(frozen=True, eq=False)
-class ConvPrior:
-    """As :class:`ChainPrior`: the network at the center, where training toward it starts, and the
-    examples left for the bound."""
-
-    kind: str
-    center: nn.Module
-    start: nn.Module
-    bound: Examples
+    zero = tuple(0.0 * matrix for matrix in initial)
+    made = _centered(prior, train.to(where), initial, zero, learn, seed=seed)
+    errors = chain_errors(made.center, made.bound) if made.kind == "learned" else None
+    return replace(made, errors=errors)
 
 
 def make_conv_prior(
@@ -181,25 +183,16 @@ def make_conv_prior(
     settings: ConvTraining,
     seed: int,
     progress: Progress | None = None,
-) -> ConvPrior:
+) -> CenteredPrior[nn.Module]:
     """A prior for networks built like ``initial``; see :func:`make_prior`."""
-    kind, fraction = prior_kind(prior)
-    if kind == "initialization":
-        return ConvPrior(kind, initial, initial, train)
-    if kind == "zero":
-        center = copy.deepcopy(initial)
-        with torch.no_grad():
-            for parameter in center.parameters():
-                parameter.zero_()
-        return ConvPrior(kind, center, initial, train)
-    # Copies of an input stay on one side, so that the bound is not computed on what was learned.
-    split = split_examples(train, prior_fraction=fraction, seed=derived_seed(seed, "split"))
-    learned = train_conv(
-        initial,
-        train.subset(split.prior),
-        settings=settings,
-        seed=derived_seed(seed, "prior"),
-        phase="prior",
-        progress=progress,
-    )
-    return ConvPrior(kind, learned, learned, train.subset(split.bound))
+    zero = copy.deepcopy(initial)
+    with torch.no_grad():
+        for parameter in zero.parameters():
+            parameter.zero_()
+
+    def learn(own: Examples, seed: int) -> nn.Module:
+        return train_conv(
+            initial, own, settings=settings, seed=seed, phase="prior", progress=progress
+        )
+
+    return _centered(prior, train, initial, zero, learn, seed=seed)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -31,6 +31,7 @@ class LocalScales:
     active   how many units may be active: inputs, then every hidden layer
     row      for each layer, the largest norm of a row over the active inputs
     joint    for each hidden layer, a bound on the norm from active inputs to active units
+    ways     which of the bounds on it was the smallest
     reach    how long an input and each hidden layer's activations can be: the reduced local
              Lipschitz scale of the layers so far times the longest input
     """
@@ -38,6 +39,7 @@ class LocalScales:
     active: tuple[int, ...]
     row: tuple[float, ...]
     joint: tuple[float, ...]
+    ways: tuple[str, ...]
     reach: tuple[float, ...]
 
     @property
@@ -69,14 +71,15 @@ def local_scales(
     for number, value in enumerate(row, 1):
         if value == 0.0:
             raise BadInput(f"layer {number} has only zero weights: its radius is not defined.")
-    joint = tuple(
-        sparse_norm(weight, rows=outgoing, columns=incoming, babel=babel).value
+    joint = [
+        sparse_norm(weight, rows=outgoing, columns=incoming, babel=babel)
         for weight, incoming, outgoing in zip(hidden, counts, counts[1:], strict=False)
-    )
+    ]
     reach = [length]
-    for value in joint:
-        reach.append(up(reach[-1] * value, terms=1))
-    return LocalScales(counts, row, joint, tuple(reach))
+    for norm in joint:
+        reach.append(up(reach[-1] * norm.value, terms=1))
+    norms, ways = tuple(norm.value for norm in joint), tuple(norm.way for norm in joint)
+    return LocalScales(counts, row, norms, ways, tuple(reach))
 
 
 def growth(epsilons: Sequence[float]) -> tuple[float, ...]:
@@ -237,14 +240,17 @@ class LayerStability:
 
     active      surely active
     inactive    surely inactive
-    unstable    neither: its sign may change
     examples    how many examples were looked at
     """
 
     active: Tensor
     inactive: Tensor
-    unstable: Tensor
     examples: int
+
+    @property
+    def unstable(self) -> Tensor:
+        """Neither: its sign may change."""
+        return self.examples - self.active - self.inactive
 
     def shares(self) -> tuple[float, float, float]:
         pairs = self.examples * len(self.active)
@@ -265,31 +271,3 @@ class LayerStability:
             "unstable on some examples": int(((self.unstable > 0) & (self.unstable < every)).sum()),
             "unstable on every example": int((self.unstable == every).sum()),
         }
-
-
-@dataclass(eq=False)
-class StabilityCount:
-    """Adds up stability over chunks of examples."""
-
-    _active: list[Tensor] = field(default_factory=list)
-    _inactive: list[Tensor] = field(default_factory=list)
-    _examples: int = 0
-
-    def add(self, preactivations: Sequence[Tensor], thresholds: Sequence[Tensor | float]) -> None:
-        """Count one chunk; a threshold is one number, or one for each example."""
-        if not self._active:
-            for values in preactivations:
-                for counts in (self._active, self._inactive):
-                    counts.append(values.new_zeros(values.shape[1], dtype=torch.int64))
-        for number, (values, threshold) in enumerate(zip(preactivations, thresholds, strict=True)):
-            if isinstance(threshold, Tensor) and threshold.dim() == 1:
-                threshold = threshold[:, None]
-            self._active[number] += (values >= threshold).sum(0)
-            self._inactive[number] += (values <= -threshold).sum(0)
-        self._examples += len(preactivations[0])
-
-    def result(self) -> tuple[LayerStability, ...]:
-        return tuple(
-            LayerStability(on, off, self._examples - on - off, self._examples)
-            for on, off in zip(self._active, self._inactive, strict=True)
-        )

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from nonvacuous.errors import BadInput
-from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity import noise, theorem_d, theorem_e, theorem_f
 from nonvacuous.sparsity.constants import Charge, Constants, check_covering, constants, measured
@@ -22,20 +22,16 @@ from nonvacuous.sparsity.judging import (
     Move,
     NoisyJudge,
     all_scales,
-    first_scale,
-    later_scales,
+    one_scale,
     other_escape,
     other_factor,
     other_tail,
-    searched,
 )
 from nonvacuous.sparsity.noise import Inputs, NoisyPass
-from nonvacuous.sparsity.setting import Setting, SparseSettings
-from nonvacuous.sparsity.theorem_f import SIZES
+from nonvacuous.sparsity.setting import SIZES, Setting, SparseSettings
 from nonvacuous.sparsity.weights import Layers
 
 _COARSE = (-52, -46, -40, -34, -28, -22, -16, -10, -4)
-_ROUNDS = 12
 #: Examples on which settings are compared; the second, even where the network is deep.
 _SUBSET, _FEWEST = 3000, 500
 
@@ -47,7 +43,7 @@ class Evaluator(NoisyJudge[Setting, Inputs, NoisyPass]):
     probability, tail and in which constants the loss uses.
     """
 
-    running = noise
+    running, rounds = noise, 12
 
     def __init__(
         self,
@@ -93,38 +89,23 @@ class Evaluator(NoisyJudge[Setting, Inputs, NoisyPass]):
         return (*self._shared, *own, *self.constants(setting).charges)
 
     def thresholds(self, setting: Setting, inputs: Inputs, noisy: NoisyPass) -> Tensor:
-        widths, escape = self.layers.widths, setting.escape_probability
         used = self.constants(setting)
         if self.theorem == "D":
-            quantiles = _quantiles(widths, escape, self.sparse, self.device)
+            escape = setting.escape_probability
+            quantiles = _quantiles(self.layers.widths, escape, self.sparse, self.device)
             return theorem_d.thresholds(noisy, inputs.labels, used, quantiles, sparse=self.sparse)
-        anchor = self._anchor if setting.anchored else None
+        shared: dict[str, Any] = {
+            "sparse": self.sparse,
+            "anchor": self._anchor if setting.anchored else None,
+        }
         if self.theorem == "F":
-            return theorem_f.thresholds(
-                noisy,
-                inputs,
-                used,
-                theorem_f.levels(widths, escape, sparse=self.sparse),
-                setting.tail_factor,
-                setting.sigmas,
-                sparse=self.sparse,
-                anchor=anchor,
-                grams=self._grams if setting.anchored else (),
-            )
-        return theorem_e.thresholds(
-            noisy,
-            inputs,
-            used,
-            theorem_e.levels(widths, escape, sparse=self.sparse),
-            setting.tail_rule,
-            setting.sigmas,
-            sparse=self.sparse,
-            anchor=anchor,
-        )
+            grams = self._grams if setting.anchored else ()
+            return theorem_f.thresholds(noisy, inputs, used, setting, grams=grams, **shared)
+        return theorem_e.thresholds(noisy, inputs, used, setting, **shared)
 
-    def search(
-        self, inputs: Inputs, settings: SparseSettings, *, seed: int, progress: Progress | None
-    ) -> Setting:
+    def drawn(
+        self, inputs: Inputs, settings: SparseSettings, seed: int
+    ) -> list[tuple[Inputs, tuple[Tensor, ...]]]:
         generator = torch.Generator(self.device).manual_seed(derived_seed(seed, "search"))
         subset = min(_SUBSET if settings.subset is None else settings.subset, len(inputs))
         if self.theorem == "E" and self.sparse:
@@ -133,18 +114,9 @@ class Evaluator(NoisyJudge[Setting, Inputs, NoisyPass]):
             subset = min(subset, max(_FEWEST, 3 * subset // pairs))
         chosen = torch.randperm(len(inputs), generator=generator, device=self.device)[:subset]
         part = inputs.part(chosen)
-        return searched(
-            self,
-            [(part, noise.standard_noise(self.network, len(part), generator))],
-            self._starts(),
-            _moves(len(self.distances)),
-            settings,
-            rounds=_ROUNDS,
-            examples=len(inputs),
-            progress=progress,
-        )
+        return [(part, noise.standard_noise(self.network, len(part), generator))]
 
-    def _starts(self) -> list[Setting]:
+    def starts(self) -> list[Setting]:
         """Where to begin: for each noise an escape probability, a tail and its factor.
 
         A cap suits networks near their prior, whose activations the prior predicts; otherwise every
@@ -158,18 +130,17 @@ class Evaluator(NoisyJudge[Setting, Inputs, NoisyPass]):
         }
         return [Setting(first, steps, *form) for first in _COARSE for form in forms[self.theorem]]
 
+    def moves(self) -> list[Move[Setting]]:
+        later: list[Move[Setting]] = [one_scale(k) for k in range(1, len(self.distances))]
+        tail: list[Move[Setting]] = [other_factor, other_tail, _anchored]
+        return [all_scales, *later, other_escape, _named, one_scale(0), *tail]
+
 
 @lru_cache(maxsize=256)
 def _quantiles(
     widths: tuple[int, ...], escape: float, sparse: bool, device: torch.device
 ) -> theorem_d.Quantiles:
     return theorem_d.quantiles(widths, escape, sparse=sparse).to(device)
-
-
-def _moves(layers: int) -> list[Move[Setting]]:
-    later: list[Move[Setting]] = later_scales(layers)
-    tail: list[Move[Setting]] = [other_factor, other_tail, _anchored]
-    return [all_scales, *later, other_escape, _named, first_scale, *tail]
 
 
 def _named(setting: Setting, stride: int) -> Setting | None:

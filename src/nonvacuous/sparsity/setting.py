@@ -12,8 +12,6 @@ from nonvacuous.bounds.sparsity import choice_nats, integer_nats
 from nonvacuous.errors import BadInput
 from nonvacuous.sparsity.constants import Charge
 from nonvacuous.sparsity.gauge import Gauge
-from nonvacuous.sparsity.theorem_e import TAILS, Tail
-from nonvacuous.sparsity.theorem_f import SIZES
 from nonvacuous.sparsity_records import ChargeRecord
 
 Theorem = Literal["A", "D", "E", "F"]
@@ -24,6 +22,11 @@ ESCAPES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.
 #: Scales are 2^(j/4): the first layer's j is one of these, the others are steps between layers.
 FIRST_SCALE = range(-80, 41)
 _PER_DOUBLING = 4
+#: Forms of the tail: of Theorem E, and of Theorem F, which compares the activations of every layer
+#: with the reference's.
+TAILS, SIZES = ("cap", "exponential"), "sizes"
+#: How much of the product of norms may be added to the prior's gradients.
+BLENDS = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 #: Steps per factor of two of the cap, and of the rate of the exponential tail.
 _TAIL_FINENESS = {"cap": 8, "exponential": 4, SIZES: 16}
 
@@ -81,10 +84,6 @@ class SparseSettings:
         """What the Monte-Carlo estimate of each of the ``choices`` may fail with."""
         return self.sampling_failure / self.choices
 
-    @property
-    def sparse(self) -> bool:
-        return self.variant == "sparse"
-
 
 class Scales:
     """What every theorem chooses, as a dataclass of these fields and its own.
@@ -127,7 +126,11 @@ class Scales:
 class Tailed(Scales):
     """A setting that may have a tail.
 
-    tail       Theorem E: "cap" or "exponential"; Theorem F: "sizes"
+    tail       how the spread is turned into a threshold. Theorem E: "cap": the variance must stay
+               below R = the tail's factor times the reference network's variance V0, else the loss
+               is 1, and the threshold is expected shortfall times sqrt(R); "exponential": lambda V
+               / 2 + ln(1/p) / lambda, lambda = factor * sqrt(2 ln(1/p) / V0). Theorem F: "sizes":
+               activations may be larger than the reference's by the factor
     factor     log2 of the tail's factor, in steps of the grid
     """
 
@@ -165,11 +168,6 @@ class Setting(Tailed):
     anchored: bool = False
     named: bool = False
 
-    @property
-    def tail_rule(self) -> Tail:
-        assert self.tail is not None
-        return Tail(self.tail, self.tail_factor)
-
     def charges(self, *, sparse: bool) -> tuple[Charge, ...]:
         """What naming these choices costs; constants of the network are charged elsewhere."""
         lines = self.own_charges()
@@ -177,6 +175,29 @@ class Setting(Tailed):
             way = "the prior's output weights" if self.anchored else "sums of the largest"
             lines.append(Charge("mean shifts: form", way, choice_nats(2)))
         return tuple(lines)
+
+
+@dataclass(frozen=True)
+class ConvSetting(Tailed):
+    """Choices for convolutions: noise scales, escape probability, the tail of Theorem E, and
+
+    blend      with sparsity, position in BLENDS
+    """
+
+    tail: str = "cap"
+    factor: int = 1
+    blend: int = 4
+
+    @property
+    def norms_share(self) -> float:
+        """How much of the product of norms is added to the prior's gradients where the spread is
+        expected; only with sparsity."""
+        return BLENDS[self.blend]
+
+    def charges(self, *, sparse: bool) -> tuple[Charge, ...]:
+        """What naming these choices costs; constants of the network are charged elsewhere."""
+        blend = Charge("tail: share of norms", f"{BLENDS[self.blend]:g}", choice_nats(len(BLENDS)))
+        return (*self.own_charges(), *((blend,) if sparse else ()))
 
 
 def kl_nats(squared_distances: tuple[float, ...], sigmas: tuple[float, ...]) -> float:

@@ -34,21 +34,18 @@ from nonvacuous.sparsity.measuring import (
     Measured,
     activity,
     at_epsilon,
-    check_alive,
     has_bias,
     measure,
     measure_conv,
     measure_radii,
     quantiles,
 )
-from nonvacuous.sparsity.norms import sparse_norm
+from nonvacuous.sparsity.noise import check_examples
 from nonvacuous.sparsity.radii import LEVEL, LocalScales, local_scales
 from nonvacuous.sparsity.setting import SparseSettings, Theorem
 from nonvacuous.sparsity.weights import Layers, Network
 
 EPSILONS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
-#: Fewer examples say nothing about a distribution, and no bound is of use on them.
-FEWEST = 100
 #: Examples whose values are kept for the pictures.
 _SHOWN = 2000
 #: With convolutions every noisy pass draws kernels for every example: fewer of them there.
@@ -97,10 +94,11 @@ def study(
     failure = checks.failure_of(confidence)
     sizes = sorted(checks.grid_of("epsilons", epsilons))
     network = _network(model, sample)
-    _check(network, sample)
+    check_examples(sample, network)
     base = None if prior is None else _network(prior, sample)
     if isinstance(network, Layers):
         network.check_alive()
+    network.check_active(sample.inputs)
     if base is not None:
         network.check_same_shape(base)
     measured = _measured(network, sample, sizes, progress)
@@ -144,13 +142,9 @@ def _measured(
     given = (sample.inputs, sample.labels.cpu())
     if isinstance(network, Layers):
         chain = PlainChain.of(network)
-        measured = measure(chain, *given, epsilons=sizes, level=LEVEL, progress=progress)
-    else:
-        assert isinstance(network, ConvChain)
-        measured = measure_conv(network, *given, epsilons=sizes, level=LEVEL, progress=progress)
-    if sizes:
-        check_alive(measured, network.names)
-    return measured
+        return measure(chain, *given, epsilons=sizes, level=LEVEL, progress=progress)
+    assert isinstance(network, ConvChain)
+    return measure_conv(network, *given, epsilons=sizes, level=LEVEL, progress=progress)
 
 
 def _of_layers(
@@ -164,7 +158,7 @@ def _of_layers(
 ) -> tuple[dict[str, Any], tuple[Tensor, ...]]:
     chain = PlainChain.of(layers)
     longest = _longest(measured.norms, chain.constant, input_norm)
-    scales, ways, asked = _asked(chain, measured, longest)
+    scales = _asked(chain, measured, longest)
     radii = measure_radii(chain, sample.inputs, scales, progress=progress)
     return {
         "sizes": (layers.inputs, *layers.widths, layers.classes),
@@ -181,12 +175,12 @@ def _of_layers(
         "radii": tuple(
             LayerRadii(
                 name=name,
-                sparsity=asked[k],
+                sparsity=len(chain.weights[k]) - scales.active[k + 1],
                 zero=float((radii[k] == 0).double().mean()),
                 radius=quantiles(radii[k]),
                 row=scales.row[k],
                 joint=scales.joint[k],
-                way=ways[k],
+                way=scales.ways[k],
                 reach=scales.reach[k],
             )
             for k, name in enumerate(layers.names[:-1])
@@ -241,27 +235,6 @@ def _network(model: nn.Module | Network, examples: Examples) -> Network:
     return read_faithfully(model, examples)
 
 
-def _check(network: Network, examples: Examples) -> None:
-    if len(examples) < FEWEST:
-        raise BadInput(
-            f"{examples.name} has {len(examples)} examples; a study of how activations are "
-            f"distributed needs at least {FEWEST}. Bring more examples."
-        )
-    width = math.prod(examples.example_shape)
-    if network.inputs != width:
-        raise BadInput(
-            f"layer {network.names[0]} takes {network.inputs} inputs, but an example of "
-            f"{examples.name} has {width}; bring data of the shape the network was built for."
-        )
-    highest = int(examples.labels.max())
-    if highest >= network.classes:
-        raise BadInput(
-            f"{examples.name} has the label {highest}, but layer {network.names[-1]} has only "
-            f"{network.classes} outputs, for the labels 0 to {network.classes - 1}; build the "
-            "network for all classes, or map the labels."
-        )
-
-
 def _longest(norms: Tensor, constant: bool, given: float | None) -> float:
     seen = float(norms.max())
     if seen == 0.0:
@@ -280,24 +253,14 @@ def _longest(norms: Tensor, constant: bool, given: float | None) -> float:
     return limit
 
 
-def _asked(
-    chain: PlainChain, measured: Measured, longest: float
-) -> tuple[LocalScales, tuple[str, ...], tuple[int, ...]]:
-    weights = chain.weights
-    extra = int(chain.constant)
+def _asked(chain: PlainChain, measured: Measured, longest: float) -> LocalScales:
+    """The constants where as many units may be active as are so on most examples."""
     active = [
-        max(1, int(np.quantile(layer.numpy(), SHARES[-1], method="higher"))) + extra
+        max(1, int(np.quantile(layer.numpy(), SHARES[-1], method="higher"))) + int(chain.constant)
         for layer in measured.active
     ]
-    cost = max(len(w) ** 2 * w.shape[1] for w in weights[:-1])
-    babel = cost <= _BABEL
-    scales = local_scales(weights, active=active, input_norm=longest, babel=babel)
-    ways = tuple(
-        sparse_norm(weight, rows=outgoing, columns=incoming, babel=babel).way
-        for weight, incoming, outgoing in zip(weights[:-1], scales.active, active, strict=False)
-    )
-    asked = tuple(len(w) - count for w, count in zip(weights[:-1], active, strict=True))
-    return scales, ways, asked
+    cost = max(len(w) ** 2 * w.shape[1] for w in chain.weights[:-1])
+    return local_scales(chain.weights, active=active, input_norm=longest, babel=cost <= _BABEL)
 
 
 def _held_out(

@@ -19,7 +19,7 @@ from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity import noise
-from nonvacuous.sparsity.constants import Charge, scalar
+from nonvacuous.sparsity.constants import Charge, Ledger, scalar
 from nonvacuous.sparsity.judging import (
     Judge,
     Judged,
@@ -27,7 +27,7 @@ from nonvacuous.sparsity.judging import (
     all_scales,
     close,
     descend,
-    later_scales,
+    one_scale,
     other_escape,
     vacuous,
 )
@@ -113,8 +113,8 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
         super().__init__(layers, prior, sparse=sparse, choices=choices, device=device)
         self.layers, self.block = layers, block
         self.groups = tuple(width // block for width in layers.widths)
-        self._matrices = _augmented(layers)
-        self._known = _augmented(prior.reference())
+        self._matrices = layers.augmented
+        self._known = prior.reference().augmented
         # Whatever is inactive, these stay the same, and they cost most.
         self._spectral = [
             (spectral_norm(mine), spectral_norm(theirs))
@@ -225,7 +225,7 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
             return bound if bound < 1.0 else vacuous(share, self.kl(setting) / len(inputs))
 
         asked = [(0,) * len(groups)]
-        later: list[Move[UniformSetting]] = later_scales(len(groups) + 1)
+        later: list[Move[UniformSetting]] = [one_scale(k + 1) for k in range(len(groups))]
         moves: list[Move[UniformSetting]] = [all_scales, *later, other_escape]
         if self.sparse:
             quiet = ((self.grouped(z) < 0).sum(1).double() for z in clean.before)
@@ -257,17 +257,14 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
         ]
 
     def _round(self, inactive: tuple[int, ...]) -> UniformConstants:
-        xi, nu, charges = [], [], []
+        xi, nu, ledger = [], [], Ledger()
         for k, inputs in enumerate(self._active(inactive)):
             name = self.layers.names[k]
             mine, theirs = self._matrices[k], self._known[k]
-            value, line = scalar(
-                f"row norm of layer {name}",
-                row_norm(mine, columns=inputs, block=self._block(k)),
-                row_norm(theirs, columns=inputs, block=self._block(k)),
+            own, known = (
+                row_norm(matrix, columns=inputs, block=self._block(k)) for matrix in (mine, theirs)
             )
-            xi.append(value)
-            charges.append(line)
+            xi.append(ledger.paid(scalar(f"row norm of layer {name}", own, known)))
             if k < self.layers.hidden:
                 rows, blocks = self.groups[k] - inactive[k], (self.block, self._block(k))
                 # For one row or one column the second is exact.
@@ -275,10 +272,8 @@ class UniformEvaluator(Judge[UniformSetting, Inputs, NoisyPass]):
                     min(norm, frobenius_norm(matrix, rows=rows, columns=inputs, blocks=blocks))
                     for norm, matrix in zip(self._spectral[k], (mine, theirs), strict=True)
                 )
-                value, line = scalar(f"norm of layer {name}", own, known)
-                nu.append(value)
-                charges.append(line)
-        return UniformConstants(tuple(xi), tuple(nu), tuple(charges))
+                nu.append(ledger.paid(scalar(f"norm of layer {name}", own, known)))
+        return UniformConstants(tuple(xi), tuple(nu), tuple(ledger.charges))
 
 
 def _check_block(layers: Layers, block: int) -> None:
@@ -289,13 +284,6 @@ def _check_block(layers: Layers, block: int) -> None:
             f"blocks of {block} units do not divide hidden layers of {layers.widths} units; choose "
             "a size that does"
         )
-
-
-def _augmented(layers: Layers) -> list[Tensor]:
-    return [
-        matrix if bias is None else torch.cat([matrix, bias[:, None]], dim=1)
-        for matrix, bias in zip(layers.weights, layers.biases, strict=True)
-    ]
 
 
 def growths(epsilons: Sequence[float]) -> tuple[float, ...]:

@@ -68,7 +68,7 @@ def thresholds(
                 reach = reach + row_table[before] * error
             units = (noisy.before[k] > -2.0 * _safe(reach)[:, None]).sum(1)
         carried = torch.zeros_like(error)
-        if spectral is not None and row_table is not None:
+        if row_table is not None:
             stretch = torch.full_like(error, spectral)
             if sparse:
                 # A block of n rows stretches at most sqrt(n) times as much as its longest row.

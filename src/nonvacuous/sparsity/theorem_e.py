@@ -17,28 +17,14 @@ from torch import Tensor
 from nonvacuous.bounds.sparsity import expected_shortfall, kink, lipschitz_quantile
 from nonvacuous.sparsity.constants import Constants
 from nonvacuous.sparsity.noise import Inputs, NoisyPass
+from nonvacuous.sparsity.setting import Tailed
 
-TAILS = ("cap", "exponential")
 #: Which part of the escape probability goes to the events about pre-activations.
 EVENT_SHARE = 0.1
 #: Beyond this many scales from its kink a unit counts as stable in the table of sums.
 _STABLE = 2.5
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
 _C = 1.0 / _ROOT_TWO_PI * (1.0 + 1e-12)
-
-
-@dataclass(frozen=True)
-class Tail:
-    """How the spread is turned into a threshold.
-
-    way      "cap": the variance must stay below a cap R, else the loss is 1, and the threshold is
-             expected shortfall times sqrt(R); "exponential": lambda V / 2 + ln(1/p) / lambda
-    factor   cap: R = factor * V0; exponential: lambda = factor * sqrt(2 ln(1/p) / V0), where V0 is
-             the variance that the reference network has at the same example
-    """
-
-    way: str
-    factor: float
 
 
 @dataclass(frozen=True)
@@ -63,9 +49,7 @@ def thresholds(
     noisy: NoisyPass,
     inputs: Inputs,
     constants: Constants,
-    split: Levels,
-    tail: Tail,
-    sigmas: Sequence[float],
+    setting: Tailed,
     *,
     sparse: bool,
     anchor: Tensor | None = None,
@@ -76,7 +60,9 @@ def thresholds(
              the mean shifts of single units meet, up to the drift. Without it, sums of the largest
              weights are used, for as many units as are not stable
     """
-    hidden = len(noisy.before)
+    hidden, sigmas = len(noisy.before), setting.sigmas
+    widths = [values.shape[1] for values in noisy.before]
+    split = levels(widths, setting.escape_probability, sparse=sparse)
     if sparse:
         carried, last = _shifts(noisy, constants, split.deviation)
         means = mean_shifts(last, inputs.labels, constants, anchor)
@@ -84,24 +70,27 @@ def thresholds(
         carried, means = _dense(noisy, inputs.labels, constants)
     norms = constants.norms(inputs.labels)
     total = means + norms * carried[:, None]
-    growth = [_product(constants.spectral[k + 1 :]) for k in range(hidden)]
+    growth = [math.prod(constants.spectral[k + 1 :]) for k in range(hidden)]
     spread = sum((noisy.scales[k] * growth[k]).square() for k in range(hidden))
     expected = sum((sigmas[k] * inputs.known[:, k] * growth[k]).square() for k in range(hidden))
     assert isinstance(spread, Tensor) and isinstance(expected, Tensor)
     variance = norms.square() * spread[:, None] + 2.0 * noisy.scales[-1][:, None].square()
     guess = norms.square() * expected[:, None]
     guess = guess + 2.0 * (sigmas[-1] * inputs.known[:, -1][:, None]).square()
-    return total + tail_threshold(variance, guess.clamp(min=1e-280), split.output, tail)
+    return total + tail_threshold(variance, guess.clamp(min=1e-280), split.output, setting)
 
 
-def tail_threshold(variance: Tensor, guess: Tensor, failure: float, tail: Tail) -> Tensor:
-    """How far the noise of all layers can carry a margin, up to the failure probability."""
-    if tail.way == "cap":
-        cap = tail.factor * guess
+def tail_threshold(variance: Tensor, guess: Tensor, failure: float, setting: Tailed) -> Tensor:
+    """How far the noise of all layers can carry a margin, up to the failure probability.
+
+    guess   the variance that the reference network has at the same example
+    """
+    if setting.tail == "cap":
+        cap = setting.tail_factor * guess
         reached = expected_shortfall(failure) * cap.sqrt()
         return torch.where(variance * (1.0 + 1e-9) <= cap, reached, torch.inf)
     nats = -math.log(failure)
-    rate = tail.factor * (2.0 * nats / guess).sqrt()
+    rate = setting.tail_factor * (2.0 * nats / guess).sqrt()
     return 0.5 * rate * variance + nats / rate
 
 
@@ -112,7 +101,7 @@ def _dense(noisy: NoisyPass, labels: Tensor, constants: Constants) -> tuple[Tens
     carried = torch.zeros_like(noisy.scales[0])
     for j in range(hidden):
         root = math.sqrt(noisy.before[j].shape[1])
-        grown = {k: _spectral(constants, j) * shifts[k] for k in shifts}
+        grown = {k: constants.spectral[j] * shifts[k] for k in shifts}
         if j == hidden - 1:
             carried = carried + sum(grown.values())
         for k in range(j + 1):
@@ -139,7 +128,7 @@ def _shifts(noisy: NoisyPass, constants: Constants, deviation: float) -> tuple[T
     lengths: dict[int, Tensor] = {}
     for j in range(hidden):
         distance = noisy.before[j].abs()
-        grown = {k: _spectral(constants, j) * lengths[k] for k in lengths}
+        grown = {k: constants.spectral[j] * lengths[k] for k in lengths}
         if j == hidden - 1:
             carried = carried + sum(grown.values())
         moved = torch.zeros_like(carried)
@@ -168,8 +157,7 @@ def mean_shifts(
     if anchor is not None:
         assert constants.drift is not None
         gaps = torch.stack([gaps for gaps, _, _ in shifts]).sum(0)
-        means = _by_label(gaps, labels, anchor)
-        return means * (1.0 + 1e-9) + constants.drift * gaps.square().sum(1).sqrt()[:, None]
+        return anchored_means(gaps, labels, anchor, constants.drift)
     whole, rest = constants.sums(labels), kink(_STABLE)
     total = torch.zeros_like(shifts[0][1])[:, None]
     for _, reach, excess in shifts:
@@ -179,8 +167,8 @@ def mean_shifts(
     return total
 
 
-def _by_label(values: Tensor, labels: Tensor, anchor: Tensor) -> Tensor:
-    """Each example's values times the matrix of its label."""
+def anchored_means(values: Tensor, labels: Tensor, anchor: Tensor, drift: float) -> Tensor:
+    """Each example's shifts times the prior's weights of its label, up to the drift."""
     result = values.new_zeros(len(labels), anchor.shape[1])
     for label, matrix in enumerate(anchor):
         if values.device.type == "cpu":
@@ -189,7 +177,7 @@ def _by_label(values: Tensor, labels: Tensor, anchor: Tensor) -> Tensor:
         else:
             # An accelerator would have to wait for the number of examples with this label.
             result = torch.where((labels == label)[:, None], values @ matrix.T, result)
-    return result
+    return result * (1.0 + 1e-9) + drift * values.square().sum(1).sqrt()[:, None]
 
 
 def kinks(distance: Tensor) -> Tensor:
@@ -202,18 +190,4 @@ def kinks(distance: Tensor) -> Tensor:
 
 def _reach(constants: Constants, k: int, j: int) -> float:
     """Lambda: how much one unit of layer j can move per unit of movement of layer k."""
-    return 1.0 if k == j else constants.longest[j] * _product(constants.spectral[k + 1 : j])
-
-
-def _spectral(constants: Constants, j: int) -> float:
-    value = constants.spectral[j]
-    assert value is not None
-    return value
-
-
-def _product(values: Sequence[float | None]) -> float:
-    total = 1.0
-    for value in values:
-        assert value is not None
-        total *= value
-    return total
+    return 1.0 if k == j else constants.longest[j] * math.prod(constants.spectral[k + 1 : j])

@@ -18,10 +18,9 @@ from torch import Tensor
 from nonvacuous.bounds.sparsity import expected_shortfall
 from nonvacuous.sparsity.constants import Constants
 from nonvacuous.sparsity.noise import Inputs, NoisyPass
+from nonvacuous.sparsity.setting import Tailed
 from nonvacuous.sparsity.theorem_e import EVENT_SHARE, Levels, kinks, mean_shifts
 
-#: The name of the cap in a setting: activations of every layer against the reference's.
-SIZES = "sizes"
 _C = 1.0 / math.sqrt(2.0 * math.pi) * (1.0 + 1e-12)
 
 
@@ -37,9 +36,7 @@ def thresholds(
     noisy: NoisyPass,
     inputs: Inputs,
     constants: Constants,
-    split: Levels,
-    factor: float,
-    sigmas: Sequence[float],
+    setting: Tailed,
     *,
     sparse: bool,
     anchor: Tensor | None = None,
@@ -47,14 +44,15 @@ def thresholds(
 ) -> Tensor:
     """D(W', x) for every example and every class that may have beaten the label.
 
-    factor   how much larger than the reference's the activations may be
     anchor   see :func:`nonvacuous.sparsity.theorem_e.thresholds`
     grams    per hidden layer :func:`positive_gram` of the prior's weights, where mean shifts meet
              the prior's weights
     """
-    hidden = len(noisy.before)
+    hidden, sigmas = len(noisy.before), setting.sigmas
+    widths = [values.shape[1] for values in noisy.before]
+    split = levels(widths, setting.escape_probability, sparse=sparse)
     # The input carries no noise, so that its own size needs no room.
-    room = [1.0] + [factor] * hidden
+    room = [1.0] + [setting.tail_factor] * hidden
     caps = [sigmas[k] * room[k] * inputs.known[:, k] for k in range(hidden + 1)]
     kept = torch.ones_like(inputs.labels, dtype=torch.bool)
     for scale, cap in zip(noisy.scales[1:], caps[1:], strict=True):
@@ -66,7 +64,7 @@ def thresholds(
         before = noisy.before[j]
         if j:
             # What the mean shifts of the layers before do to this one's pre-activations.
-            carried = _norm(constants, j) * carried + _hop(gaps, constants, j, grams)
+            carried = constants.spectral[j] * carried + _hop(gaps, constants, j, grams)
         # grown: squares of what the noise of earlier layers can do to the input of this one.
         squares = caps[j].square()[:, None].expand_as(before)
         rows = constants.units[j]
@@ -104,7 +102,7 @@ def positive_gram(matrix: Tensor) -> Tensor:
 def _hop(gaps: Tensor, constants: Constants, j: int, grams: Sequence[Tensor | None]) -> Tensor:
     """How far layer j can carry the shifts that arise right before it."""
     length = gaps.square().sum(1).sqrt()
-    hop = _norm(constants, j) * length
+    hop = constants.spectral[j] * length
     gram = grams[j] if grams else None
     moved = constants.moved[j] if constants.moved else None
     if gram is None or moved is None:
@@ -113,11 +111,6 @@ def _hop(gaps: Tensor, constants: Constants, j: int, grams: Sequence[Tensor | No
     return torch.minimum(hop, signed)
 
 
-def _norm(constants: Constants, j: int) -> float:
-    value = constants.spectral[j]
-    return 0.0 if value is None else value
-
-
 def _stretch(constants: Constants, j: int, sigmas: Sequence[float], width: int) -> float:
     """The square of how much layer j, noise scale included, stretches a difference on average."""
-    return _norm(constants, j) ** 2 + width * sigmas[j] ** 2
+    return constants.spectral[j] ** 2 + width * sigmas[j] ** 2

@@ -23,7 +23,9 @@ from torch.nn.functional import cross_entropy
 from nonvacuous.data.examples import Examples
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress, Reporter
+from nonvacuous.risk.losses import class_margins
 from nonvacuous.seeds import derived_seed
+from nonvacuous.sparsity.radii import forward
 from nonvacuous.training.checks import one_of, real_number, whole_number
 from nonvacuous.training.failures import Diverged
 from nonvacuous.training.optimizers import OPTIMIZERS, SCHEDULES, build_optimizer, set_rate
@@ -102,14 +104,9 @@ def chain_errors(weights: Sequence[Tensor], examples: Examples) -> int:
     """How many examples the chain gets wrong; a tie with the true class counts as wrong."""
     wrong = 0
     for start in range(0, len(examples), _CHUNK):
-        hidden = examples.inputs[start : start + _CHUNK].flatten(1).to(weights[0].dtype)
-        labels = examples.labels[start : start + _CHUNK]
-        for matrix in weights[:-1]:
-            hidden = torch.relu(hidden @ matrix.T)
-        scores = hidden @ weights[-1].T
-        true = scores.gather(1, labels[:, None])
-        others = scores.scatter(1, labels[:, None], -math.inf).amax(dim=1, keepdim=True)
-        wrong += int((true <= others).sum())
+        rows = slice(start, start + _CHUNK)
+        _, scores = forward(weights, examples.inputs[rows].to(weights[0].dtype))
+        wrong += int((class_margins(scores, examples.labels[rows]) <= 0).sum())
     return wrong
 
 

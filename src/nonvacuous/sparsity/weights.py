@@ -21,6 +21,8 @@ from torch import Tensor
 
 from nonvacuous.errors import BadInput
 
+#: Inputs that are looked at together.
+_PIECE = 2048
 #: The largest weight of a layer is at least this, and at most one over it.
 _SMALLEST = 1e-60
 
@@ -40,8 +42,11 @@ class Network(ABC):
     _alone: ClassVar[bool] = False
 
     @abstractmethod
-    def scores(self, inputs: Tensor) -> Tensor:
-        """The network itself, without noise, on inputs of any shape."""
+    def values(self, inputs: Tensor) -> list[Tensor]:
+        """Pre-activations of every layer, the scores last, without noise; for inputs of any shape.
+
+        (examples, units), or (examples, channels, height, width).
+        """
 
     @abstractmethod
     def digest(self) -> str:
@@ -73,6 +78,24 @@ class Network(ABC):
     @property
     def classes(self) -> int:
         return len(self.weights[-1])
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        return self.values(inputs)[-1]
+
+    def check_active(self, inputs: Tensor) -> None:
+        """Refuse a layer in which no unit is active on any of these inputs."""
+        silent = dict.fromkeys(self.names[:-1])
+        for piece in inputs.split(_PIECE):
+            for name, before in zip(self.names[:-1], self.values(piece), strict=False):
+                if bool((before > 0).any()):
+                    silent.pop(name, None)
+            if not silent:
+                return
+        raise BadInput(
+            f"no unit of layer {next(iter(silent))} is active on any of the {len(inputs)} "
+            "examples, so the network gives all of them the same scores; train it again with a "
+            "smaller learning rate"
+        )
 
     def to(self, device: torch.device | str) -> Self:
         return self._each(lambda tensor: tensor.to(device))
@@ -119,6 +142,32 @@ class Network(ABC):
             )
         self._check_alike(other)
 
+    def _check_numbers(self) -> None:
+        for name, weight, bias in zip(self.names, self.weights, self.biases, strict=True):
+            for tensor in (weight,) if bias is None else (weight, bias):
+                if tensor.dtype != torch.float64:
+                    raise BadInput(f"layer {name} is {tensor.dtype}; its numbers must be float64")
+                if not bool(torch.isfinite(tensor).all()):
+                    raise BadInput(f"layer {name} holds NaN or infinity; train the network again")
+            # Squares of other weights would vanish or overflow, and a bound with them.
+            largest = float(weight.abs().max())
+            if largest and not _SMALLEST <= largest <= 1.0 / _SMALLEST:
+                raise BadInput(
+                    f"layer {name} has {largest:.0e} as its largest weight; weights between "
+                    f"{_SMALLEST:.0e} and {1.0 / _SMALLEST:.0e} can be certified. Rescale the "
+                    "layers: nonvacuous rescale"
+                )
+        if self.hidden < 1:
+            raise BadInput(
+                "a network with one layer has no hidden layer and nothing to gain from sparsity; "
+                "use an ordinary certificate"
+            )
+        if self.classes < 2:
+            raise BadInput(
+                f"the last layer {self.names[-1]} has one output; give the network one output for "
+                "each class (two for a yes-or-no question)"
+            )
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         biases = [None if bias is None else change(bias) for bias in self.biases]
         return self._with([change(weight) for weight in self.weights], biases)
@@ -133,15 +182,13 @@ class Layers(Network):
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if len(self.weights) < 2:
-            raise BadInput(
-                f"a network with {len(self.weights)} linear layer has no hidden layer and nothing "
-                "to gain from sparsity; use an ordinary certificate"
-            )
         if len(self.biases) != len(self.weights) or len(self.names) != len(self.weights):
             raise BadInput("weights, biases and names must have one entry for each layer")
         for index, (name, matrix) in enumerate(zip(self.names, self.weights, strict=True)):
-            _check_matrix(name, matrix)
+            if matrix.dim() != 2 or 0 in matrix.shape:
+                raise BadInput(
+                    f"layer {name} has weights of shape {tuple(matrix.shape)}, not a matrix"
+                )
             before = self.weights[index - 1]
             if index and matrix.shape[1] != before.shape[0]:
                 raise BadInput(
@@ -154,13 +201,7 @@ class Layers(Network):
                     f"the bias of layer {name} has shape {tuple(bias.shape)}, not one number for "
                     f"each of its {matrix.shape[0]} outputs"
                 )
-            if bias is not None and not bool(torch.isfinite(bias).all()):
-                raise BadInput(f"the bias of layer {name} holds NaN or infinity; train it again")
-        if self.classes < 2:
-            raise BadInput(
-                f"the last layer {self.names[-1]} has one output; give the network one output for "
-                "each class (two for a yes-or-no question)"
-            )
+        self._check_numbers()
 
     @classmethod
     def of(cls, weights: Sequence[Tensor], biases: Sequence[Tensor | None] | None = None) -> Layers:
@@ -180,11 +221,19 @@ class Layers(Network):
     def inputs(self) -> int:
         return int(self.weights[0].shape[1])
 
-    def scores(self, inputs: Tensor) -> Tensor:
-        values = inputs.to(self.weights[0].device).flatten(1).double()
-        for k, (matrix, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            values = values @ matrix.T if bias is None else values @ matrix.T + bias
-            values = values if k == self.hidden else values.clamp(min=0)
+    @property
+    def augmented(self) -> tuple[Tensor, ...]:
+        """The weights with the bias as one more column, fed by a constant 1."""
+        return tuple(
+            matrix if bias is None else torch.cat([matrix, bias[:, None]], dim=1)
+            for matrix, bias in zip(self.weights, self.biases, strict=True)
+        )
+
+    def values(self, inputs: Tensor) -> list[Tensor]:
+        read, values = inputs.to(self.weights[0].device).flatten(1).double(), []
+        for matrix, bias in zip(self.weights, self.biases, strict=True):
+            values.append(read @ matrix.T if bias is None else read @ matrix.T + bias)
+            read = values[-1].clamp(min=0)
         return values
 
     def _with(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Layers:
@@ -244,24 +293,3 @@ def _copy(tensor: Tensor) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise BadInput(f"a layer must be a tensor, got {type(tensor).__name__}")
     return tensor.detach().to(device="cpu", dtype=torch.float64, copy=True)
-
-
-def _check_matrix(name: str, matrix: Tensor) -> None:
-    if matrix.dim() != 2 or 0 in matrix.shape:
-        raise BadInput(f"layer {name} has weights of shape {tuple(matrix.shape)}, not a matrix")
-    if matrix.dtype != torch.float64:
-        raise BadInput(f"layer {name} is {matrix.dtype}; Layers.of makes float64 copies")
-    if not bool(torch.isfinite(matrix).all()):
-        raise BadInput(f"layer {name} holds NaN or infinity; train the network again")
-    check_size(name, matrix)
-
-
-def check_size(name: str, weights: Tensor) -> None:
-    """Refuse weights whose squares would vanish or overflow, and a bound with them."""
-    largest = float(weights.abs().max())
-    if largest and not _SMALLEST <= largest <= 1.0 / _SMALLEST:
-        raise BadInput(
-            f"layer {name} has {largest:.0e} as its largest weight; weights between "
-            f"{_SMALLEST:.0e} and {1.0 / _SMALLEST:.0e} can be certified. Rescale the layers: "
-            "nonvacuous rescale"
-        )

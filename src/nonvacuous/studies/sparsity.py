@@ -127,7 +127,7 @@ class SparsitySettings(DataSettings):
 
     def check_size(self, examples: Examples) -> None:
         """Refuse too few examples before the network is trained for nothing."""
-        from nonvacuous.sparsity.study import FEWEST
+        from nonvacuous.sparsity.noise import FEWEST
 
         fraction = 0.0 if self.trained_prior == "none" else prior_kind(self.trained_prior)[1]
         left = len(examples) - round(fraction * len(examples))

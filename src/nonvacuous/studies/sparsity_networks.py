@@ -109,13 +109,13 @@ def _chain(settings: SparsitySettings, examples: Examples, module: nn.Module, at
         prior.start,
         examples,
         settings=replace(recipe, pull=settings.pull_toward(wanted)),
-        toward=prior.weights,
+        toward=prior.center,
         seed=derived_seed(settings.seed, "network"),
         progress=at.progress,
     )
     names = tuple(name.rpartition(".")[0] for name, _ in named)
     network, center = (
-        replace(Layers.of(weights), names=names) for weights in (trained, prior.weights)
+        replace(Layers.of(weights), names=names) for weights in (trained, prior.center)
     )
     weights = {name: weight for (name, _), weight in zip(named, trained, strict=True)}
     return network, center, prior.bound, weights, chain_errors(trained, examples)

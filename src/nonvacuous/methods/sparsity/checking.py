@@ -32,8 +32,7 @@ from nonvacuous.sparsity.certificate import final_seed
 from nonvacuous.sparsity.certify import recount
 from nonvacuous.sparsity.conv_chain import ConvChain
 from nonvacuous.sparsity.conv_reading import misread, read_network
-from nonvacuous.sparsity.conv_setting import ConvSetting
-from nonvacuous.sparsity.setting import Setting
+from nonvacuous.sparsity.setting import ConvSetting, Setting
 from nonvacuous.sparsity.weights import Network
 from nonvacuous.sparsity_records import SparsityRecord
 from nonvacuous.verification.checking import PriorChecking

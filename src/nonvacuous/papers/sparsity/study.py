@@ -29,7 +29,7 @@ from nonvacuous.rules.outcomes import Shown
 from nonvacuous.seeds import derived_seed
 from nonvacuous.sparsity.certify import certify_sparse
 from nonvacuous.sparsity.comparisons import PlainChain, norm_bounds
-from nonvacuous.sparsity.priors import ChainPrior, make_prior, shifted_copies
+from nonvacuous.sparsity.priors import CenteredPrior, make_prior, shifted_copies
 from nonvacuous.sparsity.radii import NormTables, forward, greedy_sparsity
 from nonvacuous.sparsity.setting import SparseSettings, Theorem, Variant
 from nonvacuous.sparsity.training import (
@@ -229,7 +229,7 @@ class _Networks:
                 prior.start,
                 prior.bound,
                 settings=replace(self._recipe.network, pull=case.pull),
-                toward=prior.weights,
+                toward=prior.center,
                 seed=seed,
                 phase="network",
                 device=self._device,
@@ -240,7 +240,7 @@ class _Networks:
         between = time.perf_counter()
         promised = certificates(
             weights,
-            prior.weights,
+            prior.center,
             prior.bound,
             settings=settings,
             seed=seed,
@@ -260,7 +260,7 @@ class _Networks:
             twin=prior.held_out_twin(
                 failure=(settings.failure + settings.sampling_failure) / settings.attempts
             ),
-            moved=squared_distances(weights, prior.weights),
+            moved=squared_distances(weights, prior.center),
             spectral=spectral_norms(weights),
             active=active,
             activity=ratios,
@@ -272,7 +272,7 @@ class _Networks:
 
     def _norm_bounds(self, weights: Chain) -> dict[str, float]:
         """What bounds from norms alone give on the same examples: margin errors and gap, uncut."""
-        mine, theirs = (Layers.of(chain) for chain in (weights, self._prior.weights))
+        mine, theirs = (Layers.of(chain) for chain in (weights, self._prior.center))
         bound = self._prior.bound
         _, scores = forward(Layers.of(weights).to(self._device).weights, bound.inputs.double())
         own = scores.gather(1, bound.labels[:, None])
@@ -287,7 +287,7 @@ class _Networks:
         )
         return {entry.name: entry.margin_errors / len(bound) + entry.gap for entry in bounds}
 
-    def _learned(self, case: Case) -> ChainPrior:
+    def _learned(self, case: Case) -> CenteredPrior[Chain]:
         prior = make_prior(
             case.prior,
             self._part(case.share),
@@ -302,7 +302,7 @@ class _Networks:
             progress=self._at.progress,
             learned=self._stored("prior"),
         )
-        self._keep("prior", prior.weights)
+        self._keep("prior", prior.center)
         return prior
 
     def _part(self, share: float) -> Examples:
