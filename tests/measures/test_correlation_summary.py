@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from nonvacuous.measures.correlation_summary import QUANTILES, Court, Standing
 from tests.measures.correlation_worlds import world
@@ -102,7 +103,7 @@ def test_better_measures_stand_higher() -> None:
 def test_the_record_survives_a_file() -> None:
     found = COURT.judge("mixed", TRIALS.gaps + 0.05 * GENERATOR.normal(size=len(TRIALS)))
     record = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert Standing.from_dict(record) == found
+    assert TypeAdapter(Standing).validate_python(record) == found
 
 
 def test_other_gaps_can_be_asked_about() -> None:

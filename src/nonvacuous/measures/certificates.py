@@ -53,16 +53,9 @@ def complexity(subject: Subject, noise: float, *, rescaled: bool) -> float:
     ).complexity_nats
 
 
-def certificate(
-    subject: Subject, noise: float, *, rescaled: bool, kl_nats: float | None = None
-) -> float:
-    """The bound at one noise scale; the sampling of the risk is paid for.
-
-    kl_nats   the complexity, where it is known already
-    """
+def certificate(subject: Subject, noise: float, kl_nats: float, *, rescaled: bool) -> float:
+    """The bound at one noise scale and its complexity; the sampling of the risk is paid for."""
     inputs, labels = subject.examples
-    if kl_nats is None:
-        kl_nats = complexity(subject, noise, rescaled=rescaled)
     # The rescaled posterior draws the same functions with the same probabilities as the one before
     # rescaling: one risk for both.
     weights = balanced(subject) if rescaled else dict(subject.weights)
@@ -97,7 +90,7 @@ def best_certificate(subject: Subject, *, rescaled: bool) -> float:
     kls = {noise: complexity(subject, noise, rescaled=rescaled) for noise in NOISES}
     for noise, kl_nats in sorted(kls.items(), key=lambda entry: entry[1]):
         if _bound(0, kl_nats, examples) < best:
-            best = min(best, certificate(subject, noise, rescaled=rescaled, kl_nats=kl_nats))
+            best = min(best, certificate(subject, noise, kl_nats, rescaled=rescaled))
     return best
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from nonvacuous.measures.correlation import (
     Coupled,
@@ -89,10 +88,6 @@ class Standing:
         record = asdict(self)
         named = {name: record.pop(name) for name in ("name", "networks")}
         return {**named, "verdict": self.verdict, "inverted_for": self.inverted_for, **record}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        return TypeAdapter(cls).validate_python(dict(record))
 
 
 @dataclass(frozen=True, eq=False)

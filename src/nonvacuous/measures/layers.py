@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from nonvacuous.errors import NotYetSupported
-from nonvacuous.networks.layer_graph import LayerGraph, Node, Reference
+from nonvacuous.networks.layer_graph import LayerGraph, Reference
 
 #: Operator -> the argument that holds its weight, and whether its first axis is the outputs.
 _WEIGHTS = {
@@ -62,7 +62,7 @@ def _in_order(graph: LayerGraph) -> dict[str, bool]:
     turned: dict[Reference, Reference] = {}
     matrices: dict[str, bool] = {}
     for node in graph.nodes:
-        name = _short(node)
+        name = node.kind
         if name in _TURNS and len(node.references) == 1 and len(node.shape) == 2:
             source = node.references[0]
             if source.kind == "parameter":
@@ -79,8 +79,3 @@ def _in_order(graph: LayerGraph) -> dict[str, bool]:
         if len(graph.parameters[value.name]) > 1:
             matrices.setdefault(value.name, outputs_first)
     return matrices
-
-
-def _short(node: Node) -> str:
-    parts = node.op.split(".")
-    return parts[1] if parts[0] == "aten" and len(parts) > 1 else ""
