@@ -73,7 +73,7 @@ def test_an_honest_run_verifies_in_full(tmp_path: Path, theorem: str) -> None:
     assert "every constant in the loss covers the network" in asked
     assert "the noisy losses are those recorded" in asked
     assert "the network is the one certified" in asked
-    assert result.verified and "verified" in str(result).splitlines()[0]
+    assert result.verified and "VERIFIED: " in str(result).splitlines()[0]
 
 
 def test_the_file_alone_verifies(folder: Path) -> None:
