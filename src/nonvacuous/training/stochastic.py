@@ -37,8 +37,8 @@ _LEAST_VARIANCE = 1e-30
 # networks would win nothing.
 _SHARING = 16
 _WORTH_SHARING = 2_000_000
-# On a processor that multiplies bfloat16: linear layers of so many weights compute variances and
-# slopes in it, in half the time. Three digits of each are plenty; the means of outputs keep all.
+# On a processor that multiplies bfloat16, linear layers of so many weights compute in it, in half
+# the time: its three digits are below the noise of their outputs.
 _WORTH_ROUNDING = 1 << 17
 
 
@@ -163,8 +163,8 @@ def _signs(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> 
     return bits.mul_(2.0).sub_(1.0)
 
 
-def _rough_kind(weight: Tensor) -> torch.dtype:
-    """The numbers in which a linear layer computes what needs no more than three digits."""
+def _product_kind(weight: Tensor) -> torch.dtype:
+    """The numbers in which a linear layer multiplies."""
     plain = weight.device.type == "cpu" and weight.dtype == torch.float32
     if plain and weight.numel() >= _WORTH_ROUNDING and torch.cpu._is_avx512_bf16_supported():
         return torch.bfloat16
@@ -248,30 +248,26 @@ class _NoisyLinear(torch.autograd.Function):
         bias_variance: Tensor | None,
         noise: Tensor,
     ) -> Tensor:
-        kind = _rough_kind(weight)
-        squares, spread = input.square().to(kind), weight_variance.to(kind)
-        bias_spread = None if bias_variance is None else bias_variance.to(kind)
-        variance = functional.linear(squares, spread, bias_spread).to(weight.dtype)
+        squares = input.square()
+        variance = functional.linear(squares, weight_variance, bias_variance)
         scale = variance.clamp_min_(_LEAST_VARIANCE).sqrt_()
-        ctx.save_for_backward(input, squares, weight, spread, scale, noise)
+        ctx.save_for_backward(input, squares, weight, weight_variance, scale, noise)
         return functional.linear(input, weight, bias).addcmul_(scale, noise)
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        input, squares, weight, spread, scale, noise = ctx.saved_tensors
+        input, squares, weight, weight_variance, scale, noise = ctx.saved_tensors
         by_variance = torch.mul(slope, noise).div_(scale).mul_(0.5)
-        kind, plain = spread.dtype, weight.dtype
-        rough, rough_by_variance = slope.to(kind), by_variance.to(kind)
         by_input = None
         if ctx.needs_input_grad[0]:
-            by_input = (rough @ weight.to(kind)).to(plain)
-            by_input.addcmul_((rough_by_variance @ spread).to(plain), input, value=2.0)
+            by_input = slope @ weight
+            by_input.addcmul_(by_variance @ weight_variance, input, value=2.0)
         _, _, has_bias, _, has_bias_variance, _ = ctx.needs_input_grad
         return (
             by_input,
-            (rough.T @ input.to(kind)).to(plain),
+            slope.T @ input,
             slope.sum(0) if has_bias else None,
-            (rough_by_variance.T @ squares).to(plain),
+            by_variance.T @ squares,
             by_variance.sum(0) if has_bias_variance else None,
             None,
         )
@@ -329,13 +325,14 @@ class _NoisyLayers(TorchFunctionMode):
     def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         noise = _noise(weight.new_empty(len(input), len(weight)), self._generator)
         variances = (None if x is None else self._noisy[id(x)][1] for x in (weight, bias))
-        operands, device = (input, weight, bias, *variances, noise), input.device.type
+        device, kind, result = input.device.type, _product_kind(weight), input.dtype
         if torch.is_autocast_enabled(device):
-            kind = torch.get_autocast_dtype(device)
-            operands = tuple(x if x is None else x.to(kind) for x in operands)
+            kind = result = torch.get_autocast_dtype(device)
+        operands = (input, weight, bias, *variances, noise)
+        operands = tuple(x if x is None else x.to(kind) for x in operands)
         with torch.autocast(device, enabled=False):
             outputs: Tensor = _NoisyLinear.apply(*operands)  # type: ignore[no-untyped-call]
-        return outputs
+        return outputs.to(result)
 
     def _convolution(
         self,
