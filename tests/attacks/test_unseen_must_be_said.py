@@ -44,7 +44,7 @@ def test_what_is_said_is_quoted():
     certificate = nv.certify(network, examples, method=nv.HeldOut(unseen=True))
     assert certificate.status == "valid"
     assert "never saw, as declared by the user" in certificate.lines()[0]
-    assert "never saw, as declared by the user" in view.View(certificate).subject
+    assert "never saw, as declared by the user" in view.render(view.View(certificate))
 
 
 def test_the_training_part_of_a_file_with_a_test_part():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, Context
 
 from nonvacuous.kinds import prior_kind
 from nonvacuous.papers.sparsity.results import (
@@ -285,6 +286,12 @@ def _changed(result: SparsityResult) -> Sections:
     return (Section("What does each setting do?", (text,), tables=(Table.of(rows),)),)
 
 
+def _rounded_up(value: float) -> str:
+    """Three digits, never below the number itself, however large it is."""
+    rounding = Context(prec=3, rounding=ROUND_CEILING)
+    return f"{float(rounding.create_decimal_from_float(value)):.3g}"
+
+
 def _norms(result: SparsityResult) -> Sections:
     shown = (*result.part("width"), *result.part("grid"))
     entries = [entry for entry in shown if entry.norm_bounds]
@@ -292,7 +299,7 @@ def _norms(result: SparsityResult) -> Sections:
         return ()
     rows = (
         {"network": entry.case.short(), "ours": promise(entry.best)}
-        | {name: f"{bound:.3g}" for name, bound in entry.norm_bounds.items()}
+        | {name: _rounded_up(value) for name, value in entry.norm_bounds.items()}
         for entry in entries
     )
     text = "On the same examples, not cut at 1: above 1 they say nothing."
