@@ -14,9 +14,13 @@ def test_line_two_names_the_command_that_gives_the_tighter_promise():
     assert certificate.dominated
     assert "tighter than this certificate" in certificate.lines()[1]
     assert PLAIN_TEST in certificate.lines()[1]
-    shown = view.View(certificate).verdict
+    shown = view.View(certificate)
     command = PLAIN_TEST.partition(" --weights")[0]  # the page has no room for all of it
-    assert "dominated by its twin" in shown and command in shown
+    assert "dominated by its twin" in shown.verdict and shown.tighter == command
+    words = "".join(f"<span>{word}</span> " for word in command.split()).rstrip()
+    assert f'dominated by its twin.</bdi> Tighter: <code class="inline">{words}</code>' in (
+        view.render(shown)
+    )
 
 
 def test_a_tighter_certificate_is_not_called_dominated():
@@ -24,7 +28,7 @@ def test_a_tighter_certificate_is_not_called_dominated():
     assert twin is not None
     looser = twin.model_copy(update={"risk_upper": 0.5})
     certificate = sealed(held_out_twin=looser)
-    assert not certificate.dominated
+    assert not certificate.dominated and view.View(certificate).tighter == ""
     assert "tighter" not in certificate.lines()[1]
 
 

@@ -66,7 +66,7 @@ def test_it_is_held_against_guessing_and_the_twin() -> None:
     shown = view_of(samples.posterior()).verdict
     assert "It is better than always answering “0”, wrong at least 89.5% of the time" in shown
     assert (
-        "promises at most 0.922%: the certificate is dominated by its twin, 1.73 times as large"
+        "promises at most 0.922%: the certificate is 1.73 times as large, dominated by its twin"
         in shown
     )
 

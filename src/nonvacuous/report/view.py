@@ -72,6 +72,7 @@ class View:
         self.predictor = PREDICTOR[certificate.predictor].removeprefix("the ")
         self.confidence = promise.confidence(certificate)
         self.verdict = promise.verdict(certificate)
+        self.tighter = promise.tighter(certificate)
         #: The given network itself, where the promise is about noise around it: its errors among
         #: the examples that count and in a test, and what that test is worth.
         self.own_counted = measured.own_error(certificate, test=False)
