@@ -35,6 +35,11 @@ def test_evaluate_writes_verifies_and_reports(rows: Path, tmp_path: Path, capsys
     assert main(["verify", str(out)]) == 0
     assert "VERIFIED" in capsys.readouterr().out
     assert main(["verify", str(out), "--data", str(rows)]) == 0
+    assert main(["verify", str(out / "certificate.json")]) == 0
+    (alone := tmp_path / "alone.json").write_bytes((out / "certificate.json").read_bytes())
+    capsys.readouterr()
+    assert main(["verify", str(alone)]) == 5
+    assert capsys.readouterr().err == f"Next:  nonvacuous verify {alone} --data SOURCE\n"
     assert main(["report", str(out)]) == 0
     assert main([*command, "--out", str(out)]) == 2
     assert "already" in capsys.readouterr().err
@@ -57,7 +62,7 @@ def test_evaluate_writes_verifies_and_reports(rows: Path, tmp_path: Path, capsys
         (["--metric", "auc"], 2),
         (["--metric", "Balanced-Accuracy", "--max-risk", "0.1", "--unseen"], 0),
         (["--predictions", "predicton"], 2),
-        (["--confidence", "1.5"], 1),
+        (["--confidence", "1.5"], 2),
     ],
 )
 def test_gates_and_mistakes_have_their_exit_codes(rows: Path, flags: list[str], code: int) -> None:
@@ -175,8 +180,12 @@ def test_plan(capsys, tmp_path: Path) -> None:
     assert "How many examples does it take?" in page.read_text()
     capsys.readouterr()
     assert main(["plan", "--target", "0.05", "--risk", "0.03", "--chance", "0.8"]) == 0
-    assert capsys.readouterr().out.startswith("694 examples promise")
+    shown = capsys.readouterr().out
+    assert shown.startswith("694 examples promise")
+    assert " 0.0044 " in shown.splitlines()[8], "no error in 694 promises 0.00431, rounded up"
     assert main(["plan", "--target", "0.05", "--risk", "0.06"]) == 1
+    assert main(["plan", "--target", "0.05", "--risk", "0.03", "--confidence", "95"]) == 2
+    assert "--confidence must lie" in capsys.readouterr().err
     capsys.readouterr()
     divided = ["plan", "--target", "0.1", "--risk", "0.05", "--labeled", "4000"]
     points = ["--point", "100:0.2", "--point", "400:0.12", "--point", "1600:0.08"]

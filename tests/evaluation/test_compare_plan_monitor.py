@@ -125,7 +125,7 @@ def test_dividing_labeled_examples() -> None:
     assert 100 < division.held_out < 3000 and 0.05 < division.test < 0.15
     # Without its price ln(2 sqrt(n)) a learned prior would be a plain test; with it, it is not.
     assert division.test < division.learned_prior < 0.2
-    assert division.advice.split(" promises")[0] in (
+    assert division.advice.split(" gives the smallest")[0] in (
         "a plain test", "testing while training (progressive)"
     )  # fmt: skip
     with pytest.raises(BadInput, match="curve"):
@@ -162,6 +162,7 @@ def test_groups_are_watched_and_missing_labels_counted() -> None:
     watch = nv.monitor(report, groups=True)
     watch.update([0, None, 1], groups={"site": ["A", "A", "B"]})
     assert watch.missing == 1 and watch.seen == 2
+    assert "alarm at 400;" in str(watch), "everybody and three groups share a chance of 0.01"
     watch.update([1] * 60, groups={"site": ["B"] * 60})
     assert "site=B" in watch.alarms and "site=A" not in watch.alarms
     watch.update([1, 0], groups={"site": ["Z", "A"]})

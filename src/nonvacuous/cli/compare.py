@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from cyclopts import Parameter
 
+from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.cli.exits import DONE, CommandError, UsageError, again
-from nonvacuous.cli.flags import Json, Repeated, WholeNumber
+from nonvacuous.cli.flags import Json, Repeated, WholeNumber, failure_of
 from nonvacuous.cli.output import write_json, write_lines
 from nonvacuous.errors import Unrecognized
 
@@ -65,6 +66,7 @@ def compare(
     """
     from nonvacuous.evaluation.compare import compare as compared
 
+    failure_of(confidence)
     if others and columns.id is None:
         raise UsageError("files are paired by --id, a column that all of them have.")
     table, challengers = _table(file, others, columns)
@@ -90,8 +92,8 @@ def compare(
     for one in (result, *result.others):
         write_lines(
             f"{one.verdict} (risk of {one.names[0]} minus risk of {one.names[1]}: "
-            f"{one.difference_lower:.4f} to {one.difference_upper:.4f} with confidence "
-            f"{confidence:g}, {one.examples} examples)"
+            f"{shown_down(one.difference_lower)} to {shown_up(one.difference_upper)} with "
+            f"confidence {confidence:g}, {one.examples} examples)"
         )
         for column, parts in one.groups.items():
             write_lines(*(f"  {column} {name}: {part.verdict}" for name, part in parts.items()))

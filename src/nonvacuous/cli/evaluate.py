@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from nonvacuous.bounds.rounding import shown_up
 from nonvacuous.cli.exits import DONE, TOO_RISKY, UsageError
-from nonvacuous.cli.flags import SWITCH, Json, Repeated
+from nonvacuous.cli.flags import SWITCH, Json, Repeated, failure_of
 from nonvacuous.cli.folders import instead_of
 from nonvacuous.cli.output import answered, say, write_certificate, write_lines, write_next
 from nonvacuous.evaluation_records import Evaluation
@@ -129,6 +129,7 @@ def evaluate(
         confidence: Of the promise, and of every other claim alone.
         unseen: Your word that no row was used to train, tune or choose the predictor.
     """
+    failure_of(confidence)
     chosen, out = settings or Evaluation(), output.out
     file = file or inheritance.unlabeled
     if file is None:

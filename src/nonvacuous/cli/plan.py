@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nonvacuous.bounds import checks
+from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.cli.exits import DONE, UsageError
-from nonvacuous.cli.flags import Json, OptionalWholeNumber, Repeated
+from nonvacuous.cli.flags import Json, OptionalWholeNumber, Repeated, failure_of
 from nonvacuous.cli.output import result_console, write_json, write_lines
 
 
@@ -42,6 +42,7 @@ def plan(
 
     from nonvacuous.evaluation.plan import plan as planned
 
+    failure = failure_of(confidence)
     result = planned(
         target,
         risk,
@@ -56,7 +57,6 @@ def plan(
         from nonvacuous.report.study import write_study
 
         sizes = sorted({max(1, result.rows[-1].examples * i // 400) for i in range(1, 401)})
-        failure = checks.failure_of(confidence)
         call = {"target": target, "risk": risk, "failure": failure}
         chances = [chance_to_promise(examples=n, **call) for n in sizes]
         write_study(plan_page(asdict(result), str(result), sizes, chances), page)
@@ -72,16 +72,16 @@ def plan(
     for row in result.rows:
         allowed = str(row.allowed_errors) if row.allowed_errors >= 0 else "none will do"
         table.add_row(
-            f"{row.examples:,}", allowed, f"{row.chance:.3f}", f"{row.smallest:.4f}",
-            f"{row.expected:.4f}",
+            f"{row.examples:,}", allowed, shown_down(row.chance, 3), shown_up(row.smallest),
+            shown_up(row.expected),
         )  # fmt: skip
     result_console().print(table)
     if result.division is not None:
         part = result.division
         write_lines(
             f"Of {part.labeled:,} labeled examples hold out {part.held_out:,}: expected promise "
-            f"{part.test:.4f} (testing while training: {part.progressive:.4f}; a learned prior: "
-            f"{part.learned_prior:.4f} at best); {part.advice}"
+            f"{shown_up(part.test)} (testing while training: {shown_up(part.progressive)}; a "
+            f"learned prior: {shown_up(part.learned_prior)} at best); {part.advice}"
         )
     return DONE
 

@@ -140,8 +140,11 @@ def _paths(certificate: Path, run_folder: Path | None) -> tuple[Path, Path | Non
     else:
         path, folder = certificate, run_folder
         if folder is None and certificate.name == "certificate.json":
-            # Written by a run beside its evidence; alone it would be checked half.
-            folder = certificate.parent if holds_run(certificate.parent) else None
+            # Written by a run or a test beside its evidence; alone it would be checked half.
+            from nonvacuous.evaluation.evaluate import EVIDENCE
+
+            beside = certificate.parent
+            folder = beside if holds_run(beside) or (beside / EVIDENCE).is_file() else None
     if not path.is_file():
         if holds_run(path.parent):
             raise CommandError(
@@ -193,7 +196,8 @@ def _advise(verification: Verification, certificate: Certificate) -> None:
     missing = ["RUN_FOLDER"] if "artifacts" in fields else []
     if "data" in fields:
         missing += ["--data", "SOURCE"]
-    if "model" in fields or ("data" in fields and not is_built_in(certificate.model.architecture)):
+    own = certificate.evaluation is None and not is_built_in(certificate.model.architecture)
+    if "model" in fields or ("data" in fields and own):
         missing += ["--model", "MODULE:FUNCTION"]
     if missing:
         write_next(again(*missing))

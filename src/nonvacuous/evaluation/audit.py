@@ -128,8 +128,8 @@ def _paid(standing: Standing | None, attempts: int) -> Assumption:
     return _answer(
         PAID,
         "violated",
-        f"{before} other test(s) on these examples stand in the ledger, and {paid}: together they "
-        f"may fail {float(shares):.3g} times as often. Choosing among K of them is paid with "
-        "attempts=K, for all of them, before any result is shown.",
+        f"the ledger has {before} other test{'s' * (before != 1)} on these examples, and {paid}: "
+        f"together they may fail {float(shares):.3g} times as often. Choosing among K of them is "
+        "paid with attempts=K, for all of them, before any result is shown.",
         "conditional",
     )

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from nonvacuous.bounds import checks, sequence_lower, sequence_upper
+from nonvacuous.bounds.rounding import shown_down, shown_up
 from nonvacuous.certificate import Certificate
 from nonvacuous.errors import BadInput
 from nonvacuous.evaluation.watch import Watch
@@ -204,8 +205,8 @@ class Monitor(BaseModel):
         )
         if mine != theirs:
             raise BadInput(
-                f"{self._state} watches another promise or another false alarm: a new watch needs "
-                "another file (--state, state=), and costs its own false alarm."
+                f"{self._state} watches another promise, other groups or another false alarm: a "
+                "new watch needs another file (--state, state=), and costs its own false alarm."
             )
         vars(self).update(dict(stored))
 
@@ -217,9 +218,9 @@ class Monitor(BaseModel):
             word = f"ALARM after {first[1]:,} labels" + (f" of {first[0]}" if first[0] else "")
         said = (
             f"{word}: {self.errors:g} errors in {self.seen:,} labels against a promise of "
-            f"{self.promise:.4g}; evidence {self.capital:.3g} of {1 / self.false_alarm:.3g}; "
-            f"mean risk since the start {low:.4f} to {high:.4f}; {self.late} labels late, "
-            f"{self.missing} missing"
+            f"{self.promise:.4g}; evidence {self.capital:.3g}, alarm at "
+            f"{math.exp(self.watches[''].goal):.3g}; mean risk since the start {shown_down(low)} "
+            f"to {shown_up(high)}; {self.late} labels late, {self.missing} missing"
         )
         if self.open:
             some = [f"{a}" if a == b else f"{a}-{b}" for a, b in self.missing_rows[:3]]

@@ -186,8 +186,8 @@ def divided(labeled: int, curve: tuple[float, float, float], failure: float) -> 
         test=test,
         progressive=rolling,
         learned_prior=prior,
-        advice=f"{min(promises, key=lambda name: promises[name])} promises most; a bound without "
-        "examples set aside promises less than all of them.",
+        advice=f"{min(promises, key=lambda name: promises[name])} gives the smallest promise; a "
+        "bound without examples set aside gives a larger one than any of these.",
     )
 
 
