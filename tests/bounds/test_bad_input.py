@@ -33,6 +33,11 @@ def test_every_width_of_whole_number_is_accepted(kind: type) -> None:
     assert value == bounds.holdout(errors=3, examples=100, failure=0.05)
 
 
+@pytest.mark.parametrize("argument", ["empirical_risk", "kl_nats", "failure"])
+def test_a_whole_number_beyond_the_floats_is_refused(argument: str) -> None:
+    expect_refusal("seeger", argument, {**valid("seeger"), argument: 10**400}, "finite")
+
+
 @pytest.mark.parametrize("errors", [1, 5])
 def test_more_errors_than_examples(errors: int) -> None:
     for name in ("holdout", "holdout_lower", "sampling"):

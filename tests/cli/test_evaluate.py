@@ -247,6 +247,9 @@ def test_a_column_of_words_is_no_column_of_losses(tmp_path: Path, capsys) -> Non
     command = ["monitor", str(stream), "--promise", "0.3", "--state", str(tmp_path / "s.json")]
     assert main(command) == 1
     assert "losses are numbers in [0, 1], got 'yes'" in capsys.readouterr().err
+    stream.write_text("error\n0\nfoo\n1\n")
+    assert main(command) == 1
+    assert "losses are numbers in [0, 1], got 'foo'" in capsys.readouterr().err
 
 
 def test_monitor_watches_the_groups_of_a_report(rows: Path, tmp_path: Path, capsys) -> None:

@@ -80,6 +80,19 @@ def test_compare_losses_and_clusters_and_attempts() -> None:
         nv.compare([0, 1], [0, 1], [0, 1], metric="loss")
     with pytest.raises(BadInput, match="look like probabilities"):
         nv.compare([0.2, 0.7], [0, 1], [0, 1])
+    with pytest.raises(BadInput, match="'clusters' has 3 rows for 600"):
+        nv.compare(first, second, clusters=[0, 1, 2])
+    for nothing in ([], np.zeros(0), np.zeros((0, 3))):
+        with pytest.raises(BadInput, match="rows"):
+            nv.compare(nothing, nothing, nothing)
+    with pytest.raises(BadInput, match="single int"):
+        nv.compare(1, 2, 3)
+
+
+@pytest.mark.parametrize("metric", ["no such", "recall", "brier", "squared error"])
+def test_compare_refuses_metrics_that_it_does_not_have(metric: str) -> None:
+    with pytest.raises(BadInput, match="there are error, event, success, loss, score"):
+        nv.compare([0.0, 1.0], [0.0, 0.5], metric=metric)  # type: ignore[arg-type]
 
 
 def test_choosing_the_best_of_several_is_paid() -> None:
@@ -225,6 +238,29 @@ def test_a_capital_that_is_none_is_no_state(tmp_path, capital: object) -> None:
     path.write_text(json.dumps(record))
     with pytest.raises(BadInput, match="not the state of a monitor"):
         nv.monitor(0.5, state=path)
+
+
+def test_a_state_that_lacks_something_is_not_read_as_if_nothing_had_been_seen(tmp_path) -> None:
+    path = tmp_path / "state.json"
+    nv.monitor(0.5, state=path).update([0.0, 1.0])
+    whole = path.read_text()
+    record = json.loads(whole)
+    inner = [("watches", "", name) for name in record["watches"][""]]
+    for *way, last in [*((name,) for name in record), *inner]:
+        some = json.loads(whole)
+        part = some
+        for step in way:
+            part = part[step]
+        del part[last]
+        path.write_text(json.dumps(some))
+        with pytest.raises(BadInput, match="not the state of a monitor"):
+            nv.monitor(0.5, state=path)
+    record["watches"][""]["capital"].pop()
+    path.write_text(json.dumps(record))
+    with pytest.raises(BadInput, match="not the state of a monitor"):
+        nv.monitor(0.5, state=path)
+    path.write_text(whole)
+    assert nv.monitor(0.5, state=path).seen == 2
 
 
 def test_batches_are_much_faster_than_single_labels() -> None:

@@ -494,6 +494,9 @@ BAD = {
     "no predictor": ({"predictor": 3, "data": ([1], [1])}, "predictor"),
     "no pair": ({"predictor": len, "data": [1, 2]}, "pair"),
     "answers": ({"predictor": lambda x: [1], "data": ([1, 2], [0, 1])}, "1 answers for 2"),
+    "one answer": ({"predictor": lambda x: {"logits": x}, "data": ([1], [1])}, "single dict"),
+    "one label": ({"predictions": [1], "labels": np.array(1)}, "one entry for each example"),
+    "one number": ({"predictions": 1, "labels": [1]}, "one entry for each example"),
 }
 
 

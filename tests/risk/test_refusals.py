@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -101,7 +102,8 @@ def test_bad_arguments(problem) -> None:
     run = lambda examples, **options: estimate_risk(  # noqa: E731
         network, posterior, examples, **{"generator": seeded(), "trials": 10} | options
     )
-    for trials in (0, -1, 2.5, True):
+    assert type(run((inputs, labels), trials=np.int64(10)).trials) is int
+    for trials in (0, -1, 2.5, True, None):
         with pytest.raises(BadInput, match="trials"):
             run((inputs, labels), trials=trials)
     with pytest.raises(BadInput, match="chunk"):

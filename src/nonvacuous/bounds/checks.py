@@ -25,7 +25,10 @@ def real(name: str, value: Any) -> float:
         raise BadInput(f"{name} must be a number, not the boolean {value!r}.")
     if not isinstance(value, numbers.Real):
         raise BadInput(f"{name} must be a number, got {value!r} of type {type(value).__name__}.")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
         raise BadInput(f"{name} must be finite, got {name} = {value!r}.")
     return number

@@ -155,8 +155,16 @@ def _losses(batch: Batch, file: Path) -> Any:
             values, answers = values.astype(str), answers.astype(str)
         values = values != answers
     if values.dtype.kind not in "biuf":
-        raise BadInput(f"{file}: losses are numbers in [0, 1], got {str(values[0])!r}.")
+        odd = next((v for v in values.tolist() if not _is_number(v)), values[0])
+        raise BadInput(f"{file}: losses are numbers in [0, 1], got {str(odd)!r}.")
     return np.where(lost, np.nan, values.astype(np.float64))
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return float(value) >= 0.0
+    except (TypeError, ValueError):
+        return False
 
 
 def _values(column: Any) -> tuple[Any, Any]:

@@ -19,12 +19,14 @@ def plain(values: Any, name: str) -> Any:
     if hasattr(values, "dictionary_encode"):
         return _from_arrow(values, name)
     array = to_numpy(values)
+    if array.ndim == 0:
+        raise BadInput(f"{name} is a single {type(values).__name__}; give one for each example.")
     if array.dtype == object:
         array = _from_objects(array, name)
     if array.dtype.kind == "b" or array.dtype.kind in "iu":
         return array.astype(np.int64)
     if array.dtype.kind == "f":
-        bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
+        bad = np.flatnonzero(~np.isfinite(array).all(axis=tuple(range(1, array.ndim))))
         if len(bad):
             raise _missing(name, int(bad[0]), len(bad), words=False)
         whole = array.astype(np.int64) if np.abs(array).max(initial=0.0) < 2**53 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import special
@@ -91,6 +91,8 @@ def compare(
         if not challengers:
             raise BadInput("there is nothing to compare with: predictions_b is empty.")
     kind = metric or ("error" if labels is not None else "loss")
+    if kind not in (known := get_args(Metric)):
+        raise BadInput(f"there is no metric {kind!r} here; there are {', '.join(known)}.")
     if (kind == "error") == (labels is None):
         raise BadInput(
             f"metric {kind!r} {'needs' if labels is None else 'reads no'} labels; without labels "
@@ -110,7 +112,7 @@ def compare(
         )
     except BadRow as error:
         raise BadInput("without labels the columns must be losses in [0, 1].") from error
-    units = None if clusters is None else Coder()(plain(clusters, "clusters"))
+    units = None if clusters is None else _codes(clusters, "clusters", len(first))[1]
     exact = kind in ("error", "event", "success") and units is None
     codes = {name: _codes(column, name, len(first)) for name, column in (groups or {}).items()}
     compared = []
@@ -133,7 +135,7 @@ def _codes(column: Any, name: str, size: int) -> tuple[list[str], np.ndarray]:
     coder = Coder()
     codes = coder(plain(column, name))
     if len(codes) != size:
-        raise BadInput(f"group {name!r} has {len(codes)} rows for {size} examples.")
+        raise BadInput(f"{name!r} has {len(codes)} rows for {size} examples.")
     return [str(value) for value in coder.values], codes
 
 

@@ -199,6 +199,8 @@ class Monitor(BaseModel):
             stored = Monitor.model_validate_json(content)
         except ValidationError as error:
             raise BadInput(f"{self._state} is not the state of a monitor.") from error
+        if stored.model_fields_set != self.__class__.model_fields.keys():
+            raise BadInput(f"{self._state} is not the state of a monitor: it is incomplete.")
         mine, theirs = (
             {name: (w.promise, round(w.goal, 9)) for name, w in one.watches.items()}
             for one in (self, stored)

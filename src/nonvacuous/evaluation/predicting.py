@@ -62,7 +62,13 @@ def predicted(
     at_once = getattr(predictor, "at_once", AT_ONCE)
     likeness: Likeness | None = Likeness()
     for inputs, labels in _pairs(data, at_once):
-        raw = to_numpy(answer(inputs))
+        given = answer(inputs)
+        raw = to_numpy(given)
+        if raw.ndim == 0:
+            raise BadInput(
+                f"the predictor gave a single {type(given).__name__}; an answer for each input, or "
+                "a row of scores, is needed."
+            )
         if len(raw) != len(labels):
             raise BadInput(
                 f"the predictor gave {len(raw)} answers for {len(labels)} labels; one for each "

@@ -101,8 +101,11 @@ def _batches(source: Any, columns: Mapping[str, str]) -> Iterator[dict[str, Any]
 
 def in_batches(arrays: Mapping[str, Any]) -> Iterator[Batch]:
     """Arrays of one length, cut into batches."""
-    sized = {role: a if hasattr(a, "__len__") else list(a) for role, a in arrays.items()}
-    lengths = {role: len(array) for role, array in sized.items()}
+    try:
+        sized = {role: a if hasattr(a, "__len__") else list(a) for role, a in arrays.items()}
+        lengths = {role: len(array) for role, array in sized.items()}
+    except TypeError as error:  # a single number
+        raise BadInput(f"columns have one entry for each example: {error}.") from error
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{role} {length}" for role, length in lengths.items())
         raise BadInput(f"the columns have different lengths: {said}. One row is one example.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,17 +25,20 @@ class Watch:
     history   (labels seen, ln of the capital), every so many labels
     """
 
+    # No defaults: a file that lacks one of these is not read as if nothing had been seen.
     promise: float
     goal: float
-    time: int = 0
-    errors: float = 0.0
-    alarm_at: int | None = None
-    history: list[tuple[int, float]] = field(default_factory=list)
-    capital: list[float] = field(default_factory=lambda: [0.0] * len(STAKES))
-    shift: float = 0.0
-    every: int = 1
+    time: int
+    errors: float
+    alarm_at: int | None
+    history: list[tuple[int, float]]
+    capital: list[float]
+    shift: float
+    every: int
 
     def __post_init__(self) -> None:
+        if len(self.capital) != len(STAKES):
+            raise ValueError("there is one capital for each stake")
         self._stakes = stakes(self.promise).tolist()
         self._high, self._waiting = 1e100, 1.0
         self._at(self.shift)
@@ -44,7 +47,17 @@ class Watch:
     def over(cls, promise: float, false_alarm: float) -> Watch:
         """A watch that has seen nothing yet."""
         failure = checks.failure_probability(false_alarm, "false_alarm")
-        return cls(checks.unit_interval("promise", promise), -math.log(failure))
+        return cls(
+            promise=checks.unit_interval("promise", promise),
+            goal=-math.log(failure),
+            time=0,
+            errors=0.0,
+            alarm_at=None,
+            history=[],
+            capital=[0.0] * len(STAKES),
+            shift=0.0,
+            every=1,
+        )
 
     @property
     def log_capital(self) -> float:

@@ -154,7 +154,7 @@ def estimate_risk(
     """
     inputs, labels = as_pair(examples)
     check_evaluation_mode(module)
-    count("trials", trials, minimum=1)
+    trials = count("trials", trials, minimum=1)
     if chunk is not None:
         count("chunk", chunk, minimum=1)
     posterior.check_covers(module)
