@@ -53,6 +53,14 @@ def test_betting_is_what_its_statement_says(size: int, failure: float) -> None:
     assert oracle <= value <= oracle * (1 + mpf(10) ** -8)
 
 
+def test_losses_that_rule_out_their_own_mean_are_bounded_by_it() -> None:
+    losses = [0.1] * 100 + [0.9] * 100
+    mean = float(np.mean(losses))
+    assert betting_oracle(losses, 0.05) < mean == bounds.betting(losses, failure=0.05)
+    mirrored = [1.0 - loss for loss in losses]
+    assert bounds.betting_lower(mirrored, failure=0.05) == pytest.approx(np.mean(mirrored))
+
+
 @pytest.mark.parametrize("failure", [0.05, 0.2])
 def test_betting_covers_in_every_world_of_three_values(failure: float) -> None:
     """All 3^7 samples of losses 0, 1/2 and 1, weighted exactly."""

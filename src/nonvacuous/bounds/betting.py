@@ -31,7 +31,8 @@ def betting(losses: Sequence[float] | np.ndarray, *, failure: float) -> float:
     variance v_{i-1} is estimated from the losses before the i-th and starts at 1/4. While the mean
     is m or more, the capital is a nonnegative supermartingale: it reaches 1/failure with
     probability at most ``failure`` (Ville), and then m is out. Every factor grows with m, so that
-    the means that are out are all those above one number: that number is returned.
+    the means that are out are all those above one number: that number is returned, or the mean of
+    the losses where that is larger.
     Assumptions: the losses are independent draws of one distribution (or, more generally, each has
     the same mean given those before), and their order was fixed without looking at them.
     For losses 0 and 1 :func:`holdout` is better.
@@ -65,7 +66,9 @@ def betting(losses: Sequence[float] | np.ndarray, *, failure: float) -> float:
     # its value halved, so that the other end comes nearer too (Illinois); every fourth step
     # is a bisection.
     below, steady, turn = surplus(low), 0, 0
-    while below < 0.0 and high - low > 1e-9 * high:
+    if below >= 0.0:  # losses that begin small may rule out even their own mean
+        return as_risk(low)
+    while high - low > 1e-9 * high:
         turn = turn + 1 if turn < 3 else 0
         part = below / (below - above) if turn else 0.5
         middle = low + min(max(part, 1e-3), 1.0 - 1e-3) * (high - low)
