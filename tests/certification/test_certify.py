@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import nonvacuous as nv
-from nonvacuous.certification import measurement
+from nonvacuous.certification import assemble, measurement
 from nonvacuous.data import Dataset, Examples, split_examples
 from nonvacuous.errors import BadInput, Refused
 from nonvacuous.networks import capture, rescaled, scale_groups
@@ -69,6 +69,15 @@ def test_a_posterior_certificate_verifies(digits: Dataset, tmp_path: Path) -> No
     verification = nv.verify(tmp_path / "run", data=digits.train)
     verification.raise_if_failed()
     assert any("fresh trials" in f.name and f.passed for f in verification.findings)
+
+
+def test_processors_that_round_otherwise_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name and instructions alone they may be the same, and training on them is not."""
+    named = set()
+    for rough in (True, False):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda answer=rough: answer)
+        named.add(assemble._processor.__wrapped__())
+    assert len(named) == 2
 
 
 def test_the_network_given_is_not_changed(digits: Dataset, initial: nn.Module) -> None:

@@ -155,6 +155,18 @@ def test_a_posterior_checkpoint_knows_its_prior(tmp_path: Path) -> None:
         train(model, blobs(), epochs=1, checkpoint=tmp_path / "c")
 
 
+def test_a_posterior_is_trained_with_one_kind_of_noise(tmp_path: Path, monkeypatch) -> None:
+    """A release that draws otherwise does not go on where an earlier one stopped."""
+    model = small_mlp()
+    base = {"model": model, "examples": blobs(), "epochs": 1, "checkpoint": tmp_path / "c"}
+    prior = DiagonalGaussian.around(model, scale=0.1)
+    monkeypatch.setattr("nonvacuous.training.posterior.DRAWS", "0")
+    train_posterior(prior=prior, **base)
+    monkeypatch.undo()
+    with pytest.raises(OtherConfiguration, match="draws was '0' and is now"):
+        train_posterior(prior=prior, **base)
+
+
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c"
     train(small_mlp(), blobs(), epochs=1, checkpoint=path)

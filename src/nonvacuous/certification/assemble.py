@@ -260,7 +260,9 @@ def _processor() -> str:
         lines = []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     name = next(named, platform.processor() or platform.machine())
-    return f"{name} ({torch.backends.cpu.get_cpu_capability()})"
+    # Where it can, large layers are trained in bfloat16; processors of one name may differ in that.
+    rough = ", bfloat16" if torch.cpu._is_avx512_bf16_supported() else ""
+    return f"{name} ({torch.backends.cpu.get_cpu_capability()}{rough})"
 
 
 def refuse_beforehand(job: Job, model: nn.Module) -> None:

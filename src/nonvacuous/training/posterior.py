@@ -22,7 +22,7 @@ from nonvacuous.distributions.fixing import behind_fixed_front
 from nonvacuous.distributions.gaussian import DiagonalGaussian
 from nonvacuous.distributions.storage import tensors_digest
 from nonvacuous.errors import BadInput, Unsupported
-from nonvacuous.seeds import derived_seed
+from nonvacuous.seeds import DRAWS, derived_seed
 from nonvacuous.settings import Count, Inside, NonNegative, Positive, PositiveCount, Share
 from nonvacuous.training import checks
 from nonvacuous.training.graphs import Inputs, Recordings, fast_arithmetic
@@ -138,6 +138,8 @@ def train_posterior(
             **chosen.record(),
             "seed": seed,
             "kind": "posterior training",
+            # An earlier release drew other noise: nobody could repeat what was trained with both.
+            "draws": DRAWS,
             "architecture": str(model),
             "buffers": tensors_digest(dict(model.named_buffers())),
             "prior": prior.digest(),
