@@ -219,4 +219,6 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         write_report(samples.posterior(), tmp_path / "missing" / "report.html")
     with pytest.raises(BadInput, match="Cannot write the report"):
         write_report(samples.posterior(), tmp_path)
+    with pytest.raises(BadInput, match=r"not of str.*Certificate\.load"):
+        write_report("runs/one", tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []

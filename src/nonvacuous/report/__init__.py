@@ -40,6 +40,12 @@ def write_report(
     from nonvacuous.report import compared, evaluation, html, study, view
 
     if not isinstance(certificate, Certificate):
+        if not hasattr(certificate, "difference_lower"):
+            raise BadInput(
+                "a page is made of a certificate or a comparison, not of "
+                f"{type(certificate).__name__}. Of a file: nv.Certificate.load(FILE); of a run "
+                "folder: nonvacuous report FOLDER."
+            )
         return study.write_study(compared.comparison_page(certificate), path)
     if certificate.evaluation is not None:
         where = str(run_folder or Path(path).parent)
