@@ -108,7 +108,7 @@ _GAUGES_TEXT = (
     "divergence but no prediction. Each measure is compared with itself where the norm (or the "
     "divergence) is smallest over rescaling. Intervals are those of the difference."
 )
-_TOLD_TEXT = (
+_INFORMATION_TEXT = (
     "Told: which of two networks has the larger gap is unknown; this share of what is unknown the "
     "measure tells once the hyper-parameters under given are known of both, those two or fewer "
     "that leave it least to tell (normalized conditional mutual information)."
@@ -203,7 +203,7 @@ def robustness_table(result: StudyResult) -> Table:
         }
         for own in (entry.standing for entry in result.judged)
     )
-    return Table.of(rows, _TOLD_TEXT, words=("measure", "where", "given"))
+    return Table.of(rows, _INFORMATION_TEXT, words=("measure", "where", "given"))
 
 
 def gauges_tables(result: StudyResult) -> tuple[Table, ...]:
