@@ -177,7 +177,7 @@ def _answered(
     answers: Answers, file: Path, labels: str, beside: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The predictor with its inputs and labels, and the other columns as arrays."""
-    from nonvacuous.data.functions import import_function
+    from nonvacuous.data.load import import_function
     from nonvacuous.evaluation.tables import read_columns
 
     function: Any = import_function(str(answers.predictor))

@@ -6,11 +6,15 @@ brings statistics, and splits are random, persisted and never stratified.
 
 from __future__ import annotations
 
-from nonvacuous.data.checks import check_examples, count_repeats, find_duplicates
-from nonvacuous.data.examples import Dataset, Examples
-from nonvacuous.data.functions import import_function
+from nonvacuous.data.examples import (
+    Dataset,
+    Examples,
+    check_examples,
+    count_repeats,
+    find_duplicates,
+)
 from nonvacuous.data.images import cache_folder
-from nonvacuous.data.load import NAMES, describe, digits, load
+from nonvacuous.data.load import NAMES, describe, digits, import_function, load
 from nonvacuous.data.preprocessing import Standardize
 from nonvacuous.data.readers.npz import read_npz
 from nonvacuous.data.readers.pictures import read_idx, read_images

@@ -1,20 +1,25 @@
-"""Examples: inputs and labels that belong together, and a Dataset of a training and a test set."""
+"""Examples: inputs and labels that belong together, and a Dataset of a training and a test set.
+
+And the checks of them: what would make a certificate wrong or meaningless, found before training.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nonvacuous.data.checks import check_finite, check_structure
 from nonvacuous.data.convert import as_inputs, as_labels, read_pair
 from nonvacuous.data.files import hash_examples, hash_of_hashes
 from nonvacuous.errors import BadInput
+
+#: Versions of inputs and labels, and the hashes of the examples as they were then.
+_Hashes = tuple[tuple[int, int], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +42,7 @@ class Examples:
     preprocessing: tuple[str, ...] = ()
     #: They are the training part of data that come with a test part.
     beside_test: bool = False
+    _known_hashes: _Hashes | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "class_names", tuple(self.class_names))
@@ -69,19 +75,15 @@ class Examples:
 
     def subset(self, indices: Sequence[int] | np.ndarray | Tensor) -> Examples:
         """The examples at these positions, in this order."""
-        positions = self._positions(indices)
+        positions = checked_positions(indices, f"{self.name}: a subset", below=len(self))
         if np.array_equal(positions, np.arange(len(self))):
             return self.to(self.labels.device)  # all of them: the same tensors, not a copy
         chosen = torch.from_numpy(positions).to(self.labels.device)
-        part = replace(self, inputs=self.inputs[chosen], labels=self.labels[chosen])
-        self._hand_over_hashes(part, positions)
-        return part
+        return self._changed(positions, inputs=self.inputs[chosen], labels=self.labels[chosen])
 
     def to(self, device: torch.device | str) -> Examples:
         """The same examples on another device."""
-        moved = replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
-        self._hand_over_hashes(moved, None)
-        return moved
+        return self._changed(inputs=self.inputs.to(device), labels=self.labels.to(device))
 
     def content_hashes(self) -> np.ndarray:
         """One sha256 per example over input and label, as dtype ``S64``; computed once."""
@@ -126,21 +128,6 @@ class Examples:
         check_finite(input_tensor, where=where)
         return Examples(input_tensor, label_tensor.to(input_tensor.device), names, where, steps)
 
-    def _positions(self, indices: Sequence[int] | np.ndarray | Tensor) -> np.ndarray:
-        array = indices.detach().cpu().numpy() if isinstance(indices, Tensor) else indices
-        array = np.asarray(array)
-        if array.size == 0:
-            array = array.astype(np.int64)
-        if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise BadInput(
-                f"{self.name}: subset needs a list of integer positions, not an array of shape "
-                f"{array.shape} and dtype {array.dtype} (for a mask use numpy.flatnonzero(mask))"
-            )
-        if array.size and (int(array.min()) < 0 or int(array.max()) >= len(self)):
-            worst = int(array.min()) if int(array.min()) < 0 else int(array.max())
-            raise BadInput(f"{self.name}: position {worst} is outside 0..{len(self) - 1}")
-        return np.array(array, dtype=np.int64)
-
     def _versions(self) -> tuple[int, int]:
         # torch counts in-place writes; hashes from before such a write are worthless.
         return (
@@ -149,21 +136,23 @@ class Examples:
         )
 
     def _hashes(self) -> tuple[np.ndarray, np.ndarray]:
-        cached = self.__dict__.get("_known_hashes")
-        if cached is None or cached[0] != self._versions():
-            cached = (self._versions(), hash_examples(self.inputs, self.labels))
-            object.__setattr__(self, "_known_hashes", cached)
-        hashes: tuple[np.ndarray, np.ndarray] = cached[1]
-        return hashes
+        if self._known_hashes is None or self._known_hashes[0] != self._versions():
+            known = self._versions(), hash_examples(self.inputs, self.labels)
+            object.__setattr__(self, "_known_hashes", known)
+        assert self._known_hashes is not None
+        return self._known_hashes[1]
 
-    def _hand_over_hashes(self, other: Examples, positions: np.ndarray | None) -> None:
-        cached = self.__dict__.get("_known_hashes")
-        if cached is None or cached[0] != self._versions():
-            return
-        hashes = cached[1] if positions is None else tuple(each[positions] for each in cached[1])
-        for each in hashes:
-            each.setflags(write=False)
-        object.__setattr__(other, "_known_hashes", (other._versions(), hashes))
+    def _changed(self, positions: np.ndarray | None = None, **changes: Any) -> Examples:
+        """The examples at these positions, changed; their hashes stay known where they are."""
+        other = replace(self, **changes)
+        if self._known_hashes is not None and self._known_hashes[0] == self._versions():
+            hashes = self._known_hashes[1]
+            if positions is not None:
+                hashes = hashes[0][positions], hashes[1][positions]
+            for each in hashes:
+                each.setflags(write=False)
+            object.__setattr__(other, "_known_hashes", (other._versions(), hashes))
+        return other
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,9 +180,7 @@ class Dataset:
                 f"{self.train.name}: training and test set name different classes; "
                 "give both the same class_names"
             )
-        marked = replace(self.train, beside_test=True)
-        self.train._hand_over_hashes(marked, None)
-        object.__setattr__(self, "train", marked)
+        object.__setattr__(self, "train", self.train._changed(beside_test=True))
 
     @staticmethod
     def of(anything: Any, *, class_names: Sequence[str] | None = None) -> Dataset:
@@ -225,3 +212,127 @@ class Dataset:
     def name(self) -> str:
         """The name of the training set."""
         return self.train.name
+
+
+MINIMUM_EXAMPLES = 50
+"""Below this no bound says anything: even zero errors on 50 examples certify only 5.8 % at 95 %."""
+
+
+def check_examples(
+    examples: Examples, *, minimum: int = MINIMUM_EXAMPLES, every_class: bool = True
+) -> None:
+    """Raise BadInput unless these examples can be trained on and certified.
+
+    minimum       the fewest examples accepted
+    every_class   whether each class must have at least one example; set it to False for a part of
+                  a data set, which may miss a rare class by chance
+    """
+    check_structure(examples)
+    where = examples.name
+    if len(examples) < minimum:
+        raise BadInput(
+            f"{where}: {len(examples)} examples are too few; at least {minimum} are needed for "
+            "a bound to say anything. Collect more data"
+        )
+    if examples.classes < 2:
+        raise BadInput(
+            f"{where}: there is only one class ({', '.join(map(repr, examples.class_names))}), so "
+            "every network is right; classification needs two or more"
+        )
+    present = torch.bincount(examples.labels, minlength=examples.classes) > 0
+    if every_class and not bool(present.all()):
+        missing = int((~present).nonzero()[0])
+        raise BadInput(
+            f"{where}: no example of class {missing} ({examples.class_names[missing]!r}); labels "
+            "must use every value 0, 1, 2, ... without gaps, or the class must be removed"
+        )
+    check_finite(examples.inputs, where=where)
+
+
+def check_structure(examples: Examples) -> None:
+    """Raise BadInput unless types, shapes, labels and class names fit together."""
+    where, inputs, labels = examples.name, examples.inputs, examples.labels
+    if not isinstance(inputs, Tensor) or not isinstance(labels, Tensor):
+        raise BadInput(
+            f"{where}: inputs and labels must be torch tensors; Examples.of converts numpy arrays"
+        )
+    if inputs.dtype != torch.float32 or labels.dtype != torch.int64:
+        raise BadInput(
+            f"{where}: inputs must be float32 and labels int64, not {inputs.dtype} and "
+            f"{labels.dtype}; Examples.of((inputs, labels)) converts them"
+        )
+    if inputs.ndim < 2 or labels.ndim != 1 or len(inputs) != len(labels):
+        raise BadInput(
+            f"{where}: inputs have shape {tuple(inputs.shape)} and labels {tuple(labels.shape)}; "
+            "expected (examples, ...) and (examples,)"
+        )
+    if inputs.device != labels.device:
+        raise BadInput(f"{where}: inputs are on {inputs.device} but labels on {labels.device}")
+    names = examples.class_names
+    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise BadInput(f"{where}: class_names must be different strings, one per class")
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise BadInput(
+                f"{where}: class name {name!r} is not valid text, so no report could hold it; "
+                "rename the class"
+            ) from error
+    if len(labels):
+        low, high = int(labels.min()), int(labels.max())
+        if low < 0 or high >= len(names):
+            raise BadInput(
+                f"{where}: labels go from {low} to {high} but there are {len(names)} class names; "
+                f"labels must be 0..{len(names) - 1}"
+            )
+
+
+def check_finite(inputs: Tensor, *, where: str) -> None:
+    """Raise BadInput if an input contains NaN or infinity, and say which."""
+    if inputs.numel() == 0:
+        return
+    # The lowest and highest value carry every NaN and infinity, and cost a tenth of a full test.
+    lowest, highest = torch.aminmax(inputs)
+    if bool(torch.isfinite(lowest)) and bool(torch.isfinite(highest)):
+        return
+    bad = ~torch.isfinite(inputs).flatten(1).all(dim=1)
+    raise BadInput(
+        f"{where}: {int(bad.sum())} of {len(inputs)} inputs contain NaN or infinity, the first "
+        f"at position {int(bad.nonzero()[0])}; repair or remove them before anything is trained"
+    )
+
+
+def find_duplicates(
+    first: Examples, second: Examples, *, ignore_labels: bool = False
+) -> np.ndarray:
+    """The positions in `second` of examples that also occur in `first`, by content hash."""
+    return np.flatnonzero(np.isin(_hashes(second, ignore_labels), _hashes(first, ignore_labels)))
+
+
+def count_repeats(examples: Examples, *, ignore_labels: bool = False) -> int:
+    """How many examples repeat an earlier one of the same set."""
+    hashes = _hashes(examples, ignore_labels)
+    return len(hashes) - len(np.unique(hashes))
+
+
+def _hashes(examples: Examples, ignore_labels: bool) -> np.ndarray:
+    return examples.input_hashes() if ignore_labels else examples.content_hashes()
+
+
+def checked_positions(
+    indices: Sequence[int] | np.ndarray | Tensor, what: str, *, below: int | None = None
+) -> np.ndarray:
+    """Positions of examples as int64: a flat list of whole numbers from 0 up."""
+    array = np.asarray(indices.cpu() if isinstance(indices, Tensor) else indices)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise BadInput(
+            f"{what} must be a list of integer positions, not an array of shape {array.shape} and "
+            f"dtype {array.dtype} (for a mask use numpy.flatnonzero(mask))"
+        )
+    array = array.astype(np.int64)
+    if array.size and array.min() < 0:
+        raise BadInput(f"{what} has the negative position {int(array.min())}")
+    if below is not None and array.size and array.max() >= below:
+        raise BadInput(f"{what} has position {int(array.max())}, outside 0..{below - 1}")
+    return array

@@ -6,21 +6,28 @@ import difflib
 import importlib.util
 import os
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from nonvacuous.data.checks import check_examples, count_repeats, find_duplicates
-from nonvacuous.data.examples import Dataset, Examples
-from nonvacuous.data.functions import dataset_from_function
+from nonvacuous.data.examples import (
+    Dataset,
+    Examples,
+    check_examples,
+    count_repeats,
+    find_duplicates,
+)
 from nonvacuous.data.readers import FILE_READERS
 from nonvacuous.data.readers.npz import has_arrays, read_arrays
 from nonvacuous.data.readers.pictures import read_idx, read_images
 from nonvacuous.data.readers.tables import read_parquet
 from nonvacuous.errors import BadInput, Unrecognized
+from nonvacuous.foreign import imported
 
 DIGIT_NAMES = tuple(str(digit) for digit in range(10))
 FASHION_NAMES = (
@@ -95,7 +102,7 @@ def read(
             )
         return reader(path, class_names=class_names)
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text):
-        return dataset_from_function(text, class_names)
+        return _from_function(text, class_names)
     close = difflib.get_close_matches(text.lower().replace("_", "-"), NAMES, n=1)
     raise Unrecognized(
         f"there is no data set {text!r}: it is neither one of {', '.join(NAMES)}, nor an existing "
@@ -172,6 +179,70 @@ def _shards(folder: Path, part: str) -> list[Path]:
             f"{', '.join(path.name for path in files)}; add the missing ones"
         )
     return files
+
+
+def _from_function(spec: str, class_names: Sequence[str] | None) -> Dataset:
+    function = import_function(spec)
+    with _current_folder_last():
+        try:
+            result = function()
+        except Exception as error:  # the user's code may raise anything
+            raise BadInput(
+                f"{spec}() raised {type(error).__name__}: {error}; call it in Python to see why"
+            ) from error
+    return as_dataset(result, where=spec, class_names=class_names)
+
+
+def import_function(spec: str) -> Any:
+    """The callable behind "package.module:function"; the current folder is searched too."""
+    with _current_folder_last():
+        return imported(spec)
+
+
+def as_dataset(result: Any, *, where: str, class_names: Sequence[str] | None = None) -> Dataset:
+    """A Dataset out of what a function returned.
+
+    Accepted: Dataset; Examples or anything `Examples.of` takes; a pair of two such things, for
+    training and test; a mapping with the keys train and, optionally, test.
+    """
+    if isinstance(result, Dataset):
+        return result
+    train, test = result, None
+    # A pair (inputs, labels) starts with an array; a pair (train, test) with something that holds
+    # both. Only tuples count: a list may be an array written out.
+    holds = (Examples, tuple, torch.utils.data.Dataset)
+    if isinstance(result, Mapping):
+        if "train" not in result or set(result) - {"train", "test"}:
+            raise BadInput(
+                f"{where} returned a mapping with the keys {sorted(map(str, result))}; expected "
+                "train and, optionally, test"
+            )
+        train, test = result["train"], result.get("test")
+    elif isinstance(result, (tuple, list)) and len(result) == 2 and isinstance(result[0], holds):
+        train, test = result
+    elif result is None:
+        raise BadInput(f"{where} returned nothing; it must return (inputs, labels)")
+    elif isinstance(result, str):
+        raise BadInput(f"{where}: cannot read examples from str; it must return (inputs, labels)")
+    # Examples have a name of their own.
+    named = None if isinstance(train, Examples) else where
+    first = Examples.of(train, name=named, class_names=class_names)
+    if test is not None and not isinstance(test, Examples):
+        test = Examples.of(test, class_names=first.class_names, name=f"{where} (test)")
+    return Dataset(first, test)
+
+
+@contextmanager
+def _current_folder_last() -> Iterator[None]:
+    # An installed command does not search the current folder, unlike `python -m`. It comes last,
+    # so that a file there cannot stand in for an installed package.
+    folder = os.getcwd()
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        # From the end: the same folder may stand earlier in the path, for another reason.
+        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(folder)]
 
 
 def digits(seed: int = 0) -> Dataset:

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from nonvacuous.data.examples import Examples
+from nonvacuous.data.examples import Examples, checked_positions
 from nonvacuous.data.files import read_npz_arrays, write_npz
 from nonvacuous.errors import BadInput
 
@@ -239,15 +239,7 @@ def split_examples(
 
 def sorted_positions(indices: Sequence[int] | np.ndarray, what: str) -> np.ndarray:
     """Positions of examples in ascending order; ``what`` may not name one twice."""
-    array = np.asarray(indices)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise BadInput(
-            f"{what} must be a list of integer positions, not an array of shape {array.shape} and "
-            f"dtype {array.dtype}"
-        )
-    array = np.sort(array.astype(np.int64))
-    if array.size and array[0] < 0:
-        raise BadInput(f"{what} has the negative position {int(array[0])}")
+    array = np.sort(checked_positions(indices, what))
     if array.size > 1 and not np.all(array[1:] > array[:-1]):
         raise BadInput(f"{what} names an example twice")
     array.setflags(write=False)

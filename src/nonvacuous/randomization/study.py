@@ -14,7 +14,7 @@ from torch import nn
 
 from nonvacuous.claims import in_own_folder
 from nonvacuous.data import Dataset, find_duplicates, load
-from nonvacuous.data.functions import as_dataset
+from nonvacuous.data.load import as_dataset
 from nonvacuous.errors import BadInput
 from nonvacuous.progress import Progress
 from nonvacuous.randomization.capacity_numbers import capacity_of
