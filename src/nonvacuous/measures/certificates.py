@@ -21,7 +21,6 @@ from nonvacuous.measures.flatness import isotropic_scale
 from nonvacuous.measures.gauges import balanced
 from nonvacuous.measures.registry import register_measure
 from nonvacuous.measures.subject import Subject
-from nonvacuous.measures.values import Undefined
 from nonvacuous.rescaling.prior_scales import rescale_with_prior_scales
 from nonvacuous.risk.pairs import estimate_risk
 from nonvacuous.seeds import derived_seed
@@ -111,10 +110,8 @@ def _register(name: str, *, rescaled: bool) -> None:
         formula=f"KL(Q‖P) + ln {len(PRIOR_SCALES)} in nats, {where}, with the noise of {noise}",
         source=source,
     )
-    def nats(subject: Subject) -> float | Undefined:
+    def nats(subject: Subject) -> float:
         scale = isotropic_scale(subject, in_balance=rescaled)
-        if isinstance(scale, Undefined):
-            return scale
         return complexity(subject, scale, rescaled=rescaled)
 
     @register(
@@ -124,9 +121,8 @@ def _register(name: str, *, rescaled: bool) -> None:
         f"the best of {len(NOISES)} noise scales",
         source=source + ", with the bound of Maurer (2004)",
     )
-    def bound(subject: Subject) -> float | Undefined:
-        if (why := subject.uncovered) is not None:
-            return Undefined(why)
+    def bound(subject: Subject) -> float:
+        subject.check_covered()
         return best_certificate(subject, rescaled=rescaled)
 
 

@@ -33,17 +33,15 @@ class Estimate:
     high: float
 
     @classmethod
-    def of(
-        cls, value: float, draws: Numbers, *, least: float = -1.0, confidence: float = 0.95
-    ) -> Estimate:
-        """The central share ``confidence`` of the draws around a value.
+    def of(cls, drawn: Numbers, *, least: float = -1.0) -> Estimate:
+        """The first entry, and the central 95 % of the draws that follow it.
 
-        It ends where the statistic does, at ``least`` and 1: weights of few pairs may be negative,
-        and a draw then lies beyond.
+        The range ends where the statistic does, at ``least`` and 1: weights of few pairs may be
+        negative, and a draw then lies beyond.
         """
-        tail = 50.0 * (1.0 - confidence)
-        low, high = np.percentile(draws, [tail, 100.0 - tail]).clip(least, 1.0)
-        return cls(float(value), float(low), float(high))
+        tail = 50.0 * (1.0 - 0.95)
+        low, high = np.percentile(drawn[1:], [tail, 100.0 - tail]).clip(least, 1.0)
+        return cls(float(drawn[0]), float(low), float(high))
 
     def to_dict(self) -> dict[str, float]:
         return {"value": self.value, "low": self.low, "high": self.high}
@@ -286,7 +284,8 @@ def environments(trials: Trials, *, beyond: float = 1.0) -> Environments:
             here = here[np.argsort(table[here, column])]
             for before, after in combinations(here, 2):
                 i, j = (a.reshape(-1) for a in np.meshgrid(members[before], members[after]))
-                sure = _differ(trials, i, j, beyond)
+                error = np.hypot(trials.noise[i], trials.noise[j])
+                sure = abs(trials.gaps[i] - trials.gaps[j]) > beyond * error
                 left_out += int((~sure).sum())
                 if not sure.any():
                     continue
@@ -296,12 +295,6 @@ def environments(trials: Trials, *, beyond: float = 1.0) -> Environments:
     first, second, groups = (np.concatenate(each) for each in zip(*pairs, strict=True))
     own = np.array(kind, dtype=np.int64)
     return Environments(first, second, groups, own, tuple(kinds), left_out)
-
-
-def _differ(trials: Trials, i: Codes, j: Codes, beyond: float) -> NDArray[np.bool_]:
-    error = np.hypot(trials.noise[i], trials.noise[j])
-    sure: NDArray[np.bool_] = abs(trials.gaps[i] - trials.gaps[j]) > beyond * error
-    return sure
 
 
 def pair_errors(measure: Numbers, gaps: Numbers, among: Environments) -> Numbers:

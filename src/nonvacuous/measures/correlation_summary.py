@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,7 @@ from nonvacuous.measures.correlation import (
 )
 from nonvacuous.measures.mutual_information import (
     Conditions,
+    conditions_of,
     least_information,
     normalized_information,
 )
@@ -122,32 +123,24 @@ class Court:
     @cached_property
     def conditions(self) -> Conditions:
         """Every set of at most two hyper-parameters."""
-        return Conditions.of(self.trials.axes)
+        return conditions_of(self.trials.axes)
 
     def tau(self, measure: Numbers, *, gaps: Numbers | None = None) -> Estimate:
         """Kendall's rank correlation with its interval; of other gaps where some are given."""
         target = self.trials.gaps if gaps is None else gaps
-        value = kendall_tau(measure, target)[0]
-        return Estimate.of(value, kendall_tau(measure, target, self.weights))
+        return Estimate.of(self._drawn(kendall_tau, measure, target))
 
     def difference(self, measure: Numbers, other: Numbers) -> tuple[Estimate, Estimate]:
         """How much better ``other`` orders the networks, over all pairs and granulated.
 
         Both are drawn with the same weights: the interval is that of the difference.
         """
-        gaps = self.trials.gaps
-        values, drawn = zip(*map(self._granulated_draws, (measure, other)), strict=True)
-        both = [axis for axis in values[0] if axis in values[1]]
-        taus = kendall_tau(other, gaps)[0] - kendall_tau(measure, gaps)[0]
-        over_all = kendall_tau(other, gaps, self.weights) - kendall_tau(measure, gaps, self.weights)
-        if not both:
-            return Estimate.of(taus, over_all), Estimate(0.0, 0.0, 0.0)
-        means = [float(np.mean([own[axis] for axis in both])) for own in values]
-        single = [np.mean([own[axis] for axis in both], axis=0) for own in drawn]
-        return (
-            Estimate.of(taus, over_all),
-            Estimate.of(means[1] - means[0], single[1] - single[0]),
-        )
+        taus = [self._drawn(kendall_tau, m, self.trials.gaps) for m in (measure, other)]
+        single = [self._granulated_draws(m) for m in (measure, other)]
+        both = single[0].keys() & single[1].keys()
+        # A set has no order; sums of floats do.
+        means = [_mean([own[axis] for axis in own if axis in both]) for own in single]
+        return Estimate.of(taus[1] - taus[0]), Estimate.of(means[1] - means[0])
 
     def judge(self, name: str, measure: Numbers) -> Standing:
         """All statistics of a measure; it must be defined (not nan) for every network here."""
@@ -160,23 +153,19 @@ class Court:
             **self._information(measure),
         )
 
-    def _granulated_draws(self, measure: Numbers) -> tuple[dict[str, float], dict[str, Numbers]]:
+    def _drawn(self, statistic: Callable[..., Numbers], *about: Any) -> Numbers:
+        """A statistic, and below it what it is in every draw of the bootstrap."""
+        return np.concatenate([statistic(*about), statistic(*about, self.weights)])
+
+    def _granulated_draws(self, measure: Numbers) -> dict[str, Numbers]:
         gaps = self.trials.gaps
-        values, drawn = {}, {}
-        for axis, pairs in self.coupled.items():
-            value = float(granulated_tau(measure, gaps, pairs)[0])
-            if not np.isnan(value):
-                values[axis] = value
-                drawn[axis] = granulated_tau(measure, gaps, pairs, self.weights)
-        return values, drawn
+        each = {a: self._drawn(granulated_tau, measure, gaps, p) for a, p in self.coupled.items()}
+        return {axis: drawn for axis, drawn in each.items() if not np.isnan(drawn[0])}
 
     def _granulated(self, measure: Numbers) -> dict[str, Any]:
-        values, drawn = self._granulated_draws(measure)
-        each = {axis: Estimate.of(values[axis], drawn[axis]) for axis in values}
-        if not each:
-            return {"granulated": {}, "granulated_mean": Estimate(0.0, 0.0, 0.0)}
-        mean, draws = float(np.mean(list(values.values()))), np.mean(list(drawn.values()), axis=0)
-        return {"granulated": each, "granulated_mean": Estimate.of(mean, draws)}
+        drawn = self._granulated_draws(measure)
+        each = {axis: Estimate.of(own) for axis, own in drawn.items()}
+        return {"granulated": each, "granulated_mean": Estimate.of(_mean(list(drawn.values())))}
 
     def _sign_errors(self, measure: Numbers) -> dict[str, Any]:
         among = self.environments
@@ -185,28 +174,35 @@ class Court:
             sides = {"sign_errors": (0.5,) * len(QUANTILES), "worst": ("", "", "")}
             return {"sign_error": coin, "worst_error": coin, **sides}
         errors = pair_errors(measure, self.trials.gaps, among)
-        ones = np.ones((1, len(self.trials)))
-        whole, by_kind = (entry[0] for entry in sign_errors(errors, among, ones))
-        drawn, drawn_kinds = sign_errors(errors, among, self.weights)
-        worst = int(by_kind.argmax())
+        whole, by_kind = (
+            np.concatenate(both)
+            for both in zip(
+                sign_errors(errors, among), sign_errors(errors, among, self.weights), strict=True
+            )
+        )
+        worst = int(by_kind[0].argmax())
         axis, before, after = among.kinds[worst]
         levels = self.trials.values[axis]
         quantiles = np.quantile(environment_errors(errors, among), QUANTILES)
         return {
-            "sign_error": Estimate.of(whole, drawn, least=0.0),
+            "sign_error": Estimate.of(whole, least=0.0),
             "sign_errors": tuple(map(float, quantiles)),
             "worst": (axis, levels[before], levels[after]),
-            "worst_error": Estimate.of(by_kind[worst], drawn_kinds[:, worst], least=0.0),
+            "worst_error": Estimate.of(by_kind[:, worst], least=0.0),
         }
 
     def _information(self, measure: Numbers) -> dict[str, Any]:
-        gaps = self.trials.gaps
-        shares = normalized_information(measure, gaps, self.conditions)
-        value, given = least_information(shares, self.conditions)
-        if np.isnan(shares).all():
-            return {"information": Estimate(0.0, 0.0, 0.0), "information_given": ()}
-        few = self.conditions.only([int(k) for k in np.argsort(shares)[:_CANDIDATES]])
-        draws = normalized_information(measure, gaps, few, self.weights[: self.information_draws])
-        drawn = [least_information(row, few)[0] for row in draws]
-        information = Estimate.of(value, np.array(drawn), least=0.0)
+        gaps, conditions = self.trials.gaps, self.conditions
+        (shares,) = normalized_information(measure, gaps, conditions)
+        value, given = least_information(shares, conditions)
+        few = [list(conditions)[number] for number in np.argsort(shares)[:_CANDIDATES]]
+        least = {names: conditions[names] for names in few}
+        draws = normalized_information(measure, gaps, least, self.weights[: self.information_draws])
+        drawn = [value, *(least_information(row, least)[0] for row in draws)]
+        information = Estimate.of(np.array(drawn), least=0.0)
         return {"information": information, "information_given": given}
+
+
+def _mean(drawn: Sequence[Numbers]) -> Numbers:
+    """Of each draw over hyper-parameters; zero where there are none."""
+    return np.mean(drawn, axis=0) if drawn else np.zeros(2)

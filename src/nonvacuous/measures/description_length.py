@@ -140,9 +140,8 @@ def _register(prefix: str, *, in_balance: bool) -> None:
         f"training error, (nats + ln(1/δ)) / n){where}",
         source="Langford (2005), Occam's razor",
     )
-    def bound(subject: Subject) -> float | Undefined:
-        if (why := subject.uncovered) is not None:
-            return Undefined(why)
+    def bound(subject: Subject) -> float:
+        subject.check_covered()
         return description(subject).bound
 
 

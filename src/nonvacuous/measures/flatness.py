@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from nonvacuous.errors import Unsupported
 from nonvacuous.measures.derivatives import (
     FEW,
     bend_along_weights,
@@ -19,7 +20,7 @@ from nonvacuous.measures.derivatives import (
     weight_gradient,
 )
 from nonvacuous.measures.gauges import balanced
-from nonvacuous.measures.registry import Invariance, register_measure
+from nonvacuous.measures.registry import register_measure
 from nonvacuous.measures.subject import Subject, Weights
 from nonvacuous.measures.values import Undefined
 from nonvacuous.risk.losses import class_margins
@@ -100,7 +101,7 @@ def errors(subject: Subject, weights: Weights) -> int:
     return int((~(class_margins(scores, subject.examples[1]) > 0)).sum())
 
 
-def noise_scale(subject: Subject, weights: Weights, shape: Shape) -> float | Undefined:
+def noise_scale(subject: Subject, weights: Weights, shape: Shape) -> float:
     """The largest scale of the grid at which the mean training error grows by at most 10 points.
 
     The same noise is used at all scales, so that more of it is mostly worse, and bisection finds
@@ -121,9 +122,9 @@ def noise_scale(subject: Subject, weights: Weights, shape: Shape) -> float | Und
 
     low, high = _LOWEST, _HIGHEST
     if not bears(low):
-        return Undefined("the slightest noise on the weights adds errors on one example in ten")
+        raise Unsupported("the slightest noise on the weights adds errors on one example in ten")
     if bears(high):
-        return Undefined("no noise makes the network worse: it knows no more than guessing")
+        raise Unsupported("no noise makes the network worse: it knows no more than guessing")
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if bears(middle) else (low, middle)
@@ -139,7 +140,7 @@ def _direction(subject: Subject, weights: Weights, shape: Shape, draw: int) -> d
     return subject.at_examples(noise)
 
 
-def isotropic_scale(subject: Subject, *, in_balance: bool) -> float | Undefined:
+def isotropic_scale(subject: Subject, *, in_balance: bool) -> float:
     """The scale of equal noise on all weights, in the given gauge or in that of smallest norm."""
     return subject.once(
         f"noise {in_balance}",
@@ -149,58 +150,48 @@ def isotropic_scale(subject: Subject, *, in_balance: bool) -> float | Undefined:
     )
 
 
-def _register_flatness(
-    name: str,
-    scale: Callable[[Subject], float | Undefined],
-    *,
-    formula: str,
-    source: str,
-    invariant: Sequence[Invariance] = (),
-) -> None:
-    """No claim of permutation anywhere, since noise is drawn weight by weight."""
-
-    @_register(
-        name,
-        family="flatness",
-        formula=f"1/σ², {formula}",
-        source=source,
-        invariant=invariant,
-        cost="expensive",
-    )
-    def inverse_square(subject: Subject) -> float | Undefined:
-        sigma = scale(subject)
-        return sigma if isinstance(sigma, Undefined) else sigma**-2
+#: No claim of permutation anywhere, since noise is drawn weight by weight.
+_register_flatness = functools.partial(_register, family="flatness", cost="expensive")
 
 
-_register_flatness(
+@_register_flatness(
     "flatness-isotropic",
-    lambda subject: isotropic_scale(subject, in_balance=False),
-    formula="σ the largest noise N(0, σ²) on every weight that adds at most 10 points of training "
-    "error",
+    formula="1/σ², σ the largest noise N(0, σ²) on every weight that adds at most 10 points of "
+    "training error",
     source="Jiang et al. (2020), after Keskar et al. (2017) and Neyshabur et al. (2017)",
 )
-_register_flatness(
+def isotropic(subject: Subject) -> float:
+    return isotropic_scale(subject, in_balance=False) ** -2
+
+
+@_register_flatness(
     "flatness-magnitude",
-    lambda subject: noise_scale(
-        subject, subject.weights, lambda w: (w.square() + _FLOOR**2).sqrt()
-    ),
-    formula="noise N(0, σ² (w² + 0.001²))",
+    formula="1/σ², noise N(0, σ² (w² + 0.001²))",
     source="after Jiang et al. (2020), whose floor does not shrink with σ",
 )
-_register_flatness(
+def magnitude(subject: Subject) -> float:
+    return noise_scale(subject, subject.weights, lambda w: (w.square() + _FLOOR**2).sqrt()) ** -2
+
+
+@_register_flatness(
     "flatness-relative",
-    lambda subject: noise_scale(subject, subject.weights, torch.abs),
-    formula="noise N(0, σ² w²): every weight times 1 + σ times a random number",
+    formula="1/σ², noise N(0, σ² w²): every weight times 1 + σ times a random number",
     source="flatness-magnitude without its floor, which alone depends on the gauge",
     invariant=["rescaling", "output scale"],
 )
-_register_flatness(
+def relative(subject: Subject) -> float:
+    return noise_scale(subject, subject.weights, torch.abs) ** -2
+
+
+@_register_flatness(
     "flatness-balanced",
-    lambda subject: isotropic_scale(subject, in_balance=True),
-    formula="noise N(0, σ²) on the weights of the same function in the gauge of smallest norm",
+    formula="1/σ², noise N(0, σ²) on the weights of the same function in the gauge of smallest "
+    "norm",
     source="flatness-isotropic where the norm is smallest over rescaling",
     invariant=["rescaling"],
 )
+def in_balance(subject: Subject) -> float:
+    return isotropic_scale(subject, in_balance=True) ** -2
 
 
 @_register(

@@ -9,13 +9,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from nonvacuous.measures.norms import (
-    LogNorm,
-    differences,
-    log_frobenius,
-    log_spectral,
-    log_two_one,
-)
+from nonvacuous.errors import Unsupported
+from nonvacuous.measures.norms import LogNorm, differences, log_frobenius, log_spectral, log_two_one
 from nonvacuous.measures.registry import register_measure
 from nonvacuous.measures.subject import Subject
 from nonvacuous.measures.values import Undefined, Value, log_sum
@@ -24,13 +19,13 @@ from nonvacuous.measures.values import Undefined, Value, log_sum
 PERCENTILE = 0.1
 
 
-def margin_of(subject: Subject) -> float | Undefined:
-    """The 10th percentile of the margins, or why it cannot divide anything."""
+def margin_of(subject: Subject) -> float:
+    """The 10th percentile of the margins; raises Unsupported where it cannot divide anything."""
     margin = float(torch.quantile(subject.margins, PERCENTILE))
     if margin > 0:
         return margin
     wrong = float((subject.margins <= 0).double().mean())
-    return Undefined(
+    raise Unsupported(
         f"the 10th percentile of the margins is {margin:.3g}: {wrong:.0%} of the examples are "
         "wrong, and only a positive margin can divide a norm; train the network longer"
     )
@@ -110,12 +105,10 @@ def _register_divided(
         needs=["examples", "initial"] if moved else ["examples"],
         invariant=["permutation"] if moved else ["permutation", "output scale"],
     )
-    def divided(subject: Subject) -> Value | Undefined:
-        margin = margin_of(subject)
-        if isinstance(margin, Undefined):
-            return margin
+    def divided(subject: Subject) -> Value:
+        margin = math.log(margin_of(subject))
         norms = log_norms(subject, differences(subject) if moved else subject.layers)
-        return Value.of_log(norms + _log_input_norm(subject) - math.log(margin))
+        return Value.of_log(norms + _log_input_norm(subject) - margin)
 
 
 _bartlett, _neyshabur = _relative(log_two_one, 2 / 3), _relative(log_frobenius, 2)

@@ -7,8 +7,7 @@ from 0 to 1, at the worst choice of at most two hyper-parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import combinations
 
 import numpy as np
@@ -18,26 +17,18 @@ from nonvacuous.measures.correlation import ROWS, Codes, Numbers, numbered, rank
 Names = tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Conditions:
-    """Sets of hyper-parameters that are known, each as one number per network."""
+#: Sets of hyper-parameters that are known, each as one number per network.
+Conditions = Mapping[Names, Codes]
 
-    sets: tuple[Names, ...]
-    codes: tuple[Codes, ...]
 
-    @classmethod
-    def of(cls, axes: Mapping[str, Codes], *, most: int = 2) -> Conditions:
-        """Every set of at most ``most`` hyper-parameters, the empty one included."""
-        sets = [s for size in range(most + 1) for s in combinations(axes, size)]
-        networks = len(next(iter(axes.values())))
-        codes = (numbered([axes[name] for name in chosen], networks) for chosen in sets)
-        return cls(tuple(sets), tuple(codes))
-
-    def only(self, numbers: Sequence[int]) -> Conditions:
-        return Conditions(
-            tuple(self.sets[number] for number in numbers),
-            tuple(self.codes[number] for number in numbers),
-        )
+def conditions_of(axes: Mapping[str, Codes], *, most: int = 2) -> Conditions:
+    """Every set of at most ``most`` hyper-parameters, the empty one included."""
+    networks = len(next(iter(axes.values())))
+    return {
+        chosen: numbered([axes[name] for name in chosen], networks)
+        for size in range(most + 1)
+        for chosen in combinations(axes, size)
+    }
 
 
 def normalized_information(
@@ -46,15 +37,15 @@ def normalized_information(
     """For every set I(sign of measure; sign of gap | set) over H(sign of gap | set).
 
     Over all ordered pairs of networks whose gaps differ, a pair counting as the product of its
-    weights (all ones by default; with several rows of them there is a row of results for each).
-    nan where the set leaves nothing unknown.
+    weights, for every row of ``weights`` (one row of ones by default). nan where the set leaves
+    nothing unknown.
     """
     networks = len(gaps)
-    rows = np.atleast_2d(np.ones(networks) if weights is None else weights)
-    columns = [int(codes.max()) + 1 for codes in conditions.codes]
+    rows = np.ones((1, networks)) if weights is None else weights
+    columns = [int(codes.max()) + 1 for codes in conditions.values()]
     ends = np.cumsum(columns)
     known = np.zeros((len(rows), networks, int(ends[-1])), dtype=np.float32)
-    for codes, end, width in zip(conditions.codes, ends, columns, strict=True):
+    for codes, end, width in zip(conditions.values(), ends, columns, strict=True):
         known[:, np.arange(networks), codes + end - width] = rows
     ranks, heights = ranked(measure), ranked(gaps)
     # The other three of the six tables are these with the two networks exchanged.
@@ -70,16 +61,11 @@ def normalized_information(
                 own = slice(end - width, end)
                 first = known[:, part, own].swapaxes(1, 2).astype(np.float64)
                 counts[table][number] += first @ sums[:, :, own]
-    shares = np.array(
-        [
-            [
-                _share_known(*(table[draw] for table in tables))
-                for tables in zip(*counts, strict=True)
-            ]
-            for draw in range(len(rows))
-        ]
-    )
-    return shares if weights is not None and np.ndim(weights) == 2 else shares[0]
+    shares = [
+        [_share_known(*(table[draw] for table in tables)) for tables in zip(*counts, strict=True)]
+        for draw in range(len(rows))
+    ]
+    return np.array(shares)
 
 
 def _share_known(agreeing: Numbers, opposed: Numbers, tied: Numbers) -> float:
@@ -120,4 +106,4 @@ def least_information(shares: Numbers, conditions: Conditions) -> tuple[float, N
     if np.isnan(shares).all():
         return 0.0, ()
     least = int(np.nanargmin(shares))
-    return max(0.0, float(shares[least])), conditions.sets[least]
+    return max(0.0, float(shares[least])), list(conditions)[least]

@@ -13,7 +13,7 @@ from nonvacuous.errors import BadInput, Unsupported
 from nonvacuous.measures.margins import margin_of
 from nonvacuous.measures.registry import register_measure
 from nonvacuous.measures.subject import Subject
-from nonvacuous.measures.values import Undefined, Value
+from nonvacuous.measures.values import Value
 from nonvacuous.rescaling.paths import log_path_norm
 from nonvacuous.rescaling.structure import structure_of
 
@@ -47,11 +47,9 @@ def _register(order: int, source: str) -> None:
         needs=["examples"],
         invariant=["rescaling", "permutation", "output scale"],
     )
-    def over_margin(subject: Subject) -> Value | Undefined:
-        margin = margin_of(subject)
-        if isinstance(margin, Undefined):
-            return margin
-        return Value.of_log(_log_norm(subject, order) - math.log(margin))
+    def over_margin(subject: Subject) -> Value:
+        margin = math.log(margin_of(subject))
+        return Value.of_log(_log_norm(subject, order) - margin)
 
 
 _register(1, f"Neyshabur, Tomioka and Srebro (2015); for any network {_GONON}")
@@ -108,10 +106,8 @@ def _scale(subject: Subject) -> float:
     needs=["examples"],
     invariant=["rescaling", "permutation", "output scale"],
 )
-def gonon_gap(subject: Subject) -> Value | Undefined:
+def gonon_gap(subject: Subject) -> Value:
     margin = margin_of(subject)
-    if isinstance(margin, Undefined):
-        return margin
     return Value.of_log(math.log(_scale(subject) / margin) + _log_norm(subject, 1))
 
 
@@ -126,16 +122,16 @@ def gonon_gap(subject: Subject) -> Value | Undefined:
     needs=["examples"],
     invariant=["rescaling", "permutation"],
 )
-def gonon_bound(subject: Subject) -> float | Undefined:
+def gonon_bound(subject: Subject) -> float:
     margin = margin_of(subject)
-    if isinstance(margin, Undefined):
-        return margin
     log_norm, n = _log_norm(subject, 1), len(subject.examples[1])
     try:
         gamma = grid_point(margin, downward=True)
         norm = grid_point(up(Value.of_log(log_norm).number, ulps=1 << 12))
     except BadInput as error:
-        return Undefined(f"margin or path norm lie outside the grid that was fixed: {error}")
+        raise Unsupported(
+            f"margin or path norm lie outside the grid that was fixed: {error}"
+        ) from error
     below = int((subject.margins < gamma).sum())
     tail = 3 * math.sqrt(math.log(2 / grid_share(FAILURE, numbers=2)) / (2 * n))
     return up(below / n + _scale(subject) * norm / gamma + tail, ulps=1 << 10)

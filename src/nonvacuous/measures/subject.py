@@ -172,9 +172,8 @@ class Subject:
         """The weight matrices; raises NotYetSupported where one cannot be told."""
         return layers_of(self.graph, self.weights)
 
-    @cached_property
-    def uncovered(self) -> str | None:
-        """Why no bound over the weights covers the network; None where one does.
+    def check_covered(self) -> None:
+        """Raise Unsupported where no bound over the weights covers the network.
 
         Numbers that are no parameters may come from the data, and neither prior nor code pays for
         them: buffers of whatever type, tensors and arrays in plain attributes, and tensors that
@@ -182,14 +181,13 @@ class Subject:
         """
         what = _beside_the_weights(self.module)
         if what is None:
-            what = foreign_tensor(Network.of(self.module), self.example)
-            what = None if what is None else f"{what} belongs to no part of the network"
-        if what is None:
-            return None
-        return (
-            f"{what}: its numbers may come from the data, and a bound over the weights does not "
-            "pay for them"
-        )
+            foreign = foreign_tensor(Network.of(self.module), self.example)
+            what = foreign and f"{foreign} belongs to no part of the network"
+        if what is not None:
+            raise Unsupported(
+                f"{what}: its numbers may come from the data, and a bound over the weights does "
+                "not pay for them"
+            )
 
     def _check_scores(self) -> None:
         inputs, labels = self.examples
